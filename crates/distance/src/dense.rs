@@ -1,0 +1,185 @@
+//! f32 and f16 vectors.
+//!
+//! The bodies are written so that the compiler keeps [`LANES`] sums in vector registers: a loop over fixed-size blocks, with
+//! independent sums, and one scalar tail.
+
+use crate::level::for_each_level;
+use crate::ordered;
+
+/// Elements per block: eight 8-lane sums, enough to hide the latency of a fused multiply-add.
+const LANES: usize = 64;
+/// Elements per load.
+const STEP: usize = 8;
+
+/// How to get f32s from bytes and multiply them at some level.
+trait Dense {
+    /// Bytes per element.
+    const BYTES: usize;
+    /// Loads [`STEP`] elements.
+    fn load(bytes: &[u8]) -> [f32; STEP];
+    /// Loads one.
+    fn load_one(bytes: &[u8]) -> f32;
+    /// `a * b + c`
+    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+}
+
+#[inline(always)]
+fn f32_at(bytes: &[u8]) -> f32 {
+    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+#[inline(always)]
+fn load_f32s(bytes: &[u8]) -> [f32; STEP] {
+    let bytes = &bytes[..4 * STEP];
+    std::array::from_fn(|lane| f32_at(&bytes[4 * lane..4 * lane + 4]))
+}
+
+struct F32Portable;
+impl Dense for F32Portable {
+    const BYTES: usize = 4;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        load_f32s(bytes)
+    }
+    #[inline(always)]
+    fn load_one(bytes: &[u8]) -> f32 {
+        f32_at(bytes)
+    }
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+/// As [`F32Portable`], where the processor fuses multiply and add.
+struct F32Fused;
+impl Dense for F32Fused {
+    const BYTES: usize = 4;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        load_f32s(bytes)
+    }
+    #[inline(always)]
+    fn load_one(bytes: &[u8]) -> f32 {
+        f32_at(bytes)
+    }
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+#[inline(always)]
+fn f16_at(bytes: &[u8]) -> f32 {
+    half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32_const()
+}
+
+struct F16Portable;
+impl Dense for F16Portable {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        let bytes = &bytes[..2 * STEP];
+        std::array::from_fn(|lane| f16_at(&bytes[2 * lane..2 * lane + 2]))
+    }
+    #[inline(always)]
+    fn load_one(bytes: &[u8]) -> f32 {
+        f16_at(bytes)
+    }
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+/// With the F16C conversion; only inside functions compiled for it.
+#[cfg(target_arch = "x86_64")]
+struct F16Fused;
+#[cfg(target_arch = "x86_64")]
+impl Dense for F16Fused {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        let bytes = &bytes[..2 * STEP];
+        let mut lanes = [0f32; STEP];
+        // SAFETY: 16 bytes are there to load and 32 to store to, unaligned forms; `for_each_level` puts this only into
+        // functions compiled for F16C and AVX, which run only where these were detected.
+        unsafe {
+            let halves = _mm_loadu_si128(bytes.as_ptr().cast());
+            _mm256_storeu_ps(lanes.as_mut_ptr(), _mm256_cvtph_ps(halves));
+        }
+        lanes
+    }
+    #[inline(always)]
+    fn load_one(bytes: &[u8]) -> f32 {
+        f16_at(bytes)
+    }
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+#[cfg(not(target_arch = "x86_64"))]
+type F16Fused = F16Portable;
+
+/// Sums `term` over the elements of two values.
+#[inline(always)]
+fn sum<D: Dense>(a: &[u8], b: &[u8], term: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    debug_assert_eq!(a.len(), b.len());
+    let mut sums = [[0f32; STEP]; LANES / STEP];
+    let block = LANES * D::BYTES;
+    let step = STEP * D::BYTES;
+    let (mut a, mut b) = (a.chunks_exact(block), b.chunks_exact(block));
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        for (at, sums) in sums.iter_mut().enumerate() {
+            let (x, y) = (D::load(&a[at * step..]), D::load(&b[at * step..]));
+            for lane in 0..STEP {
+                sums[lane] = term(x[lane], y[lane], sums[lane]);
+            }
+        }
+    }
+    let (mut a, mut b) = (a.remainder().chunks_exact(step), b.remainder().chunks_exact(step));
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        let (x, y) = (D::load(a), D::load(b));
+        for lane in 0..STEP {
+            sums[0][lane] = term(x[lane], y[lane], sums[0][lane]);
+        }
+    }
+    let mut total = 0f32;
+    for (a, b) in a.remainder().chunks_exact(D::BYTES).zip(b.remainder().chunks_exact(D::BYTES)) {
+        total = term(D::load_one(a), D::load_one(b), total);
+    }
+    let mut lanes = [0f32; STEP];
+    for sums in sums {
+        for lane in 0..STEP {
+            lanes[lane] += sums[lane];
+        }
+    }
+    lanes.iter().sum::<f32>() + total
+}
+
+#[inline(always)]
+fn l2<D: Dense>(a: &[u8], b: &[u8]) -> f32 {
+    ordered(sum::<D>(a, b, |x, y, sum| {
+        let difference = x - y;
+        D::mul_add(difference, difference, sum)
+    }))
+}
+
+#[inline(always)]
+fn inner_product<D: Dense>(a: &[u8], b: &[u8]) -> f32 {
+    ordered(-sum::<D>(a, b, |x, y, sum| D::mul_add(x, y, sum)))
+}
+
+#[inline(always)]
+fn l1<D: Dense>(a: &[u8], b: &[u8]) -> f32 {
+    ordered(sum::<D>(a, b, |x, y, sum| sum + (x - y).abs()))
+}
+
+for_each_level!(f32_l2, l2, F32Portable, F32Fused);
+for_each_level!(f32_inner_product, inner_product, F32Portable, F32Fused);
+for_each_level!(f32_l1, l1, F32Portable, F32Fused);
+for_each_level!(f16_l2, l2, F16Portable, F16Fused);
+for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
+for_each_level!(f16_l1, l1, F16Portable, F16Fused);

@@ -1,0 +1,57 @@
+//! How far apart are two values? Kernels by element type and metric, chosen once for the processor at hand.
+//!
+//! Values are byte slices in pgvector's element encoding, of any alignment. [`kernel`] gives the function to call.
+//!
+//! | elements | metrics | x86-64 back-ends | elsewhere |
+//! |---|---|---|---|
+//! | f32 | l2, inner product, cosine, l1 | AVX-512, AVX2 + FMA, SSE2 | what the compiler makes of the portable code |
+//! | f16 | l2, inner product, cosine, l1 | AVX-512 + F16C, AVX2 + FMA + F16C, software conversion | software conversion |
+//! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT, portable | portable |
+//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge |
+#![allow(unsafe_code)] // calls of functions compiled for a processor feature, after it was detected
+
+mod bits;
+mod dense;
+mod level;
+mod metric;
+mod sparse;
+
+pub use level::Level;
+pub use metric::{Elements, Metric};
+
+/// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.
+pub type Kernel = fn(&[u8], &[u8]) -> f32;
+
+/// The kernel for a type and metric on this processor; `None` where pgvector has no such operator class.
+#[must_use]
+pub fn kernel(elements: Elements, metric: Metric) -> Option<Kernel> {
+    kernel_at(elements, metric, Level::detect())
+}
+
+/// The kernel that a processor of the given level would get; the level must not be above [`Level::detect`].
+fn kernel_at(elements: Elements, metric: Metric, level: Level) -> Option<Kernel> {
+    use Metric::{Cosine, Hamming, InnerProduct, Jaccard, L1, L2};
+    Some(match (elements, metric) {
+        (Elements::F32, L2) => dense::f32_l2(level),
+        (Elements::F32, InnerProduct | Cosine) => dense::f32_inner_product(level),
+        (Elements::F32, L1) => dense::f32_l1(level),
+        (Elements::F16, L2) => dense::f16_l2(level),
+        (Elements::F16, InnerProduct | Cosine) => dense::f16_inner_product(level),
+        (Elements::F16, L1) => dense::f16_l1(level),
+        (Elements::Bits, Hamming) => bits::hamming(level),
+        (Elements::Bits, Jaccard) => bits::jaccard(level),
+        (Elements::Sparse, L2) => sparse::l2,
+        (Elements::Sparse, InnerProduct | Cosine) => sparse::inner_product,
+        (Elements::Sparse, L1) => sparse::l1,
+        (Elements::F32 | Elements::F16 | Elements::Sparse, Hamming | Jaccard)
+        | (Elements::Bits, L2 | InnerProduct | Cosine | L1) => return None,
+    })
+}
+
+/// NaN (an overflow on the way, as in inf - inf) would break every ordering; infinitely far is what it means.
+fn ordered(distance: f32) -> f32 {
+    if distance.is_nan() { f32::INFINITY } else { distance }
+}
+
+#[cfg(test)]
+mod tests;

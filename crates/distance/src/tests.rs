@@ -1,0 +1,100 @@
+use half::f16;
+
+use crate::{Elements, Level, Metric, kernel, kernel_at};
+
+/// Sums of f32 in another order, for values around 1.
+const EPSILON: f64 = 1e-5;
+
+/// Repeatable numbers between -1 and 1.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 40) as f32 / (1u32 << 23) as f32) - 1.0
+    }
+}
+
+fn reference(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
+    let pairs = a.iter().zip(b).map(|(&x, &y)| (f64::from(x), f64::from(y)));
+    match metric {
+        Metric::L2 => pairs.map(|(x, y)| (x - y) * (x - y)).sum(),
+        Metric::InnerProduct | Metric::Cosine => -pairs.map(|(x, y)| x * y).sum::<f64>(),
+        Metric::L1 => pairs.map(|(x, y)| (x - y).abs()).sum(),
+        Metric::Hamming | Metric::Jaccard => unreachable!("bits only"),
+    }
+}
+
+fn encode(elements: Elements, values: &[f32]) -> Vec<u8> {
+    match elements {
+        Elements::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Elements::F16 => values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect(),
+        Elements::Sparse => {
+            let set: Vec<_> = (0i32..).zip(values).filter(|(_, v)| **v != 0.0).collect();
+            let mut bytes = (set.len() as u32).to_le_bytes().to_vec();
+            bytes.extend(set.iter().flat_map(|(index, _)| index.to_le_bytes()));
+            bytes.extend(set.iter().flat_map(|(_, value)| value.to_le_bytes()));
+            bytes
+        }
+        Elements::Bits => unreachable!("dense and sparse only"),
+    }
+}
+
+#[test]
+fn every_level_equals_the_reference_on_every_length() {
+    let mut numbers = Numbers(1);
+    for elements in [Elements::F32, Elements::F16, Elements::Sparse] {
+        for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1] {
+            for dims in 0..300 {
+                let mut draw = || -> Vec<f32> {
+                    let round = |v: f32| if elements == Elements::F16 { f16::from_f32(v).to_f32() } else { v };
+                    let thin = |v: f32| if elements == Elements::Sparse && v < 0.3 { 0.0 } else { v };
+                    (0..dims).map(|_| thin(round(numbers.next()))).collect()
+                };
+                let (a, b) = (draw(), draw());
+                let expected = reference(metric, &a, &b);
+                let (a, b) = (encode(elements, &a), encode(elements, &b));
+                for level in Level::available() {
+                    let found = f64::from(kernel_at(elements, metric, level).unwrap()(&a, &b));
+                    let slack = EPSILON * f64::from(dims).max(1.0);
+                    assert!(
+                        (found - expected).abs() <= slack,
+                        "{elements:?} {metric:?} {level:?} {dims} dims: {found}, {expected} expected"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_are_exact_on_every_length() {
+    let mut numbers = Numbers(2);
+    for len in 0..200 {
+        let mut draw = || -> Vec<u8> { (0..len).map(|_| (numbers.next() * 128.0) as i8 as u8).collect() };
+        let (a, b) = (draw(), draw());
+        let count = |f: fn(u8, u8) -> u8| -> u32 { a.iter().zip(&b).map(|(&a, &b)| f(a, b).count_ones()).sum() };
+        let (differing, shared, either) = (count(|a, b| a ^ b), count(|a, b| a & b), count(|a, b| a | b));
+        let jaccard = if shared == 0 { 1.0 } else { (1.0 - f64::from(shared) / f64::from(either)) as f32 };
+        for level in Level::available() {
+            assert_eq!(kernel_at(Elements::Bits, Metric::Hamming, level).unwrap()(&a, &b), differing as f32);
+            assert_eq!(kernel_at(Elements::Bits, Metric::Jaccard, level).unwrap()(&a, &b), jaccard);
+        }
+    }
+}
+
+#[test]
+fn overflow_is_infinitely_far_not_nan() {
+    let (a, b) = (encode(Elements::F32, &[3e38, 3e38]), encode(Elements::F32, &[3e38, -3e38]));
+    for metric in [Metric::InnerProduct, Metric::L2, Metric::L1] {
+        for level in Level::available() {
+            assert!(!kernel_at(Elements::F32, metric, level).unwrap()(&a, &b).is_nan());
+        }
+    }
+}
+
+#[test]
+fn pairs_without_an_operator_class_have_no_kernel() {
+    assert!(kernel(Elements::Bits, Metric::L2).is_none());
+    assert!(kernel(Elements::F32, Metric::Jaccard).is_none());
+}

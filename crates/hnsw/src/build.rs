@@ -1,0 +1,127 @@
+use std::sync::Arc;
+
+use distance::{Elements, Metric};
+use graph::{ElementValues, Graph, HeapTid, ValueType};
+
+use crate::usearch::UsearchEngine;
+use crate::{BuildError, Control, Pool};
+
+/// What is to be built.
+#[derive(Clone, Debug)]
+pub struct BuildSpec {
+    /// The type of the values.
+    pub value_type: ValueType,
+    /// How far apart two values are. Under [`Metric::Cosine`] values arrive normalised.
+    pub metric: Metric,
+    /// Dimensions of every value.
+    pub dims: u32,
+    /// Neighbors per element and layer, twice as many at layer 0: 2 to 100.
+    pub m: u16,
+    /// Candidates considered when an element's neighbors are chosen: 4 to 1000, at least `2 * m`.
+    pub ef_construction: u16,
+    /// The client's estimate of the number of rows; a hint, not a limit.
+    pub expected_rows: u64,
+}
+
+/// The engines that can build a graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The `usearch` crate inserts the elements one by one, on all cores.
+    #[default]
+    Usearch,
+}
+
+impl EngineKind {
+    /// The name on the command line and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usearch => "usearch",
+        }
+    }
+}
+
+/// Some rows, as they came from the client.
+#[derive(Clone, Copy, Debug)]
+pub struct RowBatch<'a> {
+    /// One heap TID per row.
+    pub tids: &'a [HeapTid],
+    /// The rows' values, one after the other, in the type's encoding without pgvector's header.
+    pub values: &'a [u8],
+    /// The length of each value, for types whose values differ in length; empty for the others.
+    pub lengths: &'a [u32],
+}
+
+/// A build under way.
+pub trait Engine: Send {
+    /// Takes rows; may work on them before it returns.
+    ///
+    /// # Errors
+    /// A value of the wrong length or that is not finite, cancellation, no memory.
+    fn add(&mut self, rows: RowBatch<'_>) -> Result<(), BuildError>;
+
+    /// All rows have been given: completes the graph.
+    ///
+    /// # Errors
+    /// Cancellation, no memory, or a defect of the engine.
+    fn finish(self: Box<Self>) -> Result<Finished, BuildError>;
+}
+
+/// A build that is complete.
+pub struct Finished {
+    /// The graph.
+    pub graph: Graph,
+    /// The values of its elements.
+    pub values: Arc<dyn ElementValues + Send>,
+    /// All elements in the order in which they should lie on pages: linked elements near each other.
+    pub order: Vec<u32>,
+    /// What happened.
+    pub report: Report,
+}
+
+/// What a build did, for logs and the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Rows taken.
+    pub rows: u64,
+    /// Elements made from them: rows with equal values share one.
+    pub elements: u64,
+    /// Elements that could not be reached from the entry point and were linked.
+    pub relinked: u64,
+    /// Elements that still cannot be reached.
+    pub unreachable: u64,
+    /// Share of a sample of elements that a search with `ef_search` 40 for their own value finds, 0 to 1.
+    pub self_recall: f32,
+}
+
+/// Starts a build on `pool`.
+///
+/// # Errors
+/// [`BuildError::Parameter`], [`BuildError::Unsupported`] when pgvector has no such operator class, [`BuildError::Memory`].
+pub fn start(
+    kind: EngineKind,
+    spec: BuildSpec,
+    pool: Arc<Pool>,
+    control: Control,
+) -> Result<Box<dyn Engine>, BuildError> {
+    let within = |what, value: u16, min: u16, max: u16| match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(BuildError::Parameter { what, value: value.into(), min: min.into(), max: max.into() }),
+    };
+    within("m", spec.m, 2, 100)?;
+    within("ef_construction", spec.ef_construction, 2 * spec.m, 1000)?;
+    let elements = match spec.value_type {
+        ValueType::Vector => Elements::F32,
+        ValueType::HalfVec => Elements::F16,
+        ValueType::Bit => Elements::Bits,
+        ValueType::SparseVec => Elements::Sparse,
+    };
+    let kernel = distance::kernel(elements, spec.metric).ok_or(BuildError::Unsupported {
+        engine: kind.name(),
+        value_type: spec.value_type.name(),
+        metric: spec.metric.name(),
+    })?;
+    match kind {
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, kernel, pool, control)?)),
+    }
+}

@@ -1,0 +1,122 @@
+use graph::{Graph, GraphParts, HeapTids, NO_NEIGHBOR};
+
+use crate::BuildError;
+
+/// A graph while its lists are being completed.
+pub(crate) struct Draft {
+    m: usize,
+    levels: Vec<u8>,
+    layer0: Vec<u32>,
+    /// `(element, where its lists start in upper)`, for elements of level 1 and more.
+    upper_starts: Vec<(u32, usize)>,
+    upper: Vec<u32>,
+}
+
+impl Draft {
+    /// Elements of the given levels without any neighbor.
+    pub(crate) fn new(m: u16, levels: Vec<u8>) -> Self {
+        let m = usize::from(m);
+        let mut upper_starts = Vec::new();
+        let mut slots = 0;
+        for (element, &level) in (0u32..).zip(&levels) {
+            if level > 0 {
+                upper_starts.push((element, slots));
+                slots += usize::from(level) * m;
+            }
+        }
+        let layer0 = vec![NO_NEIGHBOR; levels.len() * 2 * m];
+        Self { m, levels, layer0, upper_starts, upper: vec![NO_NEIGHBOR; slots] }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.levels.len()
+    }
+
+    pub(crate) fn m(&self) -> usize {
+        self.m
+    }
+
+    pub(crate) fn level(&self, element: u32) -> u8 {
+        self.levels[element as usize]
+    }
+
+    /// The first element of the highest level.
+    pub(crate) fn entry(&self) -> Option<u32> {
+        let top = self.levels.iter().max()?;
+        self.levels.iter().position(|level| level == top).map(|at| at as u32)
+    }
+
+    /// All elements of a layer.
+    pub(crate) fn on_layer(&self, layer: u8) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.levels).filter(move |&(_, &level)| level >= layer).map(|(element, _)| element)
+    }
+
+    pub(crate) fn slots(&self, element: u32, layer: u8) -> &[u32] {
+        match self.range(element, layer) {
+            (0, range) => &self.layer0[range],
+            (_, range) => &self.upper[range],
+        }
+    }
+
+    pub(crate) fn slots_mut(&mut self, element: u32, layer: u8) -> &mut [u32] {
+        match self.range(element, layer) {
+            (0, range) => &mut self.layer0[range],
+            (_, range) => &mut self.upper[range],
+        }
+    }
+
+    pub(crate) fn neighbors(&self, element: u32, layer: u8) -> &[u32] {
+        used(self.slots(element, layer))
+    }
+
+    /// Replaces a list; what does not fit is left out.
+    pub(crate) fn set(&mut self, element: u32, layer: u8, neighbors: impl IntoIterator<Item = u32>) {
+        let slots = self.slots_mut(element, layer);
+        slots.fill(NO_NEIGHBOR);
+        for (slot, neighbor) in slots.iter_mut().zip(neighbors) {
+            *slot = neighbor;
+        }
+    }
+
+    /// Layer 0 as one slice of `2 * m` slots per element.
+    pub(crate) fn layer0(&self) -> &[u32] {
+        &self.layer0
+    }
+
+    /// Replaces all of layer 0.
+    pub(crate) fn set_layer0(&mut self, layer0: Vec<u32>) {
+        debug_assert_eq!(layer0.len(), self.layer0.len());
+        self.layer0 = layer0;
+    }
+
+    fn range(&self, element: u32, layer: u8) -> (u8, std::ops::Range<usize>) {
+        if layer == 0 {
+            let start = element as usize * 2 * self.m;
+            return (0, start..start + 2 * self.m);
+        }
+        debug_assert!(layer <= self.level(element));
+        let at = self.upper_starts.partition_point(|&(other, _)| other < element);
+        let start = self.upper_starts[at].1 + usize::from(layer - 1) * self.m;
+        (layer, start..start + self.m)
+    }
+
+    /// Checks everything and makes the finished graph.
+    pub(crate) fn finish(self, heap_tids: HeapTids) -> Result<Graph, BuildError> {
+        let entry = self.entry();
+        let parts = GraphParts {
+            m: self.m as u16,
+            levels: self.levels,
+            layer0: self.layer0,
+            upper: self.upper,
+            heap_tids,
+            entry,
+        };
+        Graph::new(parts).map_err(|error| BuildError::Internal(error.to_string()))
+    }
+}
+
+/// The used slots of a list.
+pub(crate) fn used(slots: &[u32]) -> &[u32] {
+    let end = slots.iter().position(|&slot| slot == NO_NEIGHBOR).unwrap_or(slots.len());
+    &slots[..end]
+}

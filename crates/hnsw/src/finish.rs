@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use distance::Kernel;
+
+use crate::draft::Draft;
+use crate::rows::TakenRows;
+use crate::values::ValueStore;
+use crate::{BuildError, Control, Finished, Phase, Pool, Report};
+use crate::{complete, copies, order, reach, search};
+
+/// The way from the lists that an engine found to a finished graph, the same for every engine.
+pub(crate) struct Job<'a> {
+    pub(crate) kernel: Kernel,
+    pub(crate) store: Arc<ValueStore>,
+    pub(crate) pool: &'a Pool,
+    pub(crate) control: &'a Control,
+}
+
+impl Job<'_> {
+    /// Fills the lists, links copies and stranded elements, and puts the elements in the order of the pages.
+    pub(crate) fn complete(self, mut draft: Draft, taken: TakenRows, rows: u64) -> Result<Finished, BuildError> {
+        let elements = draft.len() as u64;
+        self.control.progress().enter(Phase::Repair, elements);
+        let space = Space { kernel: self.kernel, store: &self.store };
+        complete::fill(&mut draft, &taken, space, self.pool, self.control)?;
+        copies::link(&mut draft, &taken, self.control)?;
+        let relinked = reach::repair(&mut draft, space, self.control)?;
+        let graph = draft.finish(taken.heap_tids)?;
+        self.control.progress().enter(Phase::Order, elements);
+        let order = order::by_page(&graph, order::elements_per_page(&graph, &*self.store), self.control)?;
+        let self_recall = search::self_recall(&graph, space);
+        let report = Report { rows, elements, relinked, unreachable: reach::count_unreachable(&graph), self_recall };
+        Ok(Finished { graph, values: self.store, order, report })
+    }
+}
+
+/// Values and how far they are apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Space<'a> {
+    pub(crate) kernel: Kernel,
+    pub(crate) store: &'a ValueStore,
+}
+
+impl Space<'_> {
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
+        use graph::ElementValues;
+        (self.kernel)(self.store.value(a), self.store.value(b))
+    }
+}

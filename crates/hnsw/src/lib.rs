@@ -1,0 +1,26 @@
+//! Vectors in, finished graph out. Never does I/O.
+//!
+//! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build.
+
+mod build;
+mod complete;
+mod copies;
+mod draft;
+mod error;
+mod finish;
+mod input;
+mod order;
+mod pool;
+mod progress;
+mod reach;
+mod rows;
+mod search;
+mod usearch;
+mod values;
+
+pub use build::{BuildSpec, Engine, EngineKind, Finished, Report, RowBatch, start};
+pub use distance::Metric;
+pub use error::BuildError;
+pub use pool::Pool;
+pub use progress::{Control, Phase, Progress};
+pub use search::search;

@@ -1,0 +1,94 @@
+//! The order of the elements on pages.
+//!
+//! A search reads the page of every neighbor of every element it expands. So a page is filled with elements that link to each
+//! other: always the one with the most links from those on the page, going on from where the last page ended.
+
+use graph::{ElementValues, Graph};
+
+use crate::{BuildError, Control};
+
+/// Bytes for tuples and line pointers on a page of 8 KiB, and what an element needs besides its value.
+const PAGE_ROOM: usize = 8192 - 24 - 8;
+const ELEMENT_HEAD: usize = 72 + 8 + 4;
+
+/// About how many elements fit on a page.
+pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> usize {
+    let sample = graph.elements().take(1000);
+    let (count, bytes) = sample.fold((0, 0), |(count, bytes), e| (count + 1, bytes + values.value(e).len()));
+    let mean = if count == 0 { 0 } else { bytes / count };
+    PAGE_ROOM / (mean.next_multiple_of(8) + ELEMENT_HEAD)
+}
+
+/// All elements, those that share a page next to each other.
+pub(crate) fn by_page(graph: &Graph, per_page: usize, control: &Control) -> Result<Vec<u32>, BuildError> {
+    let mut pages = Pages {
+        graph,
+        placed: vec![false; graph.len()],
+        links: vec![0; graph.len()],
+        candidates: Vec::new(),
+        order: Vec::with_capacity(graph.len()),
+    };
+    let mut next = 0;
+    while pages.order.len() < graph.len() {
+        control.check()?;
+        let seed = pages.end_page().unwrap_or_else(|| {
+            while pages.placed[next as usize] {
+                next += 1;
+            }
+            next
+        });
+        pages.place(seed);
+        for _ in 1..per_page {
+            let Some(best) = pages.best() else { break };
+            pages.place(best);
+        }
+        control.progress().add(per_page as u64);
+    }
+    Ok(pages.order)
+}
+
+struct Pages<'a> {
+    graph: &'a Graph,
+    placed: Vec<bool>,
+    /// Links from the page being filled.
+    links: Vec<u16>,
+    /// Elements with such links that are not placed yet, and some that are.
+    candidates: Vec<u32>,
+    order: Vec<u32>,
+}
+
+impl Pages<'_> {
+    fn place(&mut self, element: u32) {
+        self.placed[element as usize] = true;
+        self.order.push(element);
+        for &neighbor in self.graph.neighbors(element, 0) {
+            if !self.placed[neighbor as usize] {
+                let links = &mut self.links[neighbor as usize];
+                if *links == 0 {
+                    self.candidates.push(neighbor);
+                }
+                *links = links.saturating_add(1);
+            }
+        }
+    }
+
+    /// The candidate with the most links; the earliest of several.
+    fn best(&mut self) -> Option<u32> {
+        let (links, placed) = (&self.links, &self.placed);
+        self.candidates.retain(|&element| {
+            let keep = !placed[element as usize];
+            debug_assert!(keep || links[element as usize] > 0);
+            keep
+        });
+        self.candidates.iter().copied().max_by_key(|&e| (links[e as usize], std::cmp::Reverse(e)))
+    }
+
+    /// Forgets the page; the best candidate left over starts the next one.
+    fn end_page(&mut self) -> Option<u32> {
+        let best = self.best();
+        for element in self.candidates.drain(..) {
+            self.links[element as usize] = 0;
+        }
+        best
+    }
+}

@@ -1,0 +1,77 @@
+use graph::ElementValues;
+
+/// Elements per chunk: enough to keep all threads busy, few enough to start soon.
+pub(crate) const CHUNK: usize = 512;
+
+/// The values of all elements, appended in chunks while other threads read those published before.
+///
+/// Chunks never move, so a value's address is good for the life of the store.
+pub(crate) struct ValueStore {
+    chunks: boxcar::Vec<Chunk>,
+}
+
+/// [`CHUNK`] values one after the other (fewer in the last chunk).
+#[derive(Default)]
+pub(crate) struct Chunk {
+    bytes: Vec<u8>,
+    ends: Ends,
+}
+
+/// Where the values of a chunk end.
+enum Ends {
+    /// All have this many bytes.
+    Every(usize),
+    At(Vec<u32>),
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self::At(Vec::new())
+    }
+}
+
+impl Chunk {
+    /// An empty chunk for values of `value_len` bytes, or of varying length for `None`.
+    pub(crate) fn new(value_len: Option<usize>) -> Self {
+        match value_len {
+            Some(len) => Self { bytes: Vec::with_capacity(len * CHUNK), ends: Ends::Every(len) },
+            None => Self::default(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        if let Ends::At(ends) = &mut self.ends {
+            // A sparse value has at most 8 KiB, a chunk 512 of them.
+            ends.push(self.bytes.len() as u32);
+        }
+    }
+
+    pub(crate) fn value(&self, at: usize) -> &[u8] {
+        match &self.ends {
+            Ends::Every(len) => &self.bytes[at * len..(at + 1) * len],
+            Ends::At(ends) => {
+                let start = if at == 0 { 0 } else { ends[at - 1] as usize };
+                &self.bytes[start..ends[at] as usize]
+            }
+        }
+    }
+}
+
+impl ValueStore {
+    pub(crate) fn new() -> Self {
+        Self { chunks: boxcar::Vec::new() }
+    }
+
+    /// Makes a chunk readable. Only the last chunk may be short.
+    pub(crate) fn publish(&self, chunk: Chunk) {
+        self.chunks.push(chunk);
+    }
+}
+
+impl ElementValues for ValueStore {
+    fn value(&self, element: u32) -> &[u8] {
+        let element = element as usize;
+        self.chunks[element / CHUNK].value(element % CHUNK)
+    }
+}

@@ -1,0 +1,202 @@
+//! Whole builds: every graph that comes out is valid, complete and good to search.
+
+use std::sync::Arc;
+
+use graph::{Graph, HeapTid, ValueType};
+use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Pool, RowBatch, start};
+
+/// Repeatable numbers between -1 and 1.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 40) as f32 / (1u32 << 23) as f32) - 1.0
+    }
+
+    fn vector(&mut self, dims: usize) -> Vec<f32> {
+        (0..dims).map(|_| self.next()).collect()
+    }
+}
+
+fn spec(dims: u32, m: u16) -> BuildSpec {
+    BuildSpec {
+        value_type: ValueType::Vector,
+        metric: Metric::L2,
+        dims,
+        m,
+        ef_construction: (2 * m).max(64),
+        expected_rows: 1000,
+    }
+}
+
+fn tid(row: usize) -> HeapTid {
+    HeapTid::new((row / 100) as u32, (row % 100 + 1) as u16)
+}
+
+fn build(spec: &BuildSpec, values: &[Vec<f32>]) -> Result<Finished, BuildError> {
+    let pool = Arc::new(Pool::new(2)?);
+    let mut engine = start(EngineKind::Usearch, spec.clone(), pool, Control::default())?;
+    for (at, batch) in values.chunks(300).enumerate() {
+        let tids: Vec<_> = (0..batch.len()).map(|row| tid(at * 300 + row)).collect();
+        let values: Vec<u8> = batch.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+        engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] })?;
+    }
+    engine.finish()
+}
+
+/// What must hold beyond what `Graph::new` checks.
+fn check(finished: &Finished, rows: usize) {
+    let graph = &finished.graph;
+    assert_eq!(graph.heap_tids().rows(), rows);
+    assert_eq!(finished.report.rows, rows as u64);
+    assert_eq!(finished.report.elements, graph.len() as u64);
+    assert_eq!(finished.report.unreachable, 0);
+    let mut tids: Vec<_> = graph.elements().flat_map(|e| graph.heap_tids().of(e)).map(|tid| tid.0).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert_eq!(tids.len(), rows, "every row once");
+    let mut order = finished.order.clone();
+    order.sort_unstable();
+    assert!(order.into_iter().eq(graph.elements()), "every element once");
+    for layer in 0..=graph.entry().map_or(0, |entry| graph.level(entry)) {
+        assert_eq!(unreachable(graph, layer), 0, "layer {layer}");
+    }
+}
+
+fn unreachable(graph: &Graph, layer: u8) -> usize {
+    let Some(entry) = graph.entry() else { return 0 };
+    let mut seen = vec![false; graph.len()];
+    seen[entry as usize] = true;
+    let mut queue = vec![entry];
+    while let Some(element) = queue.pop() {
+        for &neighbor in graph.neighbors(element, layer) {
+            if !std::mem::replace(&mut seen[neighbor as usize], true) {
+                queue.push(neighbor);
+            }
+        }
+    }
+    graph.elements().filter(|&e| graph.level(e) >= layer && !seen[e as usize]).count()
+}
+
+#[test]
+fn no_row_to_many_rows_for_each_m() {
+    let mut numbers = Numbers(1);
+    for m in [2, 3, 16, 100] {
+        for rows in [0, 1, 2, 3, 5, 33, 201, 700, 3000] {
+            let values: Vec<_> = (0..rows).map(|_| numbers.vector(8)).collect();
+            let finished = build(&spec(8, m), &values).unwrap();
+            check(&finished, rows);
+            let full = rows > 2 * usize::from(m);
+            for element in finished.graph.elements() {
+                let expected = if full { 2 * usize::from(m) } else { rows - 1 };
+                assert_eq!(finished.graph.neighbors(element, 0).len(), expected, "m {m}, {rows} rows");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_copies() {
+    let mut numbers = Numbers(2);
+    // 1000 rows of one value among 500 others: pgvector strands hundreds of elements here.
+    let mut values: Vec<_> = (0..500).map(|_| numbers.vector(8)).collect();
+    values.extend(vec![vec![0.5; 8]; 1000]);
+    let finished = build(&spec(8, 16), &values).unwrap();
+    check(&finished, 1500);
+    assert_eq!(finished.graph.len(), 600);
+    assert!(finished.report.self_recall > 0.99);
+}
+
+#[test]
+fn all_rows_equal() {
+    for rows in [2, 10, 11, 25, 400, 5000] {
+        let finished = build(&spec(3, 16), &vec![vec![1.0, 2.0, 3.0]; rows]).unwrap();
+        check(&finished, rows);
+        assert_eq!(finished.graph.len(), rows.div_ceil(10));
+    }
+}
+
+#[test]
+fn few_values_many_times() {
+    let values: Vec<_> = (0..2000).map(|row| vec![(row % 3) as f32]).collect();
+    check(&build(&spec(1, 16), &values).unwrap(), 2000);
+}
+
+#[test]
+fn two_clusters_far_apart() {
+    let mut numbers = Numbers(3);
+    let values: Vec<_> = (0..2000)
+        .map(|row| numbers.vector(16).into_iter().map(|v| v + if row < 1000 { 1e6 } else { -1e6 }).collect())
+        .collect();
+    let finished = build(&spec(16, 8), &values).unwrap();
+    check(&finished, 2000);
+    assert!(finished.report.self_recall > 0.95, "{}", finished.report.self_recall);
+}
+
+#[test]
+fn values_that_overflow_are_no_harm() {
+    let mut numbers = Numbers(4);
+    let values: Vec<_> = (0..1000)
+        .map(|row| numbers.vector(4).iter().map(|v| v * if row % 2 == 0 { 3e38 } else { 1e-44 }).collect())
+        .collect();
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::L1] {
+        check(&build(&BuildSpec { metric, ..spec(4, 16) }, &values).unwrap(), 1000);
+    }
+}
+
+#[test]
+fn bad_values_name_the_row() {
+    let mut values = vec![vec![0.0, 1.0]; 700];
+    values[650][1] = f32::NAN;
+    assert_eq!(build(&spec(2, 16), &values).err(), Some(BuildError::Value { row: 650, problem: "not a number" }));
+}
+
+#[test]
+fn parameters_are_checked() {
+    let pool = Arc::new(Pool::new(1).unwrap());
+    let error = |spec| start(EngineKind::Usearch, spec, pool.clone(), Control::default()).err().map(|e| e.to_string());
+    assert_eq!(error(spec(2, 1)).as_deref(), Some("m is 1, must be between 2 and 100"));
+    let low = BuildSpec { ef_construction: 31, ..spec(2, 16) };
+    assert_eq!(error(low).as_deref(), Some("ef_construction is 31, must be between 32 and 1000"));
+    let wrong = BuildSpec { metric: Metric::Hamming, ..spec(2, 16) };
+    assert_eq!(error(wrong).as_deref(), Some("vector with hamming is not supported by the usearch engine"));
+}
+
+#[test]
+fn cancelled_builds_stop() {
+    let pool = Arc::new(Pool::new(1).unwrap());
+    let control = Control::default();
+    let mut engine = start(EngineKind::Usearch, spec(1, 16), pool, control.clone()).unwrap();
+    engine.add(RowBatch { tids: &[tid(0)], values: &1f32.to_le_bytes(), lengths: &[] }).unwrap();
+    control.cancel();
+    assert_eq!(engine.finish().err(), Some(BuildError::Cancelled));
+}
+
+#[test]
+fn recall_of_clustered_vectors() {
+    let mut numbers = Numbers(5);
+    let centers: Vec<_> = (0..50).map(|_| numbers.vector(32)).collect();
+    let mut draw = |rows: usize| -> Vec<Vec<f32>> {
+        (0..rows).map(|row| centers[row % 50].iter().map(|c| c + 0.4 * numbers.next()).collect()).collect()
+    };
+    let (values, queries) = (draw(5000), draw(50));
+    let finished = build(&spec(32, 16), &values).unwrap();
+    check(&finished, 5000);
+    assert!(finished.report.self_recall > 0.98, "{}", finished.report.self_recall);
+    let exact = |query: &[f32]| -> Vec<usize> {
+        let squared = |v: &[f32]| -> f32 { v.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum() };
+        let mut rows: Vec<_> = values.iter().enumerate().map(|(row, v)| (squared(v), row)).collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows[..10].iter().map(|r| r.1).collect()
+    };
+    let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
+    let mut hits = 0;
+    for query in &queries {
+        let bytes: Vec<u8> = query.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let found = hnsw::search(&finished.graph, |e| kernel(&bytes, finished.values.value(e)), 40);
+        let found: Vec<_> = found[..10].iter().flat_map(|&e| finished.graph.heap_tids().of(e)).collect();
+        hits += exact(query).iter().filter(|&&row| found.contains(&&tid(row))).count();
+    }
+    assert!(hits >= 480, "{hits} of 500");
+}
