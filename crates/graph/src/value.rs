@@ -7,7 +7,7 @@ pub enum ValueType {
     HalfVec,
     /// `bit`: packed bits, the first in the most significant bit of the first byte.
     Bit,
-    /// `sparsevec`: `nnz` i32 indices (0-based, ascending), then `nnz` f32 values.
+    /// `sparsevec`: a u32 count, that many i32 indices (0-based, ascending), then that many f32 values.
     SparseVec,
 }
 

@@ -1,0 +1,164 @@
+//! `CREATE INDEX`, from the first check to the last page.
+
+use pages::{IncomingSpec, IndexMeta};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::prelude::*;
+use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION};
+
+use crate::column::Column;
+use crate::failure::{Failure, or_raise};
+use crate::hook::{self, owned};
+use crate::options::{self, IndexOptions};
+use crate::progress::{self, Phase};
+use crate::scan::{self, Scanned};
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::writer::Writer;
+
+/// Builds an index: elsewhere if that was asked for, else as pgvector does.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn ambuild(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    // SAFETY: PostgreSQL passes open relations, locked as the statement needs it.
+    unsafe {
+        let options = options::of(index);
+        // TRUNCATE and temporary tables build empty indexes all the time: no reason to ask anybody.
+        if !options.external || blocks(heap) == 0 {
+            return pg_guard_ffi_boundary(|| (hook::original().build)(heap, index, info));
+        }
+        let built = or_raise(build(heap, index, info, options));
+        let result = pg_sys::palloc0(size_of::<pg_sys::IndexBuildResult>()).cast::<pg_sys::IndexBuildResult>();
+        (*result).heap_tuples = built.heap_tuples;
+        (*result).index_tuples = built.rows as f64;
+        result
+    }
+}
+
+struct Built {
+    heap_tuples: f64,
+    rows: u64,
+}
+
+/// # Safety
+/// As for `ambuild`.
+unsafe fn build(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    options: IndexOptions,
+) -> Result<Built, Failure> {
+    // SAFETY: as promised by the caller.
+    let (column, estimate) = unsafe {
+        if blocks(index) != 0 {
+            let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
+            return Err(Failure::new(code, "index already contains data"));
+        }
+        (Column::of(index, options)?, scan::estimate_rows(heap))
+    };
+    let settings = Settings::get();
+    progress::enter(Phase::Connecting, estimate);
+    info_line(format!("connecting to external indexing server on {}:{}", settings.host, settings.port));
+    let mut session = Session::connect(&settings)?;
+    // SAFETY: as promised by the caller.
+    session.start(unsafe { hello(index, &column, options, estimate) })?;
+    info_line("successfully connected to external indexing server".into());
+
+    let key = random_key()?;
+    scan::enter(estimate);
+    // SAFETY: as promised by the caller.
+    let Scanned { heap_tuples, digest } = unsafe { scan::run(heap, index, info, &column, &mut session, key)? };
+    session.end_of_tuples()?;
+    let rows = session.rows();
+
+    progress::enter(Phase::BuildingGraph, rows);
+    let layout = wait_for_layout(&mut session)?;
+    if layout.rows != rows {
+        return Err(Failure::protocol(format!("{} rows announced, {rows} were sent.", layout.rows)));
+    }
+    let meta = IndexMeta {
+        value_type: column.value_type,
+        dims: column.dims,
+        m: options.m,
+        ef_construction: options.ef_construction,
+    };
+    let spec = IncomingSpec { meta, rows, elements: layout.elements, blocks: layout.blocks };
+    progress::enter(Phase::WritingPages, rows);
+    // SAFETY: the index is empty, as checked above.
+    let writer = unsafe { Writer::new(index, spec, key)? };
+    receive_pages(&mut session, writer, digest)?;
+    progress::tuples(rows, rows);
+    info_line(format!("indexed {rows} elements"));
+    Ok(Built { heap_tuples, rows })
+}
+
+/// What the builder needs to know beforehand.
+///
+/// # Safety
+/// `index` must be an open index.
+unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions, estimated_rows: u64) -> Hello {
+    Hello {
+        protocol_min: PROTOCOL_VERSION,
+        protocol_max: PROTOCOL_VERSION,
+        capabilities: 0,
+        value_type: column.wire_type(),
+        metric: column.metric,
+        dims: column.dims,
+        m: options.m,
+        ef_construction: options.ef_construction,
+        estimated_rows,
+        page_size: pg_sys::BLCKSZ,
+        client_version: concat!("lantern_index ", env!("CARGO_PKG_VERSION")).into(),
+        server_version: format!("PostgreSQL {}", server_version()),
+        // SAFETY: the name of an open relation.
+        label: unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default(),
+        token: String::new(),
+    }
+}
+
+fn server_version() -> String {
+    // SAFETY: the name is static, the value is copied.
+    unsafe { owned(pg_sys::GetConfigOption(c"server_version_num".as_ptr(), true, false)) }.unwrap_or_default()
+}
+
+fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
+    loop {
+        match session.next()? {
+            BuilderMessage::Layout(layout) => return Ok(layout),
+            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
+            other => return Err(Failure::protocol(format!("{} while the graph was built.", other.name()))),
+        }
+    }
+}
+
+fn receive_pages(session: &mut Session, mut writer: Writer, sent: pages::RowDigest) -> Result<(), Failure> {
+    loop {
+        match session.next()? {
+            BuilderMessage::Pages(pages) => writer.write(pages.first_block, &pages.pages)?,
+            BuilderMessage::Progress(_) => {}
+            BuilderMessage::Done(_) => return writer.finish(sent),
+            other => return Err(Failure::protocol(format!("{} in place of Pages.", other.name()))),
+        }
+    }
+}
+
+/// # Safety
+/// The relation must be open.
+unsafe fn blocks(relation: pg_sys::Relation) -> u32 {
+    // SAFETY: as promised by the caller.
+    unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
+}
+
+/// A key that the builder does not know.
+fn random_key() -> Result<[u64; 4], Failure> {
+    let mut key = [0u64; 4];
+    // SAFETY: fills the array.
+    let filled = unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), size_of_val(&key)) };
+    if filled { Ok(key) } else { Err(Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "no random numbers")) }
+}
+
+fn info_line(text: String) {
+    ereport!(PgLogLevel::INFO, PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text);
+}

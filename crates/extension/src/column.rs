@@ -1,0 +1,158 @@
+//! What kind of values an index holds, and what pgvector demands of them.
+
+use graph::ValueType;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::prelude::*;
+use protocol::Metric;
+
+use crate::failure::Failure;
+use crate::hook::owned;
+use crate::options::IndexOptions;
+
+/// pgvector's support functions.
+const DISTANCE: u16 = 1;
+const NORM: u16 = 2;
+const TYPE_INFO: u16 = 3;
+
+/// The most dimensions of type vector, which has no support function to say so.
+const MAX_VECTOR_DIMS: i32 = 2000;
+
+/// pgvector's `HnswTypeInfo`, the same since 0.7.0.
+#[repr(C)]
+struct TypeInfo {
+    max_dims: std::ffi::c_int,
+    normalize: pg_sys::PGFunction,
+    check: Option<CheckValue>,
+}
+
+pub(crate) type CheckValue = unsafe extern "C-unwind" fn(*mut std::ffi::c_char);
+
+/// The indexed column or expression.
+pub(crate) struct Column {
+    pub(crate) value_type: ValueType,
+    pub(crate) metric: Metric,
+    pub(crate) dims: u32,
+    pub(crate) collation: pg_sys::Oid,
+    /// Present: values are stored normalised, and those of norm zero not at all.
+    pub(crate) norm: Option<*mut pg_sys::FmgrInfo>,
+    /// pgvector's own function for that; it has none for type vector.
+    pub(crate) normalize: pg_sys::PGFunction,
+    /// Raises an error for a value that cannot be indexed.
+    pub(crate) check: Option<CheckValue>,
+}
+
+impl Column {
+    /// Looks the index up, with pgvector's own checks in its order and words.
+    ///
+    /// # Safety
+    /// `index` must be an open hnsw index.
+    pub(crate) unsafe fn of(index: pg_sys::Relation, options: IndexOptions) -> Result<Self, Failure> {
+        // SAFETY: an open index has at least one column; its support functions are pgvector's.
+        unsafe {
+            let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
+            pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &raw mut type_oid, &raw mut typmod, &raw mut collation);
+            let support = |number| function(index, number);
+            let info = support(TYPE_INFO).map(|info| {
+                let answer = pg_sys::OidFunctionCall0Coll(info.oid, pg_sys::Oid::INVALID);
+                (info.name, answer.cast_mut_ptr::<TypeInfo>())
+            });
+            let (max_dims, normalize, check) = match &info {
+                Some((_, info)) => ((**info).max_dims, (**info).normalize, (**info).check),
+                None => (MAX_VECTOR_DIMS, None, None),
+            };
+            let dims = check_parameters(type_oid, typmod, max_dims, options)?;
+            let norm = support(NORM).map(|_| pg_sys::index_getprocinfo(index, 1, NORM));
+            let distance = support(DISTANCE).map(|function| function.name).unwrap_or_default();
+            let unsupported = || {
+                Failure::new(
+                    PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    "operator class is not supported by external index builds",
+                )
+                .detail(format!("Its distance function is \"{distance}\"."))
+                .hint("Build the index in the database: leave out \"external\".")
+            };
+            let value_type =
+                info.map_or(Some(ValueType::Vector), |(name, _)| value_type(&name)).ok_or_else(unsupported)?;
+            let metric = metric(&distance, norm.is_some()).ok_or_else(unsupported)?;
+            Ok(Self { value_type, metric, dims, collation, norm, normalize, check })
+        }
+    }
+
+    /// The type in the words of the protocol.
+    pub(crate) fn wire_type(&self) -> protocol::ValueType {
+        match self.value_type {
+            ValueType::Vector => protocol::ValueType::Vector,
+            ValueType::HalfVec => protocol::ValueType::HalfVec,
+            ValueType::Bit => protocol::ValueType::Bit,
+            ValueType::SparseVec => protocol::ValueType::SparseVec,
+        }
+    }
+}
+
+/// pgvector's `InitBuildState`.
+fn check_parameters(type_oid: pg_sys::Oid, typmod: i32, max_dims: i32, options: IndexOptions) -> Result<u32, Failure> {
+    if type_oid == pg_sys::VARBITOID {
+        let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+        return Err(Failure::new(code, "type not supported for hnsw index"));
+    }
+    let Ok(dims) = u32::try_from(typmod) else {
+        let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
+        return Err(Failure::new(code, "column does not have dimensions"));
+    };
+    if typmod > max_dims {
+        let code = PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+        return Err(Failure::new(code, format!("column cannot have more than {max_dims} dimensions for hnsw index")));
+    }
+    if options.ef_construction < 2 * options.m {
+        let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
+        return Err(Failure::new(code, "ef_construction must be greater than or equal to 2 * m"));
+    }
+    Ok(dims)
+}
+
+fn value_type(type_info: &str) -> Option<ValueType> {
+    match type_info {
+        "hnsw_halfvec_support" => Some(ValueType::HalfVec),
+        "hnsw_bit_support" => Some(ValueType::Bit),
+        "hnsw_sparsevec_support" => Some(ValueType::SparseVec),
+        _ => None,
+    }
+}
+
+/// Inner product and cosine share a distance function; only cosine has a norm.
+fn metric(distance: &str, has_norm: bool) -> Option<Metric> {
+    let is = |name: &str| distance.ends_with(name);
+    match has_norm {
+        true if is("negative_inner_product") => Some(Metric::Cosine),
+        true => None,
+        false if is("l2_squared_distance") => Some(Metric::L2),
+        false if is("negative_inner_product") => Some(Metric::InnerProduct),
+        false if is("l1_distance") => Some(Metric::L1),
+        false if is("hamming_distance") => Some(Metric::Hamming),
+        false if is("jaccard_distance") => Some(Metric::Jaccard),
+        false => None,
+    }
+}
+
+struct SupportFunction {
+    oid: pg_sys::Oid,
+    name: String,
+}
+
+/// A support function of the first column; old releases of pgvector have fewer.
+///
+/// # Safety
+/// `index` must be an open hnsw index.
+unsafe fn function(index: pg_sys::Relation, number: u16) -> Option<SupportFunction> {
+    // SAFETY: as promised by the caller; numbers above amsupport are not asked for.
+    unsafe {
+        if number > (*(*index).rd_indam).amsupport {
+            return None;
+        }
+        let oid = pg_sys::index_getprocid(index, 1, number);
+        (oid != pg_sys::Oid::INVALID).then(|| SupportFunction {
+            oid,
+            name: owned(pg_guard_ffi_boundary(|| pg_sys::get_func_name(oid))).unwrap_or_default(),
+        })
+    }
+}

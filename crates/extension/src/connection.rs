@@ -1,0 +1,279 @@
+//! Bytes to and from the builder over a socket that never blocks, with TLS or without.
+//!
+//! While there is something to send, what arrives is read as well, so that neither side waits for the other.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use pgrx::prelude::*;
+use rustls::ClientConnection;
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::{tls, wait};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 128 << 10;
+/// Bytes that may wait to be sent.
+const UNSENT_BYTES: usize = 512 << 10;
+/// How often a wait looks around.
+const TICK: Duration = Duration::from_millis(500);
+
+pub(crate) struct Connection {
+    socket: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    /// Without TLS: what is still to be sent.
+    unsent: BytesMut,
+    received: BytesMut,
+    closed: bool,
+    heard: Instant,
+    peer: String,
+}
+
+impl Connection {
+    /// Connects, and agrees on TLS.
+    pub(crate) fn open(settings: &Settings) -> Result<Self, Failure> {
+        let peer = format!("{}:{}", settings.host, settings.port);
+        let tls = settings.tls.as_ref().map(|tls| tls::client(tls, &settings.host)).transpose()?.map(Box::new);
+        let socket = connect(settings, &peer)?;
+        let (unsent, received) = (BytesMut::new(), BytesMut::new());
+        let mut connection = Self { socket, tls, unsent, received, closed: false, heard: Instant::now(), peer };
+        connection.shake_hands(settings)?;
+        Ok(connection)
+    }
+
+    fn shake_hands(&mut self, settings: &Settings) -> Result<(), Failure> {
+        let started = Instant::now();
+        while self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+            self.exchange()?;
+            if self.closed {
+                return Err(self
+                    .broken("the connection was closed during the TLS handshake")
+                    .hint("If the builder runs without a certificate, set hnsw.external_index_secure to off."));
+            }
+            if settings.connect_timeout.is_some_and(|timeout| started.elapsed() > timeout) {
+                return Err(self.broken("the TLS handshake took longer than hnsw.external_index_connect_timeout"));
+            }
+            if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+                self.wait();
+            }
+        }
+        Ok(())
+    }
+
+    /// What has been received and not been taken yet.
+    pub(crate) fn received(&mut self) -> &mut BytesMut {
+        &mut self.received
+    }
+
+    /// Whether the builder has closed its side.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// How long the builder has been silent.
+    pub(crate) fn silence(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
+    /// Sends bytes; returns when they are on their way or few enough are waiting.
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let taken = match &mut self.tls {
+                Some(tls) => tls.writer().write(bytes).map_err(|error| self.io_error(error))?,
+                None => {
+                    let taken = bytes.len().min(UNSENT_BYTES.saturating_sub(self.unsent.len()));
+                    self.unsent.extend_from_slice(&bytes[..taken]);
+                    taken
+                }
+            };
+            bytes = &bytes[taken..];
+            self.exchange()?;
+            if self.closed {
+                return Err(self.broken("the builder closed the connection"));
+            }
+            if taken == 0 {
+                self.check_silence()?;
+                self.wait();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is waiting.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.exchange()?;
+        while self.wants_write() && !self.closed {
+            self.check_silence()?;
+            self.wait();
+            self.exchange()?;
+        }
+        Ok(())
+    }
+
+    /// Moves what can be moved at once, in both directions.
+    pub(crate) fn exchange(&mut self) -> Result<(), Failure> {
+        while self.wants_write() {
+            let written = match &mut self.tls {
+                Some(tls) => tls.write_tls(&mut self.socket),
+                None => self.socket.write(&self.unsent).inspect(|&written| self.unsent.advance(written)),
+            };
+            match written {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The builder may have said why before it closed: read that first.
+                Err(error) => {
+                    self.read()?;
+                    return if self.received.is_empty() { Err(self.io_error(error)) } else { self.give_up_sending() };
+                }
+            }
+        }
+        self.read()
+    }
+
+    fn give_up_sending(&mut self) -> Result<(), Failure> {
+        self.closed = true;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// One read, so that received bytes are looked at before there are many.
+    fn read(&mut self) -> Result<(), Failure> {
+        if self.closed {
+            return Ok(());
+        }
+        let read = match &mut self.tls {
+            Some(tls) => read_tls(tls, &mut self.socket, &mut self.received),
+            None => read_into(&mut self.socket, &mut self.received),
+        };
+        match read {
+            Ok(0) => self.closed = true,
+            Ok(_) => self.heard = Instant::now(),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(self.io_error(error)),
+        }
+        Ok(())
+    }
+
+    fn wants_write(&self) -> bool {
+        match &self.tls {
+            Some(tls) => tls.wants_write(),
+            None => !self.unsent.is_empty(),
+        }
+    }
+
+    /// Waits until bytes can be moved, for a short while at most; cancellation ends the statement here.
+    pub(crate) fn wait(&self) {
+        wait::for_socket(self.socket.as_raw_fd(), self.wants_write(), TICK);
+    }
+
+    /// Gives up on a builder that has not said anything for too long.
+    pub(crate) fn check_silence(&self) -> Result<(), Failure> {
+        let limit = protocol::BUILDER_SILENCE_TIMEOUT;
+        if self.silence() < limit {
+            return Ok(());
+        }
+        Err(self.broken(&format!("the builder has been silent for {} seconds", limit.as_secs())))
+    }
+
+    /// A failure of the connection.
+    pub(crate) fn broken(&self, detail: &str) -> Failure {
+        Failure::new(
+            PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+            format!("lost connection to external indexing server on {}", self.peer),
+        )
+        .detail(sentence(detail))
+        .hint("No index was created. See the builder's log for the reason, then run the statement again.")
+    }
+
+    fn io_error(&self, error: io::Error) -> Failure {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => tls::failure(&self.peer, tls),
+            None => self.broken(&error.to_string()),
+        }
+    }
+}
+
+/// "connection refused (os error 111)" as "Connection refused."
+fn sentence(text: &str) -> String {
+    let text = text.split_once(" (os error").map_or(text, |(text, _)| text);
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
+}
+
+fn read_into(socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
+    let before = received.len();
+    received.resize(before + READ_BYTES, 0);
+    let read = socket.read(&mut received[before..]);
+    received.truncate(before + read.as_ref().map_or(0, |&read| read));
+    read
+}
+
+fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
+    let read = tls.read_tls(socket)?;
+    let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let plain = state.plaintext_bytes_to_read();
+    if plain > 0 {
+        let before = received.len();
+        received.resize(before + plain, 0);
+        tls.reader().read_exact(&mut received[before..])?;
+    }
+    Ok(read)
+}
+
+fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Failure> {
+    let failed = |detail: String| {
+        Failure::new(
+            PgSqlErrorCode::ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+            format!("could not connect to external indexing server on {peer}"),
+        )
+        .detail(sentence(&detail))
+        .hint(
+            "Start it with \"lantern-index serve\", or check hnsw.external_index_host and hnsw.external_index_port. \
+             Without \"external\" the index is built in the database.",
+        )
+    };
+    let addresses = (settings.host.as_str(), settings.port)
+        .to_socket_addrs()
+        .map_err(|error| failed(format!("cannot resolve \"{}\": {error}", settings.host)))?;
+    let mut last = failed(format!("\"{}\" has no address", settings.host));
+    for address in addresses {
+        match connect_to(address, settings.connect_timeout) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = failed(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn connect_to(address: SocketAddr, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
+    socket.set_tcp_keepalive(&keepalive)?;
+    let started = Instant::now();
+    match socket.connect(&SockAddr::from(address)) {
+        Ok(()) => return Ok(socket.into()),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    loop {
+        wait::for_connect(socket.as_raw_fd(), TICK);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if socket.peer_addr().is_ok() {
+            return Ok(socket.into());
+        }
+        if timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}

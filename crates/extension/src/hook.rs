@@ -1,0 +1,144 @@
+//! The way into an unmodified pgvector.
+//!
+//! fmgr asks every loaded library whether it wants to see calls of a function, and if so tells it right before each call. When
+//! the function is pgvector's index access method handler, our own is called in its place, which asks pgvector's and replaces
+//! three callbacks in the answer.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+
+use pgrx::pg_sys::FmgrHookEventType::{FHET_START, Type as Event};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::prelude::*;
+
+use crate::{build, options, progress};
+
+/// pgvector's callbacks that ours stand in front of.
+#[derive(Clone, Copy)]
+pub(crate) struct Original {
+    pub(crate) build: unsafe extern "C-unwind" fn(
+        pg_sys::Relation,
+        pg_sys::Relation,
+        *mut pg_sys::IndexInfo,
+    ) -> *mut pg_sys::IndexBuildResult,
+    pub(crate) options: unsafe extern "C-unwind" fn(pg_sys::Datum, bool) -> *mut pg_sys::bytea,
+    pub(crate) phase_name: pg_sys::ambuildphasename_function,
+}
+
+type Handler = unsafe extern "C-unwind" fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+
+// A backend has one thread; the cells are the safe form of a C static.
+thread_local! {
+    static ORIGINAL: Cell<Option<Original>> = const { Cell::new(None) };
+    static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
+    static NEXT_NEEDS_HOOK: Cell<pg_sys::needs_fmgr_hook_type> = const { Cell::new(None) };
+    static NEXT_HOOK: Cell<pg_sys::fmgr_hook_type> = const { Cell::new(None) };
+}
+
+/// pgvector's callbacks. They are known once its handler was called, and ours are not called before.
+pub(crate) fn original() -> Original {
+    ORIGINAL.get().expect("pgvector's handler was called")
+}
+
+/// Puts the hooks in place, in front of those that other libraries installed.
+pub(crate) fn install() {
+    // SAFETY: PostgreSQL's hook variables are read and written by the only thread of the process.
+    unsafe {
+        NEXT_NEEDS_HOOK.set(pg_sys::needs_fmgr_hook);
+        NEXT_HOOK.set(pg_sys::fmgr_hook);
+        pg_sys::needs_fmgr_hook = Some(needs_hook);
+        pg_sys::fmgr_hook = Some(hook);
+        if pg_sys::IsTransactionState() {
+            // The session may have used an hnsw index already: let it ask for the handler again.
+            pg_sys::InvalidateSystemCaches();
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn needs_hook(function: pg_sys::Oid) -> bool {
+    // SAFETY: the hook that was there before is called as PostgreSQL would have.
+    let next = NEXT_NEEDS_HOOK.get().is_some_and(|next| unsafe { pg_guard_ffi_boundary(|| next(function)) });
+    next || is_hnsw_handler(function)
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn hook(event: Event, flinfo: *mut pg_sys::FmgrInfo, private: *mut pg_sys::Datum) {
+    // SAFETY: fmgr passes the function that it is about to call. The event comes for functions that others asked for as well.
+    unsafe {
+        if event == FHET_START
+            && is_hnsw_handler((*flinfo).fn_oid)
+            && let Some(address) = (*flinfo).fn_addr
+            && address as usize != handler as *const () as usize
+        {
+            HANDLER.set(Some(address));
+            (*flinfo).fn_addr = Some(handler);
+        }
+        if let Some(next) = NEXT_HOOK.get() {
+            pg_guard_ffi_boundary(|| next(event, flinfo, private));
+        }
+    }
+}
+
+/// Stands in for `hnswhandler`.
+#[pg_guard]
+unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    let pgvector = HANDLER.get().expect("set when this function was put in place");
+    // SAFETY: this is the call that fmgr was about to make; the answer is a structure that the handler allocated for its caller.
+    unsafe {
+        let answer = pg_guard_ffi_boundary(|| pgvector(call));
+        let routine = answer.cast_mut_ptr::<pg_sys::IndexAmRoutine>();
+        if let (Some(build), Some(options)) = ((*routine).ambuild, (*routine).amoptions) {
+            ORIGINAL.set(Some(Original { build, options, phase_name: (*routine).ambuildphasename }));
+            (*routine).ambuild = Some(build::ambuild);
+            (*routine).amoptions = Some(options::amoptions);
+            (*routine).ambuildphasename = Some(progress::ambuildphasename);
+        }
+        answer
+    }
+}
+
+/// Whether a function is pgvector's handler, by its catalog entry: nothing is remembered, so DROP EXTENSION and others' functions
+/// of the same name are no problem. Nearly every function is told apart by its oid or its result type.
+fn is_hnsw_handler(function: pg_sys::Oid) -> bool {
+    // SAFETY: reads the catalog entry that fmgr itself has just read, in a transaction.
+    unsafe {
+        if function.to_u32() < pg_sys::FirstNormalObjectId || !pg_sys::IsTransactionState() {
+            return false;
+        }
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        let entry = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if entry.is_null() {
+            return false;
+        }
+        let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_proc>();
+        let found = (*form).prorettype == pg_sys::INDEX_AM_HANDLEROID
+            && text(cache, entry, pg_sys::Anum_pg_proc_prosrc) == Some("hnswhandler".into())
+            && text(cache, entry, pg_sys::Anum_pg_proc_probin)
+                .is_some_and(|library| matches!(library.rsplit('/').next(), Some("vector" | "vector.so")));
+        pg_sys::ReleaseSysCache(entry);
+        found
+    }
+}
+
+/// A text column of a catalog entry.
+///
+/// # Safety
+/// `entry` must be a live entry of the cache.
+unsafe fn text(cache: i32, entry: pg_sys::HeapTuple, column: u32) -> Option<String> {
+    let mut null = false;
+    // SAFETY: as promised by the caller; the column is one of pg_proc's text columns.
+    unsafe {
+        let datum = pg_sys::SysCacheGetAttr(cache, entry, column as pg_sys::AttrNumber, &raw mut null);
+        String::from_datum(datum, null)
+    }
+}
+
+/// A C string that PostgreSQL owns, as ours.
+///
+/// # Safety
+/// `string` must be null or a live C string.
+pub(crate) unsafe fn owned(string: *const std::ffi::c_char) -> Option<String> {
+    // SAFETY: as promised by the caller.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
+}

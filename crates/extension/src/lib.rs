@@ -1,0 +1,53 @@
+//! `CREATE INDEX … USING hnsw … WITH (external = true)`: pgvector's index, built by a builder elsewhere.
+//!
+//! PostgreSQL calls pgvector's handler function to learn how to build an index. [`hook`] puts [`build`] in its place; everything
+//! else of the access method stays pgvector's own, and so does the index.
+//!
+//! | module | question it answers |
+//! |---|---|
+//! | [`hook`] | how do we get into an unmodified pgvector? |
+//! | [`options`] | is this index to be built externally? |
+//! | [`settings`] | where is the builder, and how do we talk to it? |
+//! | [`column`] | which type, metric and dimensions? |
+//! | [`scan`], [`value`] | which rows, and what are their values? |
+//! | [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
+//! | [`writer`] | how do pages get into the index? |
+//! | [`build`] | in which order does all that happen? |
+#![allow(unsafe_code)] // everything here talks to PostgreSQL
+
+mod build;
+mod column;
+mod connection;
+mod failure;
+mod hook;
+mod options;
+mod progress;
+mod scan;
+mod session;
+mod settings;
+mod tls;
+mod value;
+mod wait;
+mod writer;
+
+use pgrx::prelude::*;
+
+#[cfg(not(panic = "unwind"))]
+compile_error!("PostgreSQL's errors travel as panics here: build with panic = \"unwind\"");
+
+pgrx::pg_module_magic!();
+
+/// Called by PostgreSQL when it loads the library.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    // Settings first: defining one may fail. Hooks last: they cannot be taken back.
+    settings::define();
+    options::register();
+    hook::install();
+}
+
+/// `lantern_index.version()`
+#[pg_extern(name = "lantern_index_version")]
+fn lantern_index_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

@@ -1,0 +1,69 @@
+//! `pg_stat_progress_create_index`, from the first row to the last page.
+
+use std::ffi::{CStr, c_char};
+
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::prelude::*;
+
+use crate::hook;
+
+/// What a build is doing, as `pg_stat_progress_create_index.phase` shows it after "building index: ".
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i64)]
+pub(crate) enum Phase {
+    /// pgvector's own second phase.
+    LoadingTuples = 2,
+    Connecting = 3,
+    BuildingGraph = 4,
+    WritingPages = 5,
+}
+
+impl Phase {
+    fn name(number: i64) -> Option<&'static CStr> {
+        [
+            (Self::Connecting, c"connecting to builder"),
+            (Self::BuildingGraph, c"waiting for external build"),
+            (Self::WritingPages, c"writing pages"),
+        ]
+        .into_iter()
+        .find_map(|(phase, name)| (phase as i64 == number).then_some(name))
+    }
+}
+
+/// The names of our phases; pgvector names its own.
+#[pg_guard]
+pub(crate) unsafe extern "C-unwind" fn ambuildphasename(phase: i64) -> *mut c_char {
+    match (Phase::name(phase), hook::original().phase_name) {
+        (Some(name), _) => name.as_ptr().cast_mut(),
+        // SAFETY: pgvector's own callback.
+        (None, Some(pgvectors)) => unsafe { pg_guard_ffi_boundary(|| pgvectors(phase)) },
+        (None, None) => std::ptr::null_mut(),
+    }
+}
+
+/// Enters a phase with `total` tuples to do.
+pub(crate) fn enter(phase: Phase, total: u64) {
+    set(pg_sys::PROGRESS_CREATEIDX_SUBPHASE, phase as i64);
+    set(pg_sys::PROGRESS_CREATEIDX_TUPLES_DONE, 0);
+    set(pg_sys::PROGRESS_CREATEIDX_TUPLES_TOTAL, total as i64);
+}
+
+/// Tuples done in the phase, and how many there are, if that is known.
+pub(crate) fn tuples(done: u64, total: u64) {
+    set(pg_sys::PROGRESS_CREATEIDX_TUPLES_DONE, done as i64);
+    if total > 0 {
+        set(pg_sys::PROGRESS_CREATEIDX_TUPLES_TOTAL, total as i64);
+    }
+}
+
+/// Blocks of the index written.
+pub(crate) fn blocks(done: u32, total: u32) {
+    // The heap scan has finished with these.
+    set(pg_sys::PROGRESS_SCAN_BLOCKS_TOTAL, i64::from(total));
+    set(pg_sys::PROGRESS_SCAN_BLOCKS_DONE, i64::from(done));
+}
+
+fn set(parameter: u32, value: i64) {
+    // SAFETY: writes to this backend's own status entry.
+    unsafe { pg_sys::pgstat_progress_update_param(parameter as i32, value) };
+}

@@ -1,0 +1,179 @@
+//! The conversation with a builder about one index (`proto/README.md`).
+
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use pgrx::prelude::*;
+use protocol::{
+    Accept, BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, Hello, MAGIC, ProtocolError,
+    SessionState, StreamChecksum, TuplesWriter,
+};
+
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// The most time to wait for the greeting where no timeout is set.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Session {
+    connection: Connection,
+    state: SessionState,
+    sent: StreamChecksum,
+    rows: u64,
+    heartbeat: Instant,
+}
+
+impl Session {
+    /// Connects to a builder.
+    pub(crate) fn connect(settings: &Settings) -> Result<Self, Failure> {
+        let mut connection = Connection::open(settings)?;
+        let limit = settings.connect_timeout.unwrap_or(GREETING_TIMEOUT);
+        let started = Instant::now();
+        while connection.received().len() < 8 {
+            connection.exchange()?;
+            if connection.received().len() >= 8 {
+                break;
+            }
+            if connection.is_closed() {
+                return Err(connection.broken("the server closed the connection before its greeting"));
+            }
+            if started.elapsed() > limit {
+                return Err(connection.broken("the server sent no greeting").hint(
+                    "If the builder uses TLS, set hnsw.external_index_secure to on; otherwise check that it is a lantern-index builder.",
+                ));
+            }
+            connection.wait();
+        }
+        let mut bytes = [0; 8];
+        connection.received().copy_to_slice(&mut bytes);
+        let greeting = Greeting::from_bytes(bytes);
+        if greeting.version != GREETING_VERSION {
+            return Err(Failure::protocol(format!(
+                "The greeting has version {}, {GREETING_VERSION} expected.",
+                greeting.version
+            )));
+        }
+        let (state, heartbeat) = (SessionState::Opened, Instant::now());
+        Ok(Self { connection, state, sent: StreamChecksum::new(), rows: 0, heartbeat })
+    }
+
+    /// Asks for a build and waits until the builder takes it.
+    pub(crate) fn start(&mut self, hello: Hello) -> Result<Accept, Failure> {
+        self.connection.send(&MAGIC)?;
+        self.say(&ClientMessage::Hello(hello))?;
+        self.connection.flush()?;
+        loop {
+            match self.next()? {
+                BuilderMessage::Accept(accept) => return Ok(accept),
+                BuilderMessage::Wait(wait) => ereport!(
+                    PgLogLevel::NOTICE,
+                    PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+                    format!("waiting for external indexing server, position {} in its queue", wait.position),
+                    wait.reason
+                ),
+                other => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
+            }
+        }
+    }
+
+    /// Sends a batch of rows, and looks whether the builder has something to say.
+    pub(crate) fn send(&mut self, batch: &mut TuplesWriter) -> Result<(), Failure> {
+        let rows = u64::from(batch.rows());
+        let sent = batch.take(|part| self.connection.send(part));
+        match sent {
+            Ok(crc) => {
+                self.sent.add(crc);
+                self.rows += rows;
+            }
+            Err(failure) => return Err(self.report_or(failure)),
+        }
+        self.heartbeat = Instant::now();
+        while let Some(message) = self.received()? {
+            if !matches!(message, BuilderMessage::Progress(_)) {
+                return Err(Failure::protocol(format!("{} while rows were being sent.", message.name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows were sent.
+    pub(crate) fn end_of_tuples(&mut self) -> Result<(), Failure> {
+        let end = EndOfTuples { rows: self.rows, checksum: self.sent.value() };
+        self.say(&ClientMessage::EndOfTuples(end))?;
+        self.connection.flush()
+    }
+
+    /// The number of rows sent.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Waits for the builder's next message. Errors it reports are failures, heartbeats are not worth a message.
+    pub(crate) fn next(&mut self) -> Result<BuilderMessage, Failure> {
+        loop {
+            if let Some(message) = self.received()? {
+                return Ok(message);
+            }
+            if self.connection.is_closed() {
+                return Err(self.connection.broken("the builder closed the connection"));
+            }
+            self.connection.check_silence()?;
+            if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
+                self.heartbeat = Instant::now();
+                self.say(&ClientMessage::Heartbeat)?;
+            }
+            self.connection.exchange()?;
+            if self.connection.received().is_empty() {
+                self.connection.wait();
+                self.connection.exchange()?;
+            } else if let Some(message) = self.received()? {
+                return Ok(message);
+            } else {
+                self.connection.wait();
+            }
+        }
+    }
+
+    /// A message that has arrived already.
+    fn received(&mut self) -> Result<Option<BuilderMessage>, Failure> {
+        loop {
+            let Some(frame) = Frame::decode(self.connection.received()).map_err(malformed)? else { return Ok(None) };
+            let Some(message) = BuilderMessage::from_frame(&frame).map_err(malformed)? else { continue };
+            self.state = self.state.builder(&message).map_err(malformed)?;
+            return match message {
+                BuilderMessage::Heartbeat => continue,
+                BuilderMessage::Error(report) => {
+                    Err(Failure::from_builder(report.sqlstate, &report.message, &report.detail, &report.hint))
+                }
+                BuilderMessage::Refuse(refuse) => {
+                    Err(Failure::from_builder(refuse.sqlstate, &refuse.message, &refuse.detail, &refuse.hint))
+                }
+                message => Ok(Some(message)),
+            };
+        }
+    }
+
+    /// What the builder reported before the connection failed, rather than that it failed.
+    fn report_or(&mut self, failure: Failure) -> Failure {
+        loop {
+            match self.received() {
+                Ok(Some(_)) => {}
+                Ok(None) => return failure,
+                Err(report) => return report,
+            }
+        }
+    }
+
+    fn say(&mut self, message: &ClientMessage) -> Result<(), Failure> {
+        self.state = self.state.client(message).map_err(malformed)?;
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes);
+        let said = self.connection.send(&bytes);
+        said.map_err(|failure| self.report_or(failure))
+    }
+}
+
+fn malformed(error: ProtocolError) -> Failure {
+    Failure::protocol(format!("{error}."))
+}

@@ -1,0 +1,198 @@
+//! TLS to the builder: what is checked of its certificate, in libpq's words.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgrx::prelude::*;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+use crate::failure::Failure;
+use crate::settings::{SslMode, TlsSettings};
+
+/// Plaintext that may wait to be encrypted and sent.
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// A client for one connection to `host`.
+pub(crate) fn client(settings: &TlsSettings, host: &str) -> Result<ClientConnection, Failure> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| config(format!("\"{host}\" is not a valid host name"), "hnsw.external_index_host"))?;
+    let mut client = ClientConnection::new(Arc::new(client_config(settings)?), name)
+        .map_err(|error| config(error.to_string(), "hnsw.external_index_sslmode"))?;
+    client.set_buffer_limit(Some(BUFFER_BYTES));
+    Ok(client)
+}
+
+/// Why a handshake failed, with what to do about it.
+pub(crate) fn failure(peer: &str, error: &Error) -> Failure {
+    let hint = match error {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            "Make a certificate for this host name (\"lantern-index gen-cert --host NAME\"), or set hnsw.external_index_sslmode to verify-ca."
+        }
+        Error::InvalidCertificate(_) => {
+            "Set hnsw.external_index_sslrootcert to the certificate that signed the builder's, or to the builder's own if it is self-signed."
+        }
+        Error::InvalidMessage(_) => "If the builder runs without a certificate, set hnsw.external_index_secure to off.",
+        _ => "See the builder's log for the reason.",
+    };
+    Failure::new(
+        PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+        format!("could not agree on TLS with external indexing server on {peer}"),
+    )
+    .detail(format!("{error}."))
+    .hint(hint)
+}
+
+fn client_config(settings: &TlsSettings) -> Result<ClientConfig, Failure> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| config(error.to_string(), "hnsw.external_index_secure"))?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier(settings, provider)?);
+    let setting = "hnsw.external_index_sslcert and hnsw.external_index_sslkey";
+    match (&settings.cert, &settings.key) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(cert), Some(key)) => {
+            let certs = certificates(cert, "hnsw.external_index_sslcert")?;
+            let key = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| config(format!("could not read \"{key}\": {error}"), "hnsw.external_index_sslkey"))?;
+            builder.with_client_auth_cert(certs, key).map_err(|error| config(error.to_string(), setting))
+        }
+        _ => Err(config("a certificate needs its key, and a key its certificate".into(), setting)),
+    }
+}
+
+fn verifier(settings: &TlsSettings, provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, Failure> {
+    let check = match (settings.mode, &settings.root_cert) {
+        (SslMode::Require, None) => {
+            say_once_that_nothing_is_verified();
+            Check::Nothing
+        }
+        (mode, None) => {
+            let name = if mode == SslMode::VerifyCa { "verify-ca" } else { "verify-full" };
+            let message = format!("sslmode \"{name}\" needs a root certificate");
+            return Err(config(message, "hnsw.external_index_sslrootcert"));
+        }
+        (mode, Some(file)) => {
+            let setting = "hnsw.external_index_sslrootcert";
+            let roots = certificates(file, setting)?;
+            let mut store = RootCertStore::empty();
+            for root in &roots {
+                store
+                    .add(root.clone())
+                    .map_err(|error| config(format!("a certificate in \"{file}\" is not valid: {error}"), setting))?;
+            }
+            let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
+                .build()
+                .map_err(|error| config(error.to_string(), setting))?;
+            Check::Chain { chain, roots, name: mode == SslMode::VerifyFull }
+        }
+    };
+    Ok(Arc::new(Verifier { check, provider }))
+}
+
+fn certificates(file: &str, setting: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let failed = |error: String| config(format!("could not read \"{file}\": {error}"), setting);
+    let reader = File::open(file).map_err(|error| failed(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(reader).collect();
+    match certificates.map_err(|error| failed(error.to_string()))? {
+        none if none.is_empty() => Err(failed("no certificate in it".into())),
+        certificates => Ok(certificates),
+    }
+}
+
+fn config(message: String, setting: &str) -> Failure {
+    Failure::new(PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR, message).hint(format!("Check the setting {setting}."))
+}
+
+fn say_once_that_nothing_is_verified() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        ereport!(
+            PgLogLevel::NOTICE,
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            "the connection to the external indexing server is encrypted, but its certificate is not verified",
+            "Set hnsw.external_index_sslrootcert to verify it."
+        );
+    }
+}
+
+/// Checks the builder's certificate as far as the settings ask.
+#[derive(Debug)]
+struct Verifier {
+    check: Check,
+    provider: Arc<CryptoProvider>,
+}
+
+#[derive(Debug)]
+enum Check {
+    Nothing,
+    Chain {
+        chain: Arc<WebPkiServerVerifier>,
+        roots: Vec<CertificateDer<'static>>,
+        /// Whether the certificate must be for the host that was connected to.
+        name: bool,
+    },
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = Ok(ServerCertVerified::assertion());
+        let Check::Chain { chain, roots, name } = &self.check else { return verified };
+        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !name => verified,
+            // A self-signed certificate as OpenSSL makes it by default calls itself an authority, which webpki does not accept for
+            // a server. Being the very certificate that the user trusts is proof enough; its name is still checked.
+            Err(Error::InvalidCertificate(CertificateError::Other(_)))
+                if roots.iter().any(|root| root == end_entity) =>
+            {
+                if *name {
+                    let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
+                    rustls::client::verify_server_name(&certificate, server_name)?;
+                }
+                verified
+            }
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,35 @@
+//! Waiting as a backend has to: for a socket, and for whatever else concerns it.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use pgrx::prelude::*;
+
+/// Waits until the socket can be read (or written, if that is wanted too) or the time is over. Ends the statement if it was cancelled.
+pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
+    let mut events =
+        pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT | pg_sys::WL_SOCKET_READABLE;
+    if write {
+        events |= pg_sys::WL_SOCKET_WRITEABLE;
+    }
+    wait(socket, events, at_most);
+}
+
+/// Waits until a connection was made or failed, or the time is over.
+pub(crate) fn for_connect(socket: RawFd, at_most: Duration) {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT | pg_sys::WL_SOCKET_WRITEABLE;
+    wait(socket, events, at_most);
+}
+
+fn wait(socket: RawFd, events: u32, at_most: Duration) {
+    // SAFETY: the socket is open while its owner waits for it, and no lock is held here.
+    unsafe {
+        let timeout = at_most.as_millis() as std::ffi::c_long;
+        let found =
+            pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, timeout, pg_sys::PG_WAIT_EXTENSION);
+        if found as u32 & pg_sys::WL_LATCH_SET != 0 {
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+    }
+    pgrx::check_for_interrupts!();
+}

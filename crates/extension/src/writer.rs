@@ -1,0 +1,104 @@
+//! Puts pages into the index: through shared buffers, logged in batches while they arrive.
+
+use pages::{IncomingError, IncomingSpec, IncomingVerifier, PAGE_SIZE, PageBytes, RowDigest};
+use pgrx::prelude::*;
+
+use crate::failure::Failure;
+use crate::progress;
+
+/// An index that is being filled, block by block.
+pub(crate) struct Writer {
+    index: pg_sys::Relation,
+    verifier: IncomingVerifier,
+    blocks: u32,
+    written: u32,
+    logged: bool,
+    /// A small ring of buffers, so that the index does not push everything else out of shared buffers.
+    strategy: pg_sys::BufferAccessStrategy,
+}
+
+impl Writer {
+    /// # Safety
+    /// `index` must be an open, empty index that nobody else uses.
+    pub(crate) unsafe fn new(index: pg_sys::Relation, spec: IncomingSpec, key: [u64; 4]) -> Result<Self, Failure> {
+        let verifier = IncomingVerifier::new(spec, key).map_err(refused)?;
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE);
+            Ok(Self { index, verifier, blocks: spec.blocks, written: 0, logged: needs_wal(index), strategy })
+        }
+    }
+
+    /// Checks and stores pages that follow those stored before.
+    pub(crate) fn write(&mut self, first_block: u32, bytes: &[u8]) -> Result<(), Failure> {
+        let (pages, rest) = bytes.as_chunks::<PAGE_SIZE>();
+        if pages.is_empty() || !rest.is_empty() {
+            return Err(Failure::protocol("Pages that are not whole."));
+        }
+        let start = self.written;
+        for (block, page) in (first_block..).zip(pages) {
+            self.verifier.page(block, page).map_err(refused)?;
+            self.store(block, page)?;
+        }
+        if self.logged {
+            // SAFETY: the index is open and has these blocks; the pages have the standard header, so their hole can be left out.
+            unsafe {
+                let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+                pg_sys::log_newpage_range(self.index, main, start, self.written, true);
+            }
+        }
+        progress::blocks(self.written, self.blocks);
+        pgrx::check_for_interrupts!();
+        Ok(())
+    }
+
+    fn store(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
+        // SAFETY: the buffer is pinned and locked while the page is copied into it, and every buffer has PAGE_SIZE bytes. No
+        // error can be raised meanwhile.
+        let found = unsafe {
+            let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+            let buffer = pg_sys::ReadBufferExtended(self.index, main, pg_sys::InvalidBlockNumber, mode, self.strategy);
+            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+            let found = pg_sys::BufferGetBlockNumber(buffer);
+            if found == block {
+                std::ptr::copy_nonoverlapping(page.as_ptr(), pg_sys::BufferGetPage(buffer).cast::<u8>(), PAGE_SIZE);
+                pg_sys::MarkBufferDirty(buffer);
+            }
+            pg_sys::UnlockReleaseBuffer(buffer);
+            found
+        };
+        if found != block {
+            let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
+            return Err(Failure::new(code, format!("index was extended by block {found}, {block} expected")));
+        }
+        self.written += 1;
+        Ok(())
+    }
+
+    /// The index is complete: are all rows in it that were sent, and no other?
+    pub(crate) fn finish(self, sent: RowDigest) -> Result<(), Failure> {
+        self.verifier.finish(sent).map_err(refused)
+    }
+}
+
+/// Whether changes of the index go to the write-ahead log: PostgreSQL's `RelationNeedsWAL`.
+unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open.
+    unsafe {
+        let permanent = (*(*index).rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char;
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        let new_file = (*index).rd_firstRelfilenodeSubid;
+        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+        let new_file = (*index).rd_firstRelfilelocatorSubid;
+        const NONE: pg_sys::SubTransactionId = 0;
+        let in_this_transaction = (*index).rd_createSubid != NONE || new_file != NONE;
+        permanent && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 || !in_this_transaction)
+    }
+}
+
+fn refused(error: IncomingError) -> Failure {
+    Failure::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, "external indexing server sent an index that is not valid")
+        .detail(format!("{error}."))
+        .hint("Nothing of it was kept. This is a defect of the builder: please report it with the builder's version.")
+}

@@ -1,0 +1,152 @@
+use graph::ValueType;
+
+use crate::format::{put, read_u16, read_u32};
+use crate::{IndexMeta, PageError, Tid, max_dims};
+
+/// pgvector indexes no sparsevec with more values.
+const MAX_NNZ: usize = 1000;
+
+/// The length that a value must have: that of its type and dimensions or, for a sparsevec, what its own count asks for.
+#[must_use]
+pub fn value_len(meta: &IndexMeta, value: &[u8]) -> usize {
+    meta.value_type.value_len(meta.dims).unwrap_or_else(|| {
+        let nnz = if value.len() < 4 { 0 } else { read_u32(value, 0) as usize };
+        4 + 8 * nnz.min(MAX_NNZ)
+    })
+}
+
+/// The length of the datum around a value of this length: varlena header, fixed fields, values.
+pub(crate) fn datum_len(value_type: ValueType, value_len: usize) -> usize {
+    match value_type {
+        ValueType::Vector | ValueType::HalfVec | ValueType::Bit => 8 + value_len,
+        // The value begins with its count, which is among the fixed fields.
+        ValueType::SparseVec => 12 + value_len,
+    }
+}
+
+/// Writes the datum of a value into the zeroed `out`.
+pub(crate) fn write_datum(meta: &IndexMeta, value: &[u8], out: &mut [u8]) {
+    let len = datum_len(meta.value_type, value.len());
+    put(out, 0, &((len as u32) << 2).to_le_bytes());
+    // A 16-bit count and 16 zero bits, or a 32-bit count: the same bytes, since vectors have few dimensions.
+    put(out, 4, &meta.dims.to_le_bytes());
+    if meta.value_type == ValueType::SparseVec {
+        put(out, 8, &value[..4]);
+        put(out, 16, &value[4..]);
+    } else {
+        put(out, 8, value);
+    }
+}
+
+/// A value on a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datum<'a> {
+    /// The value without pgvector's header, in two parts to be read one after the other: a sparsevec's count is not next to
+    /// its indices. The first is empty for the other types.
+    pub value: [&'a [u8]; 2],
+    /// Bytes of the whole datum.
+    pub len: usize,
+}
+
+impl<'a> Datum<'a> {
+    /// Reads the datum at the start of `bytes` and checks it against its type: length, dimensions, reserved fields, pad bits,
+    /// order of sparse indices. `tid` is for the error.
+    ///
+    /// # Errors
+    /// [`PageError::Datum`] names the first field that is wrong.
+    pub fn parse(value_type: ValueType, dims: u32, tid: Tid, bytes: &'a [u8]) -> Result<Self, PageError> {
+        let check = |field, found: u32, expected: usize| {
+            let (found, expected) = (i64::from(found), expected as i64);
+            if found == expected { Ok(()) } else { Err(PageError::Datum { tid, field, found, expected }) }
+        };
+        if dims > max_dims(value_type) {
+            check("dimensions", dims, max_dims(value_type) as usize)?;
+        }
+        let head = datum_len(value_type, if value_type == ValueType::SparseVec { 4 } else { 0 });
+        if bytes.len() < head {
+            return Err(PageError::Datum { tid, field: "room", found: bytes.len() as i64, expected: head as i64 });
+        }
+        let nnz = if value_type == ValueType::SparseVec { read_u32(bytes, 8) as usize } else { 0 };
+        if nnz > MAX_NNZ {
+            return Err(PageError::Datum { tid, field: "nnz", found: nnz as i64, expected: MAX_NNZ as i64 });
+        }
+        let len = datum_len(value_type, value_type.value_len(dims).unwrap_or(4 + 8 * nnz));
+        check("varlena header", read_u32(bytes, 0), len << 2)?;
+        if bytes.len() < len {
+            return Err(PageError::Datum { tid, field: "room", found: bytes.len() as i64, expected: len as i64 });
+        }
+        match value_type {
+            ValueType::Vector | ValueType::HalfVec => {
+                check("dimensions", read_u16(bytes, 4).into(), dims as usize)?;
+                check("unused field", read_u16(bytes, 6).into(), 0)?;
+            }
+            ValueType::Bit => {
+                check("dimensions", read_u32(bytes, 4), dims as usize)?;
+                let pad = len * 8 - 64 - dims as usize;
+                check("pad bits", (bytes[len - 1] & ((1u16 << pad) - 1) as u8).into(), 0)?;
+            }
+            ValueType::SparseVec => {
+                check("dimensions", read_u32(bytes, 4), dims as usize)?;
+                check("unused field", read_u32(bytes, 12), 0)?;
+                check_indices(tid, dims, &bytes[16..16 + 4 * nnz])?;
+                return Ok(Self { value: [&bytes[8..12], &bytes[16..len]], len });
+            }
+        }
+        Ok(Self { value: [&[], &bytes[8..len]], len })
+    }
+}
+
+/// Indices ascend and lie within the dimensions.
+fn check_indices(tid: Tid, dims: u32, indices: &[u8]) -> Result<(), PageError> {
+    let mut least = 0;
+    for index in indices.chunks_exact(4).map(|index| read_u32(index, 0)) {
+        if index < least || index >= dims {
+            let (found, expected) = (i64::from(index.cast_signed()), least.into());
+            return Err(PageError::Datum { tid, field: "index", found, expected });
+        }
+        least = index + 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::ValueType;
+
+    use super::{Datum, datum_len, value_len, write_datum};
+    use crate::{IndexMeta, Tid};
+
+    fn datum(value_type: ValueType, dims: u32, value: &[u8]) -> Vec<u8> {
+        let meta = IndexMeta { value_type, dims, m: 16, ef_construction: 64 };
+        assert_eq!(value_len(&meta, value), value.len());
+        let mut out = vec![0; datum_len(value_type, value.len())];
+        write_datum(&meta, value, &mut out);
+        let read = Datum::parse(value_type, dims, Tid::new(1, 1), &out).unwrap();
+        assert_eq!((read.value.concat(), read.len), (value.to_vec(), out.len()));
+        out
+    }
+
+    #[test]
+    fn headers_are_pgvectors() {
+        assert_eq!(datum(ValueType::Vector, 3, &[1; 12])[..8], [0x50, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(datum(ValueType::HalfVec, 64, &[1; 128])[..4], [0x20, 2, 0, 0]);
+        assert_eq!(datum(ValueType::Bit, 9, &[0xFF, 0x80]), [0x28, 0, 0, 0, 9, 0, 0, 0, 0xFF, 0x80]);
+        let sparse = [1, 0, 0, 0, 5, 0, 0, 0, 9, 9, 9, 9];
+        let expected = [0x60, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 9, 9, 9, 9];
+        assert_eq!(datum(ValueType::SparseVec, 64, &sparse), expected);
+    }
+
+    #[test]
+    fn broken_fields_are_found() {
+        let bad = |value_type, dims, bytes: &[u8]| {
+            Datum::parse(value_type, dims, Tid::new(1, 1), bytes).unwrap_err().to_string()
+        };
+        let bits = [0x28, 0, 0, 0, 9, 0, 0, 0, 0xFF, 0x81];
+        assert_eq!(bad(ValueType::Bit, 9, &bits), "(1,1): value with pad bits 1, expected 0");
+        assert!(bad(ValueType::Bit, 9, &bits[..9]).contains("room"));
+        assert!(bad(ValueType::Vector, 3, &[0; 3]).contains("room"));
+        assert!(bad(ValueType::SparseVec, 9, &[255; 24]).contains("nnz"));
+        let sparse = [0x60, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 9, 9, 9, 9];
+        assert_eq!(bad(ValueType::SparseVec, 5, &sparse), "(1,1): value with index 5, expected 0");
+    }
+}

@@ -1,0 +1,85 @@
+/// The size of a page in bytes: PostgreSQL's default `BLCKSZ`, the only one supported.
+pub const PAGE_SIZE: usize = 8192;
+
+/// The bytes of one page.
+pub type PageBytes = [u8; PAGE_SIZE];
+
+/// No block: the end of the chain of data pages, or no entry point.
+pub const NO_BLOCK: u32 = u32::MAX;
+
+/// Blocks in one file of a relation; the rest is in `FILE.1`, `FILE.2`, …
+pub const SEGMENT_BLOCKS: u32 = 131_072;
+
+/// The page header ends and the line pointers begin.
+pub(crate) const HEADER_LEN: usize = 24;
+pub(crate) const LINE_POINTER_LEN: usize = 4;
+/// Where the special area begins, on every page.
+pub(crate) const SPECIAL: usize = PAGE_SIZE - 8;
+/// Page size and layout version 4 in one field.
+pub(crate) const PAGE_SIZE_VERSION: u16 = PAGE_SIZE as u16 | 4;
+/// Marks a page of an HNSW index.
+pub(crate) const PAGE_ID: u16 = 0xFF90;
+/// Tuples and their line pointers share this much of a data page.
+pub(crate) const PAGE_SPACE: usize = SPECIAL - HEADER_LEN;
+
+pub(crate) const META_MAGIC: u32 = 0xA953_A953;
+pub(crate) const META_VERSION: u32 = 1;
+/// The meta page's `pd_lower` must cover its fields, or full-page images drop them.
+pub(crate) const META_LOWER: usize = HEADER_LEN + 28;
+
+pub(crate) const ELEMENT_TYPE: u8 = 1;
+pub(crate) const NEIGHBOR_TYPE: u8 = 2;
+pub(crate) const TID_LEN: usize = 6;
+/// Offsets in an element tuple.
+pub(crate) const ELEMENT_HEAP_TIDS: usize = 4;
+pub(crate) const ELEMENT_NEIGHBOR_TID: usize = 64;
+pub(crate) const ELEMENT_DATUM: usize = 72;
+/// Where the TIDs begin in a neighbor tuple.
+pub(crate) const NEIGHBOR_TIDS: usize = 4;
+
+/// The version byte of the tuples written here, in elements and neighbors alike.
+///
+/// pgvector 0.8 checks that both are equal and writes 1 itself. Earlier releases write 0, and their VACUUM rewrites neighbor
+/// tuples alone, with 0: an index written with 1 would lose those lists after an upgrade. 0 is right for every release.
+pub(crate) const TUPLE_VERSION: u8 = 0;
+
+/// The smallest element tuple holds a value of one byte, or a sparsevec without values.
+const MIN_ELEMENT_LEN: usize = max_align(ELEMENT_DATUM + 9);
+/// No page has more element tuples.
+pub(crate) const MAX_ELEMENTS_PER_PAGE: usize = PAGE_SPACE / (MIN_ELEMENT_LEN + LINE_POINTER_LEN);
+
+/// No neighbor tuple has more slots.
+pub(crate) const MAX_SLOTS: usize = (PAGE_SPACE - LINE_POINTER_LEN - NEIGHBOR_TIDS) / TID_LEN;
+
+/// PostgreSQL's `MAXALIGN`.
+pub(crate) const fn max_align(len: usize) -> usize {
+    len.next_multiple_of(8)
+}
+
+/// The length of the element tuple around a datum of this length.
+pub(crate) const fn element_len(datum_len: usize) -> usize {
+    max_align(ELEMENT_DATUM + datum_len)
+}
+
+/// The slots in the neighbor tuple of an element of this level.
+pub(crate) fn neighbor_count(level: u8, m: u16) -> usize {
+    (usize::from(level) + 2) * usize::from(m)
+}
+
+/// The length of a neighbor tuple with this many slots.
+pub(crate) const fn neighbor_len(count: usize) -> usize {
+    max_align(NEIGHBOR_TIDS + TID_LEN * count)
+}
+
+/// Little-endian fields; the caller has checked that they lie within `bytes`.
+pub(crate) fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    bytes[at..at + field.len()].copy_from_slice(field);
+}

@@ -1,0 +1,157 @@
+mod data_page;
+mod error;
+mod outstanding;
+mod targets;
+
+use graph::{HEAP_TIDS_PER_ELEMENT, max_level};
+
+use crate::datum::datum_len;
+use crate::format::{LINE_POINTER_LEN, MAX_ELEMENTS_PER_PAGE, PAGE_SIZE, PAGE_SPACE, element_len};
+use crate::incoming::{outstanding::Outstanding, targets::Targets};
+use crate::{IndexMeta, MetaPage, Page, PageBytes, RowDigest, Tid};
+
+pub use error::IncomingError;
+
+/// What is expected of a builder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingSpec {
+    /// The parameters of the index.
+    pub meta: IndexMeta,
+    /// Rows sent to the builder. The builder's announcement must say the same.
+    pub rows: u64,
+    /// Elements announced: one or more rows each.
+    pub elements: u64,
+    /// Blocks announced, the meta page among them.
+    pub blocks: u32,
+}
+
+/// The most blocks that an index of this many elements takes, the meta page among them.
+///
+/// Element pages are as full as values of one size make them (one element each for types of varying size), and no element's
+/// neighbors take more than a page.
+#[must_use]
+pub fn max_blocks(meta: &IndexMeta, elements: u64) -> u64 {
+    let per_page = meta
+        .value_type
+        .value_len(meta.dims)
+        .map_or(1, |value_len| PAGE_SPACE / (element_len(datum_len(meta.value_type, value_len)) + LINE_POINTER_LEN));
+    let element_pages = elements.div_ceil(per_page.max(1) as u64);
+    element_pages.saturating_add(elements).max(1).saturating_add(1)
+}
+
+/// Checks pages one by one, before they are stored, as they come in block order from a builder that is not trusted.
+///
+/// A page that passes cannot make pgvector read or write out of bounds, loop or hold locks in the wrong order. It has the very
+/// form that [`crate::PageWriter`] gives it, so that no byte is free but neighbors, which may name any other element, and the
+/// entry point, which may be any element of the highest level. A graph that passes may be a bad graph. Rows and values are
+/// checked at the end, by [`RowDigest`].
+///
+/// Takes 2 bytes per page and 8 per element whose neighbors are on a later page.
+#[derive(Debug)]
+pub struct IncomingVerifier {
+    spec: IncomingSpec,
+    digest: RowDigest,
+    next_block: u32,
+    elements: u64,
+    /// From the meta page, until it is seen.
+    entry: Option<(Tid, u8)>,
+    entry_level: u8,
+    targets: Targets,
+    outstanding: Outstanding,
+    /// Room that the last page left for tuples of its kind.
+    room: usize,
+    /// Scratch for one neighbor list.
+    list: Vec<Tid>,
+    refused: bool,
+}
+
+impl IncomingVerifier {
+    /// Checks what was announced. `key` is that of the [`RowDigest`] of the rows sent.
+    ///
+    /// # Errors
+    /// Parameters or announced numbers that cannot be, or no memory.
+    pub fn new(spec: IncomingSpec, key: [u64; 4]) -> Result<Self, IncomingError> {
+        spec.meta.check()?;
+        let announced = |what, found, min, max| {
+            let error = IncomingError::Announced { what, found, min, max };
+            if (min..=max).contains(&found) { Ok(()) } else { Err(error) }
+        };
+        let max_rows = HEAP_TIDS_PER_ELEMENT as u64;
+        announced("elements", spec.elements, spec.rows.div_ceil(max_rows), spec.rows.min(u32::MAX.into()))?;
+        announced("blocks", spec.blocks.into(), 2, max_blocks(&spec.meta, spec.elements))?;
+        Ok(Self {
+            spec,
+            digest: RowDigest::new(key),
+            next_block: 0,
+            elements: 0,
+            entry: None,
+            entry_level: 0,
+            targets: Targets::new(spec.blocks)?,
+            outstanding: Outstanding::default(),
+            room: 0,
+            list: Vec::with_capacity(2 * usize::from(spec.meta.m)),
+            refused: false,
+        })
+    }
+
+    /// Checks the next page.
+    ///
+    /// # Errors
+    /// The first thing that is not as it must be. The page must not be stored; all pages after it are refused, too.
+    pub fn page(&mut self, block: u32, bytes: &PageBytes) -> Result<(), IncomingError> {
+        if std::mem::replace(&mut self.refused, true) {
+            return Err(IncomingError::Refused);
+        }
+        if block != self.next_block || block >= self.spec.blocks {
+            return Err(IncomingError::Block { found: block, expected: self.next_block, blocks: self.spec.blocks });
+        }
+        let page = Page::parse(block, bytes)?;
+        if block == 0 {
+            self.meta_page(&page)?;
+        } else {
+            self.data_page(&page)?;
+        }
+        self.next_block += 1;
+        self.refused = false;
+        Ok(())
+    }
+
+    /// All pages came: checks the totals, and that the rows in the index are those that were sent.
+    ///
+    /// # Errors
+    /// Missing pages, other numbers than announced, lost, repeated or altered rows.
+    pub fn finish(self, sent: RowDigest) -> Result<(), IncomingError> {
+        if self.refused {
+            return Err(IncomingError::Refused);
+        }
+        let total = |what, found, expected| {
+            if found == expected { Ok(()) } else { Err(IncomingError::Total { what, found, expected }) }
+        };
+        total("blocks", self.next_block.into(), self.spec.blocks.into())?;
+        total("elements", self.elements, self.spec.elements)?;
+        total("rows", self.digest.rows(), self.spec.rows)?;
+        total("neighbor tuples", self.elements - self.outstanding.len() as u64, self.elements)?;
+        if self.digest == sent { Ok(()) } else { Err(IncomingError::Rows) }
+    }
+
+    fn meta_page(&mut self, page: &Page<'_>) -> Result<(), IncomingError> {
+        let found = MetaPage::parse(page)?;
+        let level = u8::try_from(found.entry_level).ok();
+        let Tid { block, offset } = found.entry;
+        let plausible = (1..self.spec.blocks).contains(&block)
+            && (1..=MAX_ELEMENTS_PER_PAGE).contains(&usize::from(offset))
+            && level.is_some_and(|level| level <= max_level(self.spec.meta.m));
+        if self.spec.elements > 0 && !plausible {
+            return Err(IncomingError::Frame { block: 0, problem: "the entry point cannot be an element" });
+        }
+        let entry = level.filter(|_| self.spec.elements > 0).map(|level| (found.entry, level));
+        let mut expected = [0; PAGE_SIZE];
+        MetaPage::new(&self.spec.meta, entry, self.spec.blocks - 1).write(&mut expected);
+        if let Some(at) = (0..PAGE_SIZE).find(|&at| page.bytes()[at] != expected[at]) {
+            return Err(IncomingError::MetaPage { at, found: page.bytes()[at], expected: expected[at] });
+        }
+        self.entry = entry;
+        self.entry_level = level.unwrap_or_default();
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+use std::collections::VecDeque;
+
+use graph::{HEAP_TIDS_PER_ELEMENT, max_level};
+
+use crate::format::{
+    ELEMENT_DATUM, LINE_POINTER_LEN, PAGE_SPACE, SPECIAL, TUPLE_VERSION, element_len, neighbor_count, neighbor_len,
+};
+use crate::incoming::{IncomingError, IncomingVerifier, outstanding::Owner};
+use crate::{Datum, ElementTuple, Item, NO_BLOCK, NeighborTuple, Page, Tid, Tuple};
+
+/// Neighbor tuples expected on the page of their elements: their offset, and whose they are.
+type Inline = VecDeque<(u16, Owner)>;
+
+fn require(holds: bool, tid: Tid, problem: &'static str) -> Result<(), IncomingError> {
+    if holds { Ok(()) } else { Err(IncomingError::Tuple { tid, problem }) }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+impl IncomingVerifier {
+    pub(super) fn data_page(&mut self, page: &Page<'_>) -> Result<(), IncomingError> {
+        let block = page.block();
+        let frame = |holds, problem| if holds { Ok(()) } else { Err(IncomingError::Frame { block, problem }) };
+        let header = page.header();
+        let blank = header.lsn == 0 && header.checksum == 0 && header.flags == 0 && header.prune_xid == 0;
+        frame(blank && page.unused() == 0, "header fields that must be 0")?;
+        let next = if block == self.spec.blocks - 1 { NO_BLOCK } else { block + 1 };
+        frame(page.next() == next, "the next block is not the one after it")?;
+        frame(is_zero(page.hole()), "bytes between line pointers and tuples")?;
+        frame(header.lower.is_multiple_of(LINE_POINTER_LEN as u16), "half a line pointer")?;
+        frame(page.item_count() > 0 || self.spec.elements == 0, "no tuple")?;
+
+        let mut inline = Inline::new();
+        let mut elements = 0;
+        let mut only_neighbors = false;
+        let mut top = SPECIAL;
+        let mut element_room = PAGE_SPACE;
+        for item in page.items() {
+            let item = item?;
+            require(item.start + item.bytes.len() == top, item.tid, "gap between tuples")?;
+            top = item.start;
+            match Tuple::parse(&item)? {
+                Tuple::Element(element) => {
+                    require(!only_neighbors, item.tid, "element tuple behind a neighbor tuple")?;
+                    self.element(&element, &item, &mut inline)?;
+                    elements += 1;
+                    element_room -= item.bytes.len() + LINE_POINTER_LEN;
+                }
+                Tuple::Neighbor(neighbor) => {
+                    if !std::mem::replace(&mut only_neighbors, true) {
+                        self.elements_end(block, elements)?;
+                    }
+                    self.neighbor(&neighbor, elements > 0, &mut inline)?;
+                }
+            }
+        }
+        if !only_neighbors {
+            self.elements_end(block, elements)?;
+        }
+        frame(top == usize::from(header.upper), "gap above the tuples")?;
+        frame(inline.is_empty(), "a neighbor tuple is missing")?;
+        frame(self.entry.is_none_or(|(tid, _)| tid.block != block), "the entry point is not an element")?;
+        self.room = if elements > 0 { element_room } else { page.hole().len() };
+        Ok(())
+    }
+
+    /// The page's elements have been read: links to them can be checked now.
+    fn elements_end(&mut self, block: u32, elements: u8) -> Result<(), IncomingError> {
+        let frame = |holds, problem| if holds { Ok(()) } else { Err(IncomingError::Frame { block, problem }) };
+        if elements > 0 || self.spec.elements == 0 {
+            return self.targets.elements(elements);
+        }
+        if !self.targets.closed() {
+            frame(self.outstanding.first_block() == Some(block), "neighbor tuples begin on another block")?;
+            // The page before was one of elements, its room says nothing here.
+            self.room = 0;
+        }
+        self.targets.close()
+    }
+
+    fn element(&mut self, tuple: &ElementTuple<'_>, item: &Item<'_>, inline: &mut Inline) -> Result<(), IncomingError> {
+        let (tid, level) = (tuple.tid(), tuple.level());
+        require(self.elements < self.spec.elements, tid, "more elements than announced")?;
+        self.elements += 1;
+        require(!self.targets.closed(), tid, "element behind the element pages")?;
+        self.require_full_page_before(tid, item.bytes.len())?;
+        require(tuple.deleted() == 0, tid, "deleted")?;
+        require(tuple.version() == TUPLE_VERSION, tid, "version is not 0")?;
+        require(tuple.unused() == 0, tid, "unused field is not 0")?;
+        require(level <= max_level(self.spec.meta.m), tid, "level is above the cap")?;
+        require(level <= self.entry_level, tid, "level is above the entry point's")?;
+        if let Some((_, entry_level)) = self.entry.take_if(|(entry, _)| *entry == tid) {
+            require(level == entry_level, tid, "level is not the entry point's")?;
+        }
+
+        let datum = Datum::parse(self.spec.meta.value_type, self.spec.meta.dims, tid, tuple.data())?;
+        let len = element_len(datum.len);
+        require(ELEMENT_DATUM + tuple.data().len() == len, tid, "longer than its value")?;
+        require(is_zero(&tuple.data()[datum.len..]), tid, "padding is not 0")?;
+        let heap_tids = tuple.heap_tids();
+        let used = heap_tids.iter().position(|heap_tid| !heap_tid.is_valid()).unwrap_or(HEAP_TIDS_PER_ELEMENT);
+        let (used, unused) = heap_tids.split_at(used);
+        require(!used.is_empty(), tid, "no heap TID")?;
+        let invalid = Tid::INVALID.to_bytes();
+        require(unused.iter().all(|heap_tid| heap_tid.0 == invalid), tid, "slots behind the heap TIDs are not empty")?;
+        let rows_left = self.spec.rows - self.digest.rows();
+        require(used.len() as u64 <= rows_left, tid, "more rows than announced")?;
+        used.iter().for_each(|&heap_tid| self.digest.add_parts(heap_tid, datum.value));
+
+        let owner = Owner { tid, level };
+        let neighbor = tuple.neighbor_tid();
+        require(neighbor.is_valid() && neighbor.block < self.spec.blocks, tid, "neighbor tuple is nowhere")?;
+        if neighbor.block == tid.block {
+            inline.push_back((neighbor.offset, owner));
+            return Ok(());
+        }
+        self.outstanding.announce(owner, neighbor)
+    }
+
+    /// No page may be left before it is full, or an index could be blown up.
+    fn require_full_page_before(&self, tid: Tid, len: usize) -> Result<(), IncomingError> {
+        let fitted = tid.offset == 1 && len + LINE_POINTER_LEN <= self.room;
+        require(!fitted, tid, "the page before has room for it")
+    }
+
+    fn neighbor(
+        &mut self,
+        tuple: &NeighborTuple<'_>,
+        on_element_page: bool,
+        inline: &mut Inline,
+    ) -> Result<(), IncomingError> {
+        let tid = tuple.tid();
+        let owner = if on_element_page {
+            let (offset, owner) =
+                inline.pop_front().ok_or(IncomingError::Tuple { tid, problem: "belongs to no element" })?;
+            require(offset == tid.offset, tid, "is not where its element says")?;
+            owner
+        } else {
+            self.require_full_page_before(tid, tuple.tuple_len())?;
+            self.outstanding.take(tid)?
+        };
+        let count = neighbor_count(owner.level, self.spec.meta.m);
+        require(tuple.version() == TUPLE_VERSION, tid, "version is not 0")?;
+        require(usize::from(tuple.count()) == count, tid, "count does not fit the level")?;
+        require(tuple.tuple_len() == neighbor_len(count), tid, "longer than its slots")?;
+        require(is_zero(tuple.padding()), tid, "padding is not 0")?;
+        let m = usize::from(self.spec.meta.m);
+        let mut slots = tuple.slots();
+        for layer in (0..=owner.level).rev() {
+            let slots = slots.by_ref().take(if layer == 0 { 2 * m } else { m });
+            self.list(owner.tid, layer, slots)?;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, element: Tid, layer: u8, slots: impl Iterator<Item = Tid>) -> Result<(), IncomingError> {
+        let refuse = |neighbor, problem| Err(IncomingError::Neighbor { element, layer, neighbor, problem });
+        self.list.clear();
+        let mut ended = false;
+        for slot in slots {
+            if slot == Tid::INVALID {
+                ended = true;
+            } else if ended {
+                return refuse(slot, "comes after an unused slot");
+            } else if slot == element {
+                return refuse(slot, "is the element itself");
+            } else if !slot.is_valid() || !self.targets.link(slot) {
+                return refuse(slot, "is not an element");
+            } else {
+                self.list.push(slot);
+            }
+        }
+        // VACUUM searches the neighbors of every element anew whose list could be longer.
+        if layer == 0 && ended && self.spec.elements > 2 * u64::from(self.spec.meta.m) {
+            return refuse(Tid::INVALID, "leaves the list unfilled");
+        }
+        self.list.sort_unstable();
+        match self.list.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => refuse(pair[0], "is repeated"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+use std::collections::VecDeque;
+
+use crate::{IncomingError, Tid};
+
+/// An element whose neighbor tuple is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub tid: Tid,
+    pub level: u8,
+}
+
+/// Elements whose neighbor tuples come on later pages, which are in the order of the elements and without gaps.
+///
+/// So a neighbor tuple's place follows from the one before and from whether it is the first of its page: eight bytes per
+/// element are enough to know both.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    /// Block, offset, level and first-of-page of each, from the highest bits down.
+    queue: VecDeque<u64>,
+    /// The block of the first neighbor tuple, and where the last one lies.
+    places: Option<(u32, Tid)>,
+}
+
+impl Outstanding {
+    /// An element says where its neighbors will be.
+    pub(super) fn announce(&mut self, owner: Owner, neighbor: Tid) -> Result<(), IncomingError> {
+        let Owner { tid, level } = owner;
+        let (starts_page, follows) = match self.places {
+            None => (true, neighbor.offset == 1 && neighbor.block > tid.block),
+            Some((_, last)) if last.block == neighbor.block => {
+                (false, last.offset.checked_add(1) == Some(neighbor.offset))
+            }
+            Some((_, last)) => (true, neighbor.offset == 1 && last.block.checked_add(1) == Some(neighbor.block)),
+        };
+        if !follows {
+            return Err(IncomingError::Tuple { tid, problem: "neighbor tuple is not next to the one before" });
+        }
+        let first = self.places.map_or(neighbor.block, |(first, _)| first);
+        self.places = Some((first, neighbor));
+        self.queue.try_reserve(1).map_err(|_| IncomingError::Memory)?;
+        let place = u64::from(tid.block) << 32 | u64::from(tid.offset) << 16;
+        self.queue.push_back(place | u64::from(level) << 8 | u64::from(starts_page));
+        Ok(())
+    }
+
+    /// The block where these neighbor tuples begin.
+    pub(super) fn first_block(&self) -> Option<u32> {
+        self.places.map(|(first, _)| first)
+    }
+
+    /// A neighbor tuple has come: whose is it?
+    pub(super) fn take(&mut self, tid: Tid) -> Result<Owner, IncomingError> {
+        let owner = self.queue.pop_front().ok_or(IncomingError::Tuple { tid, problem: "belongs to no element" })?;
+        if (owner & 1 == 1) != (tid.offset == 1) {
+            return Err(IncomingError::Tuple { tid, problem: "is not where its element says" });
+        }
+        Ok(Owner { tid: Tid::new((owner >> 32) as u32, (owner >> 16) as u16), level: (owner >> 8) as u8 })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outstanding, Owner};
+    use crate::Tid;
+
+    fn owner(block: u32, offset: u16, level: u8) -> Owner {
+        Owner { tid: Tid::new(block, offset), level }
+    }
+
+    #[test]
+    fn tuples_come_back_in_order() {
+        let mut outstanding = Outstanding::default();
+        let elements =
+            [(owner(1, 1, 7), Tid::new(9, 1)), (owner(1, 3, 0), Tid::new(9, 2)), (owner(4, 88, 63), Tid::new(10, 1))];
+        for (owner, neighbor) in elements {
+            outstanding.announce(owner, neighbor).unwrap();
+        }
+        assert_eq!((outstanding.first_block(), outstanding.len()), (Some(9), 3));
+        for (owner, neighbor) in elements {
+            assert_eq!(outstanding.take(neighbor), Ok(owner));
+        }
+        assert!(outstanding.take(Tid::new(10, 2)).is_err());
+    }
+
+    #[test]
+    fn gaps_and_other_places_are_refused() {
+        let mut outstanding = Outstanding::default();
+        assert!(outstanding.announce(owner(3, 1, 0), Tid::new(2, 1)).is_err());
+        assert!(outstanding.announce(owner(3, 1, 0), Tid::new(9, 2)).is_err());
+        outstanding.announce(owner(3, 1, 0), Tid::new(9, 1)).unwrap();
+        for neighbor in [Tid::new(9, 1), Tid::new(9, 3), Tid::new(10, 2), Tid::new(11, 1), Tid::new(8, 1)] {
+            assert!(outstanding.announce(owner(3, 2, 0), neighbor).is_err(), "{neighbor}");
+        }
+        outstanding.announce(owner(3, 2, 0), Tid::new(9, 2)).unwrap();
+        outstanding.take(Tid::new(9, 1)).unwrap();
+        assert!(outstanding.take(Tid::new(10, 1)).is_err());
+    }
+}

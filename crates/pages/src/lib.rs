@@ -1,0 +1,33 @@
+//! pgvector's HNSW index pages: written from a finished graph, read back, and verified.
+//!
+//! A [`Layout`] gives every tuple its place, a [`PageWriter`] fills any page of it, [`verify`] checks a whole file and an
+//! [`IncomingVerifier`] checks pages one by one as they arrive from a builder that is not trusted.
+
+mod compose;
+mod datum;
+mod digest;
+mod error;
+mod format;
+mod incoming;
+mod layout;
+mod meta;
+mod page;
+mod reader;
+mod tid;
+mod tuple;
+mod verify;
+mod writer;
+
+pub use datum::{Datum, value_len};
+pub use digest::RowDigest;
+pub use error::{LayoutError, MetaError, PageError};
+pub use format::{NO_BLOCK, PAGE_SIZE, PageBytes, SEGMENT_BLOCKS};
+pub use incoming::{IncomingError, IncomingSpec, IncomingVerifier, max_blocks};
+pub use layout::Layout;
+pub use meta::{IndexMeta, MetaPage, max_dims};
+pub use page::{Item, Items, Page, PageHeader, is_new};
+pub use reader::{FileSource, OpenError, PageSource};
+pub use tid::Tid;
+pub use tuple::{ElementTuple, NeighborTuple, Tuple};
+pub use verify::{LayerReport, Options, Problems, Report, verify};
+pub use writer::PageWriter;

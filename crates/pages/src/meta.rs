@@ -1,0 +1,122 @@
+use graph::ValueType;
+
+use crate::format::{HEADER_LEN, META_LOWER, META_MAGIC, META_VERSION, SPECIAL, put, read_u16, read_u32};
+use crate::page::Page;
+use crate::{MetaError, NO_BLOCK, PageBytes, PageError, Tid, compose};
+
+/// The parameters of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexMeta {
+    /// The type of the indexed column.
+    pub value_type: ValueType,
+    /// Its dimensions.
+    pub dims: u32,
+    /// Neighbors per element on layers above 0; layer 0 has twice as many.
+    pub m: u16,
+    /// Candidates considered for an element's neighbors; only noted in the meta page.
+    pub ef_construction: u16,
+}
+
+impl IndexMeta {
+    /// Checks every parameter against pgvector's limits.
+    ///
+    /// # Errors
+    /// [`MetaError`] names the first that is outside.
+    pub fn check(&self) -> Result<(), MetaError> {
+        let within = |what, found: u32, min: u32, max: u32| {
+            let error = MetaError { what, found: found.into(), min: min.into(), max: max.into() };
+            if (min..=max).contains(&found) { Ok(()) } else { Err(error) }
+        };
+        within("dims", self.dims, 1, max_dims(self.value_type))?;
+        within("m", self.m.into(), 2, 100)?;
+        within("ef_construction", self.ef_construction.into(), 4, 1000)
+    }
+}
+
+/// The most dimensions pgvector indexes with HNSW.
+#[must_use]
+pub fn max_dims(value_type: ValueType) -> u32 {
+    match value_type {
+        ValueType::Vector => 2000,
+        ValueType::HalfVec => 4000,
+        ValueType::Bit => 64_000,
+        ValueType::SparseVec => 1_000_000_000,
+    }
+}
+
+/// The contents of block 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaPage {
+    /// Says that this is an HNSW index.
+    pub magic: u32,
+    /// 1 in all releases.
+    pub version: u32,
+    /// Dimensions of the column.
+    pub dims: u32,
+    /// Neighbors per element on layers above 0.
+    pub m: u16,
+    /// Candidates considered by inserts; noted, never read.
+    pub ef_construction: u16,
+    /// The entry point's element tuple; block [`NO_BLOCK`] if there is none.
+    pub entry: Tid,
+    /// The entry point's level; -1 if there is none.
+    pub entry_level: i16,
+    /// The data page where inserts begin to look for room.
+    pub insert_page: u32,
+}
+
+impl MetaPage {
+    /// The contents for an index with this entry point (its place and level).
+    #[must_use]
+    pub fn new(meta: &IndexMeta, entry: Option<(Tid, u8)>, insert_page: u32) -> Self {
+        let (entry, entry_level) = entry.map_or((Tid::INVALID, -1), |(tid, level)| (tid, i16::from(level)));
+        Self {
+            magic: META_MAGIC,
+            version: META_VERSION,
+            dims: meta.dims,
+            m: meta.m,
+            ef_construction: meta.ef_construction,
+            entry,
+            entry_level,
+            insert_page,
+        }
+    }
+
+    /// Reads the fields of block 0, whose header has been checked.
+    ///
+    /// # Errors
+    /// The magic number is not that of an HNSW index.
+    pub fn parse(page: &Page<'_>) -> Result<Self, PageError> {
+        let bytes = page.bytes();
+        let meta = Self {
+            magic: read_u32(bytes, HEADER_LEN),
+            version: read_u32(bytes, 28),
+            dims: read_u32(bytes, 32),
+            m: read_u16(bytes, 36),
+            ef_construction: read_u16(bytes, 38),
+            entry: Tid::new(read_u32(bytes, 40), read_u16(bytes, 44)),
+            entry_level: read_u16(bytes, 46).cast_signed(),
+            insert_page: read_u32(bytes, 48),
+        };
+        if meta.magic != META_MAGIC {
+            let block = page.block();
+            return Err(PageError::Field { block, field: "magic number", found: meta.magic, expected: META_MAGIC });
+        }
+        Ok(meta)
+    }
+
+    /// Fills `page` with block 0.
+    pub fn write(&self, page: &mut PageBytes) {
+        page.fill(0);
+        put(page, HEADER_LEN, &self.magic.to_le_bytes());
+        put(page, 28, &self.version.to_le_bytes());
+        put(page, 32, &self.dims.to_le_bytes());
+        put(page, 36, &self.m.to_le_bytes());
+        put(page, 38, &self.ef_construction.to_le_bytes());
+        put(page, 40, &self.entry.block.to_le_bytes());
+        put(page, 44, &self.entry.offset.to_le_bytes());
+        put(page, 46, &self.entry_level.to_le_bytes());
+        put(page, 48, &self.insert_page.to_le_bytes());
+        compose::frame(page, META_LOWER, SPECIAL, NO_BLOCK);
+    }
+}

@@ -1,0 +1,69 @@
+use std::fmt;
+
+use crate::NO_BLOCK;
+use crate::format::TID_LEN;
+
+/// Where a tuple lies in the index: PostgreSQL's `ItemPointerData`. Compares in the order of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid {
+    /// The block, from 0.
+    pub block: u32,
+    /// The line number in the block, from 1; 0 in an invalid TID.
+    pub offset: u16,
+}
+
+impl Tid {
+    /// What an unused slot holds.
+    pub const INVALID: Self = Self { block: NO_BLOCK, offset: 0 };
+
+    /// The TID of `offset` in `block`.
+    #[must_use]
+    pub const fn new(block: u32, offset: u16) -> Self {
+        Self { block, offset }
+    }
+
+    /// PostgreSQL's `ItemPointerIsValid`: the offset alone decides.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        self.offset != 0
+    }
+
+    /// The six bytes on a page: block high half, block low half, offset.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; TID_LEN] {
+        let [b0, b1, b2, b3] = self.block.to_le_bytes();
+        let [o0, o1] = self.offset.to_le_bytes();
+        [b2, b3, b0, b1, o0, o1]
+    }
+
+    /// Reads the six bytes on a page.
+    #[must_use]
+    pub fn from_bytes([b2, b3, b0, b1, o0, o1]: [u8; TID_LEN]) -> Self {
+        Self { block: u32::from_le_bytes([b0, b1, b2, b3]), offset: u16::from_le_bytes([o0, o1]) }
+    }
+
+    /// Reads the TID at `at`; the caller has checked that it lies within `bytes`.
+    pub(crate) fn read(bytes: &[u8], at: usize) -> Self {
+        let mut tid = [0; TID_LEN];
+        tid.copy_from_slice(&bytes[at..at + TID_LEN]);
+        Self::from_bytes(tid)
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{})", self.block, self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tid;
+
+    #[test]
+    fn bytes_are_postgresqls() {
+        assert_eq!(Tid::new(1, 5).to_bytes(), [0, 0, 1, 0, 5, 0]);
+        assert_eq!(Tid::INVALID.to_bytes(), [255, 255, 255, 255, 0, 0]);
+        assert_eq!(Tid::from_bytes(Tid::new(0x0102_0304, 0x0506).to_bytes()), Tid::new(0x0102_0304, 0x0506));
+    }
+}

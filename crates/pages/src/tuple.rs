@@ -1,0 +1,144 @@
+use graph::{HEAP_TIDS_PER_ELEMENT, HeapTid};
+
+use crate::format::{
+    ELEMENT_DATUM, ELEMENT_HEAP_TIDS, ELEMENT_NEIGHBOR_TID, ELEMENT_TYPE, NEIGHBOR_TIDS, NEIGHBOR_TYPE, TID_LEN,
+    read_u16,
+};
+use crate::{Item, PageError, Tid};
+
+/// A tuple of a data page.
+#[derive(Clone, Copy, Debug)]
+pub enum Tuple<'a> {
+    /// A node of the graph.
+    Element(ElementTuple<'a>),
+    /// The neighbors of a node.
+    Neighbor(NeighborTuple<'a>),
+}
+
+impl<'a> Tuple<'a> {
+    /// Tells the kind of a tuple and makes sure that its fixed fields are there.
+    ///
+    /// # Errors
+    /// An unknown type, or a tuple too short for its type or its number of slots.
+    pub fn parse(item: &Item<'a>) -> Result<Self, PageError> {
+        let &Item { tid, bytes, .. } = item;
+        let long_enough = |expected| {
+            let found = bytes.len();
+            if found >= expected { Ok(()) } else { Err(PageError::TupleLen { tid, found, expected }) }
+        };
+        match bytes.first() {
+            Some(&ELEMENT_TYPE) => {
+                long_enough(ELEMENT_DATUM + 4)?;
+                Ok(Self::Element(ElementTuple { tid, bytes }))
+            }
+            Some(&NEIGHBOR_TYPE) => {
+                long_enough(NEIGHBOR_TIDS)?;
+                let neighbor = NeighborTuple { tid, bytes };
+                long_enough(NEIGHBOR_TIDS + TID_LEN * usize::from(neighbor.count()))?;
+                Ok(Self::Neighbor(neighbor))
+            }
+            other => Err(PageError::TupleType { tid, found: other.copied().unwrap_or_default() }),
+        }
+    }
+}
+
+/// A node of the graph: its level, rows and value, and where its neighbors are.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementTuple<'a> {
+    tid: Tid,
+    bytes: &'a [u8],
+}
+
+impl<'a> ElementTuple<'a> {
+    /// Where it lies.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// The highest layer that the element is on.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.bytes[1]
+    }
+
+    /// 0 for a live element, 1 for a slot that inserts may take.
+    #[must_use]
+    pub fn deleted(&self) -> u8 {
+        self.bytes[2]
+    }
+
+    /// Must be equal to the neighbor tuple's.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.bytes[3]
+    }
+
+    /// All ten slots for heap TIDs, used ones first.
+    #[must_use]
+    pub fn heap_tids(&self) -> [HeapTid; HEAP_TIDS_PER_ELEMENT] {
+        std::array::from_fn(|slot| HeapTid(Tid::read(self.bytes, ELEMENT_HEAP_TIDS + TID_LEN * slot).to_bytes()))
+    }
+
+    /// Where the neighbor tuple lies.
+    #[must_use]
+    pub fn neighbor_tid(&self) -> Tid {
+        Tid::read(self.bytes, ELEMENT_NEIGHBOR_TID)
+    }
+
+    /// The unused field before the value.
+    pub(crate) fn unused(&self) -> u16 {
+        read_u16(self.bytes, ELEMENT_NEIGHBOR_TID + TID_LEN)
+    }
+
+    /// From the datum's first byte to the end of the tuple; see [`crate::Datum`].
+    #[must_use]
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[ELEMENT_DATUM..]
+    }
+}
+
+/// The neighbors of a node on all its layers.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighborTuple<'a> {
+    tid: Tid,
+    bytes: &'a [u8],
+}
+
+impl<'a> NeighborTuple<'a> {
+    /// Where it lies.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// Must be equal to the element's.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.bytes[1]
+    }
+
+    /// The number of slots: `(level + 2) * m`.
+    #[must_use]
+    pub fn count(&self) -> u16 {
+        read_u16(self.bytes, 2)
+    }
+
+    /// The length of the tuple.
+    #[must_use]
+    pub fn tuple_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All slots: `m` for each layer from the element's level down to 1, then `2 * m` for layer 0.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = Tid> + Clone + use<'a> {
+        let bytes = self.bytes;
+        (0..usize::from(self.count())).map(move |slot| Tid::read(bytes, NEIGHBOR_TIDS + TID_LEN * slot))
+    }
+
+    /// The bytes after the slots.
+    #[must_use]
+    pub fn padding(&self) -> &'a [u8] {
+        &self.bytes[NEIGHBOR_TIDS + TID_LEN * usize::from(self.count())..]
+    }
+}

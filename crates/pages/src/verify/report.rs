@@ -1,0 +1,156 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use graph::ValueType;
+
+use crate::{MetaPage, PAGE_SIZE};
+
+/// The most problems of a kind that are kept as text.
+const KEPT: usize = 50;
+
+/// Problems of one kind: all are counted, the first ones kept.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    first: Vec<String>,
+    count: u64,
+}
+
+impl Problems {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The first fifty.
+    #[must_use]
+    pub fn first(&self) -> &[String] {
+        &self.first
+    }
+
+    pub(super) fn push(&mut self, problem: fmt::Arguments<'_>) {
+        self.count += 1;
+        if self.first.len() < KEPT {
+            self.first.push(problem.to_string());
+        }
+    }
+
+    pub(super) fn add(&mut self, when: bool, problem: fmt::Arguments<'_>) {
+        if when {
+            self.push(problem);
+        }
+    }
+}
+
+/// One layer of the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerReport {
+    /// The layer.
+    pub layer: u8,
+    /// Live elements on it.
+    pub elements: u64,
+    /// How many of them can be reached from the entry point by the links of this layer.
+    pub reachable: u64,
+    /// Links between them.
+    pub links: u64,
+}
+
+/// What [`crate::verify`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Blocks of the index, the meta page among them.
+    pub blocks: u32,
+    /// The meta page, if there is one.
+    pub meta: Option<MetaPage>,
+    /// The type of the values, given or recognised.
+    pub value_type: Option<ValueType>,
+    /// Elements in use.
+    pub live: u64,
+    /// Slots left by VACUUM for inserts to take.
+    pub deleted: u64,
+    /// Rows: heap TIDs of live elements.
+    pub heap_tids: u64,
+    /// Rows that share an element with another one because their values are equal.
+    pub duplicates: u64,
+    /// Neighbor tuples.
+    pub neighbor_tuples: u64,
+    /// Neighbor tuples on another page than their element.
+    pub neighbors_elsewhere: u64,
+    /// Live elements with unused slots at layer 0: VACUUM searches their neighbors anew.
+    pub not_full: u64,
+    /// From the entry point's layer down to 0.
+    pub layers: Vec<LayerReport>,
+    /// Live elements by level.
+    pub levels: BTreeMap<u8, u64>,
+    /// Elements by the version byte of their tuple.
+    pub versions: BTreeMap<u8, u64>,
+    /// How many pages the elements of a layer-0 list lie on, on average.
+    pub mean_pages: f64,
+    /// Unused bytes of the data pages.
+    pub free_bytes: u64,
+    /// What makes pgvector misbehave.
+    pub errors: Problems,
+    /// What is legal, but unusual or harmful.
+    pub warnings: Problems,
+}
+
+impl Report {
+    /// Whether no error was found.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.errors.count() == 0
+    }
+}
+
+/// For a person, over several lines.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = u64::from(self.blocks) * PAGE_SIZE as u64;
+        writeln!(f, "blocks      {} ({} KiB, {} bytes free)", self.blocks, size / 1024, self.free_bytes)?;
+        if let Some(meta) = &self.meta {
+            let value_type = self.value_type.map_or("?", ValueType::name);
+            writeln!(
+                f,
+                "index       {value_type}({}), m = {}, ef_construction = {}, insert page {}",
+                meta.dims, meta.m, meta.ef_construction, meta.insert_page
+            )?;
+            match meta.entry.is_valid() {
+                true => writeln!(f, "entry point {} on level {}", meta.entry, meta.entry_level)?,
+                false => writeln!(f, "entry point none")?,
+            }
+        }
+        writeln!(
+            f,
+            "elements    {} live, {} deleted, {} rows of which {} share an element",
+            self.live, self.deleted, self.heap_tids, self.duplicates
+        )?;
+        writeln!(
+            f,
+            "neighbors   {} tuples, {} on another page than their element; {} layer-0 lists not full; {:.1} pages per layer-0 list",
+            self.neighbor_tuples, self.neighbors_elsewhere, self.not_full, self.mean_pages
+        )?;
+        writeln!(f, "levels      {}", list(&self.levels))?;
+        writeln!(f, "versions    {}", list(&self.versions))?;
+        for LayerReport { layer, elements, reachable, links } in &self.layers {
+            let mean = *links as f64 / (*elements).max(1) as f64;
+            writeln!(f, "layer {layer:<5} {elements} elements, {reachable} reachable, {mean:.1} links each")?;
+        }
+        for (kind, problems) in [("warning", &self.warnings), ("error", &self.errors)] {
+            for problem in problems.first() {
+                writeln!(f, "{kind:<11} {problem}")?;
+            }
+            let more = problems.count() - problems.first().len() as u64;
+            if more > 0 {
+                writeln!(f, "{kind:<11} … and {more} more")?;
+            }
+        }
+        write!(f, "result      {} errors, {} warnings", self.errors.count(), self.warnings.count())
+    }
+}
+
+fn list(counts: &BTreeMap<u8, u64>) -> String {
+    if counts.is_empty() {
+        return "none".to_owned();
+    }
+    counts.iter().map(|(key, count)| format!("{key}: {count}")).collect::<Vec<_>>().join(", ")
+}

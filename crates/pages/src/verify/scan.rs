@@ -1,0 +1,173 @@
+use graph::{ValueType, max_level};
+
+use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len};
+use crate::verify::index::{Element, Index};
+use crate::verify::{Options, Report, for_each_page};
+use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageSource, Tid, Tuple};
+
+/// Reads all pages: collects the tuples and checks each by itself. `None` without a meta page.
+pub(super) fn scan(source: &mut dyn PageSource, options: Options, report: &mut Report) -> Option<Index> {
+    let mut scan = Scan { index: None, value_type: options.value_type, rows: Vec::new() };
+    report.value_type = options.value_type;
+    for_each_page(source, report, true, |page, report| {
+        check_frame(page, report);
+        if page.block() == 0 {
+            scan.meta_page(page, report);
+        } else {
+            scan.data_page(page, report);
+        }
+    });
+    scan.rows.sort_unstable();
+    for pair in scan.rows.windows(2).filter(|pair| pair[0] == pair[1]) {
+        let tid = Tid::new((pair[0] >> 16) as u32, pair[0] as u16);
+        report.errors.push(format_args!("heap TID {tid}: in more than one element"));
+    }
+    if scan.index.is_none() {
+        report.errors.push(format_args!("no meta page: this is not an HNSW index"));
+    }
+    scan.index
+}
+
+struct Scan {
+    index: Option<Index>,
+    value_type: Option<ValueType>,
+    /// Heap TIDs as block and offset in one number, which sorts faster.
+    rows: Vec<u64>,
+}
+
+impl Scan {
+    fn meta_page(&mut self, page: &Page<'_>, report: &mut Report) {
+        let meta = match MetaPage::parse(page) {
+            Ok(meta) => meta,
+            Err(error) => return report.errors.push(format_args!("{error}")),
+        };
+        let header = page.header();
+        let errors = &mut report.errors;
+        errors.add(meta.version != META_VERSION, format_args!("meta page: version {}", meta.version));
+        errors.add(!(2..=100).contains(&meta.m), format_args!("meta page: m is {}", meta.m));
+        errors.add(meta.dims == 0, format_args!("meta page: dimensions are 0"));
+        errors.add(usize::from(header.lower) != META_LOWER, format_args!("meta page: lower is {}", header.lower));
+        errors.add(usize::from(header.upper) != SPECIAL, format_args!("meta page: upper is {}", header.upper));
+        let ef = meta.ef_construction;
+        report.warnings.add(!(4..=1000).contains(&ef), format_args!("meta page: ef_construction is {ef}"));
+        report.warnings.add(page.next() != NO_BLOCK, format_args!("meta page: has a next block"));
+        report.meta = Some(meta);
+        self.index = Some(Index::new(meta));
+    }
+
+    fn data_page(&mut self, page: &Page<'_>, report: &mut Report) {
+        let Some(index) = &mut self.index else { return };
+        index.start_block(page.block());
+        index.next[page.block() as usize] = Some(page.next());
+        let block = page.block();
+        let header = page.header();
+        report.free_bytes += u64::from(header.upper - header.lower);
+        report.errors.add(!header.lower.is_multiple_of(4), format_args!("block {block}: lower is {}", header.lower));
+        let mut tuple_bytes = 0;
+        for item in page.items() {
+            let tuple = item.and_then(|item| {
+                tuple_bytes += item.bytes.len();
+                Tuple::parse(&item)
+            });
+            match tuple {
+                Ok(Tuple::Element(element)) => {
+                    check_element(&element, &mut self.value_type, &index.meta, report);
+                    let live = element.deleted() == 0;
+                    let (tid, neighbor) = (element.tid(), element.neighbor_tid());
+                    let (level, version) = (element.level(), element.version());
+                    index.add_element(Element { tid, neighbor, level, version, live });
+                    collect_rows(&element, &mut self.rows, report);
+                }
+                Ok(Tuple::Neighbor(neighbor)) => {
+                    report.neighbor_tuples += 1;
+                    index.add_neighbor(neighbor.tid());
+                    let padded = neighbor.padding().iter().any(|&byte| byte != 0);
+                    report.warnings.add(padded, format_args!("{}: padding is not zero", neighbor.tid()));
+                }
+                Err(error) => {
+                    index.add_unreadable();
+                    report.errors.push(format_args!("{error}"));
+                }
+            }
+        }
+        // PostgreSQL moves tuples when one changes its length and reckons with no gap between them.
+        let gap = SPECIAL - usize::from(header.upper) != tuple_bytes;
+        report.warnings.add(gap, format_args!("block {block}: gaps between tuples"));
+    }
+}
+
+/// What all pages of an index have in common and is not an error.
+fn check_frame(page: &Page<'_>, report: &mut Report) {
+    let (block, header) = (page.block(), page.header());
+    report.errors.add(header.flags & !7 != 0, format_args!("block {block}: flags {:#x}", header.flags));
+    let warnings = &mut report.warnings;
+    warnings.add(header.flags & 7 != 0, format_args!("block {block}: flags {:#x}", header.flags));
+    warnings.add(header.prune_xid != 0, format_args!("block {block}: prune_xid {}", header.prune_xid));
+    warnings.add(page.unused() != 0, format_args!("block {block}: unused field of the special area {}", page.unused()));
+    warnings.add(page.hole().iter().any(|&byte| byte != 0), format_args!("block {block}: hole is not zero"));
+}
+
+fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>, meta: &MetaPage, report: &mut Report) {
+    let tid = element.tid();
+    *report.versions.entry(element.version()).or_default() += 1;
+    report.warnings.add(element.unused() != 0, format_args!("{tid}: unused field {}", element.unused()));
+    match element.deleted() {
+        0 => report.live += 1,
+        1 => {
+            report.deleted += 1;
+            return;
+        }
+        // pgvector takes any other number as deleted, too, but never writes it.
+        other => report.errors.push(format_args!("{tid}: deleted is {other}")),
+    }
+    let level = element.level();
+    *report.levels.entry(level).or_default() += 1;
+    // Releases before 0.8.6 have no cap of 63.
+    let fitting = (MAX_SLOTS / usize::from(meta.m.max(1))).saturating_sub(2).min(255);
+    if usize::from(level) > fitting {
+        report.errors.push(format_args!("{tid}: level {level}, above the cap of {fitting}"));
+    } else if level > max_level(meta.m) {
+        report.warnings.push(format_args!("{tid}: level {level}, more than pgvector 0.8.6 gives"));
+    }
+    if value_type.is_none() {
+        *value_type = recognise(element, meta.dims);
+        report.value_type = *value_type;
+    }
+    let Some(value_type) = *value_type else {
+        return report.errors.push(format_args!("{tid}: value of no known type with {} dimensions", meta.dims));
+    };
+    match Datum::parse(value_type, meta.dims, tid, element.data()) {
+        Err(error) => report.errors.push(format_args!("{error}")),
+        Ok(datum) => {
+            let (found, expected) = (ELEMENT_DATUM + element.data().len(), element_len(datum.len));
+            report.errors.add(found != expected, format_args!("{tid}: {found} bytes, {expected} expected"));
+            let padded = element.data()[datum.len..].iter().any(|&byte| byte != 0);
+            report.warnings.add(padded, format_args!("{tid}: padding is not zero"));
+        }
+    }
+}
+
+/// The type whose layout a value has. Sizes tell types of the same dimensions apart.
+fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
+    let types = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
+    types.into_iter().find(|&value_type| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok())
+}
+
+fn collect_rows(element: &ElementTuple<'_>, rows: &mut Vec<u64>, report: &mut Report) {
+    let tid = element.tid();
+    let heap_tids = element.heap_tids();
+    let used = heap_tids.iter().take_while(|heap_tid| heap_tid.is_valid()).count();
+    let (used, unused) = heap_tids.split_at(used);
+    let hole = unused.iter().any(|heap_tid| heap_tid.is_valid());
+    report.errors.add(hole, format_args!("{tid}: hole in the heap TIDs"));
+    let odd = unused.iter().any(|heap_tid| !heap_tid.is_valid() && heap_tid.block() != NO_BLOCK);
+    report.warnings.add(odd, format_args!("{tid}: unused heap TID with a block"));
+    if element.deleted() != 0 {
+        return report.errors.add(!used.is_empty() || hole, format_args!("{tid}: deleted, but has heap TIDs"));
+    }
+    // Between two passes of VACUUM, or when it was interrupted.
+    report.warnings.add(used.is_empty(), format_args!("{tid}: no heap TID, but not deleted"));
+    report.heap_tids += used.len() as u64;
+    report.duplicates += used.len().saturating_sub(1) as u64;
+    rows.extend(used.iter().map(|heap_tid| u64::from(heap_tid.block()) << 16 | u64::from(heap_tid.offset())));
+}

@@ -1,0 +1,130 @@
+//! Pages of all kinds of graphs pass both verifiers.
+
+mod support;
+
+use std::io::Write;
+
+use graph::ValueType;
+use lantern_index_pages::{
+    FileSource, IndexMeta, Layout, LayoutError, Options, PAGE_SIZE, PageSource, Report, SEGMENT_BLOCKS, verify,
+};
+use support::{Sample, Values, equal_rows, sample, samples};
+
+fn check(sample: &Sample) -> Report {
+    let pages = sample.pages();
+    let value_type = Some(sample.meta.value_type);
+    verify(&mut pages.as_slice(), Options { value_type })
+}
+
+#[test]
+fn every_sample_passes() {
+    for (name, sample) in samples() {
+        let report = check(&sample);
+        assert_eq!(report.errors.first(), [""; 0], "{name}");
+        assert_eq!(report.warnings.first(), [""; 0], "{name}");
+        assert_eq!(report.live, sample.graph.len() as u64, "{name}");
+        assert_eq!(report.heap_tids, sample.graph.heap_tids().rows() as u64, "{name}");
+        assert!(report.layers.iter().all(|layer| layer.elements == layer.reachable), "{name}\n{report}");
+        assert_eq!(sample.receive(&sample.pages()), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn the_type_is_recognised() {
+    for (name, sample) in samples().into_iter().filter(|(_, sample)| !sample.graph.is_empty()) {
+        let pages = sample.pages();
+        let report = verify(&mut pages.as_slice(), Options::default());
+        assert!(report.is_ok(), "{name}\n{report}");
+        assert_eq!(report.value_type, Some(sample.meta.value_type), "{name}");
+    }
+}
+
+#[test]
+fn an_empty_index_has_two_pages() {
+    let sample = sample(ValueType::Vector, 3, 16, 0, 0);
+    let pages = sample.pages();
+    assert_eq!(pages.len(), 2);
+    assert_eq!(pages[0][40..52], [255, 255, 255, 255, 0, 0, 255, 255, 1, 0, 0, 0]);
+    assert_eq!(pages[1][12..16], [24, 0, 0xf8, 0x1f]);
+}
+
+#[test]
+fn equal_rows_share_elements() {
+    let report = check(&equal_rows());
+    assert_eq!((report.live, report.heap_tids, report.duplicates), (3, 25, 22));
+}
+
+#[test]
+fn wide_vectors_have_their_neighbors_beside_them() {
+    let wide = sample(ValueType::Vector, 1536, 16, 120, 0);
+    let report = check(&wide);
+    assert_eq!((report.blocks, report.neighbors_elsewhere), (121, 0));
+    let narrow = check(&sample(ValueType::Vector, 64, 16, 500, 4));
+    assert!(narrow.neighbors_elsewhere > 400, "{narrow}");
+}
+
+#[test]
+fn neighbors_never_lie_on_a_lower_block() {
+    for (name, sample) in samples() {
+        let layout = sample.layout();
+        for element in sample.graph.elements() {
+            assert!(layout.neighbor(element).block >= layout.element(element).block, "{name}");
+        }
+    }
+}
+
+#[test]
+fn impossible_layouts_are_refused() {
+    let sample = sample(ValueType::Vector, 3, 2, 3, 1);
+    let layout = |order: &[u32], meta: IndexMeta, values: &Values| {
+        Layout::new(&sample.graph, values, order, &meta).map(|layout| layout.blocks()).unwrap_err()
+    };
+    let order = |order: &[u32]| layout(order, sample.meta, &sample.values);
+    assert_eq!(order(&[0, 1]), LayoutError::Order { found: 2, expected: 3 });
+    assert_eq!(order(&[0, 1, 1]), LayoutError::Order { found: 3, expected: 3 });
+    assert_eq!(order(&[0, 1, 3]), LayoutError::Order { found: 3, expected: 3 });
+    let meta = |meta| layout(&[0, 1, 2], meta, &sample.values);
+    assert_eq!(meta(IndexMeta { m: 3, ..sample.meta }), LayoutError::M { graph: 2, index: 3 });
+    assert!(matches!(meta(IndexMeta { dims: 2001, ..sample.meta }), LayoutError::Meta(_)));
+    assert_eq!(meta(IndexMeta { dims: 4, ..sample.meta }), LayoutError::Value { element: 0, found: 12, expected: 16 });
+    let sparse = IndexMeta { value_type: ValueType::SparseVec, ..sample.meta };
+    let too_many = Values(vec![[&2000u32.to_le_bytes()[..], &[0; 16_000]].concat(); 3]);
+    assert!(matches!(layout(&[0, 1, 2], sparse, &too_many), LayoutError::Value { element: 0, .. }));
+    let short = Values(vec![vec![0; 3]; 3]);
+    assert!(matches!(layout(&[0, 1, 2], sparse, &short), LayoutError::Value { element: 0, .. }));
+}
+
+#[test]
+fn a_file_is_read_like_its_pages() {
+    let sample = sample(ValueType::Vector, 64, 16, 500, 4);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for page in sample.pages() {
+        file.write_all(&page).unwrap();
+    }
+    let mut source = FileSource::open(file.path()).unwrap();
+    let report = verify(&mut source, Options::default());
+    assert_eq!(report.to_string(), check(&sample).to_string());
+    file.write_all(&[0]).unwrap();
+    assert!(FileSource::open(file.path()).unwrap_err().to_string().contains("not a relation file"));
+}
+
+#[test]
+fn segments_are_one_relation() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("16384");
+    let sparse = |name: &str, blocks: u32| {
+        let file = std::fs::File::create(folder.path().join(name)).unwrap();
+        file.set_len(u64::from(blocks) * PAGE_SIZE as u64).unwrap();
+        file
+    };
+    sparse("16384", SEGMENT_BLOCKS);
+    sparse("16384.1", 3).write_all(&[7; 5]).unwrap();
+    sparse("16384.2", 9);
+    let mut source = FileSource::open(&first).unwrap();
+    assert_eq!(source.blocks(), SEGMENT_BLOCKS + 3);
+    let mut page = [0; PAGE_SIZE];
+    source.read(SEGMENT_BLOCKS, &mut page).unwrap();
+    assert_eq!(page[..6], [7, 7, 7, 7, 7, 0]);
+    assert!(source.read(SEGMENT_BLOCKS + 3, &mut page).is_err());
+    assert!(FileSource::open(&folder.path().join("1")).is_err());
+}

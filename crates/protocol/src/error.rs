@@ -1,0 +1,126 @@
+use thiserror::Error;
+
+use crate::{SqlState, kind};
+
+/// What a peer sent that this protocol does not allow. The connection is of no use after it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// The reserved field of a header is not 0.
+    #[error("reserved header field is {0}, must be 0")]
+    Reserved(u16),
+    /// Flags that are not known, or not for this kind.
+    #[error("{} frame has flags {flags:#04x}", kind::name(*.kind))]
+    Flags {
+        /// The frame's kind.
+        kind: u8,
+        /// Its flags.
+        flags: u8,
+    },
+    /// A payload over the limit of its kind; noticed before memory is taken for it.
+    #[error("{} frame of {length} bytes, {limit} allowed", kind::name(*.kind))]
+    TooLong {
+        /// The frame's kind.
+        kind: u8,
+        /// The payload's length in the header.
+        length: u32,
+        /// The most that is allowed.
+        limit: usize,
+    },
+    /// Bytes changed on the way.
+    #[error("{} frame has checksum {found:#010x}, its bytes have {computed:#010x}", kind::name(*.kind))]
+    Checksum {
+        /// The frame's kind.
+        kind: u8,
+        /// The checksum in the header.
+        found: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+    /// A kind this side does not take, and the frame is not marked optional.
+    #[error("{} frame ({kind:#04x}) is not for this side", kind::name(*.kind))]
+    UnknownKind {
+        /// The frame's kind.
+        kind: u8,
+    },
+    /// A payload that ends before its fields do.
+    #[error("{message} ends in field {field}: {needed} bytes needed, {left} left")]
+    Truncated {
+        /// The message.
+        message: &'static str,
+        /// The field that does not fit.
+        field: &'static str,
+        /// The field's length in bytes.
+        needed: u64,
+        /// What is left of the payload.
+        left: usize,
+    },
+    /// Bytes after the end of a message whose length is exact.
+    #[error("{message} has {extra} bytes after its end")]
+    Trailing {
+        /// The message.
+        message: &'static str,
+        /// The bytes too many.
+        extra: usize,
+    },
+    /// A text that is not UTF-8 or has a NUL.
+    #[error("{message} has a {field} that is not text")]
+    Text {
+        /// The message.
+        message: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// A number that is not a value type.
+    #[error("value type {0} is not known")]
+    ValueType(u8),
+    /// A number that is not a metric.
+    #[error("metric {0} is not known")]
+    Metric(u8),
+    /// Five bytes that are not an error code.
+    #[error("{0:?} is not an error code")]
+    SqlState([u8; 5]),
+    /// A batch of nothing.
+    #[error("{message} has count 0")]
+    Empty {
+        /// The message.
+        message: &'static str,
+    },
+    /// Values that cannot be `count` values.
+    #[error("{count} values of {expected} bytes in all, {found} bytes found")]
+    Values {
+        /// The number of values.
+        count: u32,
+        /// The bytes their lengths ask for.
+        expected: u64,
+        /// The bytes there are.
+        found: u64,
+    },
+    /// Pages behind the last block number that exists.
+    #[error("{count} pages from block {first_block} on, block numbers end before")]
+    Blocks {
+        /// The block number of the first page.
+        first_block: u32,
+        /// The number of pages.
+        count: u32,
+    },
+    /// A message at a time when it may not come.
+    #[error("unexpected {message} while {state}")]
+    Unexpected {
+        /// The message.
+        message: &'static str,
+        /// What the session is doing.
+        state: &'static str,
+    },
+}
+
+impl ProtocolError {
+    /// The error code to report it with.
+    #[must_use]
+    pub fn sqlstate(&self) -> SqlState {
+        match self {
+            Self::ValueType(_) | Self::Metric(_) => SqlState::FEATURE_NOT_SUPPORTED,
+            Self::Checksum { .. } => SqlState::DATA_CORRUPTED,
+            _ => SqlState::PROTOCOL_VIOLATION,
+        }
+    }
+}

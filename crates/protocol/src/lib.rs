@@ -1,0 +1,34 @@
+//! The wire protocol between a PostgreSQL backend and a builder: bytes to messages and back.
+//!
+//! Sans-IO: no socket, no clock, no task. `proto/README.md` says the same for people who write another client or builder.
+
+mod checksum;
+mod error;
+mod frame;
+mod greeting;
+mod limits;
+mod message;
+mod order;
+mod sqlstate;
+mod value;
+mod wire;
+
+pub use checksum::StreamChecksum;
+pub use error::ProtocolError;
+pub use frame::{FLAG_LENGTHS, FLAG_OPTIONAL, Frame, HEADER_BYTES};
+pub use greeting::{
+    DEFAULT_PORT, DEFAULT_STATUS_PORT, GREETING_VERSION, Greeting, LANTERN_V1_MAGIC, MAGIC, PROTOCOL_VERSION,
+    ServerType,
+};
+pub use limits::{
+    BUILDER_SILENCE_TIMEOUT, CLIENT_SILENCE_TIMEOUT, EF_CONSTRUCTION_RANGE, HEAP_TID_BYTES, HEARTBEAT_INTERVAL,
+    M_RANGE, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, MAX_PAGES_PER_FRAME, MAX_SPARSEVEC_NNZ, MAX_TEXT_BYTES,
+    MAX_VALUE_BYTES, PAGE_SIZE, TUPLES_BATCH_BYTES, max_dims, max_payload, min_ef_construction,
+};
+pub use message::{
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Progress,
+    Refuse, Tuples, TuplesWriter, Wait, encode_pages, kind,
+};
+pub use order::SessionState;
+pub use sqlstate::SqlState;
+pub use value::{Metric, ValueType};

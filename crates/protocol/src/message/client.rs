@@ -1,0 +1,64 @@
+use bytes::BytesMut;
+
+use crate::frame::put_frame;
+use crate::{EndOfTuples, Frame, Hello, ProtocolError, Tuples, kind};
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientMessage {
+    /// What it wants built.
+    Hello(Hello),
+    /// Rows.
+    Tuples(Tuples),
+    /// All rows have been sent.
+    EndOfTuples(EndOfTuples),
+    /// It gives the build up.
+    Cancel,
+    /// It is still here.
+    Heartbeat,
+}
+
+impl ClientMessage {
+    /// Reads a frame's message. `None`: not known, but the sender says that it may be skipped.
+    ///
+    /// # Errors
+    /// A kind that clients do not send, or a payload that is not such a message.
+    pub fn from_frame(frame: &Frame) -> Result<Option<Self>, ProtocolError> {
+        Ok(Some(match frame.kind {
+            kind::HELLO => Self::Hello(Hello::read(&frame.payload)?),
+            kind::TUPLES => Self::Tuples(Tuples::read(frame)?),
+            kind::END_OF_TUPLES => Self::EndOfTuples(EndOfTuples::read(&frame.payload)?),
+            kind::CANCEL => Self::Cancel,
+            kind::HEARTBEAT => Self::Heartbeat,
+            _ if frame.is_optional() => return Ok(None),
+            kind => return Err(ProtocolError::UnknownKind { kind }),
+        }))
+    }
+
+    /// Appends the message's frame. For many rows [`TuplesWriter`](crate::TuplesWriter) is cheaper.
+    pub fn encode(&self, out: &mut BytesMut) {
+        let flags = if let Self::Tuples(tuples) = self { tuples.flags() } else { 0 };
+        put_frame(out, self.kind(), flags, |out| match self {
+            Self::Hello(hello) => hello.write(out),
+            Self::Tuples(tuples) => tuples.write(out),
+            Self::EndOfTuples(end) => end.write(out),
+            Self::Cancel | Self::Heartbeat => {}
+        });
+    }
+
+    /// The message's name, for logs and errors.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        kind::name(self.kind())
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => kind::HELLO,
+            Self::Tuples(_) => kind::TUPLES,
+            Self::EndOfTuples(_) => kind::END_OF_TUPLES,
+            Self::Cancel => kind::CANCEL,
+            Self::Heartbeat => kind::HEARTBEAT,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+use bytes::{BufMut, BytesMut};
+
+use crate::ProtocolError;
+use crate::wire::Reader;
+
+/// All pages have been sent: the totals, and how good the graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Rows in the index.
+    pub rows: u64,
+    /// Elements in the index.
+    pub elements: u64,
+    /// Elements that could not be reached from the entry point and were linked.
+    pub relinked: u64,
+    /// Elements that still cannot be reached.
+    pub unreachable: u64,
+    /// Millionths of a sample of elements that a search for their own value finds.
+    pub self_recall_ppm: u32,
+    /// Milliseconds from Accept to Done.
+    pub build_ms: u64,
+    /// Pages sent.
+    pub blocks: u32,
+    /// The [`StreamChecksum`](crate::StreamChecksum) of all Pages frames.
+    pub checksum: u32,
+}
+
+impl Done {
+    pub(super) fn write(&self, out: &mut BytesMut) {
+        out.put_u64_le(self.rows);
+        out.put_u64_le(self.elements);
+        out.put_u64_le(self.relinked);
+        out.put_u64_le(self.unreachable);
+        out.put_u32_le(self.self_recall_ppm);
+        out.put_u64_le(self.build_ms);
+        out.put_u32_le(self.blocks);
+        out.put_u32_le(self.checksum);
+    }
+
+    pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new("Done", payload);
+        Ok(Self {
+            rows: reader.u64("rows")?,
+            elements: reader.u64("elements")?,
+            relinked: reader.u64("relinked")?,
+            unreachable: reader.u64("unreachable")?,
+            self_recall_ppm: reader.u32("self_recall_ppm")?,
+            build_ms: reader.u64("build_ms")?,
+            blocks: reader.u32("blocks")?,
+            checksum: reader.u32("checksum")?,
+        })
+    }
+}

@@ -1,0 +1,102 @@
+use std::fmt;
+
+use bytes::{BufMut, BytesMut};
+
+use crate::wire::{Reader, put_text};
+use crate::{Metric, ProtocolError, ValueType};
+
+/// What a client wants built; the first message of a session.
+///
+/// Decoding checks only what a `Hello` can say at all; whether it is within [`M_RANGE`](crate::M_RANGE) and the other
+/// limits is for the builder, which refuses with a reason.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// The oldest protocol version the client speaks.
+    pub protocol_min: u16,
+    /// The newest protocol version the client speaks.
+    pub protocol_max: u16,
+    /// Optional abilities, one per bit; none is defined yet.
+    pub capabilities: u64,
+    /// The type of the values.
+    pub value_type: ValueType,
+    /// The distance to build for.
+    pub metric: Metric,
+    /// Dimensions of every value.
+    pub dims: u32,
+    /// Neighbors per element and layer; twice as many at layer 0.
+    pub m: u16,
+    /// Candidates considered when an element's neighbors are chosen.
+    pub ef_construction: u16,
+    /// A hint for admission; 0 = unknown.
+    pub estimated_rows: u64,
+    /// Bytes of a page: [`PAGE_SIZE`](crate::PAGE_SIZE).
+    pub page_size: u32,
+    /// The client's name and version, such as `lantern_index 0.1.0`.
+    pub client_version: String,
+    /// The database's name and version, such as `PostgreSQL 15.20`.
+    pub server_version: String,
+    /// What to call the build in status and logs, usually the relation; may be empty.
+    pub label: String,
+    /// The secret that the builder asks for; may be empty.
+    pub token: String,
+}
+
+impl Hello {
+    pub(super) fn write(&self, out: &mut BytesMut) {
+        out.put_u16_le(self.protocol_min);
+        out.put_u16_le(self.protocol_max);
+        out.put_u64_le(self.capabilities);
+        out.put_u8(self.value_type as u8);
+        out.put_u8(self.metric as u8);
+        out.put_u32_le(self.dims);
+        out.put_u16_le(self.m);
+        out.put_u16_le(self.ef_construction);
+        out.put_u64_le(self.estimated_rows);
+        out.put_u32_le(self.page_size);
+        put_text(out, &self.client_version);
+        put_text(out, &self.server_version);
+        put_text(out, &self.label);
+        put_text(out, &self.token);
+    }
+
+    pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new("Hello", payload);
+        Ok(Self {
+            protocol_min: reader.u16("protocol_min")?,
+            protocol_max: reader.u16("protocol_max")?,
+            capabilities: reader.u64("capabilities")?,
+            value_type: reader.u8("value_type")?.try_into()?,
+            metric: reader.u8("metric")?.try_into()?,
+            dims: reader.u32("dims")?,
+            m: reader.u16("m")?,
+            ef_construction: reader.u16("ef_construction")?,
+            estimated_rows: reader.u64("estimated_rows")?,
+            page_size: reader.u32("page_size")?,
+            client_version: reader.text("client_version")?,
+            server_version: reader.text("server_version")?,
+            label: reader.text("label")?,
+            token: reader.text("token")?,
+        })
+    }
+}
+
+/// All fields but the token, of which only is said whether there is one.
+impl fmt::Debug for Hello {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Hello")
+            .field("protocol", &(self.protocol_min..=self.protocol_max))
+            .field("capabilities", &self.capabilities)
+            .field("value_type", &self.value_type)
+            .field("metric", &self.metric)
+            .field("dims", &self.dims)
+            .field("m", &self.m)
+            .field("ef_construction", &self.ef_construction)
+            .field("estimated_rows", &self.estimated_rows)
+            .field("page_size", &self.page_size)
+            .field("client_version", &self.client_version)
+            .field("server_version", &self.server_version)
+            .field("label", &self.label)
+            .field("token", &if self.token.is_empty() { "none" } else { "hidden" })
+            .finish()
+    }
+}

@@ -1,0 +1,49 @@
+//! The first byte of a frame: which message it is. Bit 7 is set in what a builder sends.
+
+/// [`Hello`](crate::Hello)
+pub const HELLO: u8 = 0x01;
+/// [`Tuples`](crate::Tuples)
+pub const TUPLES: u8 = 0x02;
+/// [`EndOfTuples`](crate::EndOfTuples)
+pub const END_OF_TUPLES: u8 = 0x03;
+/// The client gives the build up.
+pub const CANCEL: u8 = 0x04;
+/// Either side: still here.
+pub const HEARTBEAT: u8 = 0x05;
+/// [`Accept`](crate::Accept)
+pub const ACCEPT: u8 = 0x81;
+/// [`Wait`](crate::Wait)
+pub const WAIT: u8 = 0x82;
+/// [`Refuse`](crate::Refuse)
+pub const REFUSE: u8 = 0x83;
+/// [`Progress`](crate::Progress)
+pub const PROGRESS: u8 = 0x84;
+/// [`Layout`](crate::Layout)
+pub const LAYOUT: u8 = 0x85;
+/// [`Pages`](crate::Pages)
+pub const PAGES: u8 = 0x86;
+/// [`Done`](crate::Done)
+pub const DONE: u8 = 0x87;
+/// [`ErrorReport`](crate::ErrorReport)
+pub const ERROR: u8 = 0x88;
+
+/// The message's name, `unknown` for kinds that are not known.
+#[must_use]
+pub fn name(kind: u8) -> &'static str {
+    match kind {
+        HELLO => "Hello",
+        TUPLES => "Tuples",
+        END_OF_TUPLES => "EndOfTuples",
+        CANCEL => "Cancel",
+        HEARTBEAT => "Heartbeat",
+        ACCEPT => "Accept",
+        WAIT => "Wait",
+        REFUSE => "Refuse",
+        PROGRESS => "Progress",
+        LAYOUT => "Layout",
+        PAGES => "Pages",
+        DONE => "Done",
+        ERROR => "Error",
+        _ => "unknown",
+    }
+}

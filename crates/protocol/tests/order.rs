@@ -1,0 +1,71 @@
+//! Which messages may come when.
+
+mod samples;
+
+use lantern_index_protocol::{BuilderMessage, ClientMessage, ProtocolError, SessionState};
+
+/// A step: `c` for the client or `b` for the builder, and the sample sent.
+fn run(steps: &[(char, &str)]) -> Result<SessionState, ProtocolError> {
+    let client = |name| samples::client().into_iter().find(|(other, _)| *other == name).unwrap().1;
+    let builder = |name| samples::builder().into_iter().find(|(other, _)| *other == name).unwrap().1;
+    steps.iter().try_fold(SessionState::default(), |state, &(side, name)| match side {
+        'c' => state.client(&client(name)),
+        _ => state.builder(&builder(name)),
+    })
+}
+
+const BUILD: [(char, &str); 12] = [
+    ('c', "hello"),
+    ('b', "wait"),
+    ('b', "accept"),
+    ('c', "tuples"),
+    ('b', "progress"),
+    ('c', "tuples"),
+    ('c', "end_of_tuples"),
+    ('b', "progress"),
+    ('b', "layout"),
+    ('b', "pages"),
+    ('b', "pages"),
+    ('b', "done"),
+];
+
+#[test]
+fn a_build_is_in_order_and_may_be_cancelled_or_fail_anywhere() {
+    assert_eq!(run(&BUILD), Ok(SessionState::Ended));
+    for end in 1..=BUILD.len() {
+        let after = |step| run(&[&BUILD[..end], &[step]].concat());
+        let now = run(&BUILD[..end]);
+        assert_eq!(after(('c', "heartbeat")), now);
+        assert_eq!(after(('c', "cancel")), now);
+        let ended = now == Ok(SessionState::Ended);
+        assert_eq!(after(('b', "error")).is_ok(), !ended);
+        assert_eq!(after(('b', "heartbeat")).is_ok(), !ended);
+    }
+}
+
+#[test]
+fn a_build_may_be_refused_until_it_is_accepted() {
+    for (end, ok) in [(0, true), (1, true), (2, true), (3, false), (7, false)] {
+        let result = run(&[&BUILD[..end], &[('b', "refuse")]].concat());
+        assert_eq!(result.is_ok(), ok, "after {end} steps");
+    }
+}
+
+#[test]
+fn a_step_left_out_is_noticed() {
+    let without = |name| {
+        let steps: Vec<_> = BUILD.into_iter().filter(|step| step.1 != name).collect();
+        run(&steps).map_err(|error| error.to_string())
+    };
+    assert_eq!(without("hello"), Err("unexpected Wait while opening the session".into()));
+    assert_eq!(without("accept"), Err("unexpected Tuples while waiting for admission".into()));
+    assert_eq!(without("end_of_tuples"), Err("unexpected Layout while sending rows".into()));
+    assert_eq!(without("layout"), Err("unexpected Pages while building the graph".into()));
+    assert_eq!(without("tuples"), Ok(SessionState::Ended));
+}
+
+#[test]
+fn names_are_those_of_the_kinds() {
+    assert_eq!(ClientMessage::Cancel.name(), "Cancel");
+    assert_eq!(BuilderMessage::Heartbeat.name(), "Heartbeat");
+}

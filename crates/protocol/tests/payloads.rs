@@ -1,0 +1,103 @@
+//! Payloads that are too short, too long, of another kind or not what their fields say.
+
+mod samples;
+
+use bytes::{Bytes, BytesMut};
+use lantern_index_protocol::{BuilderMessage, ClientMessage, FLAG_OPTIONAL, Frame, ProtocolError, SqlState, kind};
+
+/// How one side reads a frame; the message as text, so that both sides' are of one type.
+type Read = fn(&Frame) -> Result<Option<String>, ProtocolError>;
+
+/// The frames of all sample messages, and how the side they are for reads a frame.
+fn frames() -> Vec<(Frame, Read)> {
+    let as_client = |frame: &Frame| Ok(ClientMessage::from_frame(frame)?.map(|message| format!("{message:?}")));
+    let as_builder = |frame: &Frame| Ok(BuilderMessage::from_frame(frame)?.map(|message| format!("{message:?}")));
+    let mut frames: Vec<(Frame, Read)> = Vec::new();
+    let mut out = BytesMut::new();
+    for (_, message) in samples::client() {
+        message.encode(&mut out);
+        frames.push((Frame::decode(&mut out).unwrap().unwrap(), as_client));
+    }
+    for (_, message) in samples::builder() {
+        message.encode(&mut out);
+        frames.push((Frame::decode(&mut out).unwrap().unwrap(), as_builder));
+    }
+    frames
+}
+
+fn is_data(frame: &Frame) -> bool {
+    matches!(frame.kind, kind::TUPLES | kind::PAGES)
+}
+
+#[test]
+fn every_shorter_payload_is_refused() {
+    for (frame, read) in frames() {
+        for len in 0..frame.payload.len() {
+            let short = Frame { payload: frame.payload.slice(..len), ..frame.clone() };
+            let error = read(&short).unwrap_err();
+            assert!(matches!(error, ProtocolError::Truncated { .. }), "{error}");
+            assert_eq!(error.sqlstate(), SqlState::PROTOCOL_VIOLATION);
+        }
+    }
+}
+
+#[test]
+fn longer_control_payloads_are_taken_and_longer_data_payloads_are_not() {
+    for (frame, read) in frames() {
+        let longer = Frame { payload: [&frame.payload[..], b"later fields"].concat().into(), ..frame.clone() };
+        if is_data(&frame) {
+            let message = kind::name(frame.kind);
+            assert_eq!(read(&longer), Err(ProtocolError::Trailing { message, extra: 12 }));
+        } else {
+            assert_eq!(read(&longer), read(&frame));
+        }
+    }
+}
+
+#[test]
+fn unknown_kinds_are_skipped_only_if_they_may_be() {
+    let of = |kind, flags| Frame { kind, flags, crc: 0, payload: Bytes::from_static(b"?") };
+    for kind in [0x00, 0x06, 0x7f, 0x80, 0xff] {
+        assert_eq!(ClientMessage::from_frame(&of(kind, FLAG_OPTIONAL)), Ok(None));
+        assert_eq!(BuilderMessage::from_frame(&of(kind, FLAG_OPTIONAL)), Ok(None));
+        assert_eq!(ClientMessage::from_frame(&of(kind, 0)), Err(ProtocolError::UnknownKind { kind }));
+        assert_eq!(BuilderMessage::from_frame(&of(kind, 0)), Err(ProtocolError::UnknownKind { kind }));
+    }
+    // The other side's messages are not known either.
+    assert!(matches!(ClientMessage::from_frame(&of(kind::DONE, 0)), Err(ProtocolError::UnknownKind { .. })));
+    assert!(matches!(BuilderMessage::from_frame(&of(kind::HELLO, 0)), Err(ProtocolError::UnknownKind { .. })));
+}
+
+#[test]
+fn a_known_kind_is_read_even_if_it_is_marked_optional() {
+    for (frame, read) in frames() {
+        let optional = Frame { flags: frame.flags | FLAG_OPTIONAL, ..frame.clone() };
+        assert_eq!(read(&optional), read(&frame));
+    }
+}
+
+#[test]
+fn fields_that_are_not_what_they_should_be() {
+    let with = |kind, offset: usize, byte| {
+        let (frame, read) = frames().into_iter().find(|(frame, _)| frame.kind == kind).unwrap();
+        let mut payload = frame.payload.to_vec();
+        payload[offset] = byte;
+        read(&Frame { payload: payload.into(), ..frame }).unwrap_err()
+    };
+    assert_eq!(with(kind::HELLO, 12, 5), ProtocolError::ValueType(5));
+    assert_eq!(with(kind::HELLO, 13, 0), ProtocolError::Metric(0));
+    assert_eq!(with(kind::HELLO, 13, 0).sqlstate(), SqlState::FEATURE_NOT_SUPPORTED);
+    let text = |message, field| ProtocolError::Text { message, field };
+    assert_eq!(with(kind::HELLO, 38, 0xff), text("Hello", "client_version"));
+    assert_eq!(with(kind::HELLO, 76, 0), text("Hello", "label"));
+    assert_eq!(with(kind::REFUSE, 8, b'z'), ProtocolError::SqlState(*b"5320z"));
+    assert_eq!(with(kind::ERROR, 0, b'!'), ProtocolError::SqlState(*b"!7014"));
+}
+
+#[test]
+fn a_token_is_not_shown() {
+    let (_, ClientMessage::Hello(mut hello)) = samples::client().swap_remove(0) else { panic!("no hello") };
+    hello.token = "open sesame".into();
+    let shown = format!("{:?}", ClientMessage::Hello(hello));
+    assert!(!shown.contains("sesame") && shown.contains("hidden"), "{shown}");
+}

@@ -1,0 +1,165 @@
+//! Any message survives the way over the wire, in any pieces; no bytes make a decoder panic.
+
+use bytes::{Bytes, BytesMut};
+use lantern_index_protocol::{
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Hello, Layout, Metric, PAGE_SIZE,
+    Pages, Progress, Refuse, SqlState, Tuples, ValueType, Wait,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn text() -> impl Strategy<Value = String> {
+    vec(any::<char>().prop_filter("NUL ends a text", |&char| char != '\0'), 0..40).prop_map(String::from_iter)
+}
+
+fn sqlstate() -> impl Strategy<Value = SqlState> {
+    prop_oneof![Just(SqlState::OUT_OF_MEMORY), Just(SqlState::QUERY_CANCELED), Just(SqlState::new(*b"ZZ999").unwrap())]
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), 1..=4u8, 1..=6u8);
+    (numbers, [text(), text(), text(), text()]).prop_map(|((shorts, longs, words, value_type, metric), texts)| {
+        let [protocol_min, protocol_max, m, ef_construction] = shorts;
+        let [capabilities, estimated_rows] = longs;
+        let [dims, page_size] = words;
+        let [client_version, server_version, label, token] = texts;
+        let (value_type, metric) = (ValueType::try_from(value_type).unwrap(), Metric::try_from(metric).unwrap());
+        #[rustfmt::skip]
+        let hello = Hello {
+            protocol_min, protocol_max, capabilities, value_type, metric, dims, m, ef_construction, estimated_rows,
+            page_size, client_version, server_version, label, token,
+        };
+        hello
+    })
+}
+
+fn tuples() -> impl Strategy<Value = Tuples> {
+    let same = (1..50usize, 1..20usize).prop_map(|(count, len)| (vec![len; count], false));
+    let varying = vec(1..20usize, 1..50).prop_map(|lens| (lens, true));
+    prop_oneof![same, varying].prop_flat_map(|(lens, varying)| {
+        let (count, values) = (lens.len(), lens.iter().sum::<usize>());
+        let lengths: Vec<u8> = lens.iter().flat_map(|&len| u32::try_from(len).unwrap().to_le_bytes()).collect();
+        let lengths = if varying { Bytes::from(lengths) } else { Bytes::new() };
+        (vec(any::<u8>(), count * 6), vec(any::<u8>(), values)).prop_map(move |(tids, values)| Tuples {
+            count: u32::try_from(count).unwrap(),
+            tids: tids.into(),
+            lengths: lengths.clone(),
+            values: values.into(),
+        })
+    })
+}
+
+fn client() -> impl Strategy<Value = ClientMessage> {
+    prop_oneof![
+        hello().prop_map(ClientMessage::Hello),
+        tuples().prop_map(ClientMessage::Tuples),
+        any::<(u64, u32)>().prop_map(|(rows, checksum)| ClientMessage::EndOfTuples(EndOfTuples { rows, checksum })),
+        Just(ClientMessage::Cancel),
+        Just(ClientMessage::Heartbeat),
+    ]
+}
+
+fn accept() -> impl Strategy<Value = BuilderMessage> {
+    let numbers = any::<(u16, u64, u64, u64, u32)>();
+    (numbers, text()).prop_map(|((protocol, capabilities, session, memory_reserved, threads), builder_version)| {
+        BuilderMessage::Accept(Accept { protocol, capabilities, session, memory_reserved, threads, builder_version })
+    })
+}
+
+fn refuse_or_error() -> impl Strategy<Value = BuilderMessage> {
+    let parts = (any::<Option<u32>>(), sqlstate(), [text(), text(), text()]);
+    parts.prop_map(|(retry_after, sqlstate, [message, detail, hint])| match retry_after {
+        Some(retry_after_ms) => BuilderMessage::Refuse(Refuse { retry_after_ms, sqlstate, message, detail, hint }),
+        None => BuilderMessage::Error(ErrorReport { sqlstate, message, detail, hint }),
+    })
+}
+
+fn done() -> impl Strategy<Value = BuilderMessage> {
+    any::<([u64; 5], [u32; 3])>().prop_map(|([rows, elements, relinked, unreachable, build_ms], words)| {
+        let [self_recall_ppm, blocks, checksum] = words;
+        #[rustfmt::skip]
+        let done = Done { rows, elements, relinked, unreachable, self_recall_ppm, build_ms, blocks, checksum };
+        BuilderMessage::Done(done)
+    })
+}
+
+fn builder() -> impl Strategy<Value = BuilderMessage> {
+    let pages = (0..u32::MAX - 3, 1..=3usize, any::<u8>())
+        .prop_map(|(first_block, count, byte)| Pages { first_block, pages: vec![byte; count * PAGE_SIZE].into() });
+    prop_oneof![
+        accept(),
+        (any::<u32>(), text()).prop_map(|(position, reason)| BuilderMessage::Wait(Wait { position, reason })),
+        refuse_or_error(),
+        any::<(u8, u64, u64)>().prop_map(|(phase, done, total)| BuilderMessage::Progress(Progress {
+            phase,
+            done,
+            total
+        })),
+        any::<(u32, u64, u64)>().prop_map(|(blocks, elements, rows)| BuilderMessage::Layout(Layout {
+            blocks,
+            elements,
+            rows
+        })),
+        pages.prop_map(BuilderMessage::Pages),
+        done(),
+        Just(BuilderMessage::Heartbeat),
+    ]
+}
+
+/// Decodes what arrives in pieces that end at `cuts`.
+fn frames(bytes: &[u8], mut cuts: Vec<usize>) -> Vec<Frame> {
+    cuts.push(bytes.len());
+    cuts.sort_unstable();
+    let (mut buffer, mut start, mut frames) = (BytesMut::new(), 0, Vec::new());
+    for cut in cuts {
+        buffer.extend_from_slice(&bytes[start..cut]);
+        start = cut;
+        while let Some(frame) = Frame::decode(&mut buffer).unwrap() {
+            frames.push(frame);
+        }
+    }
+    assert!(buffer.is_empty());
+    frames
+}
+
+proptest! {
+    #[test]
+    fn client_messages(sent in vec(client(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
+        let mut bytes = BytesMut::new();
+        sent.iter().for_each(|message| message.encode(&mut bytes));
+        let cuts = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();
+        let received: Vec<_> =
+            frames(&bytes, cuts).iter().map(|frame| ClientMessage::from_frame(frame).unwrap().unwrap()).collect();
+        prop_assert_eq!(received, sent);
+    }
+
+    #[test]
+    fn builder_messages(sent in vec(builder(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
+        let mut bytes = BytesMut::new();
+        sent.iter().for_each(|message| message.encode(&mut bytes));
+        let cuts = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();
+        let received: Vec<_> =
+            frames(&bytes, cuts).iter().map(|frame| BuilderMessage::from_frame(frame).unwrap().unwrap()).collect();
+        prop_assert_eq!(received, sent);
+    }
+
+    #[test]
+    fn one_message_at_every_split(sent in client()) {
+        let mut bytes = BytesMut::new();
+        sent.encode(&mut bytes);
+        for cut in 0..bytes.len() {
+            let frames = frames(&bytes, vec![cut]);
+            prop_assert_eq!(ClientMessage::from_frame(&frames[0]).unwrap().unwrap(), sent.clone());
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(kind: u8, flags in 0..4u8, bytes in vec(any::<u8>(), 0..200)) {
+        let frame = Frame { kind: kind & 0x87, flags, crc: 0, payload: bytes.clone().into() };
+        if let Ok(Some(ClientMessage::Tuples(tuples))) = ClientMessage::from_frame(&frame) {
+            prop_assert_eq!(tuples.rows().count(), tuples.count as usize);
+        }
+        let _ = BuilderMessage::from_frame(&frame);
+        let _ = Frame::decode(&mut BytesMut::from(&bytes[..]));
+    }
+}

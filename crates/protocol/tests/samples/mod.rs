@@ -1,0 +1,116 @@
+//! The messages that the files in `proto/vectors` hold.
+
+use bytes::Bytes;
+use lantern_index_protocol::{
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase,
+    Progress, Refuse, SqlState, Tuples, ValueType, Wait,
+};
+
+/// What a client sends, by the name of the file.
+pub fn client() -> Vec<(&'static str, ClientMessage)> {
+    vec![
+        ("hello", ClientMessage::Hello(hello())),
+        ("tuples", ClientMessage::Tuples(tuples())),
+        ("tuples_lengths", ClientMessage::Tuples(tuples_with_lengths())),
+        ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
+        ("cancel", ClientMessage::Cancel),
+        ("heartbeat", ClientMessage::Heartbeat),
+    ]
+}
+
+/// What a builder sends, by the name of the file.
+pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
+    let refuse = Refuse {
+        retry_after_ms: 30_000,
+        sqlstate: SqlState::OUT_OF_MEMORY,
+        message: "build does not fit into memory".into(),
+        detail: "needs 9 GiB, 4 GiB are free".into(),
+        hint: String::new(),
+    };
+    let error = ErrorReport {
+        sqlstate: SqlState::QUERY_CANCELED,
+        message: "build cancelled".into(),
+        detail: String::new(),
+        hint: "look into the builder's log".into(),
+    };
+    let done = Done {
+        rows: 2,
+        elements: 2,
+        relinked: 1,
+        unreachable: 0,
+        self_recall_ppm: 998_500,
+        build_ms: 90_061,
+        blocks: 3,
+        checksum: 0x8d91_0c77,
+    };
+    let progress = Progress { phase: Phase::Graph as u8, done: 250_000, total: 1_000_000 };
+    vec![
+        ("accept", BuilderMessage::Accept(accept())),
+        ("wait", BuilderMessage::Wait(Wait { position: 3, reason: "waiting for memory".into() })),
+        ("refuse", BuilderMessage::Refuse(refuse)),
+        ("progress", BuilderMessage::Progress(progress)),
+        ("layout", BuilderMessage::Layout(Layout { blocks: 3, elements: 2, rows: 2 })),
+        ("pages", BuilderMessage::Pages(pages())),
+        ("done", BuilderMessage::Done(done)),
+        ("error", BuilderMessage::Error(error)),
+        ("heartbeat", BuilderMessage::Heartbeat),
+    ]
+}
+
+fn hello() -> Hello {
+    Hello {
+        protocol_min: 2,
+        protocol_max: 2,
+        capabilities: 0,
+        value_type: ValueType::Vector,
+        metric: Metric::Cosine,
+        dims: 384,
+        m: 16,
+        ef_construction: 64,
+        estimated_rows: 1_000_000,
+        page_size: 8192,
+        client_version: "lantern_index 0.1.0".into(),
+        server_version: "PostgreSQL 15.20".into(),
+        label: "möbel_idx".into(),
+        token: String::new(),
+    }
+}
+
+fn tuples() -> Tuples {
+    let values: Vec<u8> = [1.0f32, 0.5, -2.0, 0.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    Tuples {
+        count: 2,
+        tids: Bytes::from_static(&[0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 5, 0]),
+        lengths: Bytes::new(),
+        values: values.into(),
+    }
+}
+
+fn tuples_with_lengths() -> Tuples {
+    let words = [1, 7, 1.0f32.to_bits(), 2, 0, 999, 0.25f32.to_bits(), (-4.0f32).to_bits()];
+    let values: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+    Tuples {
+        count: 2,
+        tids: Bytes::from_static(&[0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 2, 0]),
+        lengths: Bytes::from_static(&[12, 0, 0, 0, 20, 0, 0, 0]),
+        values: values.into(),
+    }
+}
+
+fn accept() -> Accept {
+    Accept {
+        protocol: 2,
+        capabilities: 0,
+        session: 42,
+        memory_reserved: 3 << 30,
+        threads: 8,
+        builder_version: "lantern-index 0.1.0".into(),
+    }
+}
+
+fn pages() -> Pages {
+    let mut bytes = vec![0x11; 8192];
+    bytes.resize(2 * 8192 - 1, 0x22);
+    bytes.push(0x33);
+    Pages { first_block: 1, pages: bytes.into() }
+}
