@@ -1,7 +1,7 @@
-//! Fills neighbor lists at layer 0.
+//! Chooses the neighbors at layer 0 from what an engine found.
 //!
 //! pgvector keeps every layer-0 list full, with the nearest of the candidates that its diversity rule had dropped, and VACUUM
-//! rebuilds the lists that are not. So what an engine's rule left empty gets the nearest elements that the rest of the graph knows of.
+//! rebuilds the lists that are not. So where an engine found too little, the candidates' own candidates are looked at as well.
 
 use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
@@ -9,16 +9,39 @@ use rayon::prelude::*;
 use crate::draft::{Draft, used};
 use crate::finish::Space;
 use crate::rows::TakenRows;
-use crate::{BuildError, Control, Pool};
+use crate::{BuildError, Control, Pool, select};
 
-/// Candidates looked at for each empty slot.
-const PER_SLOT: usize = 6;
-/// And at least so many: neighbors of the nearest neighbors.
-const AT_LEAST: usize = 48;
+/// Elements looked at for a list, if the engine found fewer: neighbors of the nearest neighbors.
+const AT_LEAST: usize = 128;
 
-/// Sorts every list by distance and fills it up to `2 * m`, or to all other elements; copies are left for later.
+/// What an engine found at layer 0: for each element, elements that are near it, in any number up to a fixed one.
+pub(crate) struct Candidates {
+    width: usize,
+    slots: Vec<u32>,
+}
+
+impl Candidates {
+    pub(crate) fn new(elements: usize, width: usize) -> Self {
+        Self { width, slots: vec![NO_NEIGHBOR; elements * width] }
+    }
+
+    pub(crate) fn set(&mut self, element: u32, candidates: impl IntoIterator<Item = u32>) {
+        let start = element as usize * self.width;
+        for (slot, candidate) in self.slots[start..start + self.width].iter_mut().zip(candidates) {
+            *slot = candidate;
+        }
+    }
+
+    fn of(&self, element: u32) -> &[u32] {
+        let start = element as usize * self.width;
+        used(&self.slots[start..start + self.width])
+    }
+}
+
+/// Chooses every element's neighbors at layer 0: `2 * m`, or all others if there are fewer; copies are left for later.
 pub(crate) fn fill(
     draft: &mut Draft,
+    found: &Candidates,
     taken: &TakenRows,
     space: Space<'_>,
     pool: &Pool,
@@ -31,7 +54,7 @@ pub(crate) fn fill(
         let element = element as u32;
         control.check()?;
         if !taken.is_copy(element) {
-            fill_one(draft, taken, space, element, others, slots);
+            fill_one(found, taken, space, element, others, slots);
         }
         control.progress().add(1);
         Ok(())
@@ -41,30 +64,25 @@ pub(crate) fn fill(
     Ok(())
 }
 
-fn fill_one(draft: &Draft, taken: &TakenRows, space: Space<'_>, element: u32, others: usize, slots: &mut [u32]) {
-    let mut list = by_distance(space, element, draft.neighbors(element, 0).iter().copied());
+fn fill_one(found: &Candidates, taken: &TakenRows, space: Space<'_>, element: u32, others: usize, slots: &mut [u32]) {
     let wanted = slots.len().min(others - 1);
-    if list.len() < wanted {
-        let mut known: Vec<u32> = list.iter().map(|&(_, neighbor)| neighbor).collect();
-        let own = known.len();
-        let target = own + AT_LEAST.max(PER_SLOT * (wanted - own));
-        spread(draft, element, target, &mut known);
-        if known.len() < wanted {
-            everybody(taken, element, others, wanted, &mut known);
-        }
-        list.extend(by_distance(space, element, known.drain(own..)).into_iter().take(wanted - own));
-        list.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut known = found.of(element).to_vec();
+    spread(found, element, AT_LEAST.max(2 * wanted), &mut known);
+    if known.len() < wanted {
+        everybody(taken, element, others, wanted, &mut known);
     }
-    for (slot, (_, neighbor)) in slots.iter_mut().zip(list) {
+    let candidates = by_distance(space, element, known.drain(..));
+    select::diverse(space, &candidates, wanted, &mut known);
+    for (slot, neighbor) in slots.iter_mut().zip(known) {
         *slot = neighbor;
     }
 }
 
 /// Breadth first from what is known, nearest lists first, until `target` elements are known or there are no more.
-fn spread(draft: &Draft, element: u32, target: usize, known: &mut Vec<u32>) {
+fn spread(found: &Candidates, element: u32, target: usize, known: &mut Vec<u32>) {
     let mut at = 0;
     while at < known.len() && known.len() < target {
-        for &next in used(draft.slots(known[at], 0)) {
+        for &next in found.of(known[at]) {
             if next != element && !known.contains(&next) {
                 known.push(next);
             }

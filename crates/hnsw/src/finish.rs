@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use distance::Kernel;
 
+use crate::complete::Candidates;
 use crate::draft::Draft;
 use crate::rows::TakenRows;
 use crate::values::ValueStore;
@@ -18,11 +19,18 @@ pub(crate) struct Job<'a> {
 
 impl Job<'_> {
     /// Fills the lists, links copies and stranded elements, and puts the elements in the order of the pages.
-    pub(crate) fn complete(self, mut draft: Draft, taken: TakenRows, rows: u64) -> Result<Finished, BuildError> {
+    pub(crate) fn complete(
+        self,
+        mut draft: Draft,
+        found: Candidates,
+        taken: TakenRows,
+        rows: u64,
+    ) -> Result<Finished, BuildError> {
         let elements = draft.len() as u64;
         self.control.progress().enter(Phase::Repair, elements);
         let space = Space { kernel: self.kernel, store: &self.store };
-        complete::fill(&mut draft, &taken, space, self.pool, self.control)?;
+        complete::fill(&mut draft, &found, &taken, space, self.pool, self.control)?;
+        drop(found);
         copies::link(&mut draft, &taken, self.control)?;
         let relinked = reach::repair(&mut draft, space, self.control)?;
         let graph = draft.finish(taken.heap_tids)?;

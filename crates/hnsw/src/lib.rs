@@ -15,6 +15,7 @@ mod progress;
 mod reach;
 mod rows;
 mod search;
+mod select;
 mod usearch;
 mod values;
 

@@ -15,7 +15,7 @@ const ELEMENT_HEAD: usize = 72 + 8 + 4;
 pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> usize {
     let sample = graph.elements().take(1000);
     let (count, bytes) = sample.fold((0, 0), |(count, bytes), e| (count + 1, bytes + values.value(e).len()));
-    let mean = if count == 0 { 0 } else { bytes / count };
+    let mean = bytes.checked_div(count).unwrap_or(0);
     PAGE_ROOM / (mean.next_multiple_of(8) + ELEMENT_HEAD)
 }
 

@@ -11,6 +11,7 @@ use graph::{ElementValues, max_level};
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
+use crate::complete::Candidates;
 use crate::draft::Draft;
 use crate::finish;
 use crate::rows::{Rows, TakenRows};
@@ -65,9 +66,9 @@ impl Engine for UsearchEngine {
         let (taken, last) = rows.finish();
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
-        let draft = index.read_back(&spec, &taken, &pool, &control)?;
+        let (draft, candidates) = index.read_back(&spec, &taken, &pool, &control)?;
         drop(index);
-        finish::Job { kernel, store, pool: &pool, control: &control }.complete(draft, taken, row_count)
+        finish::Job { kernel, store, pool: &pool, control: &control }.complete(draft, candidates, taken, row_count)
     }
 }
 
@@ -138,7 +139,7 @@ impl Inserter {
         taken: &TakenRows,
         pool: &Pool,
         control: &Control,
-    ) -> Result<Draft, BuildError> {
+    ) -> Result<(Draft, Candidates), BuildError> {
         let elements = taken.heap_tids.elements() as u32;
         let cap = max_level(spec.m);
         let level_of = |element: u32| match taken.is_copy(element) {
@@ -146,19 +147,22 @@ impl Inserter {
             false => self.index.level_of_key(u64::from(element)).min(usize::from(cap)) as u8,
         };
         let levels: Vec<u8> = pool.run(|| (0..elements).into_par_iter().map(level_of).collect());
+        let mut candidates = Candidates::new(levels.len(), 2 * usize::from(spec.m));
         let mut draft = Draft::new(spec.m, levels);
         for element in 0..elements {
             if element % 1024 == 0 {
                 control.check()?;
             }
             if !taken.is_copy(element) {
-                for layer in 0..=draft.level(element) {
-                    let neighbors = self.index.neighbors(u64::from(element), usize::from(layer));
-                    draft.set(element, layer, neighbors.map(|key| key as u32));
+                let neighbors =
+                    |layer: u8| self.index.neighbors(u64::from(element), layer.into()).map(|key| key as u32);
+                candidates.set(element, neighbors(0));
+                for layer in 1..=draft.level(element) {
+                    draft.set(element, layer, neighbors(layer));
                 }
             }
         }
-        Ok(draft)
+        Ok((draft, candidates))
     }
 }
 

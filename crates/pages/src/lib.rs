@@ -22,6 +22,7 @@ pub use datum::{Datum, value_len};
 pub use digest::RowDigest;
 pub use error::{LayoutError, MetaError, PageError};
 pub use format::{NO_BLOCK, PAGE_SIZE, PageBytes, SEGMENT_BLOCKS};
+pub use graph::ValueType;
 pub use incoming::{IncomingError, IncomingSpec, IncomingVerifier, max_blocks};
 pub use layout::Layout;
 pub use meta::{IndexMeta, MetaPage, max_dims};

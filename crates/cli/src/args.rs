@@ -1,0 +1,146 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use service::LogFormat;
+
+use crate::period;
+
+/// Builds pgvector HNSW indexes outside PostgreSQL.
+#[derive(Debug, Parser)]
+#[command(name = "lantern-index", version)]
+#[command(after_help = "Exit codes: 0 success, 1 failure, 64 arguments or settings that cannot work.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the builder daemon
+    ///
+    /// It takes builds on one port and status requests on another. SIGTERM or SIGINT gives running builds 10 seconds to
+    /// end, a second one does not wait.
+    Serve(Serve),
+    /// Make a self-signed certificate and its key
+    ///
+    /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
+    /// a copy of it, but never of the key.
+    GenCert(GenCert),
+    /// Verify the pages of an index file and say what is in it
+    ///
+    /// The exit code is 1 if anything is wrong with the index.
+    Inspect(Inspect),
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Certificate chain (PEM); with it connections are encrypted
+    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_CERT", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_KEY", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Name or address to listen on
+    #[arg(long, env = "LANTERN_INDEX_HOST", default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port for builds; 0 takes any free one
+    #[arg(long, env = "LANTERN_INDEX_PORT", default_value_t = 8998)]
+    pub port: u16,
+    /// Name or address to listen on for status requests [default: the host]
+    #[arg(long, value_name = "HOST", env = "LANTERN_INDEX_STATUS_HOST")]
+    pub status_host: Option<String>,
+    /// Port for status requests; 0 takes any free one
+    #[arg(long, value_name = "PORT", env = "LANTERN_INDEX_STATUS_PORT", default_value_t = 8999)]
+    pub status_port: u16,
+    /// Threads that build; 0 takes one per core
+    #[arg(long, value_name = "N", env = "LANTERN_INDEX_THREADS", default_value_t = 0)]
+    pub threads: u16,
+    /// What builds the graphs
+    #[arg(long, env = "LANTERN_INDEX_ENGINE", value_enum, default_value_t = EngineName::Usearch)]
+    pub engine: EngineName,
+    /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", env = "LANTERN_INDEX_IDLE_TIMEOUT", default_value = "10m", value_parser = period::parse)]
+    pub idle_timeout: Duration,
+    /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
+    #[arg(long, env = "LANTERN_INDEX_ALLOW_PLAINTEXT_BEYOND_LOOPBACK")]
+    pub allow_plaintext_beyond_loopback: bool,
+    /// How log lines look on stderr: text or json
+    #[arg(long, value_name = "FORMAT", env = "LANTERN_INDEX_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
+    #[arg(long, value_name = "LEVEL", env = "LANTERN_INDEX_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+/// The names of the engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// The usearch crate
+    Usearch,
+}
+
+#[derive(Debug, Args)]
+pub struct GenCert {
+    /// Name or address under which clients reach the builder; may be repeated
+    #[arg(long, value_name = "NAME_OR_IP")]
+    pub host: Vec<String>,
+    /// Where to write cert.pem and key.pem
+    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with_all = ["cert", "key"])]
+    pub out_dir: PathBuf,
+    /// Certificate file to write
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Key file to write
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Days from now on which the certificate is valid
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The index's file in the data directory, as pg_relation_filepath() says; its further segments are read too
+    pub file: PathBuf,
+    /// Type of the indexed column [default: what its values look like]
+    #[arg(long = "type", value_name = "TYPE", value_enum)]
+    pub value_type: Option<TypeName>,
+}
+
+/// The names of the types in SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub enum TypeName {
+    Vector,
+    HalfVec,
+    Bit,
+    SparseVec,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Arguments;
+
+    #[test]
+    fn definitions_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn certificate_and_key_go_together() {
+        let parse = |words: &[&str]| Arguments::try_parse_from([&["lantern-index"], words].concat()).is_ok();
+        assert!(parse(&["serve"]));
+        assert!(parse(&["serve", "--cert", "c", "--key", "k"]));
+        assert!(!parse(&["serve", "--cert", "c"]));
+        assert!(!parse(&["serve", "--key", "k"]));
+        assert!(!parse(&["gen-cert", "--cert", "c"]));
+        assert!(!parse(&["serve", "--idle-timeout", "10"]));
+        assert!(parse(&["inspect", "16400", "--type", "sparsevec"]));
+    }
+}

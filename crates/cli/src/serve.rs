@@ -1,0 +1,95 @@
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use anyhow::Context;
+use hnsw::EngineKind;
+use server::{Config, Server, ServerError};
+use service::Shutdown;
+
+use crate::args::{EngineName, Serve};
+use crate::failure::Failure;
+
+/// Threads that move bytes; the CPU work has threads of its own.
+const IO_THREADS: usize = 2;
+
+/// Runs the builder daemon until a signal ends it.
+pub fn run(arguments: &Serve) -> Result<(), Failure> {
+    service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
+    let config = config(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .context("cannot start the threads for connections")?;
+    let result = runtime.block_on(serve(config));
+    // Builds that did not end within the grace period are left behind.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn serve(config: Config) -> Result<(), Failure> {
+    // Before the ports: whoever sees them may send a signal.
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let encrypted = config.tls.is_some();
+    let engine = config.engine.name();
+    let server = Server::bind(config).await.map_err(explain)?;
+    announce(&server).context("cannot write to stdout")?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = %server.local_addr(),
+        status = %server.status_addr(),
+        tls = encrypted,
+        threads = server.threads(),
+        engine,
+        "builder started"
+    );
+    if !encrypted && !server.local_addr().ip().is_loopback() {
+        tracing::warn!("connections are not encrypted and other machines can connect");
+    }
+    server.run(shutdown).await;
+    tracing::info!("builder ended");
+    Ok(())
+}
+
+/// The lines that Lantern's users and scripts know.
+fn announce(server: &Server) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    let name = "[*] [Lantern External Index] External Indexing";
+    writeln!(out, "{name} Status Server started on {}", server.status_addr())?;
+    writeln!(out, "{name} Server started on {}", server.local_addr())?;
+    out.flush()
+}
+
+fn config(arguments: &Serve) -> Result<Config, Failure> {
+    let tls = match (&arguments.cert, &arguments.key) {
+        (Some(cert), Some(key)) => Some(service::server_config(cert, key).map_err(Failure::usage)?),
+        _ => None,
+    };
+    Ok(Config {
+        host: arguments.host.clone(),
+        port: arguments.port,
+        status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
+        status_port: arguments.status_port,
+        tls,
+        allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
+        engine: match arguments.engine {
+            EngineName::Usearch => EngineKind::Usearch,
+        },
+        threads: arguments.threads.into(),
+        idle_timeout: arguments.idle_timeout,
+        ..Config::default()
+    })
+}
+
+fn explain(error: ServerError) -> Failure {
+    match error {
+        ServerError::Plaintext(address) => Failure::usage(anyhow::anyhow!(
+            "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
+             Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
+             --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
+        )),
+        error @ ServerError::Resolve { .. } => Failure::usage(error),
+        error => Failure::Other(error.into()),
+    }
+}

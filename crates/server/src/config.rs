@@ -1,0 +1,53 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use hnsw::EngineKind;
+use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+
+/// How a builder is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen for builds: a name or an address.
+    pub host: String,
+    /// The port for builds; 0 takes any free one.
+    pub port: u16,
+    /// Where to listen for status requests.
+    pub status_host: String,
+    /// The port for status requests; 0 takes any free one.
+    pub status_port: u16,
+    /// The certificate and key, when connections are encrypted.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
+    pub allow_plaintext_beyond_loopback: bool,
+    /// What builds the graphs.
+    pub engine: EngineKind,
+    /// Threads for the CPU work of all builds; 0 takes one per core.
+    pub threads: usize,
+    /// How long a client may be silent while its rows are due, or leave unread what it was sent.
+    pub idle_timeout: Duration,
+    /// How long a client has from the connection to its first frame.
+    pub handshake_timeout: Duration,
+    /// How long builds may go on when the daemon shuts down.
+    pub grace: Duration,
+    /// Connections at a time; more wait to be accepted.
+    pub max_connections: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: DEFAULT_PORT,
+            status_host: "127.0.0.1".to_owned(),
+            status_port: DEFAULT_STATUS_PORT,
+            tls: None,
+            allow_plaintext_beyond_loopback: false,
+            engine: EngineKind::default(),
+            threads: 0,
+            idle_timeout: Duration::from_secs(600),
+            handshake_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+            max_connections: 64,
+        }
+    }
+}

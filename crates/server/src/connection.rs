@@ -1,0 +1,39 @@
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::server::Shared;
+use crate::session;
+
+/// A host that vanished is noticed after about two minutes, also when nothing is being sent.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// Serves one connection until it is closed.
+pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64) {
+    if let Err(error) = set_options(&stream) {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+    let Some(tls) = shared.config.tls.clone() else {
+        return session::serve(stream, shared, id).await;
+    };
+    let limit = shared.config.handshake_timeout;
+    match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
+        Ok(Ok(stream)) => session::serve(stream, shared, id).await,
+        Ok(Err(error)) => tracing::info!(%error, "closed: no TLS handshake"),
+        Err(_) => tracing::info!(seconds = limit.as_secs_f64(), "closed: no TLS handshake in time"),
+    }
+}
+
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

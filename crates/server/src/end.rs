@@ -1,0 +1,98 @@
+use std::io;
+use std::time::Duration;
+
+use hnsw::BuildError;
+use protocol::{ErrorReport, ProtocolError, SqlState};
+use service::{CodecError, Outcome};
+use thiserror::Error;
+
+/// Why a session ended before its time.
+#[derive(Debug, Error)]
+pub(crate) enum SessionError {
+    #[error("build cancelled by the client")]
+    Cancelled,
+    #[error("client closed the connection")]
+    Left,
+    #[error("connection failed: {0}")]
+    Connection(io::Error),
+    #[error("client sent nothing for {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    #[error("no Hello within {} s", .0.as_secs_f64())]
+    Late(Duration),
+    #[error("client read nothing for {} s", .0.as_secs_f64())]
+    Unread(Duration),
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error("{received} rows received, the client counts {sent}")]
+    RowCount { received: u64, sent: u64 },
+    #[error("rows have checksum {received:#010x}, the client's have {sent:#010x}")]
+    RowChecksum { received: u32, sent: u32 },
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error("builder defect: {0}")]
+    Defect(String),
+    #[error("builder is shutting down")]
+    Shutdown,
+}
+
+impl SessionError {
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Cancelled
+            | Self::Left
+            | Self::Connection(_)
+            | Self::Silent(_)
+            | Self::Late(_)
+            | Self::Unread(_)
+            | Self::Shutdown => Outcome::Cancelled,
+            Self::Protocol(_) | Self::RowCount { .. } | Self::RowChecksum { .. } | Self::Build(_) | Self::Defect(_) => {
+                Outcome::Failed
+            }
+        }
+    }
+
+    /// What to tell the client; `None` when nobody listens.
+    pub(crate) fn report(&self) -> Option<ErrorReport> {
+        let sqlstate = match self {
+            Self::Left | Self::Connection(_) | Self::Unread(_) => return None,
+            Self::Cancelled => SqlState::QUERY_CANCELED,
+            Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
+            Self::Protocol(error) => error.sqlstate(),
+            Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
+            Self::Build(error) => build_sqlstate(error),
+            Self::Defect(_) => SqlState::INTERNAL_ERROR,
+            Self::Shutdown => SqlState::ADMIN_SHUTDOWN,
+        };
+        let hint = match self {
+            Self::Silent(_) => "The builder's idle timeout can be raised with --idle-timeout.",
+            Self::Build(BuildError::Memory(_)) => {
+                "Use a builder with more memory, or wait for its other builds to end."
+            }
+            Self::Build(BuildError::Internal(_)) | Self::Defect(_) => "The builder's log may say more.",
+            Self::Shutdown => "Try again when the builder is back.",
+            _ => "",
+        };
+        Some(ErrorReport { sqlstate, message: self.to_string(), detail: String::new(), hint: hint.to_owned() })
+    }
+}
+
+impl From<CodecError> for SessionError {
+    fn from(error: CodecError) -> Self {
+        match error {
+            CodecError::Protocol(error) => Self::Protocol(error),
+            CodecError::Io(error) => Self::Connection(error),
+        }
+    }
+}
+
+fn build_sqlstate(error: &BuildError) -> SqlState {
+    match error {
+        BuildError::Cancelled => SqlState::QUERY_CANCELED,
+        BuildError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        BuildError::Parameter { .. } => SqlState::INVALID_PARAMETER,
+        BuildError::ValueLength { .. } | BuildError::Value { .. } => SqlState::DATA_EXCEPTION,
+        BuildError::TooManyElements(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
+        BuildError::Memory(_) => SqlState::OUT_OF_MEMORY,
+        BuildError::Internal(_) => SqlState::INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,153 @@
+use graph::ValueType;
+use hnsw::{BuildSpec, Metric};
+use protocol::{
+    EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims, min_ef_construction,
+};
+
+use crate::end::SessionError;
+
+/// What a client wants built, if it is within the limits.
+pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
+    let versions = hello.protocol_min..=hello.protocol_max;
+    if !versions.contains(&PROTOCOL_VERSION) {
+        return Err(refuse(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("client speaks protocol versions {} to {}", hello.protocol_min, hello.protocol_max),
+            format!("This builder speaks version {PROTOCOL_VERSION}."),
+            "Use a builder and an extension of the same release.",
+        ));
+    }
+    let value_type = hello.value_type;
+    let name = value_type.name();
+    if hello.page_size as usize != PAGE_SIZE {
+        return Err(refuse(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("page size is {} bytes, must be {PAGE_SIZE}", hello.page_size),
+            String::new(),
+            "",
+        ));
+    }
+    if !value_type.supports(hello.metric) {
+        return Err(refuse(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("{name} cannot be indexed by {}", hello.metric.name()),
+            String::new(),
+            "",
+        ));
+    }
+    let most = max_dims(value_type);
+    if !(1..=most).contains(&hello.dims) {
+        return Err(refuse(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("{name} has {} dimensions, an index can have 1 to {most}", hello.dims),
+            String::new(),
+            "",
+        ));
+    }
+    check_range("m", hello.m, *M_RANGE.start(), *M_RANGE.end(), String::new())?;
+    let least = min_ef_construction(hello.m);
+    let detail = format!("With m = {} it must be at least {least}.", hello.m);
+    check_range("ef_construction", hello.ef_construction, least, *EF_CONSTRUCTION_RANGE.end(), detail)?;
+    Ok(BuildSpec {
+        value_type: match value_type {
+            protocol::ValueType::Vector => ValueType::Vector,
+            protocol::ValueType::HalfVec => ValueType::HalfVec,
+            protocol::ValueType::Bit => ValueType::Bit,
+            protocol::ValueType::SparseVec => ValueType::SparseVec,
+        },
+        metric: match hello.metric {
+            protocol::Metric::L2 => Metric::L2,
+            protocol::Metric::InnerProduct => Metric::InnerProduct,
+            protocol::Metric::Cosine => Metric::Cosine,
+            protocol::Metric::L1 => Metric::L1,
+            protocol::Metric::Hamming => Metric::Hamming,
+            protocol::Metric::Jaccard => Metric::Jaccard,
+        },
+        dims: hello.dims,
+        m: hello.m,
+        ef_construction: hello.ef_construction,
+        // Elements are counted in 32 bits; no estimate may make the engine reserve for more.
+        expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
+    })
+}
+
+/// The refusal of a build that could not be started.
+pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
+    let (sqlstate, retry_after_ms, hint) = match error.report() {
+        // The daemon goes away now, so this is about the next one.
+        Some(report) if report.sqlstate == SqlState::ADMIN_SHUTDOWN => {
+            (SqlState::CANNOT_CONNECT_NOW, 5_000, report.hint)
+        }
+        Some(report) if report.sqlstate == SqlState::OUT_OF_MEMORY => (report.sqlstate, 30_000, report.hint),
+        Some(report) => (report.sqlstate, 0, report.hint),
+        None => (SqlState::INTERNAL_ERROR, 0, String::new()),
+    };
+    Box::new(Refuse { retry_after_ms, sqlstate, message: error.to_string(), detail: String::new(), hint })
+}
+
+fn check_range(what: &str, value: u16, least: u16, most: u16, detail: String) -> Result<(), Box<Refuse>> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let message = format!("{what} is {value}, must be between {least} and {most}");
+    Err(refuse(SqlState::INVALID_PARAMETER, message, detail, ""))
+}
+
+fn refuse(sqlstate: SqlState, message: String, detail: String, hint: &str) -> Box<Refuse> {
+    Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail, hint: hint.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Hello, Metric, ValueType};
+
+    use super::check;
+
+    fn hello() -> Hello {
+        Hello {
+            protocol_min: 2,
+            protocol_max: 2,
+            capabilities: 0,
+            value_type: ValueType::Vector,
+            metric: Metric::L2,
+            dims: 3,
+            m: 16,
+            ef_construction: 64,
+            estimated_rows: u64::MAX,
+            page_size: 8192,
+            client_version: String::new(),
+            server_version: String::new(),
+            label: String::new(),
+            token: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_within_the_limits_is_taken() {
+        let spec = check(&hello()).unwrap();
+        assert_eq!((spec.dims, spec.m, spec.ef_construction, spec.expected_rows), (3, 16, 64, u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn refusals_name_the_limit_and_the_value() {
+        type Change = fn(&mut Hello);
+        let cases: [(Change, &str, &str); 9] = [
+            (|h| (h.protocol_min, h.protocol_max) = (3, 9), "0A000", "versions 3 to 9"),
+            (|h| h.page_size = 4096, "0A000", "4096 bytes, must be 8192"),
+            (|h| h.metric = Metric::Hamming, "0A000", "vector cannot be indexed by hamming"),
+            (|h| h.dims = 2001, "54000", "2001 dimensions, an index can have 1 to 2000"),
+            (|h| h.dims = 0, "54000", "0 dimensions"),
+            (|h| h.m = 1, "22023", "m is 1, must be between 2 and 100"),
+            (|h| h.m = 101, "22023", "m is 101"),
+            (|h| h.ef_construction = 31, "22023", "ef_construction is 31, must be between 32 and 1000"),
+            (|h| h.ef_construction = 1001, "22023", "ef_construction is 1001"),
+        ];
+        for (change, sqlstate, text) in cases {
+            let mut hello = hello();
+            change(&mut hello);
+            let refuse = check(&hello).unwrap_err();
+            assert_eq!(refuse.sqlstate.as_str(), sqlstate, "{}", refuse.message);
+            assert!(refuse.message.contains(text), "{}", refuse.message);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use bytes::Bytes;
+use graph::HeapTid;
+use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch};
+use protocol::{Done, Tuples};
+use tokio::sync::mpsc;
+
+use crate::end::SessionError;
+use crate::paging;
+
+/// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
+const QUEUE: usize = 4;
+
+/// What the build thread is given.
+pub(crate) enum Input {
+    Rows(Tuples),
+    /// There are no more rows.
+    End,
+}
+
+/// What the build thread has to say.
+pub(crate) enum Event {
+    /// The engine takes rows.
+    Started,
+    Layout(protocol::Layout),
+    /// A frame of `count` pages in two parts.
+    Pages {
+        count: u32,
+        head: Bytes,
+        body: Bytes,
+    },
+    /// All pages have been said, and the graph's memory is free again.
+    Done(Done),
+    Failed(SessionError),
+}
+
+/// A build on a thread of its own. It ends soon after `control` says so or either channel is closed.
+pub(crate) struct Job {
+    pub(crate) rows: mpsc::Sender<Input>,
+    /// Closed when the thread has ended.
+    pub(crate) events: mpsc::Receiver<Event>,
+    pub(crate) control: Control,
+}
+
+impl Job {
+    /// Starts the build of a session.
+    pub(crate) fn spawn(session: u64, engine: EngineKind, spec: BuildSpec, pool: Arc<Pool>) -> io::Result<Self> {
+        let (rows, input) = mpsc::channel(QUEUE);
+        let (output, events) = mpsc::channel(QUEUE);
+        let control = Control::default();
+        let mut build = Build { engine, spec, pool, control: control.clone(), input, output, started: Instant::now() };
+        let span = tracing::Span::current();
+        thread::Builder::new().name(format!("build-{session}")).spawn(move || {
+            let _entered = span.enter();
+            // The build is dropped before its channel, so a closed channel means that its memory is free.
+            let output = build.output.clone();
+            let result = guard(|| build.run());
+            drop(build);
+            let last = result.map_or_else(Event::Failed, Event::Done);
+            // Nobody listens when the session has ended before.
+            let _ = output.blocking_send(last);
+        })?;
+        Ok(Self { rows, events, control })
+    }
+}
+
+struct Build {
+    engine: EngineKind,
+    spec: BuildSpec,
+    pool: Arc<Pool>,
+    control: Control,
+    input: mpsc::Receiver<Input>,
+    output: mpsc::Sender<Event>,
+    started: Instant,
+}
+
+impl Build {
+    fn run(&mut self) -> Result<Done, SessionError> {
+        let finished = self.graph()?;
+        let report = finished.report;
+        tracing::info!(
+            rows = report.rows,
+            elements = report.elements,
+            relinked = report.relinked,
+            unreachable = report.unreachable,
+            self_recall = f64::from(report.self_recall),
+            seconds = self.started.elapsed().as_secs_f64(),
+            "graph built"
+        );
+        let sent = paging::send(&finished, &self.spec, &self.pool, &self.control, |event| self.say(event))?;
+        drop(finished);
+        Ok(self.totals(&report, sent))
+    }
+
+    fn graph(&mut self) -> Result<Finished, SessionError> {
+        let mut engine = hnsw::start(self.engine, self.spec.clone(), self.pool.clone(), self.control.clone())?;
+        self.say(Event::Started)?;
+        let (mut tids, mut lengths) = (Vec::new(), Vec::new());
+        loop {
+            match self.input.blocking_recv() {
+                Some(Input::Rows(batch)) => {
+                    tids.clear();
+                    tids.extend(batch.tids().map(HeapTid));
+                    lengths.clear();
+                    if !batch.lengths.is_empty() {
+                        lengths.extend(batch.value_lens());
+                    }
+                    engine.add(RowBatch { tids: &tids, values: &batch.values, lengths: &lengths })?;
+                }
+                Some(Input::End) => return Ok(engine.finish()?),
+                None => return Err(BuildError::Cancelled.into()),
+            }
+        }
+    }
+
+    fn say(&self, event: Event) -> Result<(), SessionError> {
+        self.output.blocking_send(event).map_err(|_| BuildError::Cancelled.into())
+    }
+
+    fn totals(&self, report: &Report, sent: paging::Sent) -> Done {
+        Done {
+            rows: report.rows,
+            elements: report.elements,
+            relinked: report.relinked,
+            unreachable: report.unreachable,
+            self_recall_ppm: (f64::from(report.self_recall.clamp(0.0, 1.0)) * 1e6).round() as u32,
+            build_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            blocks: sent.blocks,
+            checksum: sent.checksum,
+        }
+    }
+}
+
+/// Turns a panic, which is a defect somewhere below, into an error of this build alone.
+fn guard<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+            (Some(text), _) => text,
+            (_, Some(text)) => text.as_str(),
+            _ => "panic without a text",
+        };
+        Err(SessionError::Defect(text.to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guard;
+    use crate::end::SessionError;
+
+    #[test]
+    fn a_panic_is_an_error_of_the_build() {
+        let number = 7;
+        for result in [guard::<()>(|| panic!("index out of bounds")), guard(|| panic!("index {number} out of bounds"))]
+        {
+            let report = result.unwrap_err().report().unwrap();
+            assert_eq!(report.sqlstate.as_str(), "XX000");
+            assert!(report.message.ends_with("out of bounds"), "{}", report.message);
+        }
+        assert!(matches!(guard(|| Err::<(), _>(SessionError::Left)), Err(SessionError::Left)));
+    }
+}

@@ -1,0 +1,23 @@
+//! The builder daemon: takes rows from PostgreSQL backends, builds their index and streams its pages back.
+//!
+//! One task per connection moves bytes, one thread per build drives the engine, and the CPU work is on one pool for all.
+
+mod config;
+mod connection;
+mod end;
+mod error;
+mod greet;
+mod hello;
+mod job;
+mod listener;
+mod paging;
+mod progress;
+mod reading;
+mod rows;
+mod server;
+mod session;
+mod writing;
+
+pub use config::Config;
+pub use error::ServerError;
+pub use server::Server;

@@ -1,0 +1,75 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hnsw::Control;
+use protocol::{Phase, Progress};
+
+/// How far a session's build is: in the engine until the pages begin. Clones are the same value.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    control: Control,
+    pages: Arc<Pages>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    sent: AtomicU32,
+    /// 0 until the pages begin; an index has at least one, the meta page.
+    total: AtomicU32,
+}
+
+impl Watch {
+    pub(crate) fn new(control: Control) -> Self {
+        Self { control, pages: Arc::default() }
+    }
+
+    /// The pages begin.
+    pub(crate) fn enter_pages(&self, total: u32) {
+        self.pages.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Counts pages that went to the client.
+    pub(crate) fn add_pages(&self, count: u32) {
+        self.pages.sent.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The message for the client.
+    pub(crate) fn message(&self) -> Progress {
+        let total = self.pages.total.load(Ordering::Relaxed);
+        let (phase, done, total) = if total > 0 {
+            (Phase::Pages, u64::from(self.pages.sent.load(Ordering::Relaxed)), u64::from(total))
+        } else {
+            let (phase, done, total) = self.control.progress().get();
+            let phase = match phase {
+                hnsw::Phase::Rows => Phase::Rows,
+                hnsw::Phase::Graph => Phase::Graph,
+                hnsw::Phase::Repair => Phase::Repair,
+                hnsw::Phase::Order => Phase::Order,
+            };
+            (phase, done, total)
+        };
+        Progress { phase: phase as u8, done, total }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hnsw::{Control, Phase};
+    use protocol::Progress;
+
+    use super::Watch;
+
+    #[test]
+    fn phases_have_their_numbers_on_the_wire() {
+        let control = Control::default();
+        let watch = Watch::new(control.clone());
+        for (phase, number) in [(Phase::Rows, 1), (Phase::Graph, 2), (Phase::Repair, 3), (Phase::Order, 4)] {
+            control.progress().enter(phase, 10);
+            control.progress().add(3);
+            assert_eq!(watch.message(), Progress { phase: number, done: 3, total: 10 });
+        }
+        watch.enter_pages(7);
+        watch.add_pages(2);
+        assert_eq!(watch.message(), Progress { phase: 5, done: 2, total: 7 });
+    }
+}

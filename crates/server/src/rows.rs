@@ -1,0 +1,50 @@
+use graph::ValueType;
+use protocol::{EndOfTuples, ProtocolError, StreamChecksum, Tuples};
+
+use crate::end::SessionError;
+
+/// Checks batches of rows for what does not need their values, and keeps the totals.
+#[derive(Debug)]
+pub(crate) struct RowTotals {
+    /// Bytes of every value; `None` where they differ.
+    value_len: Option<u64>,
+    rows: u64,
+    checksum: StreamChecksum,
+}
+
+impl RowTotals {
+    pub(crate) fn new(value_type: ValueType, dims: u32) -> Self {
+        Self { value_len: value_type.value_len(dims).map(|len| len as u64), rows: 0, checksum: StreamChecksum::new() }
+    }
+
+    /// Counts a batch, with the checksum of its frame.
+    pub(crate) fn add(&mut self, tuples: &Tuples, frame_crc: u32) -> Result<(), ProtocolError> {
+        let count = tuples.count;
+        let found = tuples.values.len() as u64;
+        let expected = match self.value_len {
+            // Lengths are sent if and only if they differ.
+            Some(_) if !tuples.lengths.is_empty() => 0,
+            Some(len) => u64::from(count).saturating_mul(len),
+            None if tuples.lengths.is_empty() => 0,
+            None => found,
+        };
+        if found != expected {
+            return Err(ProtocolError::Values { count, expected, found });
+        }
+        self.rows = self.rows.saturating_add(u64::from(count));
+        self.checksum.add(frame_crc);
+        Ok(())
+    }
+
+    /// Compares with the client's totals.
+    pub(crate) fn check(&self, end: &EndOfTuples) -> Result<(), SessionError> {
+        if self.rows != end.rows {
+            return Err(SessionError::RowCount { received: self.rows, sent: end.rows });
+        }
+        let received = self.checksum.value();
+        if received != end.checksum {
+            return Err(SessionError::RowChecksum { received, sent: end.checksum });
+        }
+        Ok(())
+    }
+}

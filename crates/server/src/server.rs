@@ -1,0 +1,124 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hnsw::Pool;
+use service::{Activity, Metrics, Readiness, Shutdown, StatusServer};
+use tokio::net::{TcpListener, lookup_host};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::{Config, ServerError, listener};
+
+/// How long sessions may take to tell their clients that the daemon stops.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) activity: Arc<Activity>,
+    /// No new builds.
+    pub(crate) drain: CancellationToken,
+    /// Builds stop now.
+    pub(crate) stop: CancellationToken,
+    /// The sessions.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// A builder that listens, but does not accept before [`Server::run`].
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    status: StatusServer,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Listens on the two ports and starts the threads.
+    ///
+    /// # Errors
+    /// An address that cannot be used, plaintext beyond loopback that was not asked for, no threads.
+    pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        check_plaintext(&config).await?;
+        let bind = |source| ServerError::Bind { host: config.host.clone(), port: config.port, source };
+        let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let metrics =
+            Metrics::new(env!("CARGO_PKG_VERSION")).map_err(|error| ServerError::Metrics(error.to_string()))?;
+        let activity = Arc::new(Activity::new(metrics));
+        let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
+        let pool = Arc::new(Pool::new(config.threads)?);
+        let shared = Arc::new(Shared {
+            config,
+            pool,
+            activity,
+            drain: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        Ok(Self { listener, address, status, shared })
+    }
+
+    /// Where it listens for builds.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens for status requests.
+    #[must_use]
+    pub fn status_addr(&self) -> SocketAddr {
+        self.status.local_addr()
+    }
+
+    /// The threads that do the CPU work.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shared.pool.threads()
+    }
+
+    /// Serves until `shutdown` says to drain: accepts no more, gives builds the grace period, then stops them.
+    pub async fn run(self, shutdown: Shutdown) {
+        let Self { listener, address: _, status, shared } = self;
+        shared.activity.set_readiness(Readiness::Ready);
+        tokio::select! {
+            () = listener::accept(&listener, &shared) => {}
+            () = shutdown.drain.cancelled() => {}
+            () = shutdown.abort.cancelled() => {}
+        }
+        drop(listener);
+        shared.activity.set_readiness(Readiness::Draining);
+        shared.drain.cancel();
+        shared.tasks.close();
+        if !shared.tasks.is_empty() {
+            tracing::info!(
+                connections = shared.tasks.len(),
+                seconds = shared.config.grace.as_secs(),
+                "waiting for builds to end"
+            );
+        }
+        tokio::select! {
+            _ = timeout(shared.config.grace, shared.tasks.wait()) => {}
+            () = shutdown.abort.cancelled() => {}
+        }
+        shared.stop.cancel();
+        if timeout(FAREWELL, shared.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = shared.tasks.len(), "ended without waiting for all builds");
+        }
+        drop(status);
+    }
+}
+
+async fn check_plaintext(config: &Config) -> Result<(), ServerError> {
+    if config.tls.is_some() || config.allow_plaintext_beyond_loopback {
+        return Ok(());
+    }
+    let resolve = |source| ServerError::Resolve { host: config.host.clone(), source };
+    let mut addresses = lookup_host((config.host.as_str(), config.port)).await.map_err(resolve)?;
+    match addresses.find(|address| !address.ip().to_canonical().is_loopback()) {
+        Some(address) => Err(ServerError::Plaintext(address)),
+        None => Ok(()),
+    }
+}

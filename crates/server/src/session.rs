@@ -1,0 +1,263 @@
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hnsw::{BuildSpec, Control};
+use protocol::{Accept, BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION};
+use service::{Outcome, Running};
+use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::end::SessionError;
+use crate::greet::{self, Choice};
+use crate::hello;
+use crate::job::{Event, Job};
+use crate::progress::Watch;
+use crate::reading::Reader;
+use crate::rows::RowTotals;
+use crate::server::Shared;
+use crate::writing::Writer;
+
+/// How long a frame that is being written may take when the session is to end.
+const LAST_FRAME: Duration = Duration::from_secs(2);
+/// How long the client may take to close after it was told of an error.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Serves a connection from the greeting to the close.
+pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let limit = shared.config.handshake_timeout;
+    let greeting = async { timeout(limit, greet::greet(&mut stream)).await.unwrap_or_else(|_| Err(late(limit))) };
+    let choice = tokio::select! {
+        choice = greeting => choice,
+        () = shared.drain.cancelled() => return,
+    };
+    let metrics = shared.activity.metrics();
+    let (read, write) = split(stream);
+    let mut session = Session {
+        id,
+        shared,
+        reader: Reader::new(read, metrics),
+        writer: Writer::new(write, shared.config.idle_timeout, metrics),
+    };
+    let build = match choice {
+        Ok(Some(Choice::V2)) => session.run().await,
+        other => {
+            log_other(&other);
+            None
+        }
+    };
+    match build {
+        // The client is not kept waiting for the build thread, nor the status for the client.
+        Some(build) => _ = tokio::join!(session.close(build.outcome), build.end()),
+        None => session.close(Outcome::Refused).await,
+    }
+}
+
+fn log_other(choice: &io::Result<Option<Choice>>) {
+    match choice {
+        Ok(Some(Choice::LanternV1)) => tracing::info!("closed: Lantern's protocol version 1 is not served yet"),
+        Ok(Some(magic)) => tracing::info!(?magic, "closed: no known protocol"),
+        Ok(None) => tracing::debug!("client left after the greeting"),
+        Err(error) => tracing::info!(%error, "closed: no choice of protocol"),
+    }
+}
+
+fn late(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("nothing received for {} s", limit.as_secs_f64()))
+}
+
+struct Session<'a, R, W> {
+    id: u64,
+    shared: &'a Arc<Shared>,
+    reader: Reader<'a, R>,
+    writer: Writer<'a, W>,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
+    /// From the Hello to the last frame. Returns the build, if one was begun.
+    async fn run(&mut self) -> Option<EndedBuild> {
+        let hello = match self.hello().await {
+            Ok(hello) => hello,
+            Err(error) => {
+                self.fail(&error).await;
+                return None;
+            }
+        };
+        let refuse = match hello::check(&hello) {
+            Ok(spec) => match self.start(spec.clone()).await {
+                Ok(job) => return Some(self.build(&hello, &spec, job).await),
+                Err(error) => hello::refuse_error(&error),
+            },
+            Err(refuse) => refuse,
+        };
+        tracing::warn!(sqlstate = %refuse.sqlstate, reason = refuse.message, label = ?hello.label, "build refused");
+        self.shared.activity.refused();
+        self.tell(&BuilderMessage::Refuse(*refuse)).await;
+        None
+    }
+
+    async fn hello(&mut self) -> Result<Hello, SessionError> {
+        let limit = self.shared.config.handshake_timeout;
+        let first = tokio::select! {
+            first = timeout(limit, self.reader.next()) => first.map_err(|_| SessionError::Late(limit))?,
+            () = self.shared.drain.cancelled() => return Err(SessionError::Shutdown),
+        };
+        match first?.0 {
+            ClientMessage::Hello(hello) => Ok(hello),
+            // Only what the client lets us skip gets here.
+            _ => Err(SessionError::Defect("no Hello".to_owned())),
+        }
+    }
+
+    /// Starts the build thread and waits until its engine takes rows.
+    async fn start(&self, spec: BuildSpec) -> Result<Job, SessionError> {
+        if self.shared.drain.is_cancelled() {
+            return Err(SessionError::Shutdown);
+        }
+        let mut job = Job::spawn(self.id, self.shared.config.engine, spec, self.shared.pool.clone())
+            .map_err(|error| hnsw::BuildError::Memory(format!("no thread for the build: {error}")))?;
+        match job.events.recv().await {
+            Some(Event::Started) => Ok(job),
+            Some(Event::Failed(error)) => Err(error),
+            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
+        }
+    }
+
+    async fn build(&mut self, hello: &Hello, spec: &BuildSpec, mut job: Job) -> EndedBuild {
+        let cancel = CancelOnDrop(job.control.clone());
+        let running = self.shared.activity.begin();
+        tracing::info!(
+            value_type = spec.value_type.name(),
+            metric = spec.metric.name(),
+            dims = spec.dims,
+            m = spec.m,
+            ef_construction = spec.ef_construction,
+            expected_rows = spec.expected_rows,
+            label = ?hello.label,
+            client = ?hello.client_version,
+            postgres = ?hello.server_version,
+            "build started"
+        );
+        let accept = BuilderMessage::Accept(Accept {
+            protocol: PROTOCOL_VERSION,
+            capabilities: 0,
+            session: self.id,
+            memory_reserved: 0,
+            threads: u32::try_from(self.shared.pool.threads()).unwrap_or(u32::MAX),
+            builder_version: concat!("lantern-index ", env!("CARGO_PKG_VERSION")).to_owned(),
+        });
+        let result = match self.writer.send(&accept).await {
+            Ok(()) => self.drive(spec, &mut job).await,
+            Err(error) => Err(error),
+        };
+        let outcome = match result {
+            Ok(()) => Outcome::Succeeded,
+            Err(error) => {
+                job.control.cancel();
+                self.fail(&error).await;
+                error.outcome()
+            }
+        };
+        EndedBuild { job, running, outcome, _cancel: cancel }
+    }
+
+    /// Both halves of the build at once, until one of them ends it.
+    async fn drive(&mut self, spec: &BuildSpec, job: &mut Job) -> Result<(), SessionError> {
+        let watch = Watch::new(job.control.clone());
+        let stop = CancellationToken::new();
+        let totals = RowTotals::new(spec.value_type, spec.dims);
+        let mut writing = pin!(self.writer.drive(&mut job.events, &watch, &stop));
+        let error = tokio::select! {
+            sent = &mut writing => {
+                if let Some(done) = sent? {
+                    tracing::info!(
+                        rows = done.rows,
+                        elements = done.elements,
+                        pages = done.blocks,
+                        seconds = done.build_ms as f64 / 1e3,
+                        "build succeeded"
+                    );
+                }
+                return Ok(());
+            }
+            error = self.reader.drive(totals, &job.rows, self.shared.config.idle_timeout) => error,
+            () = self.shared.stop.cancelled() => SessionError::Shutdown,
+        };
+        job.control.cancel();
+        // The client can read our reason only after a whole frame.
+        stop.cancel();
+        match timeout(LAST_FRAME, writing).await {
+            // The last frame was on its way already: the client has everything.
+            Ok(Ok(Some(_))) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// Logs why the session ends and tells the client, if it listens.
+    async fn fail(&mut self, error: &SessionError) {
+        let report = error.report();
+        let sqlstate = report.as_ref().map_or("", |report| report.sqlstate.as_str());
+        match error.outcome() {
+            Outcome::Failed => tracing::warn!(%error, sqlstate, "session failed"),
+            _ => tracing::info!(%error, sqlstate, "session ended early"),
+        }
+        if let Some(report) = report {
+            self.tell(&BuilderMessage::Error(report)).await;
+        }
+    }
+
+    async fn tell(&mut self, message: &BuilderMessage) {
+        if !self.writer.is_between_frames() {
+            return;
+        }
+        match timeout(LAST_FRAME, self.writer.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "client does not hear why"),
+            Err(_) => tracing::debug!("client does not read why"),
+        }
+    }
+
+    /// Ends the stream and gives the client time to read what is on its way: closing a socket that has unread bytes would
+    /// throw that away.
+    async fn close(&mut self, outcome: Outcome) {
+        let limit = if outcome == Outcome::Succeeded { self.shared.config.idle_timeout } else { LINGER };
+        let both = async { tokio::join!(self.writer.shutdown(), self.reader.discard()) };
+        tokio::select! {
+            _ = timeout(limit, both) => {}
+            () = self.shared.stop.cancelled() => {}
+        }
+    }
+}
+
+/// A build whose session is over, but maybe not its thread.
+struct EndedBuild {
+    job: Job,
+    running: Running,
+    outcome: Outcome,
+    _cancel: CancelOnDrop,
+}
+
+impl EndedBuild {
+    /// Waits for the thread.
+    async fn end(self) {
+        let Job { rows, mut events, .. } = self.job;
+        drop(rows);
+        events.close();
+        while events.recv().await.is_some() {}
+        self.running.end(self.outcome);
+    }
+}
+
+/// Stops a build whose session is gone, for whatever reason.
+struct CancelOnDrop(Control);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,109 @@
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::{BuilderMessage, Done};
+use service::{FrameWriter, Metrics};
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::end::SessionError;
+use crate::job::Event;
+use crate::progress::Watch;
+
+/// How often the client hears of the build, whatever it does.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The way to the client, which does not wait forever for it to read.
+pub(crate) struct Writer<'a, W> {
+    frames: FrameWriter<W>,
+    idle_timeout: Duration,
+    metrics: &'a Metrics,
+    between_frames: bool,
+}
+
+impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
+    pub(crate) fn new(stream: W, idle_timeout: Duration, metrics: &'a Metrics) -> Self {
+        Self { frames: FrameWriter::new(stream), idle_timeout, metrics, between_frames: true }
+    }
+
+    pub(crate) async fn send(&mut self, message: &BuilderMessage) -> Result<(), SessionError> {
+        self.between_frames = false;
+        let bytes = within(self.idle_timeout, self.frames.send(message)).await?;
+        self.sent(bytes);
+        Ok(())
+    }
+
+    async fn send_pages(&mut self, head: Bytes, body: Bytes) -> Result<(), SessionError> {
+        self.between_frames = false;
+        let bytes = within(self.idle_timeout, self.frames.send_parts(head, body)).await?;
+        self.sent(bytes);
+        Ok(())
+    }
+
+    fn sent(&mut self, bytes: u64) {
+        self.between_frames = true;
+        self.metrics.sent_bytes.inc_by(bytes);
+    }
+
+    /// Whether another frame may follow: not after one that was given up halfway.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.between_frames
+    }
+
+    /// The builder's half of a build: sends progress, then pages. Ends with the totals when all is sent, and without
+    /// them soon after `stop`, but never within a frame.
+    pub(crate) async fn drive(
+        &mut self,
+        events: &mut mpsc::Receiver<Event>,
+        watch: &Watch,
+        stop: &CancellationToken,
+    ) -> Result<Option<Done>, SessionError> {
+        let mut progress = interval(PROGRESS_INTERVAL);
+        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(None),
+                _ = progress.tick() => {
+                    self.send(&BuilderMessage::Progress(watch.message())).await?;
+                    continue;
+                }
+                event = events.recv() => event,
+            };
+            match event {
+                Some(Event::Started) => {}
+                Some(Event::Layout(layout)) => {
+                    watch.enter_pages(layout.blocks);
+                    self.send(&BuilderMessage::Layout(layout)).await?;
+                }
+                Some(Event::Pages { count, head, body }) => {
+                    self.send_pages(head, body).await?;
+                    self.metrics.pages_sent.inc_by(u64::from(count));
+                    watch.add_pages(count);
+                }
+                Some(Event::Done(done)) => {
+                    self.send(&BuilderMessage::Done(done)).await?;
+                    return Ok(Some(done));
+                }
+                Some(Event::Failed(error)) => return Err(error),
+                None => return Err(SessionError::Defect("build thread ended without a result".to_owned())),
+            }
+        }
+    }
+
+    /// Ends the stream.
+    pub(crate) async fn shutdown(&mut self) {
+        // If the connection is broken, that is the end as well.
+        let _ = self.frames.shutdown().await;
+    }
+}
+
+async fn within<T>(limit: Duration, sending: impl Future<Output = io::Result<T>>) -> Result<T, SessionError> {
+    match timeout(limit, sending).await {
+        Ok(result) => result.map_err(SessionError::Connection),
+        Err(_) => Err(SessionError::Unread(limit)),
+    }
+}

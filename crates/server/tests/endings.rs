@@ -1,0 +1,196 @@
+//! Builds that end early without anybody's fault: cancelled, abandoned, forgotten, shut down.
+
+mod support;
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use protocol::{BuilderMessage, ClientMessage, MAGIC};
+use support::{Builder, Client, Rows, eventually, hello};
+
+/// Within which a build stops; the engine promises 100 ms, the rest is for slow test machines.
+const SOON: Duration = Duration::from_millis(1500);
+
+/// A client whose build is long and has all its rows.
+fn building(builder: &Builder) -> Client<TcpStream> {
+    let mut client = builder.connect();
+    let mut hello = hello(128);
+    (hello.m, hello.ef_construction) = (32, 800);
+    client.hello(hello);
+    let rows = Rows::new(16_000, 128);
+    client.rows(&rows, 4000);
+    client.end_of_rows(16_000);
+    client
+}
+
+/// A client that was told of the layout of more pages than fit into the buffers between, and has not read them.
+fn paging(builder: &Builder) -> Client<TcpStream> {
+    let mut client = builder.connect();
+    let mut hello = hello(1900);
+    (hello.m, hello.ef_construction) = (2, 4);
+    client.hello(hello);
+    let rows = Rows::new(4000, 1900);
+    client.rows(&rows, 100);
+    client.end_of_rows(4000);
+    match client.news() {
+        Some(BuilderMessage::Layout(layout)) => assert!(layout.blocks >= 4000, "{layout:?}"),
+        other => panic!("{other:?}"),
+    }
+    client
+}
+
+fn expect_cancelled(builder: &Builder) {
+    assert!(builder.settle() < SOON);
+    assert_eq!((builder.builds("cancelled"), builder.status_number()), (1, 2));
+}
+
+#[test]
+fn cancel_while_rows_are_due() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    client.hello(hello(4));
+    client.rows(&Rows::new(1000, 4), 100);
+    client.send(&ClientMessage::Cancel);
+    assert_eq!(client.error().sqlstate.as_str(), "57014");
+    expect_cancelled(&builder);
+}
+
+#[test]
+fn cancel_while_the_graph_is_built() {
+    let builder = Builder::start();
+    let mut client = building(&builder);
+    let since = Instant::now();
+    client.send(&ClientMessage::Cancel);
+    assert_eq!(client.error().sqlstate.as_str(), "57014");
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    expect_cancelled(&builder);
+}
+
+#[test]
+fn cancel_while_pages_are_sent() {
+    let builder = Builder::start();
+    let mut client = paging(&builder);
+    client.send(&ClientMessage::Cancel);
+    assert_eq!(client.error().sqlstate.as_str(), "57014");
+    expect_cancelled(&builder);
+}
+
+#[test]
+fn leaving_is_cancelling() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    client.hello(hello(4));
+    client.rows(&Rows::new(1000, 4), 100);
+    drop(client);
+    assert!(builder.settle() < SOON);
+    drop(building(&builder));
+    assert!(builder.settle() < SOON);
+    drop(paging(&builder));
+    assert!(builder.settle() < SOON);
+    assert_eq!((builder.builds("cancelled"), builder.status_number()), (3, 2));
+}
+
+#[test]
+fn leaving_while_the_builder_is_behind() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    let mut hello = hello(128);
+    (hello.m, hello.ef_construction) = (32, 800);
+    client.hello(hello);
+    client.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let batch = Rows::new(4000, 128);
+    let mut frame = Vec::new();
+    batch.batches(4000).next().unwrap().take(|part| std::io::Write::write_all(&mut frame, part)).unwrap();
+    // Until all queues are full.
+    while std::io::Write::write_all(&mut client.stream, &frame).is_ok() {}
+    drop(client);
+    // The builder does not read now: it notices when it next says how far it is.
+    assert!(builder.settle() < SOON + Duration::from_secs(1));
+    assert_eq!(builder.builds("cancelled"), 1);
+}
+
+#[test]
+fn silence_while_rows_are_due() {
+    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(300));
+    let mut client = builder.connect();
+    client.hello(hello(4));
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(150));
+        client.send(&ClientMessage::Heartbeat);
+    }
+    let since = Instant::now();
+    let error = client.error();
+    assert!(since.elapsed() >= Duration::from_millis(250), "heartbeats count");
+    assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("08006", "client sent nothing for 0.3 s"));
+    expect_cancelled(&builder);
+}
+
+#[test]
+fn silence_before_the_hello() {
+    let builder = Builder::with(|config| config.handshake_timeout = Duration::from_millis(200));
+    let mut silent = builder.connect_raw();
+    assert_eq!(silent.next(), None);
+    let mut half = builder.connect_raw();
+    half.raw(&MAGIC);
+    assert_eq!(half.error().message, "no Hello within 0.2 s");
+}
+
+#[test]
+fn pages_left_unread() {
+    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(500));
+    let _client = paging(&builder);
+    expect_cancelled(&builder);
+}
+
+#[test]
+fn shutdown_lets_builds_end() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    client.hello(hello(4));
+    let waiting = builder.connect();
+    builder.shutdown.drain.cancel();
+    eventually("not ready", || builder.get("/readyz").contains("503"));
+    assert!(TcpStream::connect(builder.address).is_err());
+    client.rows(&Rows::new(100, 4), 100);
+    client.end_of_rows(100);
+    assert_eq!(client.pages().done.rows, 100);
+    let mut waiting = waiting;
+    assert_eq!(waiting.error().sqlstate.as_str(), "57P01");
+}
+
+#[test]
+fn shutdown_does_not_wait_forever() {
+    let builder = Builder::with(|config| config.grace = Duration::from_millis(200));
+    let mut client = building(&builder);
+    builder.shutdown.drain.cancel();
+    let since = Instant::now();
+    let error = client.error();
+    assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57P01", "builder is shutting down"));
+    drop(builder);
+    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let builder = Builder::start();
+    let mut client = building(&builder);
+    builder.shutdown.drain.cancel();
+    builder.shutdown.abort.cancel();
+    let since = Instant::now();
+    assert_eq!(client.error().sqlstate.as_str(), "57P01");
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+#[test]
+fn connections_too_many_wait() {
+    let builder = Builder::with(|config| config.max_connections = 1);
+    let mut first = builder.connect();
+    first.hello(hello(4));
+    let second = TcpStream::connect(builder.address).unwrap();
+    second.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut byte = [0; 1];
+    assert!(std::io::Read::read(&mut &second, &mut byte).is_err(), "greeted too early");
+    drop(first);
+    second.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let _ = Client::greeted(second);
+}

@@ -1,0 +1,108 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lantern_index_server::{Config, Server};
+use service::Shutdown;
+
+use super::Client;
+
+/// A builder on free ports, drained when dropped.
+pub struct Builder {
+    pub address: SocketAddr,
+    pub status: SocketAddr,
+    pub shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Builder {
+    pub fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { port: 0, status_port: 0, threads: 2, ..Config::default() };
+        change(&mut config);
+        let shutdown = Shutdown::default();
+        let handle = shutdown.clone();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(config).await.unwrap();
+                tell.send((server.local_addr(), server.status_addr())).unwrap();
+                server.run(handle).await;
+            });
+        });
+        let (address, status) = told.recv().unwrap();
+        Self { address, status, shutdown, thread: Some(thread) }
+    }
+
+    /// A client that has been greeted and has chosen protocol version 2.
+    pub fn connect(&self) -> Client<TcpStream> {
+        let mut client = self.connect_raw();
+        client.raw(&protocol::MAGIC);
+        client
+    }
+
+    /// A client that has been greeted.
+    pub fn connect_raw(&self) -> Client<TcpStream> {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client::greeted(stream)
+    }
+
+    /// `GET path` on the status port: head and body.
+    pub fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.status).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Lantern's status number.
+    pub fn status_number(&self) -> u8 {
+        let answer = self.get("/");
+        let (_, rest) = answer.split_once("{\"status\":").unwrap();
+        rest.split(',').next().unwrap().parse().unwrap()
+    }
+
+    /// A metric, named as in the exposition.
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.get("/metrics");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+
+    /// Builds that ended, by outcome.
+    pub fn builds(&self, outcome: &str) -> u64 {
+        self.metric(&format!("lantern_index_builds_total{{outcome=\"{outcome}\"}}"))
+    }
+
+    /// Waits until no build is running, and says how long that took.
+    pub fn settle(&self) -> Duration {
+        let since = Instant::now();
+        eventually("the build ends", || self.metric("lantern_index_build_active") == 0);
+        since.elapsed()
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        self.shutdown.abort.cancel();
+        self.shutdown.drain.cancel();
+        let result = self.thread.take().unwrap().join();
+        assert!(result.is_ok() || thread::panicking(), "the builder panicked");
+    }
+}
+
+/// Waits for up to 30 seconds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,170 @@
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use bytes::BytesMut;
+use pages::{PAGE_SIZE, PageBytes};
+use protocol::{
+    BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Greeting, Hello, Layout, Refuse,
+    StreamChecksum,
+};
+
+use super::Rows;
+
+pub trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
+pub struct Client<S: Stream> {
+    pub stream: S,
+    received: BytesMut,
+    crc: u32,
+    sent: StreamChecksum,
+}
+
+/// What a good build ends with.
+pub struct Built {
+    pub layout: Layout,
+    pub pages: Vec<PageBytes>,
+    pub done: Done,
+    /// The phases that progress was reported in, each once, in order.
+    pub phases: Vec<u8>,
+}
+
+impl<S: Stream> Client<S> {
+    pub fn greeted(mut stream: S) -> Self {
+        let mut greeting = [0; 8];
+        stream.read_exact(&mut greeting).unwrap();
+        assert_eq!(Greeting::from_bytes(greeting), Greeting::builder());
+        Self { stream, received: BytesMut::new(), crc: 0, sent: StreamChecksum::new() }
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+        self.stream.flush().unwrap();
+    }
+
+    pub fn send(&mut self, message: &ClientMessage) {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes);
+        self.raw(&bytes);
+    }
+
+    /// Says Hello and expects to be accepted.
+    pub fn hello(&mut self, hello: Hello) {
+        self.send(&ClientMessage::Hello(hello));
+        match self.next() {
+            Some(BuilderMessage::Accept(accept)) => assert_eq!(accept.protocol, 2),
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    /// Sends rows in frames of at most `batch` rows.
+    pub fn rows(&mut self, rows: &Rows, batch: usize) {
+        for mut writer in rows.batches(batch) {
+            let crc = writer.take(|part| self.stream.write_all(part)).unwrap();
+            self.sent.add(crc);
+        }
+        self.stream.flush().unwrap();
+    }
+
+    pub fn end_of_rows(&mut self, rows: u64) {
+        let checksum = self.sent.value();
+        self.send(&ClientMessage::EndOfTuples(EndOfTuples { rows, checksum }));
+    }
+
+    /// The next message; `None` when the builder has closed the connection.
+    pub fn next(&mut self) -> Option<BuilderMessage> {
+        loop {
+            if let Some(frame) = Frame::decode(&mut self.received).unwrap() {
+                self.crc = frame.crc;
+                return Some(BuilderMessage::from_frame(&frame).unwrap().unwrap());
+            }
+            let mut bytes = [0; 1 << 16];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(read) => self.received.extend_from_slice(&bytes[..read]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message that is not about progress.
+    pub fn news(&mut self) -> Option<BuilderMessage> {
+        loop {
+            match self.next() {
+                Some(BuilderMessage::Progress(_) | BuilderMessage::Heartbeat) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Expects an error, perhaps after pages, and the end of the connection.
+    pub fn error(&mut self) -> ErrorReport {
+        loop {
+            match self.news() {
+                Some(BuilderMessage::Error(error)) => {
+                    assert_eq!(self.next(), None, "the error is the last word");
+                    return error;
+                }
+                Some(BuilderMessage::Layout(_) | BuilderMessage::Pages(_)) => {}
+                other => panic!("no error but {other:?}"),
+            }
+        }
+    }
+
+    /// Says Hello and expects to be refused.
+    pub fn refused(&mut self, hello: Hello) -> Refuse {
+        self.send(&ClientMessage::Hello(hello));
+        match self.next() {
+            Some(BuilderMessage::Refuse(refuse)) => refuse,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    /// Takes the pages up to Done and checks the totals.
+    pub fn pages(&mut self) -> Built {
+        let mut built = Built {
+            layout: Layout { blocks: 0, elements: 0, rows: 0 },
+            pages: Vec::new(),
+            done: no_done(),
+            phases: Vec::new(),
+        };
+        let mut checksum = StreamChecksum::new();
+        loop {
+            match self.next().expect("the builder closed early") {
+                BuilderMessage::Progress(progress) => {
+                    if built.phases.last() != Some(&progress.phase) {
+                        built.phases.push(progress.phase);
+                    }
+                }
+                BuilderMessage::Heartbeat => {}
+                BuilderMessage::Layout(layout) => built.layout = layout,
+                BuilderMessage::Pages(pages) => {
+                    assert_eq!(pages.first_block as usize, built.pages.len());
+                    checksum.add(self.crc);
+                    built.pages.extend(pages.pages.as_chunks::<PAGE_SIZE>().0);
+                }
+                BuilderMessage::Done(done) => {
+                    built.done = done;
+                    assert_eq!(done.checksum, checksum.value());
+                    assert_eq!((done.blocks, done.rows), (built.layout.blocks, built.layout.rows));
+                    assert_eq!(done.blocks as usize, built.pages.len());
+                    return built;
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+impl Client<TcpStream> {
+    /// Ends what this side sends, but still reads.
+    pub fn half_close(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+}
+
+fn no_done() -> Done {
+    Done { rows: 0, elements: 0, relinked: 0, unreachable: 0, self_recall_ppm: 0, build_ms: 0, blocks: 0, checksum: 0 }
+}

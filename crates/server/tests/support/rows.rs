@@ -1,0 +1,62 @@
+use protocol::{Hello, Metric, TuplesWriter, ValueType};
+
+/// Rows of f32 vectors, always the same for the same numbers.
+pub struct Rows {
+    pub dims: u32,
+    pub values: Vec<f32>,
+}
+
+impl Rows {
+    pub fn new(count: usize, dims: u32) -> Self {
+        let mut state = 0x9e37_79b9_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        };
+        Self { dims, values: (0..count * dims as usize).map(|_| next()).collect() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.values.len() / self.dims as usize
+    }
+
+    /// The rows in frames of at most `batch` rows, with TIDs of 50 rows per heap block.
+    pub fn batches(&self, batch: usize) -> impl Iterator<Item = TuplesWriter> {
+        let rows: Vec<_> = self.values.chunks(self.dims as usize).enumerate().collect();
+        let batches: Vec<_> = rows
+            .chunks(batch)
+            .map(|rows| {
+                let mut writer = TuplesWriter::new(false);
+                for (row, value) in rows {
+                    let (block, offset) = ((row / 50) as u32, (row % 50 + 1) as u16);
+                    let [b0, b1, b2, b3] = block.to_le_bytes();
+                    let [o0, o1] = offset.to_le_bytes();
+                    let value: Vec<u8> = value.iter().flat_map(|number| number.to_le_bytes()).collect();
+                    writer.push([b2, b3, b0, b1, o0, o1], &value);
+                }
+                writer
+            })
+            .collect();
+        batches.into_iter()
+    }
+}
+
+/// A good Hello for `vector` under L2.
+pub fn hello(dims: u32) -> Hello {
+    Hello {
+        protocol_min: 2,
+        protocol_max: 2,
+        capabilities: 0,
+        value_type: ValueType::Vector,
+        metric: Metric::L2,
+        dims,
+        m: 16,
+        ef_construction: 64,
+        estimated_rows: 0,
+        page_size: 8192,
+        client_version: "test 0".to_owned(),
+        server_version: "PostgreSQL 15.20".to_owned(),
+        label: "items_embedding_idx".to_owned(),
+        token: String::new(),
+    }
+}

@@ -1,0 +1,168 @@
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes, BytesMut};
+use protocol::{BuilderMessage, Frame, ProtocolError};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Room for a read when it is not known how much is to come.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why no frame could be read.
+#[derive(Debug, Error)]
+pub enum CodecError {
+    /// The bytes are not a frame.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The connection broke, or ended within a frame.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Reads frames from a stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    stream: R,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Reads from `stream`, which needs no buffer of its own.
+    pub fn new(stream: R) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// The next frame; `None` when the peer has ended the stream after one. May be dropped and called again.
+    ///
+    /// # Errors
+    /// When the connection is broken or ends within a frame, or the bytes are not a frame.
+    pub async fn next(&mut self) -> Result<Option<Frame>, CodecError> {
+        loop {
+            if let Some(frame) = Frame::decode(&mut self.buffer)? {
+                return Ok(Some(frame));
+            }
+            if self.buffer.spare_capacity_mut().is_empty() || self.buffer.is_empty() {
+                self.buffer.reserve(READ_BYTES);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return if self.buffer.is_empty() { Ok(None) } else { Err(self.cut_off().into()) };
+            }
+        }
+    }
+
+    /// Reads and forgets everything up to the end of the stream.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn discard(&mut self) -> io::Result<()> {
+        loop {
+            self.buffer.clear();
+            self.buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cut_off(&self) -> io::Error {
+        let text = format!("the stream ends {} bytes into a frame", self.buffer.len());
+        io::Error::new(io::ErrorKind::UnexpectedEof, text)
+    }
+}
+
+/// Writes frames to a stream.
+#[derive(Debug)]
+pub struct FrameWriter<W> {
+    stream: W,
+    buffer: BytesMut,
+}
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    /// Writes to `stream`, which needs no buffer of its own.
+    pub fn new(stream: W) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// Writes and flushes a message; returns the bytes it took.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn send(&mut self, message: &BuilderMessage) -> io::Result<u64> {
+        self.buffer.clear();
+        message.encode(&mut self.buffer);
+        self.stream.write_all(&self.buffer).await?;
+        self.stream.flush().await?;
+        Ok(self.buffer.len() as u64)
+    }
+
+    /// Writes and flushes a frame whose payload is large, without copying it; returns the bytes it took.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn send_parts(&mut self, mut head: Bytes, mut body: Bytes) -> io::Result<u64> {
+        let length = (head.len() + body.len()) as u64;
+        while head.has_remaining() {
+            let written = self.stream.write_vectored(&[IoSlice::new(&head), IoSlice::new(&body)]).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            let of_head = written.min(head.len());
+            head.advance(of_head);
+            body.advance(written - of_head);
+        }
+        self.stream.write_all(&body).await?;
+        self.stream.flush().await?;
+        Ok(length)
+    }
+
+    /// Ends the stream: the peer reads its end after what was sent.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use protocol::{BuilderMessage, PAGE_SIZE, Progress, encode_pages};
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::{CodecError, FrameReader, FrameWriter};
+
+    #[tokio::test]
+    async fn frames_pass_a_narrow_pipe_whole() {
+        let (near, far) = duplex(7);
+        let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
+        let progress = BuilderMessage::Progress(Progress { phase: 1, done: 2, total: 3 });
+        let (head, body, crc) = encode_pages(4, Bytes::from(vec![5; 2 * PAGE_SIZE]));
+        let sent = progress.clone();
+        let sending = async move {
+            writer.send(&sent).await.unwrap();
+            assert_eq!(writer.send_parts(head, body).await.unwrap(), 20 + 2 * PAGE_SIZE as u64);
+            writer.shutdown().await.unwrap();
+        };
+        let receiving = async {
+            let first = reader.next().await.unwrap().unwrap();
+            assert_eq!(BuilderMessage::from_frame(&first).unwrap(), Some(progress));
+            let second = reader.next().await.unwrap().unwrap();
+            assert_eq!((second.crc, second.payload.len()), (crc, 8 + 2 * PAGE_SIZE));
+            assert!(reader.next().await.unwrap().is_none());
+        };
+        tokio::join!(sending, receiving);
+    }
+
+    #[tokio::test]
+    async fn an_end_within_a_frame_is_an_error() {
+        let mut bytes = BytesMut::new();
+        BuilderMessage::Heartbeat.encode(&mut bytes);
+        let (near, mut far) = duplex(64);
+        far.write_all(&bytes[..5]).await.unwrap();
+        drop(far);
+        let error = FrameReader::new(near).next().await.unwrap_err();
+        assert!(matches!(&error, CodecError::Io(_)), "{error}");
+        assert_eq!(error.to_string(), "the stream ends 5 bytes into a frame");
+    }
+}

@@ -1,0 +1,22 @@
+//! What the daemons share: TLS, status over HTTP, metrics, logs, shutdown and frames on a stream.
+//!
+//! Nothing here knows how an index is built; nothing is global, every part is a value that its user passes on.
+
+mod activity;
+mod codec;
+mod metrics;
+mod shutdown;
+mod status;
+mod telemetry;
+mod tls;
+
+pub use activity::{Activity, Outcome, Readiness, Running};
+pub use codec::{CodecError, FrameReader, FrameWriter};
+pub use metrics::Metrics;
+pub use shutdown::Shutdown;
+pub use status::{StatusError, StatusServer};
+pub use telemetry::{LogFormat, TelemetryError};
+pub use tls::{TlsError, server_config};
+
+/// Sets up the logs of the process.
+pub use telemetry::init as init_telemetry;

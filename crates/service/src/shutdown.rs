@@ -1,0 +1,39 @@
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// How a daemon is told to end. Clones are the same handle.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    /// Take no more work and let what runs end within the grace period.
+    pub drain: CancellationToken,
+    /// Do not wait for the grace period.
+    pub abort: CancellationToken,
+}
+
+impl Shutdown {
+    /// Listens for SIGTERM and SIGINT from now on: the first one drains, the second one aborts.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the system does not let the process handle signals.
+    pub fn on_signals() -> io::Result<Self> {
+        let shutdown = Self::default();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let handle = shutdown.clone();
+        tokio::spawn(async move {
+            for token in [&handle.drain, &handle.abort] {
+                let name = tokio::select! {
+                    _ = terminate.recv() => "SIGTERM",
+                    _ = interrupt.recv() => "SIGINT",
+                };
+                tracing::info!(signal = name, "shutting down");
+                token.cancel();
+            }
+        });
+        Ok(shutdown)
+    }
+}

@@ -1,0 +1,174 @@
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Activity, Readiness};
+
+/// Why the status server did not start.
+#[derive(Debug, Error)]
+pub enum StatusError {
+    /// The address is not ours to listen on.
+    #[error("cannot listen for status requests on {host}:{port}")]
+    Bind {
+        /// As configured.
+        host: String,
+        /// As configured.
+        port: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No thread or runtime to be had.
+    #[error("cannot start the status server")]
+    Start(#[from] io::Error),
+}
+
+/// What Lantern's clients and dashboards expect at `/`.
+#[derive(Serialize)]
+struct LanternStatus {
+    status: u8,
+    status_updated_at: u64,
+}
+
+/// Serves status and metrics over HTTP, until it is dropped.
+///
+/// It has a thread and a runtime of its own, so that it answers also when everything else is busy.
+#[derive(Debug)]
+pub struct StatusServer {
+    address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StatusServer {
+    /// Listens on `host:port` (0: any free port) and serves `/`, `/healthz`, `/readyz` and `/metrics`.
+    ///
+    /// # Errors
+    /// When the address cannot be used, or no thread can be had.
+    pub fn start(host: &str, port: u16, activity: Arc<Activity>) -> Result<Self, StatusError> {
+        let bind = |source| StatusError::Bind { host: host.to_owned(), port, source };
+        let listener = TcpListener::bind((host, port)).map_err(bind)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let server = axum::serve(listener, router(activity));
+            // Not graceful: a scraper that keeps its connection open must not hold up the end of the daemon.
+            tokio::select! {
+                result = server => result,
+                () = stopped => Ok(()),
+            }
+        };
+        let thread = thread::Builder::new().name("status".to_owned()).spawn(move || {
+            if let Err(error) = runtime.block_on(serve) {
+                tracing::error!(%error, "status server ended");
+            }
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        })?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for StatusServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(activity: Arc<Activity>) -> Router {
+    Router::new()
+        .route("/", get(lantern_status))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(activity)
+}
+
+async fn lantern_status(State(activity): State<Arc<Activity>>) -> Json<LanternStatus> {
+    let (status, status_updated_at) = activity.status();
+    Json(LanternStatus { status, status_updated_at })
+}
+
+async fn ready(State(activity): State<Arc<Activity>>) -> (StatusCode, &'static str) {
+    match activity.readiness() {
+        Readiness::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+        Readiness::Ready => (StatusCode::OK, "ready\n"),
+        Readiness::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    }
+}
+
+async fn metrics(State(activity): State<Arc<Activity>>) -> axum::response::Response {
+    match activity.metrics().render() {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::Arc;
+
+    use super::StatusServer;
+    use crate::{Activity, Metrics, Readiness};
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn answers_over_http() {
+        let activity = Arc::new(Activity::new(Metrics::new("0").unwrap()));
+        let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
+        let at = server.local_addr();
+        assert!(get(at, "/healthz").starts_with("HTTP/1.1 200"));
+        assert!(get(at, "/readyz").starts_with("HTTP/1.1 503"));
+        activity.set_readiness(Readiness::Ready);
+        assert!(get(at, "/readyz").starts_with("HTTP/1.1 200"));
+        let build = activity.begin();
+        assert!(get(at, "/").contains("{\"status\":1,\"status_updated_at\":1"));
+        drop(build);
+        assert!(get(at, "/").contains("{\"status\":2,"));
+        assert!(get(at, "/metrics").contains("lantern_index_builds_total{outcome=\"failed\"} 1"));
+        assert!(get(at, "/else").starts_with("HTTP/1.1 404"));
+        drop(server);
+        assert!(TcpStream::connect(at).is_err());
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let activity = Arc::new(Activity::new(Metrics::new("0").unwrap()));
+        let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
+        let port = server.local_addr().port();
+        let error = StatusServer::start("127.0.0.1", port, activity).unwrap_err().to_string();
+        assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");
+    }
+}

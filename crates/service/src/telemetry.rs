@@ -1,0 +1,74 @@
+use std::fmt;
+use std::io::{IsTerminal, stderr};
+use std::str::FromStr;
+
+use thiserror::Error;
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = TelemetryError;
+
+    fn from_str(text: &str) -> Result<Self, TelemetryError> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(TelemetryError::Format(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+/// Why the logs could not be set up.
+#[derive(Debug, Error)]
+pub enum TelemetryError {
+    /// Not a format.
+    #[error("log format is \"{0}\", must be text or json")]
+    Format(String),
+    /// Not a level or a filter.
+    #[error("log level \"{level}\" is not one: {problem}")]
+    Level {
+        /// What was asked for.
+        level: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There are logs already.
+    #[error("logs were set up twice: {0}")]
+    Twice(String),
+}
+
+/// Sets up the logs of the process: to stderr, `level` and above.
+///
+/// `level` is one of error, warn, info, debug, trace, or a list of filters like `info,lantern_index_server=debug`.
+///
+/// # Errors
+/// A level that is not one, or logs that were set up before.
+pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
+    let filter = EnvFilter::builder()
+        .parse(level)
+        .map_err(|problem| TelemetryError::Level { level: level.to_owned(), problem: problem.to_string() })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
+    match format {
+        LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+    }
+    .map_err(|problem| TelemetryError::Twice(problem.to_string()))
+}
