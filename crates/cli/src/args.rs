@@ -57,7 +57,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", env = "LANTERN_INDEX_THREADS", default_value_t = 0)]
     pub threads: u16,
     /// What builds the graphs
-    #[arg(long, env = "LANTERN_INDEX_ENGINE", value_enum, default_value_t = EngineName::Usearch)]
+    #[arg(long, env = "LANTERN_INDEX_ENGINE", value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", env = "LANTERN_INDEX_IDLE_TIMEOUT", default_value = "10m", value_parser = period::parse)]
@@ -76,7 +76,9 @@ pub struct Serve {
 /// The names of the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
-    /// The usearch crate
+    /// All elements at once; l1, bit and sparse indexes go to usearch
+    Bulk,
+    /// The usearch crate, which inserts one element after the other
     Usearch,
 }
 

@@ -74,6 +74,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         tls,
         allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
+            EngineName::Bulk => EngineKind::Bulk,
             EngineName::Usearch => EngineKind::Usearch,
         },
         threads: arguments.threads.into(),

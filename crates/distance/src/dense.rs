@@ -4,7 +4,7 @@
 //! independent sums, and one scalar tail.
 
 use crate::level::for_each_level;
-use crate::ordered;
+use crate::{Elements, Level, ordered};
 
 /// Elements per block: eight 8-lane sums, enough to hide the latency of a fused multiply-add.
 const LANES: usize = 64;
@@ -183,3 +183,47 @@ for_each_level!(f32_l1, l1, F32Portable, F32Fused);
 for_each_level!(f16_l2, l2, F16Portable, F16Fused);
 for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
 for_each_level!(f16_l1, l1, F16Portable, F16Fused);
+
+/// Decodes a dense vector.
+///
+/// # Panics
+/// If the vector is shorter than `out`, or the type is not dense.
+pub(crate) fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
+    match elements {
+        Elements::F32 => {
+            let (numbers, _) = vector[..4 * out.len()].as_chunks();
+            out.iter_mut().zip(numbers).for_each(|(out, &bytes)| *out = f32::from_le_bytes(bytes));
+        }
+        Elements::F16 => f16_decoder(Level::detect())(vector, out),
+        Elements::Bits | Elements::Sparse => panic!("not dense"),
+    }
+}
+
+fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn fused(vector: &[u8], out: &mut [f32]) {
+            decode_body::<F16Fused>(vector, out);
+        }
+        if level >= Level::Avx2 {
+            // SAFETY: `Level::detect` found F16C.
+            return |vector, out| unsafe { fused(vector, out) };
+        }
+    }
+    let _ = level;
+    decode_body::<F16Portable>
+}
+
+#[inline(always)]
+fn decode_body<D: Dense>(vector: &[u8], out: &mut [f32]) {
+    let vector = &vector[..D::BYTES * out.len()];
+    let mut steps = out.chunks_exact_mut(STEP);
+    let mut bytes = vector.chunks_exact(D::BYTES * STEP);
+    for (out, bytes) in steps.by_ref().zip(bytes.by_ref()) {
+        out.copy_from_slice(&D::load(bytes));
+    }
+    for (out, bytes) in steps.into_remainder().iter_mut().zip(bytes.remainder().chunks_exact(D::BYTES)) {
+        *out = D::load_one(bytes);
+    }
+}

@@ -15,9 +15,11 @@ mod dense;
 mod level;
 mod metric;
 mod sparse;
+mod tile;
 
 pub use level::Level;
 pub use metric::{Elements, Metric};
+pub use tile::{BLOCK, COLS, Panel, ROWS, Tile, TileInput, TileKernel, tile_kernel};
 
 /// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.
 pub type Kernel = fn(&[u8], &[u8]) -> f32;

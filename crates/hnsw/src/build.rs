@@ -3,6 +3,7 @@ use std::sync::Arc;
 use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HeapTid, ValueType};
 
+use crate::bulk::BulkEngine;
 use crate::usearch::UsearchEngine;
 use crate::{BuildError, Control, Pool};
 
@@ -21,13 +22,17 @@ pub struct BuildSpec {
     pub ef_construction: u16,
     /// The client's estimate of the number of rows; a hint, not a limit.
     pub expected_rows: u64,
+    /// Start of the random numbers: the same seed and rows give the same graph, where the engine can promise that.
+    pub seed: u64,
 }
 
 /// The engines that can build a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The `usearch` crate inserts the elements one by one, on all cores.
+    /// Our own: all elements at once, by blocks of products. Types and metrics without products go to [`Self::Usearch`].
     #[default]
+    Bulk,
+    /// The `usearch` crate inserts the elements one by one, on all cores.
     Usearch,
 }
 
@@ -36,6 +41,7 @@ impl EngineKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Bulk => "bulk",
             Self::Usearch => "usearch",
         }
     }
@@ -121,7 +127,9 @@ pub fn start(
         value_type: spec.value_type.name(),
         metric: spec.metric.name(),
     })?;
+    let has_products = matches!(spec.value_type, ValueType::Vector | ValueType::HalfVec) && spec.metric != Metric::L1;
     match kind {
-        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, kernel, pool, control)?)),
+        EngineKind::Bulk if has_products => Ok(Box::new(BulkEngine::start(spec, elements, kernel, pool, control))),
+        EngineKind::Bulk | EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, kernel, pool, control)?)),
     }
 }

@@ -78,11 +78,6 @@ impl Draft {
         }
     }
 
-    /// Layer 0 as one slice of `2 * m` slots per element.
-    pub(crate) fn layer0(&self) -> &[u32] {
-        &self.layer0
-    }
-
     /// Replaces all of layer 0.
     pub(crate) fn set_layer0(&mut self, layer0: Vec<u32>) {
         debug_assert_eq!(layer0.len(), self.layer0.len());

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use distance::Kernel;
 
-use crate::complete::Candidates;
+use crate::candidates::Candidates;
+use crate::complete::Found;
 use crate::draft::Draft;
 use crate::rows::TakenRows;
 use crate::values::ValueStore;
@@ -15,6 +16,8 @@ pub(crate) struct Job<'a> {
     pub(crate) store: Arc<ValueStore>,
     pub(crate) pool: &'a Pool,
     pub(crate) control: &'a Control,
+    /// Candidates that an element should have; the neighborhood is searched for those that an engine did not find.
+    pub(crate) at_least: usize,
 }
 
 impl Job<'_> {
@@ -22,15 +25,17 @@ impl Job<'_> {
     pub(crate) fn complete(
         self,
         mut draft: Draft,
-        found: Candidates,
+        points: Vec<u32>,
+        candidates: Candidates,
         taken: TakenRows,
         rows: u64,
     ) -> Result<Finished, BuildError> {
         let elements = draft.len() as u64;
         self.control.progress().enter(Phase::Repair, elements);
         let space = Space { kernel: self.kernel, store: &self.store };
-        complete::fill(&mut draft, &found, &taken, space, self.pool, self.control)?;
-        drop(found);
+        let found = Found { points: &points, candidates: &candidates, at_least: self.at_least };
+        complete::fill(&mut draft, &found, space, self.pool, self.control)?;
+        drop((points, candidates));
         copies::link(&mut draft, &taken, self.control)?;
         let relinked = reach::repair(&mut draft, space, self.control)?;
         let graph = draft.finish(taken.heap_tids)?;

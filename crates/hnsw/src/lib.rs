@@ -3,6 +3,8 @@
 //! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build.
 
 mod build;
+mod bulk;
+mod candidates;
 mod complete;
 mod copies;
 mod draft;

@@ -224,7 +224,7 @@ mod tests {
     use crate::{BuildError, BuildSpec, RowBatch};
 
     fn spec(value_type: ValueType) -> BuildSpec {
-        BuildSpec { value_type, metric: Metric::L2, dims: 1, m: 16, ef_construction: 64, expected_rows: 0 }
+        BuildSpec { value_type, metric: Metric::L2, dims: 1, m: 16, ef_construction: 64, expected_rows: 0, seed: 0 }
     }
 
     #[test]

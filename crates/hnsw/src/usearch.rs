@@ -11,15 +11,17 @@ use graph::{ElementValues, max_level};
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-use crate::complete::Candidates;
+use crate::candidates::Candidates;
 use crate::draft::Draft;
-use crate::finish;
-use crate::rows::{Rows, TakenRows};
+use crate::finish::{Job, Space};
+use crate::rows::Rows;
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
 /// Room made at first, whatever the client expects: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;
+/// Candidates for each list: usearch's own lists are shorter than pgvector's.
+const AT_LEAST: usize = 128;
 /// The first elements are inserted by one thread: many threads in a tiny graph do not see each other's elements.
 const ALONE: u32 = 512;
 
@@ -66,9 +68,13 @@ impl Engine for UsearchEngine {
         let (taken, last) = rows.finish();
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
-        let (draft, candidates) = index.read_back(&spec, &taken, &pool, &control)?;
+        let points: Vec<u32> = (0..taken.heap_tids.elements() as u32).filter(|&e| !taken.is_copy(e)).collect();
+        let space = Space { kernel, store: &store };
+        let (draft, candidates) =
+            index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;
         drop(index);
-        finish::Job { kernel, store, pool: &pool, control: &control }.complete(draft, candidates, taken, row_count)
+        Job { kernel, store, pool: &pool, control: &control, at_least: AT_LEAST }
+            .complete(draft, points, candidates, taken, row_count)
     }
 }
 
@@ -132,34 +138,34 @@ impl Inserter {
         Ok(())
     }
 
-    /// The graph as usearch left it: lists may be short, copies have none.
+    /// The graph as usearch left it: the lists of the upper layers, and candidates for layer 0.
     fn read_back(
         &self,
         spec: &BuildSpec,
-        taken: &TakenRows,
+        points: &[u32],
+        elements: usize,
+        space: Space<'_>,
         pool: &Pool,
         control: &Control,
     ) -> Result<(Draft, Candidates), BuildError> {
-        let elements = taken.heap_tids.elements() as u32;
-        let cap = max_level(spec.m);
-        let level_of = |element: u32| match taken.is_copy(element) {
-            true => 0,
-            false => self.index.level_of_key(u64::from(element)).min(usize::from(cap)) as u8,
+        let cap = usize::from(max_level(spec.m));
+        let level_of = |&point: &u32| self.index.level_of_key(u64::from(point)).min(cap) as u8;
+        let neighbors = |point: u32, layer: u8| self.index.neighbors(point.into(), layer.into()).map(|key| key as u32);
+        let mut levels = vec![0; elements];
+        for point in points {
+            levels[*point as usize] = level_of(point);
+        }
+        let candidates = Candidates::new(points.len(), 2 * usize::from(spec.m));
+        let measure = |(at, &point): (usize, &u32)| {
+            control.check()?;
+            candidates.add(at, neighbors(point, 0).map(|other| (space.distance(point, other), other)));
+            Ok(())
         };
-        let levels: Vec<u8> = pool.run(|| (0..elements).into_par_iter().map(level_of).collect());
-        let mut candidates = Candidates::new(levels.len(), 2 * usize::from(spec.m));
+        pool.run(|| points.par_iter().enumerate().try_for_each(measure))?;
         let mut draft = Draft::new(spec.m, levels);
-        for element in 0..elements {
-            if element % 1024 == 0 {
-                control.check()?;
-            }
-            if !taken.is_copy(element) {
-                let neighbors =
-                    |layer: u8| self.index.neighbors(u64::from(element), layer.into()).map(|key| key as u32);
-                candidates.set(element, neighbors(0));
-                for layer in 1..=draft.level(element) {
-                    draft.set(element, layer, neighbors(layer));
-                }
+        for &point in points {
+            for layer in 1..=draft.level(point) {
+                draft.set(point, layer, neighbors(point, layer));
             }
         }
         Ok((draft, candidates))

@@ -27,6 +27,7 @@ fn spec(dims: u32, m: u16) -> BuildSpec {
         m,
         ef_construction: (2 * m).max(64),
         expected_rows: 1000,
+        seed: 0,
     }
 }
 
@@ -34,9 +35,11 @@ fn tid(row: usize) -> HeapTid {
     HeapTid::new((row / 100) as u32, (row % 100 + 1) as u16)
 }
 
-fn build(spec: &BuildSpec, values: &[Vec<f32>]) -> Result<Finished, BuildError> {
+const ENGINES: [EngineKind; 2] = [EngineKind::Bulk, EngineKind::Usearch];
+
+fn build(kind: EngineKind, spec: &BuildSpec, values: &[Vec<f32>]) -> Result<Finished, BuildError> {
     let pool = Arc::new(Pool::new(2)?);
-    let mut engine = start(EngineKind::Usearch, spec.clone(), pool, Control::default())?;
+    let mut engine = start(kind, spec.clone(), pool, Control::default())?;
     for (at, batch) in values.chunks(300).enumerate() {
         let tids: Vec<_> = (0..batch.len()).map(|row| tid(at * 300 + row)).collect();
         let values: Vec<u8> = batch.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
@@ -81,16 +84,18 @@ fn unreachable(graph: &Graph, layer: u8) -> usize {
 
 #[test]
 fn no_row_to_many_rows_for_each_m() {
-    let mut numbers = Numbers(1);
-    for m in [2, 3, 16, 100] {
-        for rows in [0, 1, 2, 3, 5, 33, 201, 700, 3000] {
-            let values: Vec<_> = (0..rows).map(|_| numbers.vector(8)).collect();
-            let finished = build(&spec(8, m), &values).unwrap();
-            check(&finished, rows);
-            let full = rows > 2 * usize::from(m);
-            for element in finished.graph.elements() {
-                let expected = if full { 2 * usize::from(m) } else { rows - 1 };
-                assert_eq!(finished.graph.neighbors(element, 0).len(), expected, "m {m}, {rows} rows");
+    for kind in ENGINES {
+        let mut numbers = Numbers(1);
+        for m in [2, 3, 16, 100] {
+            for rows in [0, 1, 2, 3, 5, 33, 201, 700, 3000] {
+                let values: Vec<_> = (0..rows).map(|_| numbers.vector(8)).collect();
+                let finished = build(kind, &spec(8, m), &values).unwrap();
+                check(&finished, rows);
+                let full = rows > 2 * usize::from(m);
+                for element in finished.graph.elements() {
+                    let expected = if full { 2 * usize::from(m) } else { rows - 1 };
+                    assert_eq!(finished.graph.neighbors(element, 0).len(), expected, "m {m}, {rows} rows");
+                }
             }
         }
     }
@@ -98,58 +103,73 @@ fn no_row_to_many_rows_for_each_m() {
 
 #[test]
 fn many_copies() {
-    let mut numbers = Numbers(2);
-    // 1000 rows of one value among 500 others: pgvector strands hundreds of elements here.
-    let mut values: Vec<_> = (0..500).map(|_| numbers.vector(8)).collect();
-    values.extend(vec![vec![0.5; 8]; 1000]);
-    let finished = build(&spec(8, 16), &values).unwrap();
-    check(&finished, 1500);
-    assert_eq!(finished.graph.len(), 600);
-    assert!(finished.report.self_recall > 0.99);
+    for kind in ENGINES {
+        let mut numbers = Numbers(2);
+        // 1000 rows of one value among 500 others: pgvector strands hundreds of elements here.
+        let mut values: Vec<_> = (0..500).map(|_| numbers.vector(8)).collect();
+        values.extend(vec![vec![0.5; 8]; 1000]);
+        let finished = build(kind, &spec(8, 16), &values).unwrap();
+        check(&finished, 1500);
+        assert_eq!(finished.graph.len(), 600);
+        assert!(finished.report.self_recall > 0.99);
+    }
 }
 
 #[test]
 fn all_rows_equal() {
-    for rows in [2, 10, 11, 25, 400, 5000] {
-        let finished = build(&spec(3, 16), &vec![vec![1.0, 2.0, 3.0]; rows]).unwrap();
-        check(&finished, rows);
-        assert_eq!(finished.graph.len(), rows.div_ceil(10));
+    for kind in ENGINES {
+        for rows in [2, 10, 11, 25, 400, 5000] {
+            let finished = build(kind, &spec(3, 16), &vec![vec![1.0, 2.0, 3.0]; rows]).unwrap();
+            check(&finished, rows);
+            assert_eq!(finished.graph.len(), rows.div_ceil(10));
+        }
     }
 }
 
 #[test]
 fn few_values_many_times() {
-    let values: Vec<_> = (0..2000).map(|row| vec![(row % 3) as f32]).collect();
-    check(&build(&spec(1, 16), &values).unwrap(), 2000);
+    for kind in ENGINES {
+        let values: Vec<_> = (0..2000).map(|row| vec![(row % 3) as f32]).collect();
+        check(&build(kind, &spec(1, 16), &values).unwrap(), 2000);
+    }
 }
 
 #[test]
 fn two_clusters_far_apart() {
-    let mut numbers = Numbers(3);
-    let values: Vec<_> = (0..2000)
-        .map(|row| numbers.vector(16).into_iter().map(|v| v + if row < 1000 { 1e6 } else { -1e6 }).collect())
-        .collect();
-    let finished = build(&spec(16, 8), &values).unwrap();
-    check(&finished, 2000);
-    assert!(finished.report.self_recall > 0.95, "{}", finished.report.self_recall);
+    for kind in ENGINES {
+        let mut numbers = Numbers(3);
+        let values: Vec<_> = (0..2000)
+            .map(|row| numbers.vector(16).into_iter().map(|v| v + if row < 1000 { 1e6 } else { -1e6 }).collect())
+            .collect();
+        let finished = build(kind, &spec(16, 8), &values).unwrap();
+        check(&finished, 2000);
+        assert!(finished.report.self_recall > 0.95, "{}", finished.report.self_recall);
+    }
 }
 
 #[test]
 fn values_that_overflow_are_no_harm() {
-    let mut numbers = Numbers(4);
-    let values: Vec<_> = (0..1000)
-        .map(|row| numbers.vector(4).iter().map(|v| v * if row % 2 == 0 { 3e38 } else { 1e-44 }).collect())
-        .collect();
-    for metric in [Metric::L2, Metric::InnerProduct, Metric::L1] {
-        check(&build(&BuildSpec { metric, ..spec(4, 16) }, &values).unwrap(), 1000);
+    for kind in ENGINES {
+        let mut numbers = Numbers(4);
+        let values: Vec<_> = (0..1000)
+            .map(|row| numbers.vector(4).iter().map(|v| v * if row % 2 == 0 { 3e38 } else { 1e-44 }).collect())
+            .collect();
+        for metric in [Metric::L2, Metric::InnerProduct, Metric::L1] {
+            check(&build(kind, &BuildSpec { metric, ..spec(4, 16) }, &values).unwrap(), 1000);
+        }
     }
 }
 
 #[test]
 fn bad_values_name_the_row() {
-    let mut values = vec![vec![0.0, 1.0]; 700];
-    values[650][1] = f32::NAN;
-    assert_eq!(build(&spec(2, 16), &values).err(), Some(BuildError::Value { row: 650, problem: "not a number" }));
+    for kind in ENGINES {
+        let mut values = vec![vec![0.0, 1.0]; 700];
+        values[650][1] = f32::NAN;
+        assert_eq!(
+            build(kind, &spec(2, 16), &values).err(),
+            Some(BuildError::Value { row: 650, problem: "not a number" })
+        );
+    }
 }
 
 #[test]
@@ -175,28 +195,30 @@ fn cancelled_builds_stop() {
 
 #[test]
 fn recall_of_clustered_vectors() {
-    let mut numbers = Numbers(5);
-    let centers: Vec<_> = (0..50).map(|_| numbers.vector(32)).collect();
-    let mut draw = |rows: usize| -> Vec<Vec<f32>> {
-        (0..rows).map(|row| centers[row % 50].iter().map(|c| c + 0.4 * numbers.next()).collect()).collect()
-    };
-    let (values, queries) = (draw(5000), draw(50));
-    let finished = build(&spec(32, 16), &values).unwrap();
-    check(&finished, 5000);
-    assert!(finished.report.self_recall > 0.98, "{}", finished.report.self_recall);
-    let exact = |query: &[f32]| -> Vec<usize> {
-        let squared = |v: &[f32]| -> f32 { v.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum() };
-        let mut rows: Vec<_> = values.iter().enumerate().map(|(row, v)| (squared(v), row)).collect();
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        rows[..10].iter().map(|r| r.1).collect()
-    };
-    let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
-    let mut hits = 0;
-    for query in &queries {
-        let bytes: Vec<u8> = query.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let found = hnsw::search(&finished.graph, |e| kernel(&bytes, finished.values.value(e)), 40);
-        let found: Vec<_> = found[..10].iter().flat_map(|&e| finished.graph.heap_tids().of(e)).collect();
-        hits += exact(query).iter().filter(|&&row| found.contains(&&tid(row))).count();
+    for kind in ENGINES {
+        let mut numbers = Numbers(5);
+        let centers: Vec<_> = (0..50).map(|_| numbers.vector(32)).collect();
+        let mut draw = |rows: usize| -> Vec<Vec<f32>> {
+            (0..rows).map(|row| centers[row % 50].iter().map(|c| c + 0.4 * numbers.next()).collect()).collect()
+        };
+        let (values, queries) = (draw(5000), draw(50));
+        let finished = build(kind, &spec(32, 16), &values).unwrap();
+        check(&finished, 5000);
+        assert!(finished.report.self_recall > 0.98, "{}", finished.report.self_recall);
+        let exact = |query: &[f32]| -> Vec<usize> {
+            let squared = |v: &[f32]| -> f32 { v.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum() };
+            let mut rows: Vec<_> = values.iter().enumerate().map(|(row, v)| (squared(v), row)).collect();
+            rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+            rows[..10].iter().map(|r| r.1).collect()
+        };
+        let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
+        let mut hits = 0;
+        for query in &queries {
+            let bytes: Vec<u8> = query.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let found = hnsw::search(&finished.graph, |e| kernel(&bytes, finished.values.value(e)), 40);
+            let found: Vec<_> = found[..10].iter().flat_map(|&e| finished.graph.heap_tids().of(e)).collect();
+            hits += exact(query).iter().filter(|&&row| found.contains(&&tid(row))).count();
+        }
+        assert!(hits >= 480, "{hits} of 500");
     }
-    assert!(hits >= 480, "{hits} of 500");
 }

@@ -68,6 +68,7 @@ pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
         ef_construction: hello.ef_construction,
         // Elements are counted in 32 bits; no estimate may make the engine reserve for more.
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
+        seed: 0,
     })
 }
 

@@ -1,0 +1,103 @@
+use crate::{Elements, dense};
+
+/// Vectors per block: the f32 lanes of the widest registers.
+pub const BLOCK: usize = 16;
+
+/// Vectors as f32, packed for products: in blocks of [`BLOCK`], and in a block dimension by dimension.
+///
+/// Reused from one use to the next. The last block is filled up with zeros, and there is always an even number of blocks.
+#[derive(Default)]
+pub struct Panel {
+    dims: usize,
+    rows: usize,
+    data: Vec<f32>,
+    scratch: Vec<f32>,
+}
+
+impl Panel {
+    /// An empty panel.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces what is in the panel by other dense vectors, each with `center` subtracted if there is one.
+    ///
+    /// # Panics
+    /// If a vector is shorter than `dims`, or of a type that is not dense.
+    pub fn fill<'a>(
+        &mut self,
+        elements: Elements,
+        dims: usize,
+        vectors: impl ExactSizeIterator<Item = &'a [u8]>,
+        center: Option<&[f32]>,
+    ) {
+        self.dims = dims;
+        self.rows = vectors.len();
+        let blocks = self.rows.div_ceil(BLOCK).next_multiple_of(2);
+        self.data.resize(blocks * dims * BLOCK, 0.0);
+        self.scratch.resize(BLOCK * dims, 0.0);
+        let mut vectors = vectors;
+        for block in self.data.chunks_exact_mut((dims * BLOCK).max(1)) {
+            for row in self.scratch.chunks_exact_mut(dims.max(1)) {
+                match vectors.next() {
+                    Some(vector) => {
+                        dense::decode(elements, vector, row);
+                        if let Some(center) = center {
+                            row.iter_mut().zip(center).for_each(|(x, c)| *x -= c);
+                        }
+                    }
+                    None => row.fill(0.0),
+                }
+            }
+            let rows: [&[f32]; BLOCK] = std::array::from_fn(|row| &self.scratch[row * dims..(row + 1) * dims]);
+            for (dim, lanes) in block.chunks_exact_mut(BLOCK).enumerate() {
+                for (lane, row) in lanes.iter_mut().zip(rows) {
+                    *lane = row[dim];
+                }
+            }
+        }
+    }
+
+    /// The number of vectors.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of blocks, even.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.rows.div_ceil(BLOCK).next_multiple_of(2)
+    }
+
+    /// One block: [`BLOCK`] values of each dimension.
+    #[must_use]
+    pub fn block(&self, block: usize) -> &[f32] {
+        let len = self.dims * BLOCK;
+        &self.data[block * len..(block + 1) * len]
+    }
+
+    /// The squared lengths of the vectors of a block.
+    #[must_use]
+    pub fn squared_norms(&self, block: usize) -> [f32; BLOCK] {
+        let mut sums = [0f32; BLOCK];
+        for lanes in self.block(block).chunks_exact(BLOCK) {
+            for (sum, lane) in sums.iter_mut().zip(lanes) {
+                *sum += lane * lane;
+            }
+        }
+        sums
+    }
+
+    /// Divides every vector by its length; zero vectors stay.
+    pub fn normalize(&mut self) {
+        for block in 0..self.blocks() {
+            let factors = self.squared_norms(block).map(|sum| if sum > 0.0 { sum.sqrt().recip() } else { 0.0 });
+            let len = self.dims * BLOCK;
+            for lanes in self.data[block * len..(block + 1) * len].chunks_exact_mut(BLOCK) {
+                lanes.iter_mut().zip(factors).for_each(|(lane, factor)| *lane *= factor);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use distance::{Elements, Kernel};
+use graph::max_level;
+use rayon::prelude::*;
+
+use super::carve::Carver;
+use super::group::Dense;
+use super::plan::Plan;
+use super::random::Random;
+use crate::candidates::Candidates;
+use crate::draft::Draft;
+use crate::finish::{Job, Space};
+use crate::rows::{Rows, TakenRows};
+use crate::select;
+use crate::values::ValueStore;
+use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
+
+pub(crate) struct BulkEngine {
+    spec: BuildSpec,
+    elements: Elements,
+    kernel: Kernel,
+    pool: Arc<Pool>,
+    control: Control,
+    store: Arc<ValueStore>,
+    rows: Rows,
+}
+
+impl BulkEngine {
+    pub(crate) fn start(
+        spec: BuildSpec,
+        elements: Elements,
+        kernel: Kernel,
+        pool: Arc<Pool>,
+        control: Control,
+    ) -> Self {
+        let store = Arc::new(ValueStore::new());
+        let rows = Rows::new(&spec, store.clone());
+        control.progress().enter(Phase::Rows, spec.expected_rows);
+        Self { spec, elements, kernel, pool, control, store, rows }
+    }
+}
+
+impl Engine for BulkEngine {
+    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
+        self.control.check()?;
+        self.rows.take(&self.spec, batch, |_, _| Ok(()))?;
+        self.control.progress().add(batch.tids.len() as u64);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
+        let Self { spec, elements, kernel, pool, control, store, mut rows } = *self;
+        let row_count = rows.len();
+        let (taken, _) = rows.finish();
+        drop(rows);
+        let dense = Dense {
+            elements,
+            metric: spec.metric,
+            dims: spec.dims as usize,
+            store: &store,
+            kernel,
+            tile: distance::tile_kernel(),
+        };
+        let layers = Layers { spec: &spec, dense, pool: &pool, control: &control };
+        let (draft, points, found) = layers.build(&taken)?;
+        Job { kernel, store: store.clone(), pool: &pool, control: &control, at_least: 0 }
+            .complete(draft, points, found, taken, row_count)
+    }
+}
+
+struct Layers<'a> {
+    spec: &'a BuildSpec,
+    dense: Dense<'a>,
+    pool: &'a Pool,
+    control: &'a Control,
+}
+
+impl Layers<'_> {
+    /// Draws levels, makes the upper layers, and finds candidates for layer 0.
+    fn build(&self, taken: &TakenRows) -> Result<(Draft, Vec<u32>, Candidates), BuildError> {
+        let random = Random::new(self.spec.seed);
+        let elements = taken.heap_tids.elements() as u32;
+        let points: Vec<u32> = (0..elements).filter(|&element| !taken.is_copy(element)).collect();
+        let mut levels = vec![0; elements as usize];
+        let mut draw = random.fork(1);
+        for &point in &points {
+            levels[point as usize] = level(&mut draw, self.spec.m);
+        }
+        let mut draft = Draft::new(self.spec.m, levels);
+        let m = draft.m();
+        self.control.progress().enter(Phase::Graph, points.len() as u64);
+        let found = self.candidates(&points, 2 * m, true, &random.fork(2))?;
+        let top = draft.entry().map_or(0, |entry| draft.level(entry));
+        for layer in 1..=top {
+            let points: Vec<u32> = draft.on_layer(layer).collect();
+            let found = self.candidates(&points, m, false, &random.fork(2 + u64::from(layer)))?;
+            let space = Space { kernel: self.dense.kernel, store: self.dense.store };
+            let choose = |at: usize| {
+                let (mut candidates, mut list) = (Vec::new(), Vec::new());
+                found.of(at, &mut candidates);
+                select::diverse(space, &candidates, m, &mut list);
+                list
+            };
+            let lists: Vec<_> = self.pool.run(|| (0..points.len()).into_par_iter().map(choose).collect());
+            for (point, list) in points.into_iter().zip(lists) {
+                draft.set(point, layer, list);
+            }
+        }
+        Ok((draft, points, found))
+    }
+
+    fn candidates(
+        &self,
+        points: &[u32],
+        list: usize,
+        counted: bool,
+        random: &Random,
+    ) -> Result<Candidates, BuildError> {
+        let plan = Plan::new(self.spec.ef_construction, list);
+        let found = Candidates::new(points.len(), plan.keep);
+        let Self { dense, control, .. } = *self;
+        let carver = Carver { dense, points, plan: &plan, found: &found, control, counted };
+        self.pool.run(|| carver.run(random))?;
+        Ok(found)
+    }
+}
+
+/// A level as pgvector draws it.
+fn level(random: &mut Random, m: u16) -> u8 {
+    let level = -random.unit().ln() / f64::from(m).ln();
+    (level as u64).min(max_level(m).into()) as u8
+}

@@ -1,0 +1,85 @@
+//! All pairs of a leaf.
+
+use distance::{COLS, ROWS, Tile, TileInput};
+
+use super::group::{Dense, Group};
+use super::nearest::Nearest;
+use crate::candidates::Candidates;
+
+/// What a thread reuses from leaf to leaf.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    group: Group,
+    nearest: Nearest,
+    tile: Tile,
+}
+
+/// Finds the `k` nearest of every point within the leaf and gives them to both. `leaf` has positions in `points`.
+pub(crate) fn all_pairs(
+    dense: Dense<'_>,
+    points: &[u32],
+    leaf: &[u32],
+    k: usize,
+    found: &Candidates,
+    scratch: &mut Scratch,
+) {
+    if leaf.len() < 2 {
+        return;
+    }
+    let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
+    let center = dense.center(&elements);
+    let Scratch { group, nearest, tile } = scratch;
+    dense.pack(&elements, center.as_deref(), group);
+    nearest.reset(leaf.len(), group.terms.len(), k.min(leaf.len() - 1));
+    compare(dense, group, nearest, tile);
+    for (at, &point) in leaf.iter().enumerate() {
+        let exact = |(rough, other): (f32, u32)| {
+            let other = other as usize;
+            let distance = if dense.tiles_are_rough() {
+                (dense.kernel)(dense.value(elements[at]), dense.value(elements[other]))
+            } else {
+                rough
+            };
+            (other, distance)
+        };
+        let pairs: Vec<_> = nearest.of(at).map(exact).collect();
+        found.add(point as usize, pairs.iter().map(|&(other, distance)| (distance, elements[other])));
+        for (other, distance) in pairs {
+            found.add(leaf[other] as usize, std::iter::once((distance, elements[at])));
+        }
+    }
+}
+
+/// Every pair once: the tiles on and above the diagonal.
+fn compare(dense: Dense<'_>, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
+    let chunk = |first: usize| group.terms[first..].first_chunk::<COLS>().expect("padded to whole tiles");
+    for row_block in 0..group.panel.blocks() {
+        let first_row = row_block * ROWS;
+        let row_terms = group.terms[first_row..].first_chunk::<ROWS>().expect("padded to whole blocks");
+        for col_pair in row_block / 2..group.panel.blocks() / 2 {
+            let first_col = col_pair * COLS;
+            let input = TileInput {
+                scale: dense.scale(),
+                row_terms,
+                col_terms: chunk(first_col),
+                row_limits: nearest.limits(first_row),
+                col_limits: nearest.limits(first_col),
+            };
+            let cols = [group.panel.block(2 * col_pair), group.panel.block(2 * col_pair + 1)];
+            (dense.tile)(group.panel.block(row_block), cols, &input, tile);
+            for row in 0..ROWS {
+                let mut hits = tile.hits[row];
+                while hits != 0 {
+                    let col = hits.trailing_zeros() as usize;
+                    hits &= hits - 1;
+                    let (a, b) = (first_row + row, first_col + col);
+                    if a < b {
+                        let distance = tile.distances[row][col];
+                        nearest.offer(a, distance, b as u32);
+                        nearest.offer(b, distance, a as u32);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+/// Repeatable random numbers (splitmix64): a build with the same seed and input gives the same graph.
+#[derive(Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Numbers of their own for the `branch`-th part of what these are for.
+    pub(crate) fn fork(&self, branch: u64) -> Self {
+        let mut fork = Self(self.0 ^ branch.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        fork.next();
+        fork
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform in 0..`below`.
+    pub(crate) fn below(&mut self, below: usize) -> usize {
+        ((u128::from(self.next()) * below as u128) >> 64) as usize
+    }
+
+    /// Uniform in (0, 1].
+    pub(crate) fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// `count` different numbers of 0..`below`, in no particular order (Floyd's algorithm).
+    pub(crate) fn sample(&mut self, count: usize, below: usize) -> Vec<usize> {
+        let mut chosen = std::collections::HashSet::with_capacity(count);
+        let mut sample = Vec::with_capacity(count);
+        for last in below - count..below {
+            let at = self.below(last + 1);
+            let next = if chosen.insert(at) { at } else { last };
+            chosen.insert(next);
+            sample.push(next);
+        }
+        sample
+    }
+}
