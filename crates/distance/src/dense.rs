@@ -184,11 +184,11 @@ for_each_level!(f16_l2, l2, F16Portable, F16Fused);
 for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
 for_each_level!(f16_l1, l1, F16Portable, F16Fused);
 
-/// Decodes a dense vector.
+/// Decodes a dense vector of `out.len()` dimensions.
 ///
 /// # Panics
 /// If the vector is shorter than `out`, or the type is not dense.
-pub(crate) fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
+pub fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
     match elements {
         Elements::F32 => {
             let (numbers, _) = vector[..4 * out.len()].as_chunks();

@@ -17,6 +17,7 @@ mod metric;
 mod sparse;
 mod tile;
 
+pub use dense::decode;
 pub use level::Level;
 pub use metric::{Elements, Metric};
 pub use tile::{BLOCK, COLS, Panel, ROWS, Tile, TileInput, TileKernel, tile_kernel};

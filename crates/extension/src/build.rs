@@ -120,7 +120,10 @@ unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions,
 
 fn server_version() -> String {
     // SAFETY: the name is static, the value is copied.
-    unsafe { owned(pg_sys::GetConfigOption(c"server_version_num".as_ptr(), true, false)) }.unwrap_or_default()
+    let version =
+        unsafe { owned(pg_sys::GetConfigOption(c"server_version".as_ptr(), true, false)) }.unwrap_or_default();
+    // Packagers append their own version.
+    version.split(' ').next().unwrap_or_default().into()
 }
 
 fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {

@@ -188,7 +188,7 @@ impl Connection {
             format!("lost connection to external indexing server on {}", self.peer),
         )
         .detail(sentence(detail))
-        .hint("No index was created. See the builder's log for the reason, then run the statement again.")
+        .hint("See the builder's log for the reason, then run the statement again.")
     }
 
     fn io_error(&self, error: io::Error) -> Failure {

@@ -81,7 +81,7 @@ pub(crate) unsafe fn of(index: pg_sys::Relation) -> IndexOptions {
             options.m = u16::try_from((*pgvectors).m).unwrap_or(options.m);
             options.ef_construction = u16::try_from((*pgvectors).ef_construction).unwrap_or(options.ef_construction);
         }
-        if size >= size_of::<HnswOptions>() + size_of::<Tail>() && size % 8 == 0 {
+        if size >= size_of::<HnswOptions>() + size_of::<Tail>() && size.is_multiple_of(8) {
             let tail = stored.cast::<u8>().add(size - size_of::<Tail>()).cast::<Tail>().read_unaligned();
             options.external = tail.magic == MAGIC && tail.external != 0;
         }
@@ -146,6 +146,7 @@ unsafe fn parse(options: pg_sys::Datum, validate: bool) -> bool {
     if options.is_null() {
         return false;
     }
+    #[allow(clippy::needless_update)] // PostgreSQL 18 has one field more
     let element = pg_sys::relopt_parse_elt {
         optname: NAME.as_ptr(),
         opttype: pg_sys::relopt_type::RELOPT_TYPE_BOOL,

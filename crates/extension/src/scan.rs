@@ -84,7 +84,8 @@ unsafe extern "C-unwind" fn callback(
             return;
         }
         let scan = &mut *state.cast::<Scan<'_>>();
-        let before = std::mem::replace(&mut *(&raw mut pg_sys::CurrentMemoryContext), scan.context);
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = scan.context;
         let taken = scan.take(tid, *values);
         pg_sys::CurrentMemoryContext = before;
         pg_sys::MemoryContextReset(scan.context);

@@ -4,6 +4,7 @@ use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HeapTid, ValueType};
 
 use crate::bulk::BulkEngine;
+use crate::space::Products;
 use crate::usearch::UsearchEngine;
 use crate::{BuildError, Control, Pool};
 
@@ -127,9 +128,9 @@ pub fn start(
         value_type: spec.value_type.name(),
         metric: spec.metric.name(),
     })?;
-    let has_products = matches!(spec.value_type, ValueType::Vector | ValueType::HalfVec) && spec.metric != Metric::L1;
-    match kind {
-        EngineKind::Bulk if has_products => Ok(Box::new(BulkEngine::start(spec, elements, kernel, pool, control))),
-        EngineKind::Bulk | EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, kernel, pool, control)?)),
+    let products = Products::of(elements, spec.metric, spec.dims);
+    match (kind, products) {
+        (EngineKind::Bulk, Some(products)) => Ok(Box::new(BulkEngine::start(spec, products, kernel, pool, control))),
+        _ => Ok(Box::new(UsearchEngine::start(spec, products, kernel, pool, control)?)),
     }
 }

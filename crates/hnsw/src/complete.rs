@@ -8,8 +8,9 @@ use rayon::prelude::*;
 
 use crate::candidates::{self, Candidate, Candidates};
 use crate::draft::Draft;
-use crate::finish::Space;
-use crate::{BuildError, Control, Pool, select};
+use crate::select::Selector;
+use crate::space::Space;
+use crate::{BuildError, Control, Pool};
 
 /// What was found for the points: all elements but copies, in ascending order.
 pub(crate) struct Found<'a> {
@@ -51,12 +52,13 @@ struct Scratch {
     candidates: Vec<Candidate>,
     more: Vec<Candidate>,
     list: Vec<u32>,
+    selector: Selector,
 }
 
 impl Found<'_> {
     fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], scratch: &mut Scratch) {
         let wanted = slots.len().min(self.points.len() - 1);
-        let Scratch { candidates, more, list } = scratch;
+        let Scratch { candidates, more, list, selector } = scratch;
         candidates.clear();
         self.candidates.of(at, candidates);
         if candidates.len() < self.at_least.max(wanted) {
@@ -66,7 +68,7 @@ impl Found<'_> {
             }
             candidates.sort_unstable_by(candidates::order);
         }
-        select::diverse(space, candidates, wanted, list);
+        selector.choose(space, self.points[at], candidates, wanted, list);
         for (slot, &neighbor) in slots.iter_mut().zip(&*list) {
             *slot = neighbor;
         }

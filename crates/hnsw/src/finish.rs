@@ -1,18 +1,17 @@
 use std::sync::Arc;
 
-use distance::Kernel;
-
 use crate::candidates::Candidates;
 use crate::complete::Found;
 use crate::draft::Draft;
 use crate::rows::TakenRows;
+use crate::space::Space;
 use crate::values::ValueStore;
 use crate::{BuildError, Control, Finished, Phase, Pool, Report};
 use crate::{complete, copies, order, reach, search};
 
 /// The way from the lists that an engine found to a finished graph, the same for every engine.
 pub(crate) struct Job<'a> {
-    pub(crate) kernel: Kernel,
+    pub(crate) space: Space<'a>,
     pub(crate) store: Arc<ValueStore>,
     pub(crate) pool: &'a Pool,
     pub(crate) control: &'a Control,
@@ -32,7 +31,7 @@ impl Job<'_> {
     ) -> Result<Finished, BuildError> {
         let elements = draft.len() as u64;
         self.control.progress().enter(Phase::Repair, elements);
-        let space = Space { kernel: self.kernel, store: &self.store };
+        let space = self.space;
         let found = Found { points: &points, candidates: &candidates, at_least: self.at_least };
         complete::fill(&mut draft, &found, space, self.pool, self.control)?;
         drop((points, candidates));
@@ -44,19 +43,5 @@ impl Job<'_> {
         let self_recall = search::self_recall(&graph, space);
         let report = Report { rows, elements, relinked, unreachable: reach::count_unreachable(&graph), self_recall };
         Ok(Finished { graph, values: self.store, order, report })
-    }
-}
-
-/// Values and how far they are apart.
-#[derive(Clone, Copy)]
-pub(crate) struct Space<'a> {
-    pub(crate) kernel: Kernel,
-    pub(crate) store: &'a ValueStore,
-}
-
-impl Space<'_> {
-    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
-        use graph::ElementValues;
-        (self.kernel)(self.store.value(a), self.store.value(b))
     }
 }

@@ -10,6 +10,7 @@ mod copies;
 mod draft;
 mod error;
 mod finish;
+mod group;
 mod input;
 mod order;
 mod pool;
@@ -18,6 +19,7 @@ mod reach;
 mod rows;
 mod search;
 mod select;
+mod space;
 mod usearch;
 mod values;
 

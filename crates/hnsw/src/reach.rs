@@ -3,7 +3,7 @@
 use graph::{Graph, NO_NEIGHBOR};
 
 use crate::draft::Draft;
-use crate::finish::Space;
+use crate::space::Space;
 use crate::{BuildError, Control};
 
 /// Elements compared when a stranded part knows nobody who can be reached.
@@ -130,7 +130,7 @@ mod tests {
     use super::{Layer, repair};
     use crate::Control;
     use crate::draft::Draft;
-    use crate::finish::Space;
+    use crate::space::Space;
     use crate::values::{Chunk, ValueStore};
     use graph::NO_NEIGHBOR;
 
@@ -152,7 +152,7 @@ mod tests {
             let part = element / 10 * 10;
             draft.set(element, 0, (1..=4).map(|step| part + (element + step) % 10));
         }
-        let linked = repair(&mut draft, Space { kernel, store: &store }, &Control::default()).unwrap();
+        let linked = repair(&mut draft, Space { kernel, store: &store, products: None }, &Control::default()).unwrap();
         assert_eq!(linked, 1);
         let layer = Layer::new(&mut draft, 0, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
@@ -169,7 +169,10 @@ mod tests {
         for element in 0..4u32 {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
-        assert_eq!(repair(&mut draft, Space { kernel, store: &store }, &Control::default()).unwrap(), 0);
+        assert_eq!(
+            repair(&mut draft, Space { kernel, store: &store, products: None }, &Control::default()).unwrap(),
+            0
+        );
         let layer = Layer::new(&mut draft, 1, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashSet};
 
 use graph::{ElementValues, Graph};
 
-use crate::finish::Space;
+use crate::space::Space;
 
 /// Elements looked for.
 const SAMPLE: usize = 200;

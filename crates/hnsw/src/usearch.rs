@@ -13,8 +13,9 @@ use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
 use crate::candidates::Candidates;
 use crate::draft::Draft;
-use crate::finish::{Job, Space};
+use crate::finish::Job;
 use crate::rows::Rows;
+use crate::space::{Products, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
@@ -29,6 +30,7 @@ pub(crate) struct UsearchEngine {
     spec: BuildSpec,
     pool: Arc<Pool>,
     control: Control,
+    products: Option<Products>,
     kernel: Kernel,
     store: Arc<ValueStore>,
     rows: Rows,
@@ -38,6 +40,7 @@ pub(crate) struct UsearchEngine {
 impl UsearchEngine {
     pub(crate) fn start(
         spec: BuildSpec,
+        products: Option<Products>,
         kernel: Kernel,
         pool: Arc<Pool>,
         control: Control,
@@ -46,7 +49,7 @@ impl UsearchEngine {
         let index = Inserter::new(&spec, kernel, store.clone(), pool.threads())?;
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Ok(Self { spec, pool, control, kernel, store, rows, index })
+        Ok(Self { spec, pool, control, products, kernel, store, rows, index })
     }
 }
 
@@ -62,18 +65,18 @@ impl Engine for UsearchEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let Self { spec, pool, control, kernel, store, mut rows, mut index } = *self;
+        let Self { spec, pool, control, products, kernel, store, mut rows, mut index } = *self;
         let row_count = rows.len();
         control.progress().enter(Phase::Graph, u64::from(rows.elements()));
         let (taken, last) = rows.finish();
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
         let points: Vec<u32> = (0..taken.heap_tids.elements() as u32).filter(|&e| !taken.is_copy(e)).collect();
-        let space = Space { kernel, store: &store };
+        let space = Space { kernel, store: &store, products };
         let (draft, candidates) =
             index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;
         drop(index);
-        Job { kernel, store, pool: &pool, control: &control, at_least: AT_LEAST }
+        Job { space, store: store.clone(), pool: &pool, control: &control, at_least: AT_LEAST }
             .complete(draft, points, candidates, taken, row_count)
     }
 }

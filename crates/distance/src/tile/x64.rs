@@ -47,12 +47,12 @@ fn tile_512(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut T
             let row_term = _mm512_set1_ps(input.row_terms[row]);
             let row_limit = _mm512_set1_ps(input.row_limits[row]);
             let mut hits = 0;
-            for half in 0..2 {
+            for (half, sum) in sums.iter().enumerate() {
                 // SAFETY: terms, limits and distances have COLS values, of which BLOCK are used from each half's start.
                 unsafe {
                     let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
                     let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
-                    let distance = _mm512_add_ps(_mm512_fmadd_ps(sums[half], scale, terms), row_term);
+                    let distance = _mm512_add_ps(_mm512_fmadd_ps(*sum, scale, terms), row_term);
                     let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
                         | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
                     hits |= u32::from(below) << (half * BLOCK);
@@ -94,14 +94,14 @@ fn tile_256(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut T
                 let row = first + at;
                 let row_term = _mm256_set1_ps(input.row_terms[row]);
                 let row_limit = _mm256_set1_ps(input.row_limits[row]);
-                for half in 0..2 {
+                for (half, sum) in sums.iter().enumerate() {
                     let col = side * BLOCK + half * LANES;
                     debug_assert!(col + LANES <= COLS);
                     // SAFETY: terms, limits and distances have COLS values, of which LANES are used from `col`.
                     unsafe {
                         let terms = _mm256_loadu_ps(input.col_terms.as_ptr().add(col));
                         let limits = _mm256_loadu_ps(input.col_limits.as_ptr().add(col));
-                        let distance = _mm256_add_ps(_mm256_fmadd_ps(sums[half], scale, terms), row_term);
+                        let distance = _mm256_add_ps(_mm256_fmadd_ps(*sum, scale, terms), row_term);
                         let below = _mm256_or_ps(
                             _mm256_cmp_ps::<_CMP_LT_OQ>(distance, row_limit),
                             _mm256_cmp_ps::<_CMP_LT_OQ>(distance, limits),

@@ -3,12 +3,13 @@
 use distance::{COLS, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
-use super::group::{Dense, Group};
 use super::leaf::{self, Scratch};
 use super::nearest::Nearest;
 use super::plan::{LEAF_AIM, LEAF_MAX, LEAF_MIN, MAX_LEADERS, Plan};
 use super::random::Random;
 use crate::candidates::Candidates;
+use crate::group::{self, Group};
+use crate::space::{Products, Space};
 use crate::{BuildError, Control};
 
 /// Splits after which leaves are made without looking: the points cannot be told apart.
@@ -18,7 +19,8 @@ const ASSIGN_AT_ONCE: usize = 512;
 
 /// Finds candidates for all points of one layer.
 pub(crate) struct Carver<'a> {
-    pub(crate) dense: Dense<'a>,
+    pub(crate) space: Space<'a>,
+    pub(crate) products: Products,
     pub(crate) points: &'a [u32],
     pub(crate) plan: &'a Plan,
     pub(crate) found: &'a Candidates,
@@ -66,7 +68,9 @@ impl Carver<'_> {
             static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
         }
         let k = self.plan.per_leaf(depth);
-        SCRATCH.with_borrow_mut(|scratch| leaf::all_pairs(self.dense, self.points, group, k, self.found, scratch));
+        SCRATCH.with_borrow_mut(|scratch| {
+            leaf::all_pairs(self.space, self.products, self.points, group, k, self.found, scratch)
+        });
     }
 
     /// Each point goes to its nearest leaders; small groups are put together.
@@ -75,9 +79,9 @@ impl Carver<'_> {
         let leaders = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
         let sample = random.clone().sample(leaders, group.len());
         let leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
-        let center = self.dense.center(&leaders);
+        let center = group::center(self.space, self.products, &leaders);
         let mut packed = Group::default();
-        self.dense.pack_leaders(&leaders, center.as_deref(), &mut packed);
+        packed.pack_leaders(self.space, self.products, &leaders, center.as_deref());
 
         let assign = |points: &[u32]| {
             self.control.check()?;
@@ -99,23 +103,22 @@ impl Carver<'_> {
     fn assign(&self, points: &[u32], leaders: &Group, count: usize, center: Option<&[f32]>, fan: usize) -> Vec<u32> {
         let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
         let (mut group, mut nearest, mut tile) = (Group::default(), Nearest::default(), Tile::new());
-        self.dense.pack(&elements, center, &mut group);
+        group.pack(self.space, self.products, &elements, center);
         nearest.reset(points.len(), group.terms.len(), fan.min(count));
         let nothing = [f32::NEG_INFINITY; COLS];
         for row_block in 0..group.panel.blocks() {
             let first_row = row_block * ROWS;
-            let row_terms = group.terms[first_row..].first_chunk::<ROWS>().expect("padded to whole blocks");
             for col_pair in 0..leaders.panel.blocks() / 2 {
                 let first_col = col_pair * COLS;
                 let input = TileInput {
-                    scale: self.dense.scale(),
-                    row_terms,
-                    col_terms: leaders.terms[first_col..].first_chunk().expect("padded to whole tiles"),
+                    scale: self.products.scale(),
+                    row_terms: group.terms(first_row),
+                    col_terms: leaders.terms(first_col),
                     row_limits: nearest.limits(first_row),
                     col_limits: &nothing,
                 };
                 let cols = [leaders.panel.block(2 * col_pair), leaders.panel.block(2 * col_pair + 1)];
-                (self.dense.tile)(group.panel.block(row_block), cols, &input, &mut tile);
+                (self.products.tile)(group.panel.block(row_block), cols, &input, &mut tile);
                 for row in 0..ROWS {
                     let mut hits = tile.hits[row];
                     while hits != 0 {

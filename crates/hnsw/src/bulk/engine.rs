@@ -1,24 +1,24 @@
 use std::sync::Arc;
 
-use distance::{Elements, Kernel};
+use distance::Kernel;
 use graph::max_level;
 use rayon::prelude::*;
 
 use super::carve::Carver;
-use super::group::Dense;
 use super::plan::Plan;
 use super::random::Random;
 use crate::candidates::Candidates;
 use crate::draft::Draft;
-use crate::finish::{Job, Space};
+use crate::finish::Job;
 use crate::rows::{Rows, TakenRows};
-use crate::select;
+use crate::select::Selector;
+use crate::space::{Products, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
 pub(crate) struct BulkEngine {
     spec: BuildSpec,
-    elements: Elements,
+    products: Products,
     kernel: Kernel,
     pool: Arc<Pool>,
     control: Control,
@@ -29,7 +29,7 @@ pub(crate) struct BulkEngine {
 impl BulkEngine {
     pub(crate) fn start(
         spec: BuildSpec,
-        elements: Elements,
+        products: Products,
         kernel: Kernel,
         pool: Arc<Pool>,
         control: Control,
@@ -37,7 +37,7 @@ impl BulkEngine {
         let store = Arc::new(ValueStore::new());
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Self { spec, elements, kernel, pool, control, store, rows }
+        Self { spec, products, kernel, pool, control, store, rows }
     }
 }
 
@@ -50,28 +50,22 @@ impl Engine for BulkEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let Self { spec, elements, kernel, pool, control, store, mut rows } = *self;
+        let Self { spec, products, kernel, pool, control, store, mut rows } = *self;
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let dense = Dense {
-            elements,
-            metric: spec.metric,
-            dims: spec.dims as usize,
-            store: &store,
-            kernel,
-            tile: distance::tile_kernel(),
-        };
-        let layers = Layers { spec: &spec, dense, pool: &pool, control: &control };
+        let space = Space { kernel, store: &store, products: Some(products) };
+        let layers = Layers { spec: &spec, space, products, pool: &pool, control: &control };
         let (draft, points, found) = layers.build(&taken)?;
-        Job { kernel, store: store.clone(), pool: &pool, control: &control, at_least: 0 }
+        Job { space, store: store.clone(), pool: &pool, control: &control, at_least: 0 }
             .complete(draft, points, found, taken, row_count)
     }
 }
 
 struct Layers<'a> {
     spec: &'a BuildSpec,
-    dense: Dense<'a>,
+    space: Space<'a>,
+    products: Products,
     pool: &'a Pool,
     control: &'a Control,
 }
@@ -95,14 +89,14 @@ impl Layers<'_> {
         for layer in 1..=top {
             let points: Vec<u32> = draft.on_layer(layer).collect();
             let found = self.candidates(&points, m, false, &random.fork(2 + u64::from(layer)))?;
-            let space = Space { kernel: self.dense.kernel, store: self.dense.store };
-            let choose = |at: usize| {
+            let choose = |selector: &mut Selector, (at, &point): (usize, &u32)| {
                 let (mut candidates, mut list) = (Vec::new(), Vec::new());
                 found.of(at, &mut candidates);
-                select::diverse(space, &candidates, m, &mut list);
+                selector.choose(self.space, point, &candidates, m, &mut list);
                 list
             };
-            let lists: Vec<_> = self.pool.run(|| (0..points.len()).into_par_iter().map(choose).collect());
+            let lists: Vec<_> =
+                self.pool.run(|| points.par_iter().enumerate().map_init(Selector::default, choose).collect());
             for (point, list) in points.into_iter().zip(lists) {
                 draft.set(point, layer, list);
             }
@@ -119,8 +113,8 @@ impl Layers<'_> {
     ) -> Result<Candidates, BuildError> {
         let plan = Plan::new(self.spec.ef_construction, list);
         let found = Candidates::new(points.len(), plan.keep);
-        let Self { dense, control, .. } = *self;
-        let carver = Carver { dense, points, plan: &plan, found: &found, control, counted };
+        let Self { space, products, control, .. } = *self;
+        let carver = Carver { space, products, points, plan: &plan, found: &found, control, counted };
         self.pool.run(|| carver.run(random))?;
         Ok(found)
     }

@@ -2,9 +2,10 @@
 
 use distance::{COLS, ROWS, Tile, TileInput};
 
-use super::group::{Dense, Group};
 use super::nearest::Nearest;
 use crate::candidates::Candidates;
+use crate::group::{self, Group};
+use crate::space::{Products, Space};
 
 /// What a thread reuses from leaf to leaf.
 #[derive(Default)]
@@ -16,7 +17,8 @@ pub(crate) struct Scratch {
 
 /// Finds the `k` nearest of every point within the leaf and gives them to both. `leaf` has positions in `points`.
 pub(crate) fn all_pairs(
-    dense: Dense<'_>,
+    space: Space<'_>,
+    products: Products,
     points: &[u32],
     leaf: &[u32],
     k: usize,
@@ -27,19 +29,15 @@ pub(crate) fn all_pairs(
         return;
     }
     let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
-    let center = dense.center(&elements);
+    let center = group::center(space, products, &elements);
     let Scratch { group, nearest, tile } = scratch;
-    dense.pack(&elements, center.as_deref(), group);
+    group.pack(space, products, &elements, center.as_deref());
     nearest.reset(leaf.len(), group.terms.len(), k.min(leaf.len() - 1));
-    compare(dense, group, nearest, tile);
+    compare(products, group, nearest, tile);
     for (at, &point) in leaf.iter().enumerate() {
         let exact = |(rough, other): (f32, u32)| {
             let other = other as usize;
-            let distance = if dense.tiles_are_rough() {
-                (dense.kernel)(dense.value(elements[at]), dense.value(elements[other]))
-            } else {
-                rough
-            };
+            let distance = if products.are_rough() { space.distance(elements[at], elements[other]) } else { rough };
             (other, distance)
         };
         let pairs: Vec<_> = nearest.of(at).map(exact).collect();
@@ -51,22 +49,20 @@ pub(crate) fn all_pairs(
 }
 
 /// Every pair once: the tiles on and above the diagonal.
-fn compare(dense: Dense<'_>, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
-    let chunk = |first: usize| group.terms[first..].first_chunk::<COLS>().expect("padded to whole tiles");
+fn compare(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
     for row_block in 0..group.panel.blocks() {
         let first_row = row_block * ROWS;
-        let row_terms = group.terms[first_row..].first_chunk::<ROWS>().expect("padded to whole blocks");
         for col_pair in row_block / 2..group.panel.blocks() / 2 {
             let first_col = col_pair * COLS;
             let input = TileInput {
-                scale: dense.scale(),
-                row_terms,
-                col_terms: chunk(first_col),
+                scale: products.scale(),
+                row_terms: group.terms(first_row),
+                col_terms: group.terms(first_col),
                 row_limits: nearest.limits(first_row),
                 col_limits: nearest.limits(first_col),
             };
             let cols = [group.panel.block(2 * col_pair), group.panel.block(2 * col_pair + 1)];
-            (dense.tile)(group.panel.block(row_block), cols, &input, tile);
+            (products.tile)(group.panel.block(row_block), cols, &input, tile);
             for row in 0..ROWS {
                 let mut hits = tile.hits[row];
                 while hits != 0 {

@@ -9,7 +9,6 @@
 
 mod carve;
 mod engine;
-mod group;
 mod leaf;
 mod nearest;
 mod plan;

@@ -1,0 +1,99 @@
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+pub const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  setup   [--pg-config P]      install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
+  install [--pg-config P]      build the extension and put it into a PostgreSQL
+  demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
+  test    [NAME]               all checks and tests; NAME: fmt, clippy, unit, integration, a file of tests/tests,
+                               or a part of a test's name
+
+PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Task {
+    Help,
+    Setup { pg_config: Option<PathBuf> },
+    Install { pg_config: Option<PathBuf> },
+    Demo(DemoOptions),
+    Test { name: Option<String> },
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// Leave the cluster and the builder running.
+    pub keep: bool,
+    /// How many of the sample's rows to take.
+    pub rows: Option<usize>,
+}
+
+/// Reads the command line: few enough words to do without a library, which every fresh clone would compile first.
+pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
+    let mut words = Vec::new();
+    let (mut keep, mut help, mut rows, mut pg_config) = (false, false, None, None);
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),
+            _ => (argument, None),
+        };
+        let mut value =
+            || attached.clone().or_else(|| arguments.next()).with_context(|| format!("{flag} wants a value"));
+        match flag.as_str() {
+            "--help" | "-h" => help = true,
+            "--keep" => keep = true,
+            "--rows" => rows = Some(value()?.parse().context("--rows wants a number")?),
+            "--pg-config" => pg_config = Some(PathBuf::from(value()?)),
+            other if other.starts_with('-') => bail!("unknown option {other}\n\n{USAGE}"),
+            _ => words.push(flag),
+        }
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if help || words.is_empty() || words == ["help"] {
+        return Ok(Task::Help);
+    }
+    let is_demo = words[0] == "demo";
+    let is_setup = matches!(words[0], "setup" | "install");
+    if (!is_demo && (keep || rows.is_some())) || (!is_setup && pg_config.is_some()) {
+        bail!("that option does not go with {}\n\n{USAGE}", words[0]);
+    }
+    match words[..] {
+        ["setup"] => Ok(Task::Setup { pg_config }),
+        ["install"] => Ok(Task::Install { pg_config }),
+        ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
+        ["test"] => Ok(Task::Test { name: None }),
+        ["test", name] => Ok(Task::Test { name: Some(name.to_owned()) }),
+        _ => bail!("cannot make sense of {:?}\n\n{USAGE}", words.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Task> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn tasks_and_their_options() {
+        assert_eq!(words("").unwrap(), Task::Help);
+        assert_eq!(words("demo --keep --rows 500").unwrap(), Task::Demo(DemoOptions { keep: true, rows: Some(500) }));
+        assert_eq!(
+            words("install --pg-config=/x/pg_config").unwrap(),
+            Task::Install { pg_config: Some("/x/pg_config".into()) }
+        );
+        assert_eq!(words("test failures").unwrap(), Task::Test { name: Some("failures".to_owned()) });
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["test a b", "demo --rows", "demo --rows many", "test --keep", "setup --fast", "dance"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, thread};
+
+use anyhow::Result;
+use harness::PgConfig;
+
+use crate::step;
+
+/// The package of the PostgreSQL library.
+pub const EXTENSION: &str = "lantern-index-extension";
+
+/// The cargo that runs us, in the workspace, for a PostgreSQL if one is given.
+pub fn cargo(config: Option<&PgConfig>) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    cargo.current_dir(harness::root());
+    if let Some(config) = config {
+        cargo.env("PGRX_PG_CONFIG_PATH", &config.path).env("PG_CONFIG", &config.path);
+    }
+    cargo
+}
+
+/// The arguments that choose the extension, for a PostgreSQL release.
+pub fn extension_arguments(config: &PgConfig) -> [String; 5] {
+    ["-p", EXTENSION, "--no-default-features", "--features", &config.feature()].map(str::to_owned)
+}
+
+/// Builds the PostgreSQL library, optimised; where it lies.
+pub fn extension(config: &PgConfig) -> Result<PathBuf> {
+    let mut build = cargo(Some(config));
+    build.args(["build", "--release"]).args(extension_arguments(config));
+    let what = format!("building the extension for PostgreSQL {}", config.major);
+    step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
+    Ok(step::target_dir()?.join("release/liblantern_index.so"))
+}
+
+/// Builds the `lantern-index` program, optimised; where it lies.
+pub fn program() -> Result<PathBuf> {
+    let mut build = cargo(None);
+    build.args(["build", "--release", "-p", "lantern-index"]);
+    step::command("building lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
+    Ok(step::target_dir()?.join("release/lantern-index"))
+}
+
+/// How many things can be done at once.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}

@@ -1,0 +1,98 @@
+use anyhow::{Result, ensure};
+use harness::{Builder, BuilderOptions, Cluster, Column, Metric, copy_rows, data_set, exact_neighbors, load_queries};
+
+use crate::arguments::DemoOptions;
+use crate::{build, install, setup, step};
+
+mod measure;
+mod table;
+
+use measure::{Measured, Place};
+
+/// ef_search values at which recall is compared.
+const EF_SEARCH: [u32; 3] = [40, 100, 200];
+/// How much worse than the database's own index the external one may be.
+const MARGIN: f64 = 0.01;
+const NEIGHBORS: usize = 10;
+
+/// Builds the same index in the database and outside of it, and compares.
+pub fn run(options: &DemoOptions) -> Result<()> {
+    let (base, queries) = data_set("minilm-384")?;
+    let rows = options.rows.unwrap_or(base.rows());
+    ensure!((100..=base.rows()).contains(&rows), "--rows: the sample has {} rows, take at least 100", base.rows());
+    let base = base.truncated(rows);
+
+    let config = setup::run(None)?;
+    let program = build::program()?;
+    install::install(&config)?;
+
+    let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
+    println!("\nA builder listens on {} (TLS), its status on http://{}/", builder.address(), builder.status_address());
+    let settings = format!(
+        "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_port = {}\n\
+         hnsw.external_index_sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'\n",
+        builder.address().port(),
+        builder.certificate().display()
+    );
+    let cluster = step::timed("starting a throw-away PostgreSQL cluster", || Cluster::start_with(config, &settings))?;
+    let mut session = cluster.database("demo")?;
+
+    step::timed(&format!("loading {rows} sentence embeddings of {} dimensions", base.dims()), || {
+        copy_rows(&mut session, "items", Column::Vector, &base)?;
+        load_queries(&mut session, "queries", Column::Vector, &queries)?;
+        Ok(session.execute("CHECKPOINT")?)
+    })?;
+    let exact = step::timed(&format!("finding the true neighbors of {} queries", queries.rows()), || {
+        Ok(exact_neighbors(&base, &queries, Metric::Cosine, NEIGHBORS))
+    })?;
+
+    let stage = measure::Stage { cluster: &cluster, builder: &builder, exact: &exact };
+    let inside = stage.measure(&mut session, Place::Database)?;
+    session.execute("DROP INDEX items_v_idx")?;
+    let outside = stage.measure(&mut session, Place::Builder)?;
+
+    println!("\n{}", table::render(rows, &inside, &outside));
+    let verdict = verdict(&inside, &outside);
+    if let Ok(sentence) = &verdict {
+        println!("\n{sentence}");
+    }
+    drop(session);
+    if options.keep {
+        let psql =
+            format!("{} -h {} -U postgres demo", cluster.config().program("psql").display(), cluster.dir().display());
+        println!("\nStill running. To look around:\n    {psql}\nTo stop it:");
+        println!("    {}\n    {}", cluster.keep(), builder.keep());
+    }
+    verdict.map(drop)
+}
+
+/// Whether the external index finds as much as the other, in a sentence.
+fn verdict(inside: &Measured, outside: &Measured) -> Result<String> {
+    for ((ef, inside), outside) in EF_SEARCH.iter().zip(&inside.recall).zip(&outside.recall) {
+        ensure!(
+            *outside >= inside - MARGIN,
+            "At ef_search {ef} the external index has recall {outside:.3}, more than {MARGIN} below \
+             the {inside:.3} of the \
+             index built in the database."
+        );
+    }
+    Ok(format!(
+        "The external index's recall is within {MARGIN} of that of the index built in the database, or better, at each \
+         ef_search ({}).",
+        EF_SEARCH.map(|ef| ef.to_string()).join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let with = |recall: [f64; 3]| Measured { recall: recall.to_vec(), ..Measured::default() };
+        let inside = with([0.95, 0.97, 0.99]);
+        assert!(verdict(&inside, &with([0.945, 0.975, 0.981])).is_ok());
+        let error = verdict(&inside, &with([0.95, 0.97, 0.979])).unwrap_err().to_string();
+        assert!(error.starts_with("At ef_search 200 "), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+
+use anyhow::{Context, Result, ensure};
+use harness::PgConfig;
+
+use crate::{apt, build, setup};
+
+/// Builds the extension and puts it into a PostgreSQL, which must have its headers.
+pub fn run(pg_config: Option<&Path>) -> Result<()> {
+    let config = setup::tools(pg_config)?.context("no PostgreSQL found; `cargo xtask setup` installs one")?;
+    ensure!(
+        config.has_headers(),
+        "PostgreSQL's headers are missing in {}; `cargo xtask setup` installs them",
+        config.include.display()
+    );
+    install(&config)?;
+    println!(
+        "\nIn postgresql.conf, then restart PostgreSQL:\n\n    shared_preload_libraries = 'lantern_index'\n\n\
+         If others are preloaded too, lantern_index goes before vector: 'lantern_index,vector'. Then, for instance:\n\n    \
+         hnsw.external_index_host = 'builder.example'\n    hnsw.external_index_sslmode = 'verify-full'\n    \
+         hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'"
+    );
+    Ok(())
+}
+
+/// Builds and copies.
+pub fn install(config: &PgConfig) -> Result<()> {
+    let library = build::extension(config)?;
+    let sources = harness::root().join("crates/extension");
+    let extensions = config.sharedir.join("extension");
+    put(&library, &config.pkglibdir.join("lantern_index.so"), 0o755)?;
+    put(&sources.join("lantern_index.control"), &extensions.join("lantern_index.control"), 0o644)?;
+    for script in fs::read_dir(sources.join("sql"))?.flatten() {
+        put(&script.path(), &extensions.join(script.file_name()), 0o644)?;
+    }
+    println!("lantern_index is installed in {} and {}", config.pkglibdir.display(), extensions.display());
+    Ok(())
+}
+
+/// Copies a file next to its place and renames it: a server that starts meanwhile sees the old one or the new one.
+fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let name = to.file_name().context("no file name")?.to_string_lossy();
+    let temporary: PathBuf = to.with_file_name(format!(".{name}.{}", process::id()));
+    let purpose = format!("writing {}", to.display());
+    let run = |mut command: Command| -> Result<()> {
+        let output = command.output().with_context(|| format!("{purpose}: cannot start a program"))?;
+        ensure!(output.status.success(), "{purpose} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(())
+    };
+    let writable = is_writable(to.parent().context("no directory")?);
+    let command = |program: &str| if writable { Ok(Command::new(program)) } else { apt::as_root(program, &purpose) };
+    let mut copy = command("install")?;
+    copy.arg(format!("--mode={mode:o}")).arg(from).arg(&temporary);
+    let mut rename = command("mv")?;
+    rename.arg("--force").arg(&temporary).arg(to);
+    let result = run(copy).and_then(|()| run(rename));
+    if result.is_err() {
+        let _ = command("rm").map(|mut remove| remove.arg("--force").arg(&temporary).status());
+    }
+    result
+}
+
+/// Whether we may make files in a directory.
+fn is_writable(dir: &Path) -> bool {
+    let probe = dir.join(format!(".lantern_index.{}", process::id()));
+    let made = fs::File::create(&probe).is_ok();
+    let _ = fs::remove_file(probe);
+    made
+}

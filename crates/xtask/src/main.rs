@@ -1,0 +1,36 @@
+//! Developer tasks: `cargo xtask setup | install | demo | test`.
+
+mod apt;
+mod apt_sources;
+mod arguments;
+mod build;
+mod demo;
+mod install;
+mod pgvector;
+mod setup;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+use arguments::Task;
+
+fn main() -> ExitCode {
+    let result = arguments::parse(std::env::args().skip(1)).and_then(|task| match task {
+        Task::Help => {
+            println!("{}", arguments::USAGE);
+            Ok(())
+        }
+        Task::Setup { pg_config } => setup::run(pg_config.as_deref()).map(drop),
+        Task::Install { pg_config } => install::run(pg_config.as_deref()),
+        Task::Demo(options) => demo::run(&options),
+        Task::Test { name } => test::run(name.as_deref()),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+use harness::{PgConfig, pgvector_version};
+
+use crate::{apt, pgvector, step};
+
+/// Installs what is missing, and says what is there.
+pub fn run(pg_config: Option<&Path>) -> Result<PgConfig> {
+    let config = prepare(pg_config)?;
+    let version = pgvector_version(&config).unwrap_or_default();
+    println!("PostgreSQL {} ({}), pgvector {version}", config.version, config.path.display());
+    Ok(config)
+}
+
+fn prepare(pg_config: Option<&Path>) -> Result<PgConfig> {
+    // Does not touch apt when nothing is missing, so that it works without a network.
+    let missing = missing(pg_config)?;
+    if !missing.is_empty() {
+        apt::install(&missing)?;
+    }
+    let config = tools(pg_config)?.context("PostgreSQL was installed, but cannot be found")?;
+    ensure!(config.has_headers(), "{} lacks {}/postgres.h", config.path.display(), config.include.display());
+    ensure!(
+        find_libclang().is_some(),
+        "libclang was installed, but cannot be found; LIBCLANG_PATH may name its directory"
+    );
+    if !pgvector::installed(&config) {
+        pgvector::install(&config)?;
+    }
+    Ok(config)
+}
+
+/// The PostgreSQL to use, if there is one.
+pub fn tools(pg_config: Option<&Path>) -> Result<Option<PgConfig>> {
+    let Some(path) = pg_config else { return PgConfig::find() };
+    let config = PgConfig::read(path)?;
+    config.check()?;
+    Ok(Some(config))
+}
+
+/// The packages that are missing.
+fn missing(pg_config: Option<&Path>) -> Result<Vec<String>> {
+    let mut packages = Vec::new();
+    let config = tools(pg_config)?;
+    let major = match &config {
+        Some(config) => config.major,
+        None => {
+            packages.push("postgresql".to_owned());
+            default_release()?
+        }
+    };
+    if !config.as_ref().is_some_and(PgConfig::has_headers) {
+        packages.push(format!("postgresql-server-dev-{major}"));
+    }
+    if find_libclang().is_none() {
+        packages.push("libclang-dev".to_owned());
+    }
+    if !(apt::has_program("c++") && apt::has_program("cc")) {
+        packages.push("g++".to_owned());
+    }
+    if !config.as_ref().is_some_and(pgvector::installed) {
+        // To unpack and compile pgvector, should the distribution's be too old.
+        packages.extend(["make", "dpkg-dev"].iter().filter(|tool| !has_tool(tool)).map(|&tool| tool.to_owned()));
+    }
+    Ok(packages)
+}
+
+fn has_tool(package: &str) -> bool {
+    apt::has_program(if package == "dpkg-dev" { "dpkg-source" } else { package })
+}
+
+/// The release behind the distribution's package `postgresql`: its version begins like `15+248`.
+fn default_release() -> Result<u32> {
+    if apt::candidate("postgresql").is_none() && apt::has_program("apt-get") {
+        // A fresh container has no package lists.
+        step::command("apt-get update", "", apt::as_root("apt-get", "`apt-get update`")?.arg("update"))?;
+    }
+    let version =
+        apt::candidate("postgresql").context("no PostgreSQL here, and apt does not know the package postgresql")?;
+    let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().with_context(|| format!("the package postgresql has the strange version {version}"))
+}
+
+/// libclang, which generates the bindings to PostgreSQL's headers.
+fn find_libclang() -> Option<PathBuf> {
+    let mut dirs: Vec<PathBuf> = env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect();
+    for parent in ["/usr/lib", "/usr/lib64", "/usr/local/lib"] {
+        dirs.push(parent.into());
+        let llvm = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
+        // /usr/lib/llvm-14/lib, /usr/lib/x86_64-linux-gnu
+        dirs.extend(llvm.flat_map(|path| [path.join("lib"), path]));
+    }
+    dirs.into_iter().find(|dir| {
+        let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| name.into_string().ok()).any(|name| {
+            name == "libclang.so" || (name.starts_with("libclang-") && name.contains(".so") && !name.contains("cpp"))
+        })
+    })
+}
