@@ -1,7 +1,6 @@
 //! What kind of values an index holds, and what pgvector demands of them.
 
 use graph::ValueType;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 use protocol::Metric;
 
@@ -150,9 +149,7 @@ unsafe fn function(index: pg_sys::Relation, number: u16) -> Option<SupportFuncti
             return None;
         }
         let oid = pg_sys::index_getprocid(index, 1, number);
-        (oid != pg_sys::Oid::INVALID).then(|| SupportFunction {
-            oid,
-            name: owned(pg_guard_ffi_boundary(|| pg_sys::get_func_name(oid))).unwrap_or_default(),
-        })
+        (oid != pg_sys::Oid::INVALID)
+            .then(|| SupportFunction { oid, name: owned(pg_sys::get_func_name(oid)).unwrap_or_default() })
     }
 }

@@ -4,7 +4,6 @@ use std::ffi::c_void;
 
 use graph::HeapTid;
 use pages::RowDigest;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 use protocol::TuplesWriter;
 
@@ -58,9 +57,9 @@ pub(crate) unsafe fn run(
         let batch = TuplesWriter::new(varying);
         let mut scan = Scan { session, column, batch, digest, context, scratch: Vec::new() };
         let state = (&raw mut scan).cast::<c_void>();
-        let heap_tuples = pg_guard_ffi_boundary(|| {
-            pg_sys::table_index_build_scan(heap, index, info, true, true, Some(callback), state, std::ptr::null_mut())
-        });
+        // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
+        let heap_tuples =
+            pg_sys::table_index_build_scan(heap, index, info, true, true, Some(callback), state, std::ptr::null_mut());
         scan.flush()?;
         pg_sys::MemoryContextDelete(context);
         Ok(Scanned { heap_tuples, digest: scan.digest })

@@ -72,8 +72,7 @@ fn verdict(inside: &Measured, outside: &Measured) -> Result<String> {
         ensure!(
             *outside >= inside - MARGIN,
             "At ef_search {ef} the external index has recall {outside:.3}, more than {MARGIN} below \
-             the {inside:.3} of the \
-             index built in the database."
+             the {inside:.3} of the index built in the database."
         );
     }
     Ok(format!(

@@ -7,6 +7,17 @@ use harness::PgConfig;
 
 use crate::{apt, build, setup};
 
+const NEXT: &str = "
+In postgresql.conf, then restart PostgreSQL:
+
+    shared_preload_libraries = 'lantern_index'
+
+If others are preloaded too, lantern_index goes before vector: 'lantern_index,vector'. Then, for instance:
+
+    hnsw.external_index_host = 'builder.example'
+    hnsw.external_index_sslmode = 'verify-full'
+    hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'";
+
 /// Builds the extension and puts it into a PostgreSQL, which must have its headers.
 pub fn run(pg_config: Option<&Path>) -> Result<()> {
     let config = setup::tools(pg_config)?.context("no PostgreSQL found; `cargo xtask setup` installs one")?;
@@ -16,12 +27,7 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
         config.include.display()
     );
     install(&config)?;
-    println!(
-        "\nIn postgresql.conf, then restart PostgreSQL:\n\n    shared_preload_libraries = 'lantern_index'\n\n\
-         If others are preloaded too, lantern_index goes before vector: 'lantern_index,vector'. Then, for instance:\n\n    \
-         hnsw.external_index_host = 'builder.example'\n    hnsw.external_index_sslmode = 'verify-full'\n    \
-         hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'"
-    );
+    println!("{NEXT}");
     Ok(())
 }
 

@@ -20,7 +20,7 @@ pub(crate) const MAX_LEADERS: usize = 1000;
 /// Groups smaller than this are put together.
 pub(crate) const LEAF_MIN: usize = 128;
 /// The fewest neighbors taken from a leaf.
-const LEAST_PER_LEAF: usize = 5;
+const LEAST_PER_LEAF: usize = 8;
 
 impl Plan {
     pub(crate) fn new(ef_construction: u16, list: usize) -> Self {
@@ -29,7 +29,7 @@ impl Plan {
             65..=128 => (vec![10, 3], 96),
             _ => (vec![12, 4], 128),
         };
-        Self { fans, wanted, keep: (3 * list).clamp(64, 256).max(list + list / 2) }
+        Self { fans, wanted, keep: (4 * list).clamp(64, 320).max(list + list / 2) }
     }
 
     /// To how many leaders a point goes at a depth.

@@ -1,0 +1,204 @@
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cluster::tail;
+use crate::scratch::Scratch;
+use crate::{Session, binary, http, resident_bytes, wait_for, within};
+
+/// How to start a builder.
+#[derive(Clone, Debug)]
+pub struct BuilderOptions {
+    /// The program; None is the one that [`binary`] finds.
+    pub program: Option<PathBuf>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// Further arguments of `lantern-index serve`.
+    pub arguments: Vec<String>,
+}
+
+impl Default for BuilderOptions {
+    fn default() -> Self {
+        Self { program: None, tls: true, arguments: Vec::new() }
+    }
+}
+
+/// A builder daemon on free ports of the loopback address; killed when dropped.
+pub struct Builder {
+    process: Option<Child>,
+    address: SocketAddr,
+    status: SocketAddr,
+    tls: bool,
+    scratch: Scratch,
+}
+
+impl Builder {
+    /// Starts one with a new self-signed certificate.
+    pub fn start() -> Result<Self> {
+        Self::start_with(&BuilderOptions::default())
+    }
+
+    /// Starts one.
+    pub fn start_with(options: &BuilderOptions) -> Result<Self> {
+        let program = match &options.program {
+            Some(program) => program.clone(),
+            None => binary()?,
+        };
+        // Readable by PostgreSQL's account: the certificate is in it.
+        let scratch = Scratch::new("builder", 0o755)?;
+        let log = fs::File::create(scratch.path().join("log"))?;
+        let mut serve = Command::new(&program);
+        serve.args(["serve", "--host", "127.0.0.1", "--port", "0", "--status-port", "0"]).args(&options.arguments);
+        if options.tls {
+            let (cert, key) = (scratch.path().join("cert.pem"), scratch.path().join("key.pem"));
+            make_certificate(&program, &cert, &key)?;
+            serve.arg("--cert").arg(cert).arg("--key").arg(key);
+        }
+        serve.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let mut child = serve.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        scratch.guard(child.id())?;
+        let log = scratch.path().join("log");
+        let addresses = wait_for("the builder's start lines", Duration::from_secs(30), || {
+            if let Some(status) = child.try_wait()? {
+                bail!("the builder ended at once: {status}\n{}", tail(&log, 20));
+            }
+            let text = fs::read_to_string(&log)?;
+            Ok(announced(&text, "Status Server started on ").zip(announced(&text, "Indexing Server started on ")))
+        });
+        // Whatever went wrong, the scratch directory's guard ends the process.
+        let (status, address) = addresses.with_context(|| format!("the builder said\n{}", tail(&log, 20)))?;
+        Ok(Self { process: Some(child), address, status, tls: options.tls, scratch })
+    }
+
+    /// Where it takes builds.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it answers status requests.
+    pub fn status_address(&self) -> SocketAddr {
+        self.status
+    }
+
+    /// Its certificate.
+    pub fn certificate(&self) -> PathBuf {
+        self.scratch.path().join("cert.pem")
+    }
+
+    /// Makes a session build with this builder.
+    pub fn attach(&self, session: &mut Session) -> Result<()> {
+        self.attach_through(session, self.address.port())
+    }
+
+    /// Makes a session build with this builder, through something that listens on `port`.
+    pub fn attach_through(&self, session: &mut Session, port: u16) -> Result<()> {
+        let secure = if self.tls { "on" } else { "off" };
+        session.execute(&format!(
+            "SET hnsw.external_index_host = '127.0.0.1'; SET hnsw.external_index_port = {port}; \
+             SET hnsw.external_index_secure = {secure}"
+        ))?;
+        Ok(())
+    }
+
+    /// `GET path` on the status port: code and body.
+    pub fn get(&self, path: &str) -> Result<(u16, String)> {
+        http::get(self.status, path)
+    }
+
+    /// The sum of a metric over its labels; 0 if it is not there.
+    pub fn metric(&self, name: &str) -> Result<f64> {
+        let (code, text) = self.get("/metrics")?;
+        ensure!(code == 200, "/metrics answers {code}");
+        let samples = text.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])) && !line.starts_with('#')
+        });
+        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.pid().map_or(0, resident_bytes)
+    }
+
+    /// Its process id while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.scratch.unguard();
+    }
+
+    /// Asks it to shut down and gives its exit code; panics if it takes longer than `limit`.
+    pub fn terminate(&mut self, limit: Duration) -> Result<Option<i32>> {
+        let mut child = self.process.take().context("the builder is not running")?;
+        if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        }
+        let status = within("the builder's shutdown", limit, || child.wait())?;
+        self.scratch.unguard();
+        Ok(status.code())
+    }
+
+    /// Leaves it running, and says how to stop it.
+    pub fn keep(mut self) -> String {
+        self.scratch.keep();
+        let pid = self.process.take().map_or(0, |child| child.id());
+        format!("kill {pid}; rm -rf {}", self.scratch.path().display())
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the builder's log ends with\n{}", tail(&self.scratch.path().join("log"), 40));
+        }
+        self.kill();
+    }
+}
+
+/// Makes a self-signed pair.
+fn make_certificate(program: &Path, cert: &Path, key: &Path) -> Result<()> {
+    let mut gen_cert = Command::new(program);
+    gen_cert.arg("gen-cert").arg("--cert").arg(cert).arg("--key").arg(key);
+    let output = gen_cert.output().with_context(|| format!("cannot start {}", program.display()))?;
+    ensure!(output.status.success(), "gen-cert failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// The address behind `words` in the log.
+fn announced(log: &str, words: &str) -> Option<SocketAddr> {
+    let line = log.split_inclusive('\n').find(|line| line.ends_with('\n') && line.contains(words))?;
+    let rest = line.split(words).nth(1)?;
+    let end = rest.find(|c: char| !(c.is_ascii_hexdigit() || ".:[]".contains(c))).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_start_lines() {
+        let log = "[*] [Lantern External Index] External Indexing Status Server started on 127.0.0.1:4011\n\
+                   [*] [Lantern External Index] External Indexing Server started on 127.0.0.1:4012\n";
+        assert_eq!(announced(log, "Status Server started on "), "127.0.0.1:4011".parse().ok());
+        assert_eq!(announced(log, "Indexing Server started on "), "127.0.0.1:4012".parse().ok());
+        assert_eq!(announced("Indexing Server started on 127.0.0.1:40", "Indexing Server started on "), None);
+    }
+}

@@ -1,0 +1,49 @@
+use anyhow::{Context, Result};
+
+use crate::{Session, Vectors, to_half};
+
+/// The type of a vector column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// `vector(n)`: binary32.
+    Vector,
+    /// `halfvec(n)`: binary16.
+    Halfvec,
+}
+
+impl Column {
+    /// The type's name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vector => "vector",
+            Self::Halfvec => "halfvec",
+        }
+    }
+}
+
+/// Makes a table `(id int, v TYPE(dims))` and fills it; the id is the row's number.
+pub fn copy_rows(session: &mut Session, table: &str, column: Column, vectors: &Vectors) -> Result<()> {
+    session.execute(&format!("CREATE TABLE {table} (id int, v {}({}))", column.name(), vectors.dims()))?;
+    let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+    let dims = u16::try_from(vectors.dims()).context("too many dimensions")?;
+    for row in 0..vectors.rows() {
+        let id = u32::try_from(row).context("too many rows")?;
+        data.extend_from_slice(&2u16.to_be_bytes());
+        data.extend_from_slice(&4u32.to_be_bytes());
+        data.extend_from_slice(&id.to_be_bytes());
+        let width = if column == Column::Vector { 4 } else { 2 };
+        data.extend_from_slice(&(4 + width * u32::from(dims)).to_be_bytes());
+        data.extend_from_slice(&dims.to_be_bytes());
+        data.extend_from_slice(&[0; 2]);
+        for &value in vectors.row(row) {
+            match column {
+                Column::Vector => data.extend_from_slice(&value.to_be_bytes()),
+                Column::Halfvec => data.extend_from_slice(&to_half(value).to_be_bytes()),
+            }
+        }
+    }
+    data.extend_from_slice(&u16::MAX.to_be_bytes());
+    session.copy(&format!("COPY {table} FROM STDIN (FORMAT binary)"), &data)?;
+    session.execute(&format!("ANALYZE {table}"))?;
+    Ok(())
+}

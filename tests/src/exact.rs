@@ -1,0 +1,105 @@
+use std::num::NonZero;
+use std::thread;
+
+use crate::Vectors;
+
+/// How far apart two vectors are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Euclidean distance.
+    L2,
+    /// Negative inner product.
+    InnerProduct,
+    /// One minus the cosine of the angle.
+    Cosine,
+}
+
+impl Metric {
+    /// pgvector's operator.
+    pub fn operator(self) -> &'static str {
+        match self {
+            Self::L2 => "<->",
+            Self::InnerProduct => "<#>",
+            Self::Cosine => "<=>",
+        }
+    }
+
+    /// The part of the opclass' name behind the type, for instance `cosine_ops`.
+    pub fn ops(self) -> &'static str {
+        match self {
+            Self::L2 => "l2_ops",
+            Self::InnerProduct => "ip_ops",
+            Self::Cosine => "cosine_ops",
+        }
+    }
+
+    /// The distance, or something that grows with it for a given `a`.
+    fn distance(self, a: &[f32], b: &[f32]) -> f32 {
+        match self {
+            Self::L2 => sum(a, b, |x, y| (x - y) * (x - y)),
+            Self::InnerProduct => -sum(a, b, |x, y| x * y),
+            Self::Cosine => -sum(a, b, |x, y| x * y) / sum(b, b, |x, y| x * y).sqrt(),
+        }
+    }
+}
+
+/// The numbers of the `k` rows of `base` nearest to each query, nearest first. Under cosine, zero vectors are no
+/// neighbors.
+pub fn exact_neighbors(base: &Vectors, queries: &Vectors, metric: Metric, k: usize) -> Vec<Vec<u32>> {
+    assert_eq!(base.dims(), queries.dims());
+    let numbers: Vec<usize> = (0..queries.rows()).collect();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = numbers.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = numbers
+            .chunks(share)
+            .map(|part| {
+                let nearest = move |&query| nearest(base, queries.row(query), metric, k);
+                scope.spawn(move || part.iter().map(nearest).collect::<Vec<_>>())
+            })
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().expect("no panic")).collect()
+    })
+}
+
+fn nearest(base: &Vectors, query: &[f32], metric: Metric, k: usize) -> Vec<u32> {
+    let mut all: Vec<(f32, u32)> = (0..base.rows())
+        .map(|row| (metric.distance(query, base.row(row)), row as u32))
+        .filter(|(distance, _)| !distance.is_nan())
+        .collect();
+    let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if k < all.len() {
+        all.select_nth_unstable_by(k, order);
+        all.truncate(k);
+    }
+    all.sort_unstable_by(order);
+    all.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Eight sums side by side: one alone would wait for itself.
+fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let mut total: f32 = a.remainder().iter().zip(b.remainder()).map(|(&x, &y)| term(x, y)).sum();
+    let mut sums = [0.0f32; 8];
+    for (a, b) in a.zip(b) {
+        for lane in 0..8 {
+            sums[lane] += term(a[lane], b[lane]);
+        }
+    }
+    total += sums.iter().sum::<f32>();
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_metrics_three_answers() {
+        let base = Vectors::new(2, vec![0.0, 0.0, 1.0, 0.1, 5.0, 5.0, 0.0, 1.0]);
+        let query = Vectors::new(2, vec![1.0, 0.0]);
+        assert_eq!(exact_neighbors(&base, &query, Metric::L2, 2), [[1, 0]]);
+        assert_eq!(exact_neighbors(&base, &query, Metric::InnerProduct, 2), [[2, 1]]);
+        assert_eq!(exact_neighbors(&base, &query, Metric::Cosine, 9), [[1, 2, 3]]);
+    }
+}

@@ -1,0 +1,97 @@
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::from_half;
+
+/// Some vectors of equal dimensions.
+#[derive(Clone, Debug)]
+pub struct Vectors {
+    dims: usize,
+    values: Vec<f32>,
+}
+
+impl Vectors {
+    /// Takes `values` as rows of `dims` each.
+    pub fn new(dims: usize, values: Vec<f32>) -> Self {
+        assert!(dims > 0 && values.len().is_multiple_of(dims), "{} values are no rows of {dims}", values.len());
+        Self { dims, values }
+    }
+
+    /// Reads a `.npy` file of two dimensions, f16 or f32, little-endian.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        parse(&bytes).with_context(|| format!("{} is not as expected", path.display()))
+    }
+
+    /// Dimensions of every vector.
+    pub fn dims(&self) -> usize {
+        self.dims
+    }
+
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.dims
+    }
+
+    /// One of them.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.dims..][..self.dims]
+    }
+
+    /// Only the first `rows`.
+    #[must_use]
+    pub fn truncated(mut self, rows: usize) -> Self {
+        self.values.truncate(rows.saturating_mul(self.dims));
+        self
+    }
+
+    /// With every row changed by `change`, which gets its number and its values.
+    #[must_use]
+    pub fn changed(mut self, mut change: impl FnMut(usize, &mut [f32])) -> Self {
+        self.values.chunks_exact_mut(self.dims).enumerate().for_each(|(row, values)| change(row, values));
+        self
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Vectors> {
+    ensure!(bytes.starts_with(b"\x93NUMPY\x01\x00") && bytes.len() >= 10, "no .npy file of version 1.0");
+    let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let (header, data) = bytes[10..].split_at_checked(header).context("the header is cut off")?;
+    let header = std::str::from_utf8(header)?;
+    ensure!(header.contains("'fortran_order': False"), "the order is not row by row");
+    let shape = header.split_once("'shape': (").and_then(|(_, rest)| rest.split_once(')')).context("no shape")?.0;
+    let shape: Vec<usize> = shape.split(',').filter_map(|part| part.trim().parse().ok()).collect();
+    let [rows, dims] = shape[..] else { anyhow::bail!("{} dimensions instead of two", shape.len()) };
+    let values: Vec<f32> = if header.contains("'<f2'") {
+        data.chunks_exact(2).map(|value| from_half(u16::from_le_bytes([value[0], value[1]]))).collect()
+    } else {
+        ensure!(header.contains("'<f4'"), "the values are neither f16 nor f32");
+        data.chunks_exact(4).map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]])).collect()
+    };
+    ensure!(
+        dims > 0 && rows.checked_mul(dims) == Some(values.len()),
+        "{rows} x {dims} expected, {} found",
+        values.len()
+    );
+    Ok(Vectors { dims, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::data_set;
+
+    #[test]
+    fn the_samples_can_be_read() {
+        for (name, dims) in [("minilm-384", 384), ("glove-100", 100)] {
+            let (base, queries) = data_set(name).unwrap();
+            assert_eq!((base.rows(), base.dims()), (7000, dims));
+            assert_eq!((queries.rows(), queries.dims()), (1000, dims));
+            assert!((0..base.rows()).all(|row| base.row(row).iter().all(|value| value.is_finite())));
+        }
+        let (base, _) = data_set("minilm-384").unwrap();
+        let norm: f32 = base.row(17).iter().map(|x| x * x).sum();
+        assert!((norm - 1.0).abs() < 1e-2, "{norm}");
+    }
+}

@@ -1,0 +1,69 @@
+use std::collections::HashMap;
+use std::fs;
+
+/// CPU seconds used so far by a process, its descendants, and the children it has already waited for.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let processes: HashMap<u32, Stat> = all().collect();
+    let mut ticks = 0;
+    for (&member, stat) in &processes {
+        let mut ancestor = Some(member);
+        while let Some(current) = ancestor
+            && current != pid
+        {
+            ancestor = processes.get(&current).map(|stat| stat.parent).filter(|&parent| parent > 1);
+        }
+        if ancestor == Some(pid) {
+            ticks += stat.ticks;
+        }
+    }
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Resident memory of a process in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.unwrap_or(0u64) * 1024
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    all().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| pid).collect()
+}
+
+fn all() -> impl Iterator<Item = (u32, Stat)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, Stat::read(pid)?)))
+}
+
+struct Stat {
+    parent: u32,
+    /// User and system time, own and of children waited for.
+    ticks: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command's name, in parentheses, may itself hold anything. Behind it: state, parent, ...
+        let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+        let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+        Some(Self { parent: fields.get(1)?.parse().ok()?, ticks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_our_own_time() {
+        let before = cpu_seconds(std::process::id());
+        let mut sum = 0u64;
+        while cpu_seconds(std::process::id()) < before + 0.05 {
+            sum = (0..100_000).fold(sum, u64::wrapping_add);
+        }
+        assert!(resident_bytes(std::process::id()) > 100_000, "{sum}");
+    }
+}

@@ -1,0 +1,52 @@
+use anyhow::{Context, Result, ensure};
+
+use crate::{Column, Metric, Session, Vectors, copy_rows};
+
+/// What to search, and what should be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Recall<'a> {
+    /// The indexed table, with columns `id` and `v`.
+    pub table: &'a str,
+    /// The table of queries, as [`load_queries`] makes it.
+    pub queries: &'a str,
+    /// The metric the index was made for.
+    pub metric: Metric,
+    /// The true nearest rows per query.
+    pub exact: &'a [Vec<u32>],
+}
+
+/// Makes a table of queries.
+pub fn load_queries(session: &mut Session, table: &str, column: Column, queries: &Vectors) -> Result<()> {
+    copy_rows(session, table, column, queries)
+}
+
+/// The share of the true nearest rows that the index finds with the given ef_search.
+///
+/// # Errors
+/// The plan does not use an index, or a statement fails.
+pub fn recall(session: &mut Session, search: Recall<'_>, ef_search: u32) -> Result<f64> {
+    let Recall { table, queries, metric, exact } = search;
+    let k = exact.iter().map(Vec::len).max().context("no queries")?;
+    let sql = format!(
+        "SELECT q.id, n.id FROM {queries} q CROSS JOIN LATERAL \
+         (SELECT t.id FROM {table} t ORDER BY t.v {} q.v LIMIT {k}) n",
+        metric.operator()
+    );
+    session.execute(&format!(
+        "SET hnsw.ef_search = {ef_search}; SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
+    ))?;
+    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
+    ensure!(
+        plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using")),
+        "the plan uses no index: {plan:?}"
+    );
+    let rows = session.query(&sql)?;
+    session.execute("RESET enable_seqscan; RESET enable_sort")?;
+    let mut hits = 0usize;
+    for row in &rows {
+        let [Some(query), Some(found)] = &row[..] else { continue };
+        let query = exact.get(query.parse::<usize>()?).context("more queries than expected")?;
+        hits += usize::from(query.contains(&found.parse()?));
+    }
+    Ok(hits as f64 / exact.iter().map(Vec::len).sum::<usize>() as f64)
+}

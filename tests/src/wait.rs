@@ -1,0 +1,27 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// Asks again and again until the answer is there; `what` is named when it does not come in time.
+pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        if start.elapsed() > limit {
+            bail!("waited {:.0} s for {what}, in vain", limit.as_secs_f64());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs something and panics unless it is over within `limit`.
+pub fn within<T>(what: &str, limit: Duration, run: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = run();
+    let took = start.elapsed();
+    assert!(took <= limit, "{what} took {:.1} s, the limit is {:.1} s", took.as_secs_f64(), limit.as_secs_f64());
+    result
+}

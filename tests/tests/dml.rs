@@ -1,0 +1,132 @@
+//! What happens to an externally built index afterwards is pgvector's business, and must go on as on its own index.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use harness::{
+    Builder, Cluster, Column, Metric, Recall, Session, copy_rows, data_set, exact_neighbors, inspect, load_queries,
+    recall,
+};
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
+static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
+
+fn database(name: &str) -> Session {
+    let mut session = CLUSTER.database(name).unwrap();
+    BUILDER.attach(&mut session).unwrap();
+    session
+}
+
+#[test]
+fn insert_update_delete_vacuum_reindex() {
+    let mut session = database("dml");
+    let (base, queries) = data_set("minilm-384").unwrap();
+    let exact = exact_neighbors(&base, &queries, Metric::Cosine, 10);
+    copy_rows(&mut session, "everything", Column::Vector, &base).unwrap();
+    load_queries(&mut session, "queries", Column::Vector, &queries).unwrap();
+    let mut found = Vec::new();
+    for (table, external) in [("stock", "false"), ("ours", "true")] {
+        // Built from half the rows and some that are no longer there in the end.
+        session
+            .execute(&format!(
+                "CREATE TABLE {table} AS SELECT id, v FROM everything WHERE id < 4000; \
+                 UPDATE {table} SET v = v - v - v WHERE id % 10 = 0; \
+                 CREATE INDEX {table}_idx ON {table} USING hnsw (v vector_cosine_ops) WITH (external = {external})"
+            ))
+            .unwrap();
+        session.execute(&format!("INSERT INTO {table} SELECT id, v FROM everything WHERE id >= 4000")).unwrap();
+        session.execute(&format!("UPDATE {table} SET v = v - v - v WHERE id % 10 = 0 AND id < 4000")).unwrap();
+        session.execute(&format!("DELETE FROM {table} WHERE id % 7 = 0")).unwrap();
+        session.execute(&format!("VACUUM {table}")).unwrap();
+        session.execute(&format!("INSERT INTO {table} SELECT id, v FROM everything WHERE id % 7 = 0")).unwrap();
+        session.execute(&format!("VACUUM ANALYZE {table}")).unwrap();
+        inspect(&CLUSTER, &mut session, &format!("{table}_idx")).unwrap();
+        let search = Recall { table, queries: "queries", metric: Metric::Cosine, exact: &exact };
+        found.push([40, 200].map(|ef| recall(&mut session, search, ef).unwrap()));
+    }
+    println!("after changes: stock {:.4?}, ours {:.4?}", found[0], found[1]);
+    for (stock, ours) in found[0].iter().zip(found[1]) {
+        assert!(ours >= stock - 0.02, "{found:.4?}");
+    }
+
+    let search = Recall { table: "ours", queries: "queries", metric: Metric::Cosine, exact: &exact };
+    for how in ["INDEX ours_idx", "INDEX CONCURRENTLY ours_idx", "TABLE ours"] {
+        session.take_notices();
+        session.execute(&format!("REINDEX {how}")).unwrap();
+        let built = session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 7000 elements"));
+        assert!(built, "REINDEX {how} was not external");
+        inspect(&CLUSTER, &mut session, "ours_idx").unwrap();
+        assert!(recall(&mut session, search, 200).unwrap() > 0.95);
+    }
+    // The way back to pgvector's own build.
+    session.execute("ALTER INDEX ours_idx RESET (external)").unwrap();
+    session.execute("REINDEX INDEX ours_idx").unwrap();
+    assert!(session.take_notices().iter().all(|notice| !notice.message.starts_with("indexed")));
+}
+
+#[test]
+fn concurrently_while_rows_change() {
+    let mut session = database("concurrent_rows");
+    let (base, _) = data_set("minilm-384").unwrap();
+    copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
+    let mut writer = CLUSTER.session("concurrent_rows").unwrap();
+    let writing = std::thread::spawn(move || {
+        for id in 10_000..10_300 {
+            writer.execute(&format!("INSERT INTO items SELECT {id}, v FROM items WHERE id = {}", id - 10_000)).unwrap();
+            writer.execute(&format!("DELETE FROM items WHERE id = {}", id - 10_000)).unwrap();
+        }
+    });
+    session
+        .execute("CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_cosine_ops) WITH (external = true)")
+        .unwrap();
+    writing.join().unwrap();
+    session.execute("VACUUM items").unwrap();
+    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
+    let found: u32 = session
+        .value(
+            "SELECT count(*) FROM items a, LATERAL (SELECT id FROM items b ORDER BY b.v <=> a.v LIMIT 1) n \
+             WHERE a.id >= 10000 AND n.id = a.id",
+        )
+        .unwrap();
+    assert!(found >= 295, "{found} of 300 moved rows are found");
+}
+
+#[test]
+fn vacuum_after_one_deleted_row_is_cheap() {
+    let mut session = database("vacuum");
+    let (base, _) = data_set("glove-100").unwrap();
+    let mut costs = Vec::new();
+    for (table, external) in [("stock", "false"), ("ours", "true")] {
+        copy_rows(&mut session, table, Column::Vector, &base).unwrap();
+        session
+            .execute(&format!("CREATE INDEX ON {table} USING hnsw (v vector_l2_ops) WITH (external = {external})"))
+            .unwrap();
+        // Settles what the load left to do, so that only the index is paid for.
+        session.execute(&format!("VACUUM FREEZE {table}")).unwrap();
+        session.execute(&format!("DELETE FROM {table} WHERE id = 1234; CHECKPOINT")).unwrap();
+        let position: String = session.value("SELECT pg_current_wal_insert_lsn()").unwrap();
+        let start = Instant::now();
+        session.execute(&format!("VACUUM (INDEX_CLEANUP ON) {table}")).unwrap();
+        let seconds = start.elapsed().as_secs_f64();
+        let wal: f64 = session.value(&format!("SELECT pg_current_wal_insert_lsn() - '{position}'::pg_lsn")).unwrap();
+        costs.push((seconds, wal));
+    }
+    println!("vacuum (seconds, bytes of WAL): stock {:?}, ours {:?}", costs[0], costs[1]);
+    let ((stock_seconds, stock_wal), (our_seconds, our_wal)) = (costs[0], costs[1]);
+    assert!(our_wal <= 2.0 * stock_wal, "{costs:?}");
+    // A moment is allowed for whatever else the machine does.
+    assert!(our_seconds <= 2.0 * stock_seconds + 0.2, "{costs:?}");
+}
+
+#[test]
+fn layer_0_is_full() {
+    let mut session = database("full_lists");
+    let (base, _) = data_set("glove-100").unwrap();
+    copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
+    session.execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+    let report = inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    // Otherwise every VACUUM would search neighbors for these elements anew.
+    assert!(report.contains("; 0 layer-0 lists not full"), "{report}");
+    assert!(report.contains("7000 elements, 7000 reachable"), "{report}");
+}

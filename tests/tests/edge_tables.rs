@@ -1,0 +1,233 @@
+//! Small, odd and impossible tables.
+
+use std::sync::LazyLock;
+
+use harness::{Builder, Cluster, Session, SqlError, inspect};
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
+static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
+
+fn database(name: &str) -> Session {
+    let mut session = CLUSTER.database(name).unwrap();
+    BUILDER.attach(&mut session).unwrap();
+    session
+}
+
+/// Indexes table `t (id int, v …)`, checks the file, and searches for everything in it.
+fn index_and_search(session: &mut Session, options: &str) {
+    session
+        .execute(&format!("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true{options})"))
+        .unwrap();
+    inspect(&CLUSTER, session, "t_idx").unwrap();
+    let sql = "SELECT id FROM t WHERE v IS NOT NULL \
+               ORDER BY v <-> (SELECT v FROM t WHERE v IS NOT NULL LIMIT 1), id LIMIT 40";
+    session.execute("SET enable_indexscan = off").unwrap();
+    let mut exact = session.query(sql).unwrap();
+    session.execute("SET enable_indexscan = on; SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
+    let mut found = session.query(&sql.replace(", id LIMIT", " LIMIT")).unwrap();
+    session.execute("RESET enable_seqscan").unwrap();
+    exact.sort();
+    found.sort();
+    assert_eq!(found, exact);
+}
+
+#[test]
+fn nulls_are_left_out() {
+    let mut session = database("nulls");
+    session.execute("CREATE TABLE t (id int, v vector(3))").unwrap();
+    session
+        .execute(
+            "INSERT INTO t SELECT i, CASE WHEN i % 3 > 0 THEN ARRAY[i, i % 7, 1]::vector END \
+             FROM generate_series(1, 60) i",
+        )
+        .unwrap();
+    index_and_search(&mut session, "");
+    assert!(session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 40 elements")));
+}
+
+#[test]
+fn only_nulls() {
+    let mut session = database("only_nulls");
+    session
+        .execute("CREATE TABLE t (id int, v vector(3)); INSERT INTO t SELECT i FROM generate_series(1, 9) i")
+        .unwrap();
+    index_and_search(&mut session, "");
+}
+
+#[test]
+fn equal_rows_share_elements() {
+    let mut session = database("equal_rows");
+    session
+        .execute(
+            "CREATE TABLE t (id int, v vector(3)); INSERT INTO t SELECT i, '[1,2,3]' FROM generate_series(1, 25) i",
+        )
+        .unwrap();
+    index_and_search(&mut session, "");
+}
+
+#[test]
+fn few_rows() {
+    for rows in [1, 3] {
+        let mut session = database(&format!("rows_{rows}"));
+        session.execute("CREATE TABLE t (id int, v vector(3))").unwrap();
+        session
+            .execute(&format!("INSERT INTO t SELECT i, ARRAY[i, 2, 3]::vector FROM generate_series(1, {rows}) i"))
+            .unwrap();
+        index_and_search(&mut session, "");
+    }
+}
+
+#[test]
+fn an_empty_table_needs_no_builder() {
+    let mut session = CLUSTER.database("no_rows").unwrap();
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    session.execute("CREATE TABLE t (id int, v vector(3))").unwrap();
+    session.execute("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+    inspect(&CLUSTER, &mut session, "t_idx").unwrap();
+    session.execute("INSERT INTO t VALUES (1, '[1,2,3]'); SET enable_seqscan = off").unwrap();
+    assert_eq!(session.value::<u32>("SELECT id FROM t ORDER BY v <-> '[1,2,4]' LIMIT 1").unwrap(), 1);
+    // Temporary tables and TRUNCATE build empty indexes too.
+    session.execute("TRUNCATE t").unwrap();
+    session
+        .execute(
+            "CREATE TEMP TABLE tt (v vector(3)) ON COMMIT DELETE ROWS; \
+             CREATE INDEX ON tt USING hnsw (v vector_l2_ops) WITH (external = true); INSERT INTO tt VALUES ('[1,2,3]')",
+        )
+        .unwrap();
+}
+
+#[test]
+fn extreme_options() {
+    for (m, ef_construction) in [(2, 4), (100, 200), (5, 1000)] {
+        let mut session = database(&format!("m_{m}"));
+        session.execute("CREATE TABLE t (id int, v vector(8)); SELECT setseed(0.5)").unwrap();
+        session
+            .execute(
+                "INSERT INTO t SELECT i, (SELECT array_agg(random() + 0 * i * j) FROM generate_series(1, 8) j)::vector \
+                 FROM generate_series(1, 500) i",
+            )
+            .unwrap();
+        let options = format!("m = {m}, ef_construction = {ef_construction}");
+        session
+            .execute(&format!("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH ({options}, external = true)"))
+            .unwrap();
+        inspect(&CLUSTER, &mut session, "t_idx").unwrap();
+        session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
+        // Each row is its own nearest neighbor; m = 2 makes a poor graph, in the database too.
+        let found: u32 = session
+            .value(
+                "SELECT count(*) FROM t a, LATERAL (SELECT id FROM t b ORDER BY b.v <-> a.v LIMIT 1) n \
+                 WHERE n.id = a.id",
+            )
+            .unwrap();
+        assert!(found >= if m == 2 { 450 } else { 500 }, "m = {m}: {found} of 500 rows find themselves");
+    }
+}
+
+#[test]
+fn two_thousand_dimensions() {
+    let mut session = database("dims_2000");
+    session
+        .execute(
+            "CREATE TABLE t (id int, v vector(2000)); INSERT INTO t SELECT i, \
+             (SELECT array_agg(sin(i * j)) FROM generate_series(1, 2000) j)::vector FROM generate_series(1, 100) i",
+        )
+        .unwrap();
+    index_and_search(&mut session, "");
+}
+
+#[test]
+fn kinds_of_tables_and_indexes() {
+    let mut session = database("kinds");
+    let rows = "SELECT i, ARRAY[i, i % 7, 1]::vector(3) FROM generate_series(1, 200) i";
+    for kind in ["", "UNLOGGED", "TEMP"] {
+        session.execute(&format!("CREATE {kind} TABLE t (id int, v vector(3)); INSERT INTO t {rows}")).unwrap();
+        session
+            .execute(
+                "CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+                 CREATE INDEX t_part ON t USING hnsw (v vector_l2_ops) WITH (external = true) WHERE id > 100; \
+                 CREATE INDEX t_expr ON t USING hnsw ((v::halfvec(3)) halfvec_l2_ops) WITH (external = true)",
+            )
+            .unwrap();
+        session.execute("SET enable_seqscan = off").unwrap();
+        for (table, value, wanted) in [("t", "v <-> '[150,3,1]'", 150), ("t", "v::halfvec(3) <-> '[150,3,1]'", 150)] {
+            let nearest: u32 = session.value(&format!("SELECT id FROM {table} ORDER BY {value} LIMIT 1")).unwrap();
+            assert_eq!(nearest, wanted, "{kind} {value}");
+        }
+        // The others are not written at a checkpoint.
+        if kind.is_empty() {
+            for index in ["t_idx", "t_part", "t_expr"] {
+                inspect(&CLUSTER, &mut session, index).unwrap();
+            }
+        }
+        session.execute("DROP TABLE t; RESET enable_seqscan").unwrap();
+    }
+}
+
+#[test]
+fn impossible_indexes_fail_as_in_pgvector() {
+    let mut session = CLUSTER.database("impossible").unwrap();
+    // Nobody listens there: all of this is refused before anything is sent.
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    session
+        .execute(
+            "CREATE TABLE t (v vector(3), free vector, wide vector(2001), half halfvec(4001)); \
+             INSERT INTO t (v) VALUES ('[1,2,3]'), ('[3,2,1]')",
+        )
+        .unwrap();
+    for (column, options) in [
+        ("v vector_l2_ops", "m = 16, ef_construction = 31"),
+        ("v vector_l2_ops", "m = 1"),
+        ("v vector_l2_ops", "m = 101"),
+        ("v vector_l2_ops", "ef_construction = 1001"),
+        ("v vector_l2_ops", "speed = 11"),
+        ("free vector_l2_ops", "m = 16"),
+        ("wide vector_l2_ops", "m = 16"),
+        ("half halfvec_l2_ops", "m = 16"),
+    ] {
+        let create = |session: &mut Session, external: &str| -> SqlError {
+            session.execute(&format!("CREATE INDEX ON t USING hnsw ({column}) WITH ({options}{external})")).unwrap_err()
+        };
+        let (stock, ours) = (create(&mut session, ""), create(&mut session, ", external = true"));
+        assert_eq!(ours.to_string(), stock.to_string(), "{column} {options}");
+    }
+}
+
+#[test]
+fn other_operator_classes_work_or_say_that_they_do_not() {
+    let mut session = database("others");
+    session.execute("CREATE TABLE t (id int, v vector(16))").unwrap();
+    session
+        .execute(
+            "INSERT INTO t SELECT i, (SELECT array_agg(sin(i * j)) FROM generate_series(1, 16) j)::vector \
+             FROM generate_series(1, 300) i",
+        )
+        .unwrap();
+    for (column, operator, ops) in [
+        ("v", "<+>", "vector_l1_ops"),
+        ("v::halfvec(16)", "<+>", "halfvec_l1_ops"),
+        ("binary_quantize(v)::bit(16)", "<~>", "bit_hamming_ops"),
+        ("binary_quantize(v)::bit(16)", "<%>", "bit_jaccard_ops"),
+        ("v::sparsevec(16)", "<->", "sparsevec_l2_ops"),
+        ("v::sparsevec(16)", "<=>", "sparsevec_cosine_ops"),
+    ] {
+        let create = format!("CREATE INDEX t_idx ON t USING hnsw (({column}) {ops}) WITH (external = true)");
+        if let Err(error) = session.execute(&create) {
+            println!("{ops}: {error}\n");
+            assert_eq!(error.server().sqlstate, "0A000", "{error}");
+            assert!(error.server().message.contains("not supported"), "{error}");
+            continue;
+        }
+        inspect(&CLUSTER, &mut session, "t_idx").unwrap();
+        // The distance of the tenth row found, which is the same whichever of several equally near rows it is.
+        let sql = format!(
+            "SELECT max(d)::text FROM (SELECT {column} {operator} (SELECT {column} FROM t WHERE id = 17) AS d \
+             FROM t ORDER BY 1 LIMIT 10) x"
+        );
+        session.execute("SET enable_indexscan = off").unwrap();
+        let exact: String = session.value(&sql).unwrap();
+        session.execute("SET enable_indexscan = on; SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
+        assert_eq!(session.value::<String>(&sql).unwrap(), exact, "{ops}");
+        session.execute("RESET enable_seqscan; DROP INDEX t_idx").unwrap();
+    }
+}

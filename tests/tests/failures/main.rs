@@ -1,0 +1,205 @@
+//! Whatever goes wrong, and whenever: the statement ends soon with words that help, and nothing is left on either side.
+
+mod scene;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Builder, Column, SqlError, copy_rows, data_set, inspect};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, Phase, SOON, Scene, wait_until_idle};
+
+fn expect_words(error: &SqlError, sqlstate: &str) {
+    let notice = error.server();
+    assert!(notice.sqlstate.starts_with(sqlstate), "{error}");
+    assert!(!notice.hint.is_empty(), "what should the user do? {error}");
+}
+
+#[test]
+fn no_builder() {
+    let mut scene = Scene::new("no_builder");
+    scene.builder.kill();
+    let session = scene.session.as_mut().unwrap();
+    let port = scene.builder.address().port();
+    session.execute(&format!("SET hnsw.external_index_port = {port}")).unwrap();
+    let start = Instant::now();
+    let error = session.execute(CREATE).unwrap_err();
+    assert!(start.elapsed() < SOON);
+    expect_words(&error, "08");
+    assert!(error.server().message.contains(&format!("127.0.0.1:{port}")), "{error}");
+    scene.expect_clean();
+}
+
+#[test]
+fn the_builder_is_killed() {
+    let mut scene = Scene::new("killed");
+    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+        let building = scene.build_until(phase);
+        let start = Instant::now();
+        scene.builder.kill();
+        // What was on its way arrives, then the end of the connection.
+        scene.proxy.reset();
+        let error = scene.expect_failure(building, start);
+        expect_words(&error, "08");
+        scene.expect_clean();
+    }
+}
+
+#[test]
+fn the_connection_breaks() {
+    let mut scene = Scene::new("cut");
+    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+        let building = scene.build_until(phase);
+        let start = Instant::now();
+        scene.proxy.cut();
+        let error = scene.expect_failure(building, start);
+        expect_words(&error, "08");
+        scene.expect_clean();
+    }
+}
+
+#[test]
+fn the_user_cancels() {
+    let mut scene = Scene::new("cancelled");
+    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+        let building = scene.build_until(phase);
+        let start = Instant::now();
+        let cancel = format!("SELECT pg_cancel_backend({})", building.pid);
+        CLUSTER.session("postgres").unwrap().execute(&cancel).unwrap();
+        let error = scene.expect_failure(building, start);
+        assert_eq!(error.server().message, "canceling statement due to user request");
+        scene.expect_clean();
+    }
+}
+
+#[test]
+fn the_statement_takes_too_long() {
+    let mut scene = Scene::new("timeout");
+    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+        scene.session.as_mut().unwrap().execute("SET statement_timeout = '8s'").unwrap();
+        let start = Instant::now();
+        let building = scene.build_until(phase);
+        let error = scene.expect_failure(building, start + Duration::from_secs(8));
+        assert_eq!(error.server().message, "canceling statement due to statement timeout");
+        scene.session.as_mut().unwrap().execute("RESET statement_timeout").unwrap();
+        scene.expect_clean();
+    }
+}
+
+#[test]
+fn the_backend_is_terminated() {
+    let mut scene = Scene::new("terminated");
+    let building = scene.build_until(Phase::Graph);
+    let terminate = format!("SELECT pg_terminate_backend({})", building.pid);
+    CLUSTER.session("postgres").unwrap().execute(&terminate).unwrap();
+    let (_, result, _) = building.thread.join().unwrap();
+    assert_eq!(result.unwrap_err().server().sqlstate, "57P01");
+    let mut session = CLUSTER.session("terminated").unwrap();
+    scene.builder.attach_through(&mut session, scene.proxy.port()).unwrap();
+    scene.session = Some(session);
+    scene.expect_clean();
+}
+
+#[test]
+fn the_builder_falls_silent() {
+    let mut scene = Scene::new("silent");
+    let building = scene.build_until(Phase::Graph);
+    let start = Instant::now();
+    let (session, result, _) = building.thread.join().unwrap();
+    scene.session = Some(session);
+    let error = result.unwrap_err();
+    println!("after {:.0} s: {error}", start.elapsed().as_secs_f64());
+    expect_words(&error, "08");
+    assert!(start.elapsed() < Duration::from_secs(90), "{error}");
+    scene.expect_clean();
+}
+
+#[test]
+fn somebody_else_listens() {
+    let mut scene = Scene::new("stranger");
+    for (secure, says) in
+        [("on", &b""[..]), ("off", b""), ("on", b"HTTP/1.1 400 Bad Request\r\n\r\n"), ("off", &[255; 4096])]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.write_all(says);
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let session = scene.session.as_mut().unwrap();
+        session
+            .execute(&format!(
+                "SET hnsw.external_index_port = {port}; SET hnsw.external_index_secure = {secure}; \
+                 SET hnsw.external_index_connect_timeout = 2"
+            ))
+            .unwrap();
+        let start = Instant::now();
+        let error = session.execute(CREATE).unwrap_err();
+        println!("{error}\n");
+        assert!(start.elapsed() < SOON + Duration::from_secs(2), "{error}");
+        expect_words(&error, "08");
+    }
+    let port = scene.proxy.port();
+    scene.builder.attach_through(scene.session.as_mut().unwrap(), port).unwrap();
+    scene.expect_clean();
+}
+
+#[test]
+fn a_builder_that_shuts_down_says_so() {
+    let mut scene = Scene::new("shutdown");
+    let building = scene.build_until(Phase::Rows);
+    // It lets builds go on for ten seconds, then ends them.
+    let code = scene.builder.terminate(Duration::from_secs(20)).unwrap();
+    assert_eq!(code, Some(0));
+    let start = Instant::now();
+    let error = scene.expect_failure(building, start);
+    assert!(!error.server().message.is_empty());
+    scene.expect_clean();
+}
+
+#[test]
+fn memory_comes_back() {
+    let mut scene = Scene::new("memory");
+    let spend = |scene: &mut Scene| {
+        let building = scene.build_until(Phase::Pages);
+        let cancel = format!("SELECT pg_cancel_backend({})", building.pid);
+        let start = Instant::now();
+        CLUSTER.session("postgres").unwrap().execute(&cancel).unwrap();
+        scene.expect_failure(building, start);
+        scene.proxy.reset();
+        wait_until_idle(&scene.builder);
+    };
+    // The allocator keeps something for later: what counts is that it does not grow.
+    (0..3).for_each(|_| spend(&mut scene));
+    let before = scene.builder.resident_bytes();
+    (0..8).for_each(|_| spend(&mut scene));
+    let after = scene.builder.resident_bytes();
+    println!("resident: {} MB, after eight more builds {} MB", before >> 20, after >> 20);
+    // A build holds 10 MB of values and about as much of graph.
+    assert!(after < before + (50 << 20), "{before} bytes before, {after} after");
+    scene.expect_clean();
+}
+
+#[test]
+fn several_builds_at_once() {
+    let builder = Builder::start().unwrap();
+    let (base, _) = data_set("glove-100").unwrap();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (builder, base) = (&builder, &base);
+            scope.spawn(move || {
+                let mut session = CLUSTER.database(&format!("several_{number}")).unwrap();
+                copy_rows(&mut session, "items", Column::Vector, base).unwrap();
+                builder.attach(&mut session).unwrap();
+                session.execute(CREATE_QUICKLY).unwrap();
+                inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+            });
+        }
+    });
+    let (code, status) = builder.get("/").unwrap();
+    assert_eq!(code, 200, "{status}");
+    assert!(status.contains("status"), "{status}");
+    assert_eq!(builder.metric("lantern_index_builds_total").unwrap(), 4.0);
+}

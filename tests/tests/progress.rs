@@ -1,0 +1,65 @@
+//! `pg_stat_progress_create_index` moves in every phase.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::{Builder, Cluster, Column, Direction, Proxy, copy_rows, data_set};
+
+/// Phase, tuples done and in all, blocks done and in all.
+type Sight = (String, u64, u64, u64, u64);
+
+#[test]
+fn phases_are_seen_and_move() {
+    let cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let proxy = Proxy::start(builder.address()).unwrap();
+    let mut session = cluster.database("progress").unwrap();
+    let (base, _) = data_set("minilm-384").unwrap();
+    copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
+    builder.attach_through(&mut session, proxy.port()).unwrap();
+    proxy.slow(Direction::ToBuilder, 12_000_000);
+    proxy.slow(Direction::ToClient, 8_000_000);
+
+    let mut watcher = cluster.session("progress").unwrap();
+    let building = thread::spawn(move || {
+        session
+            .execute(
+                "CREATE INDEX ON items USING hnsw (v vector_cosine_ops) \
+                 WITH (m = 32, ef_construction = 300, external = true)",
+            )
+            .unwrap();
+    });
+    let mut seen: Vec<Sight> = Vec::new();
+    while !building.is_finished() {
+        let rows = watcher
+            .query(
+                "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total FROM pg_stat_progress_create_index",
+            )
+            .unwrap();
+        if let Some([Some(phase), numbers @ ..]) = rows.first().map(Vec::as_slice) {
+            let number = |at: usize| numbers[at].as_ref().map_or(0, |number| number.parse().unwrap());
+            let sight = (phase.clone(), number(0), number(1), number(2), number(3));
+            if seen.last() != Some(&sight) {
+                seen.push(sight);
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    building.join().unwrap();
+
+    let phases = ["loading tuples", "waiting for external build", "writing pages"];
+    let of = |phase: &str| -> Vec<&Sight> { seen.iter().filter(|sight| sight.0.ends_with(phase)).collect() };
+    for phase in phases {
+        let sights = of(phase);
+        assert!(sights.len() >= 3, "{phase:?} was seen {} times in {seen:#?}", sights.len());
+        let pairs = sights.windows(2);
+        assert!(pairs.clone().all(|pair| pair[0].1 <= pair[1].1), "tuples run backwards: {sights:#?}");
+        assert!(
+            sights.iter().all(|sight| sight.1 <= sight.2.max(7000) && (sight.4 == 0 || sight.3 <= sight.4)),
+            "{sights:#?}"
+        );
+    }
+    let first = |phase| seen.iter().position(|sight| sight.0.ends_with(phase)).unwrap();
+    assert!(first(phases[0]) < first(phases[1]) && first(phases[1]) < first(phases[2]), "{seen:#?}");
+    assert!(of(phases[2]).last().unwrap().4 > 1000, "the blocks of the index are not told: {seen:#?}");
+}
