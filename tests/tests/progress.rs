@@ -16,9 +16,17 @@ fn phases_are_seen_and_move() {
     let mut session = cluster.database("progress").unwrap();
     let (base, _) = data_set("minilm-384").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
+    // More rows, so that the builder takes a while: all moved a little.
+    session
+        .execute(
+            "INSERT INTO items SELECT id + 7000, v + (
+                SELECT array_agg(random() * 0.1)::vector(384) FROM generate_series(1, 384) WHERE items.id IS NOT NULL
+            ) FROM items",
+        )
+        .unwrap();
     builder.attach_through(&mut session, proxy.port()).unwrap();
-    proxy.slow(Direction::ToBuilder, 12_000_000);
-    proxy.slow(Direction::ToClient, 8_000_000);
+    proxy.slow(Direction::ToBuilder, 25_000_000);
+    proxy.slow(Direction::ToClient, 16_000_000);
 
     let mut watcher = cluster.session("progress").unwrap();
     let building = thread::spawn(move || {
@@ -47,19 +55,19 @@ fn phases_are_seen_and_move() {
     }
     building.join().unwrap();
 
-    let phases = ["loading tuples", "waiting for external build", "writing pages"];
+    let phases = ["loading tuples", "building graph", "choosing neighbors", "writing pages"];
     let of = |phase: &str| -> Vec<&Sight> { seen.iter().filter(|sight| sight.0.ends_with(phase)).collect() };
     for phase in phases {
         let sights = of(phase);
-        assert!(sights.len() >= 3, "{phase:?} was seen {} times in {seen:#?}", sights.len());
+        assert!(sights.len() >= 2, "{phase:?} was seen {} times in {seen:#?}", sights.len());
         let pairs = sights.windows(2);
         assert!(pairs.clone().all(|pair| pair[0].1 <= pair[1].1), "tuples run backwards: {sights:#?}");
         assert!(
-            sights.iter().all(|sight| sight.1 <= sight.2.max(7000) && (sight.4 == 0 || sight.3 <= sight.4)),
+            sights.iter().all(|sight| sight.1 <= sight.2.max(14000) && (sight.4 == 0 || sight.3 <= sight.4)),
             "{sights:#?}"
         );
     }
     let first = |phase| seen.iter().position(|sight| sight.0.ends_with(phase)).unwrap();
-    assert!(first(phases[0]) < first(phases[1]) && first(phases[1]) < first(phases[2]), "{seen:#?}");
-    assert!(of(phases[2]).last().unwrap().4 > 1000, "the blocks of the index are not told: {seen:#?}");
+    assert!(phases.is_sorted_by_key(|phase| first(phase)), "{seen:#?}");
+    assert!(of(phases[3]).last().unwrap().4 > 1000, "the blocks of the index are not told: {seen:#?}");
 }

@@ -73,7 +73,6 @@ unsafe fn build(
     session.end_of_tuples()?;
     let rows = session.rows();
 
-    progress::enter(Phase::BuildingGraph, rows);
     let layout = wait_for_layout(&mut session)?;
     if layout.rows != rows {
         return Err(Failure::protocol(format!("{} rows announced, {rows} were sent.", layout.rows)));
@@ -127,10 +126,19 @@ fn server_version() -> String {
 }
 
 fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
+    let mut phase = Phase::Waiting;
+    progress::enter(phase, session.rows());
     loop {
         match session.next()? {
             BuilderMessage::Layout(layout) => return Ok(layout),
-            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
+            BuilderMessage::Progress(step) => {
+                let now = Phase::of_builder(step.phase);
+                if now != phase {
+                    phase = now;
+                    progress::enter(phase, step.total);
+                }
+                progress::tuples(step.done, step.total);
+            }
             other => return Err(Failure::protocol(format!("{} while the graph was built.", other.name()))),
         }
     }

@@ -14,15 +14,31 @@ pub(crate) enum Phase {
     /// pgvector's own second phase.
     LoadingTuples = 2,
     Connecting = 3,
-    BuildingGraph = 4,
-    WritingPages = 5,
+    Waiting = 4,
+    BuildingGraph = 5,
+    ChoosingNeighbors = 6,
+    OrderingElements = 7,
+    WritingPages = 8,
 }
 
 impl Phase {
+    /// What the builder says it does; rows that it has not taken yet are waited for.
+    pub(crate) fn of_builder(phase: u8) -> Self {
+        match protocol::Phase::from_number(phase) {
+            Some(protocol::Phase::Graph) => Self::BuildingGraph,
+            Some(protocol::Phase::Repair) => Self::ChoosingNeighbors,
+            Some(protocol::Phase::Order) => Self::OrderingElements,
+            _ => Self::Waiting,
+        }
+    }
+
     fn name(number: i64) -> Option<&'static CStr> {
         [
             (Self::Connecting, c"connecting to builder"),
-            (Self::BuildingGraph, c"waiting for external build"),
+            (Self::Waiting, c"waiting for external build"),
+            (Self::BuildingGraph, c"building graph"),
+            (Self::ChoosingNeighbors, c"choosing neighbors"),
+            (Self::OrderingElements, c"ordering elements"),
             (Self::WritingPages, c"writing pages"),
         ]
         .into_iter()

@@ -14,7 +14,7 @@ use crate::job::Event;
 use crate::progress::Watch;
 
 /// How often the client hears of the build, whatever it does.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The way to the client, which does not wait forever for it to read.
 pub(crate) struct Writer<'a, W> {

@@ -69,7 +69,7 @@ impl Carver<'_> {
         }
         let k = self.plan.per_leaf(depth);
         SCRATCH.with_borrow_mut(|scratch| {
-            leaf::all_pairs(self.space, self.products, self.points, group, k, self.found, scratch)
+            leaf::all_pairs(self.space, self.products, self.points, group, k, self.found, scratch);
         });
     }
 

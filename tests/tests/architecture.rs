@@ -1,0 +1,95 @@
+//! Who may use whom, as `crates/README.md` draws it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
+const ARROWS: [(&str, &[&str]); 10] = [
+    ("distance", &[]),
+    ("graph", &[]),
+    ("hnsw", &["distance", "graph"]),
+    ("pages", &["graph"]),
+    ("protocol", &[]),
+    ("service", &["protocol"]),
+    ("server", &["service", "protocol", "hnsw", "pages", "graph"]),
+    ("lantern-index", &["server", "service", "hnsw", "pages"]),
+    ("extension", &["protocol", "pages", "graph"]),
+    ("router", &["service", "protocol"]),
+];
+
+/// Crates that belong to the edges, and where they may appear.
+const EDGES: [(&str, &[&str]); 5] = [
+    ("tokio", &["service", "server", "router", "lantern-index"]),
+    ("tokio-rustls", &["service", "server", "router"]),
+    ("pgrx", &["extension"]),
+    ("kube", &["router"]),
+    ("usearch", &["hnsw"]),
+];
+
+/// The direct dependencies of each member, without those for tests, under the names of the table above.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(harness::root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &Value| short(value["name"].as_str().unwrap()).to_owned();
+    let members = metadata["packages"].as_array().unwrap();
+    members
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            (name(package), dependencies.filter(|dependency| dependency["kind"].is_null()).map(name).collect())
+        })
+        .collect()
+}
+
+fn short(package: &str) -> &str {
+    package.strip_prefix("lantern-index-").unwrap_or(package)
+}
+
+#[test]
+fn arrows_point_only_where_they_may() {
+    let members = dependencies();
+    for (member, uses) in &members {
+        if ["xtask", "tests", "benches"].contains(&member.as_str()) {
+            continue;
+        }
+        let (_, allowed) = ARROWS
+            .iter()
+            .find(|(known, _)| known == member)
+            .unwrap_or_else(|| panic!("{member} is a new crate: say in this table what it may use"));
+        let ours = uses.iter().filter(|used| members.contains_key(*used));
+        let forbidden: Vec<_> = ours.filter(|used| !allowed.contains(&used.as_str())).collect();
+        assert!(forbidden.is_empty(), "{member} must not use {forbidden:?}");
+    }
+}
+
+#[test]
+fn postgres_tokio_and_kubernetes_stay_at_the_edges() {
+    for (member, uses) in dependencies() {
+        if ["xtask", "tests", "benches"].contains(&member.as_str()) {
+            continue;
+        }
+        for (edge, allowed) in EDGES {
+            assert!(!uses.contains(edge) || allowed.contains(&member.as_str()), "{member} must not use {edge}");
+        }
+    }
+}
+
+#[test]
+fn there_is_one_tls_provider() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--workspace", "--offline", "--prefix", "none", "--edges", "normal"])
+        .current_dir(harness::root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8_lossy(&output.stdout);
+    assert!(tree.lines().any(|line| line.starts_with("ring ")), "ring is expected");
+    assert!(!tree.lines().any(|line| line.starts_with("aws-lc")), "two providers in one process make rustls panic");
+}
