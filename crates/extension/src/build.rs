@@ -1,7 +1,6 @@
 //! `CREATE INDEX`, from the first check to the last page.
 
 use pages::{IncomingSpec, IndexMeta};
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION};
 
@@ -12,11 +11,12 @@ use crate::options::{self, IndexOptions};
 use crate::progress::{self, Phase};
 use crate::scan::{self, Scanned};
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::settings::{self, Fallback, Settings};
 use crate::writer::Writer;
 
 /// Builds an index: elsewhere if that was asked for, else as pgvector does.
-#[pg_guard]
+///
+/// Not guarded and without anything to drop, so that pgvector's errors pass through it as they are.
 pub(crate) unsafe extern "C-unwind" fn ambuild(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -24,12 +24,33 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
 ) -> *mut pg_sys::IndexBuildResult {
     // SAFETY: PostgreSQL passes open relations, locked as the statement needs it.
     unsafe {
+        let built = build_externally(heap, index, info);
+        if built.is_null() { (hook::original().build)(heap, index, info) } else { built }
+    }
+}
+
+/// Null if the index is for pgvector to build.
+#[pg_guard]
+unsafe extern "C-unwind" fn build_externally(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    // SAFETY: as for `ambuild`.
+    unsafe {
         let options = options::of(index);
         // TRUNCATE and temporary tables build empty indexes all the time: no reason to ask anybody.
-        if !options.external || blocks(heap) == 0 {
-            return pg_guard_ffi_boundary(|| (hook::original().build)(heap, index, info));
+        if !(options.external || settings::external_by_default()) || blocks(heap) == 0 {
+            return std::ptr::null_mut();
         }
-        let built = or_raise(build(heap, index, info, options));
+        let engaged = match engage(heap, index, options) {
+            Err(failure) if settings::fallback() == Fallback::Local => {
+                failure.warn_of_fallback();
+                return std::ptr::null_mut();
+            }
+            engaged => or_raise(engaged),
+        };
+        let built = or_raise(build(heap, index, info, options, engaged));
         let result = pg_sys::palloc0(size_of::<pg_sys::IndexBuildResult>()).cast::<pg_sys::IndexBuildResult>();
         (*result).heap_tuples = built.heap_tuples;
         (*result).index_tuples = built.rows as f64;
@@ -42,14 +63,18 @@ struct Built {
     rows: u64,
 }
 
+/// A builder that has taken the build.
+struct Engaged {
+    column: Column,
+    session: Session,
+    estimate: u64,
+}
+
+/// Checks the index and finds a builder for it.
+///
 /// # Safety
 /// As for `ambuild`.
-unsafe fn build(
-    heap: pg_sys::Relation,
-    index: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
-    options: IndexOptions,
-) -> Result<Built, Failure> {
+unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: IndexOptions) -> Result<Engaged, Failure> {
     // SAFETY: as promised by the caller.
     let (column, estimate) = unsafe {
         if blocks(index) != 0 {
@@ -65,7 +90,19 @@ unsafe fn build(
     // SAFETY: as promised by the caller.
     session.start(unsafe { hello(index, &column, options, estimate) })?;
     info_line("successfully connected to external indexing server".into());
+    Ok(Engaged { column, session, estimate })
+}
 
+/// # Safety
+/// As for `ambuild`.
+unsafe fn build(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    options: IndexOptions,
+    engaged: Engaged,
+) -> Result<Built, Failure> {
+    let Engaged { column, mut session, estimate } = engaged;
     let key = random_key()?;
     scan::enter(estimate);
     // SAFETY: as promised by the caller.
@@ -149,7 +186,15 @@ fn receive_pages(session: &mut Session, mut writer: Writer, sent: pages::RowDige
         match session.next()? {
             BuilderMessage::Pages(pages) => writer.write(pages.first_block, &pages.pages)?,
             BuilderMessage::Progress(_) => {}
-            BuilderMessage::Done(_) => return writer.finish(sent),
+            BuilderMessage::Done(done) => {
+                let expected = session.pages_checksum();
+                if done.checksum != expected {
+                    let detail =
+                        format!("The pages have the checksum {expected:#010x}, {:#010x} was announced.", done.checksum);
+                    return Err(Failure::protocol(detail));
+                }
+                return writer.finish(sent);
+            }
             other => return Err(Failure::protocol(format!("{} in place of Pages.", other.name()))),
         }
     }

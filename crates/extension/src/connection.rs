@@ -18,6 +18,8 @@ use crate::{tls, wait};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;
+/// Bytes that may have been received and not been looked at: more than a builder sends that keeps to the protocol.
+const RECEIVED_BYTES: usize = 2 * protocol::MAX_DATA_PAYLOAD;
 /// Bytes that may wait to be sent.
 const UNSENT_BYTES: usize = 512 << 10;
 /// How often a wait looks around.
@@ -128,12 +130,13 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // The builder may have said why before it closed: read that first.
                 Err(error) => {
-                    self.read()?;
-                    return if self.received.is_empty() { Err(self.io_error(error)) } else { self.give_up_sending() };
+                    let failure = self.io_error(error);
+                    while self.read()? > 0 {}
+                    return if self.received.is_empty() { Err(failure) } else { self.give_up_sending() };
                 }
             }
         }
-        self.read()
+        self.read().map(|_| ())
     }
 
     fn give_up_sending(&mut self) -> Result<(), Failure> {
@@ -142,10 +145,13 @@ impl Connection {
         Ok(())
     }
 
-    /// One read, so that received bytes are looked at before there are many.
-    fn read(&mut self) -> Result<(), Failure> {
+    /// One read, so that received bytes are looked at before there are many. Returns how many came.
+    fn read(&mut self) -> Result<usize, Failure> {
         if self.closed {
-            return Ok(());
+            return Ok(0);
+        }
+        if self.received.len() > RECEIVED_BYTES {
+            return Err(Failure::protocol("More was sent than may be outstanding."));
         }
         let read = match &mut self.tls {
             Some(tls) => read_tls(tls, &mut self.socket, &mut self.received),
@@ -154,10 +160,10 @@ impl Connection {
         match read {
             Ok(0) => self.closed = true,
             Ok(_) => self.heard = Instant::now(),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(0),
             Err(error) => return Err(self.io_error(error)),
         }
-        Ok(())
+        Ok(read.unwrap_or(0))
     }
 
     fn wants_write(&self) -> bool {
@@ -215,16 +221,25 @@ fn read_into(socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usiz
     read
 }
 
+/// rustls takes a few KiB at a time: goes on until there is enough to be worth a look.
 fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
-    let read = tls.read_tls(socket)?;
-    let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-    let plain = state.plaintext_bytes_to_read();
-    if plain > 0 {
-        let before = received.len();
-        received.resize(before + plain, 0);
-        tls.reader().read_exact(&mut received[before..])?;
+    let mut total = 0;
+    while total < READ_BYTES {
+        match tls.read_tls(socket) {
+            Ok(0) => break,
+            Ok(read) => total += read,
+            Err(error) if total > 0 && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
+            Err(error) => return Err(error),
+        }
+        let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        let plain = state.plaintext_bytes_to_read();
+        if plain > 0 {
+            let before = received.len();
+            received.resize(before + plain, 0);
+            tls.reader().read_exact(&mut received[before..])?;
+        }
     }
-    Ok(read)
+    Ok(total)
 }
 
 fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Failure> {

@@ -19,8 +19,13 @@ impl Failure {
 
     /// What came from the builder.
     pub(crate) fn from_builder(sqlstate: protocol::SqlState, message: &str, detail: &str, hint: &str) -> Self {
-        let code = sqlstate.to_bytes().iter().rev().fold(0, |code, &byte| code << 6 | i32::from((byte - b'0') & 0x3f));
-        Self::new(code.into(), format!("external index build failed: {message}")).detail(detail).hint(hint)
+        let number =
+            sqlstate.to_bytes().iter().rev().fold(0, |code, &byte| code << 6 | i32::from((byte - b'0') & 0x3f));
+        let code = PgSqlErrorCode::from(number);
+        let unknown = if code as i32 == number { String::new() } else { format!(" (SQLSTATE {sqlstate})") };
+        Self::new(code, printable(&format!("external index build failed: {message}{unknown}")))
+            .detail(printable(detail))
+            .hint(printable(hint))
     }
 
     /// The builder did not follow the protocol.
@@ -42,6 +47,18 @@ impl Failure {
 
     /// Ends the statement.
     pub(crate) fn raise(self) -> ! {
+        self.report().report(PgLogLevel::ERROR);
+        unreachable!("an error does not return")
+    }
+
+    /// Says that the index is built in the database for this reason.
+    pub(crate) fn warn_of_fallback(mut self) {
+        self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
+        self.message = "building the index in the database, because no builder can be had".into();
+        self.report().report(PgLogLevel::WARNING);
+    }
+
+    fn report(self) -> ErrorReport {
         let mut report = ErrorReport::new(self.code, self.message, "ambuild");
         if !self.detail.is_empty() {
             report = report.set_detail(self.detail);
@@ -49,12 +66,18 @@ impl Failure {
         if !self.hint.is_empty() {
             report = report.set_hint(self.hint);
         }
-        report.report(PgLogLevel::ERROR);
-        unreachable!("an error does not return")
+        report
     }
 }
 
 /// Ends the statement on failure.
 pub(crate) fn or_raise<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| failure.raise())
+}
+
+/// Texts of the builder are UTF-8, which not every database can show.
+pub(crate) fn printable(text: &str) -> String {
+    // SAFETY: reads the encoding of the database.
+    let utf8 = unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
+    text.chars().map(|c| if (utf8 || c.is_ascii()) && !c.is_control() { c } else { '?' }).collect()
 }

@@ -51,7 +51,20 @@ pub(crate) fn install() {
         if pg_sys::IsTransactionState() {
             // The session may have used an hnsw index already: let it ask for the handler again.
             pg_sys::InvalidateSystemCaches();
+            // And once more for indexes that are open right now.
+            pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
         }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type, _private: *mut std::ffi::c_void) {
+    thread_local! {
+        static DONE: Cell<bool> = const { Cell::new(false) };
+    }
+    if event == pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT && !DONE.replace(true) {
+        // SAFETY: in a transaction, as the event says.
+        unsafe { pg_sys::InvalidateSystemCaches() };
     }
 }
 

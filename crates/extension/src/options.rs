@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
 use crate::hook;
@@ -90,22 +89,30 @@ pub(crate) unsafe fn of(index: pg_sys::Relation) -> IndexOptions {
 }
 
 /// Parses the options of an index.
-#[pg_guard]
+///
+/// Not guarded and without anything to drop, so that pgvector's errors pass through it as they are.
 pub(crate) unsafe extern "C-unwind" fn amoptions(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     // SAFETY: PostgreSQL passes null or an array of text; pgvector gets the same kind of array.
     unsafe {
-        let (ours, theirs) = split(options);
-        let base = pg_guard_ffi_boundary(|| (hook::original().options)(theirs, validate));
-        let external = parse(ours, validate);
-        if base.is_null() { base } else { append(base, Tail { magic: MAGIC, external: external.into() }) }
+        let Split { ours, theirs } = split(options);
+        let base = (hook::original().options)(theirs, validate);
+        complete(base, ours, validate)
     }
 }
 
 /// Our options and pgvector's, each as an array or null.
-unsafe fn split(options: pg_sys::Datum) -> (pg_sys::Datum, pg_sys::Datum) {
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Split {
+    ours: pg_sys::Datum,
+    theirs: pg_sys::Datum,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn split(options: pg_sys::Datum) -> Split {
     let none = pg_sys::Datum::null();
     if options.is_null() {
-        return (none, none);
+        return Split { ours: none, theirs: none };
     }
     // SAFETY: as for `amoptions`.
     unsafe {
@@ -137,7 +144,21 @@ unsafe fn split(options: pg_sys::Datum) -> (pg_sys::Datum, pg_sys::Datum) {
                 pg_sys::Datum::from(array)
             }
         };
-        (array(&mut ours), array(&mut theirs))
+        Split { ours: array(&mut ours), theirs: array(&mut theirs) }
+    }
+}
+
+/// pgvector's options with ours behind them.
+#[pg_guard]
+unsafe extern "C-unwind" fn complete(
+    base: *mut pg_sys::bytea,
+    ours: pg_sys::Datum,
+    validate: bool,
+) -> *mut pg_sys::bytea {
+    // SAFETY: `base` is null or what pgvector returned, `ours` an array of text or null.
+    unsafe {
+        let external = parse(ours, validate);
+        if base.is_null() { base } else { append(base, Tail { magic: MAGIC, external: external.into() }) }
     }
 }
 

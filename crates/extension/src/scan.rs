@@ -79,10 +79,11 @@ unsafe extern "C-unwind" fn callback(
     // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is the scan that `run` passed, which nothing else
     // uses meanwhile.
     unsafe {
+        let scan = &mut *state.cast::<Scan<'_>>();
+        or_raise(scan.session.keep_alive());
         if *is_null {
             return;
         }
-        let scan = &mut *state.cast::<Scan<'_>>();
         let before = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = scan.context;
         let taken = scan.take(tid, *values);

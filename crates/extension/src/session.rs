@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
 use protocol::{
-    Accept, BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, Hello, MAGIC, ProtocolError,
-    SessionState, StreamChecksum, TuplesWriter,
+    Accept, BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, Hello, MAGIC,
+    PROTOCOL_VERSION, ProtocolError, ServerType, SessionState, StreamChecksum, TuplesWriter,
 };
 
 use crate::connection::Connection;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::settings::Settings;
 
 /// The most time to wait for the greeting where no timeout is set.
@@ -20,6 +20,7 @@ pub(crate) struct Session {
     connection: Connection,
     state: SessionState,
     sent: StreamChecksum,
+    pages: StreamChecksum,
     rows: u64,
     heartbeat: Instant,
 }
@@ -54,23 +55,33 @@ impl Session {
                 greeting.version
             )));
         }
+        if greeting.server_type != ServerType::Builder as u32 {
+            let found = greeting.server_type;
+            return Err(Failure::protocol(format!("The server is of type {found}, a builder (type 1) is expected.")));
+        }
         let (state, heartbeat) = (SessionState::Opened, Instant::now());
-        Ok(Self { connection, state, sent: StreamChecksum::new(), rows: 0, heartbeat })
+        Ok(Self { connection, state, sent: StreamChecksum::new(), pages: StreamChecksum::new(), rows: 0, heartbeat })
     }
 
     /// Asks for a build and waits until the builder takes it.
     pub(crate) fn start(&mut self, hello: Hello) -> Result<Accept, Failure> {
-        self.connection.send(&MAGIC)?;
+        self.pass(|connection| connection.send(&MAGIC))?;
         self.say(&ClientMessage::Hello(hello))?;
-        self.connection.flush()?;
+        self.pass(Connection::flush)?;
         loop {
             match self.next()? {
-                BuilderMessage::Accept(accept) => return Ok(accept),
+                BuilderMessage::Accept(accept) if accept.protocol == PROTOCOL_VERSION => return Ok(accept),
+                BuilderMessage::Accept(accept) => {
+                    let found = accept.protocol;
+                    return Err(Failure::protocol(format!(
+                        "Version {found} accepted, {PROTOCOL_VERSION} was offered."
+                    )));
+                }
                 BuilderMessage::Wait(wait) => ereport!(
                     PgLogLevel::NOTICE,
                     PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
                     format!("waiting for external indexing server, position {} in its queue", wait.position),
-                    wait.reason
+                    printable(&wait.reason)
                 ),
                 other => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
             }
@@ -89,10 +100,27 @@ impl Session {
             Err(failure) => return Err(self.report_or(failure)),
         }
         self.heartbeat = Instant::now();
+        self.listen_while_sending()
+    }
+
+    /// For the pauses between batches, when rows are slow to come: tells the builder that we are alive, and notices if it is not.
+    pub(crate) fn keep_alive(&mut self) -> Result<(), Failure> {
+        if self.heartbeat.elapsed() < protocol::HEARTBEAT_INTERVAL {
+            return Ok(());
+        }
+        self.heartbeat = Instant::now();
+        self.say(&ClientMessage::Heartbeat)?;
+        self.listen_while_sending()
+    }
+
+    fn listen_while_sending(&mut self) -> Result<(), Failure> {
         while let Some(message) = self.received()? {
             if !matches!(message, BuilderMessage::Progress(_)) {
                 return Err(Failure::protocol(format!("{} while rows were being sent.", message.name())));
             }
+        }
+        if self.connection.is_closed() {
+            return Err(self.connection.broken("the builder closed the connection"));
         }
         Ok(())
     }
@@ -101,7 +129,12 @@ impl Session {
     pub(crate) fn end_of_tuples(&mut self) -> Result<(), Failure> {
         let end = EndOfTuples { rows: self.rows, checksum: self.sent.value() };
         self.say(&ClientMessage::EndOfTuples(end))?;
-        self.connection.flush()
+        self.pass(Connection::flush)
+    }
+
+    /// The checksum of all pages received.
+    pub(crate) fn pages_checksum(&self) -> u32 {
+        self.pages.value()
     }
 
     /// The number of rows sent.
@@ -112,24 +145,23 @@ impl Session {
     /// Waits for the builder's next message. Errors it reports are failures, heartbeats are not worth a message.
     pub(crate) fn next(&mut self) -> Result<BuilderMessage, Failure> {
         loop {
+            // A builder that never stops talking must not keep the backend from being cancelled.
+            pgrx::check_for_interrupts!();
             if let Some(message) = self.received()? {
                 return Ok(message);
             }
             if self.connection.is_closed() {
                 return Err(self.connection.broken("the builder closed the connection"));
             }
-            self.connection.check_silence()?;
             if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
                 self.heartbeat = Instant::now();
                 self.say(&ClientMessage::Heartbeat)?;
             }
-            self.connection.exchange()?;
-            if self.connection.received().is_empty() {
-                self.connection.wait();
-                self.connection.exchange()?;
-            } else if let Some(message) = self.received()? {
-                return Ok(message);
-            } else {
+            let before = self.connection.received().len();
+            self.pass(|connection| connection.exchange())?;
+            if self.connection.received().len() == before && !self.connection.is_closed() {
+                // Only now is the silence the builder's: what came while we were busy has been read.
+                self.connection.check_silence()?;
                 self.connection.wait();
             }
         }
@@ -141,6 +173,9 @@ impl Session {
             let Some(frame) = Frame::decode(self.connection.received()).map_err(malformed)? else { return Ok(None) };
             let Some(message) = BuilderMessage::from_frame(&frame).map_err(malformed)? else { continue };
             self.state = self.state.builder(&message).map_err(malformed)?;
+            if let BuilderMessage::Pages(_) = message {
+                self.pages.add(frame.crc);
+            }
             return match message {
                 BuilderMessage::Heartbeat => continue,
                 BuilderMessage::Error(report) => {
@@ -152,6 +187,11 @@ impl Session {
                 message => Ok(Some(message)),
             };
         }
+    }
+
+    /// Moves bytes; if that fails, the builder may have said why.
+    fn pass(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Failure>) -> Result<(), Failure> {
+        action(&mut self.connection).map_err(|failure| self.report_or(failure))
     }
 
     /// What the builder reported before the connection failed, rather than that it failed.
@@ -169,8 +209,7 @@ impl Session {
         self.state = self.state.client(message).map_err(malformed)?;
         let mut bytes = BytesMut::new();
         message.encode(&mut bytes);
-        let said = self.connection.send(&bytes);
-        said.map_err(|failure| self.report_or(failure))
+        self.pass(|connection| connection.send(&bytes))
     }
 }
 

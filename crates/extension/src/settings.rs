@@ -4,10 +4,13 @@
 //! able to send a table elsewhere.
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+const DEFAULT_HOST: &str = "127.0.0.1";
 
 static HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"127.0.0.1"));
 static PORT: GucSetting<i32> = GucSetting::<i32>::new(protocol::DEFAULT_PORT as i32);
@@ -16,7 +19,20 @@ static SSLMODE: GucSetting<SslMode> = GucSetting::<SslMode>::new(SslMode::Requir
 static SSLROOTCERT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static SSLCERT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static SSLKEY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static EXTERNAL: GucSetting<bool> = GucSetting::<bool>::new(false);
+static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback::Error);
 static CONNECT_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10);
+
+/// What to do when no builder can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub(crate) enum Fallback {
+    /// The statement fails.
+    #[name = c"error"]
+    Error,
+    /// The index is built in the database, with a warning.
+    #[name = c"local"]
+    Local,
+}
 
 /// How much of the builder's certificate is checked, in libpq's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -54,8 +70,8 @@ pub(crate) struct TlsSettings {
 impl Settings {
     /// What is set now.
     pub(crate) fn get() -> Self {
-        Self {
-            host: text(&HOST).unwrap_or_else(|| "127.0.0.1".into()),
+        let settings = Self {
+            host: text(&HOST).unwrap_or_else(|| DEFAULT_HOST.into()),
             port: u16::try_from(PORT.get()).unwrap_or(protocol::DEFAULT_PORT),
             tls: SECURE.get().then(|| TlsSettings {
                 mode: SSLMODE.get(),
@@ -64,8 +80,20 @@ impl Settings {
                 key: text(&SSLKEY),
             }),
             connect_timeout: u64::try_from(CONNECT_TIMEOUT.get()).ok().filter(|&s| s > 0).map(Duration::from_secs),
-        }
+        };
+        warn_before_defaults_are_used(&settings);
+        settings
     }
+}
+
+/// Whether indexes are built externally that do not ask for it themselves.
+pub(crate) fn external_by_default() -> bool {
+    EXTERNAL.get()
+}
+
+/// What to do when no builder can be had.
+pub(crate) fn fallback() -> Fallback {
+    FALLBACK.get()
 }
 
 /// A text setting; empty is unset.
@@ -75,7 +103,23 @@ fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
 
 /// Makes the settings known.
 pub(crate) fn define() {
-    warn_if_too_late();
+    notice_loss();
+    GucRegistry::define_bool_guc(
+        c"hnsw.external_index",
+        c"Builds every hnsw index externally, whether or not it was created with \"external\".",
+        c"",
+        &EXTERNAL,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"hnsw.external_index_fallback",
+        c"What to do when no builder can be had: fail, or build the index in the database.",
+        c"Once rows were sent, a failure of the builder always ends the statement.",
+        &FALLBACK,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     text_setting(
         c"hnsw.external_index_host",
         c"Host name or address of the builder for external hnsw indexes.",
@@ -137,23 +181,42 @@ fn text_setting(
     GucRegistry::define_string_guc(name, short, long, setting, GucContext::Suset, GucFlags::default());
 }
 
-/// pgvector discards settings of its prefix that nobody has defined when it is loaded. So what postgresql.conf says for ours is lost
-/// when pgvector comes first in `shared_preload_libraries`.
-fn warn_if_too_late() {
-    // SAFETY: reads PostgreSQL's state; the name is static.
-    let pgvector_is_loaded = unsafe {
-        let name = c"hnsw.ef_search".as_ptr();
-        pg_sys::process_shared_preload_libraries_in_progress
-            && !pg_sys::GetConfigOption(name, true, false).is_null()
-            && pg_sys::GetConfigOptionFlags(name, true) & pg_sys::GUC_CUSTOM_PLACEHOLDER as i32 == 0
-    };
-    if pgvector_is_loaded {
-        ereport!(
-            PgLogLevel::WARNING,
-            PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
-            "settings hnsw.external_index_* of the configuration file are ignored",
-            "pgvector was loaded before lantern_index and removed them. \
-             Put \"lantern_index\" before \"vector\" in shared_preload_libraries, or leave \"vector\" out."
-        );
+/// Whether settings of the configuration file may be lost.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// pgvector discards settings of its prefix that nobody has defined when it is loaded (from PostgreSQL 15 on). So what
+/// postgresql.conf says for ours is lost when pgvector comes first.
+fn notice_loss() {
+    if cfg!(any(feature = "pg13", feature = "pg14")) {
+        return;
     }
+    // SAFETY: reads PostgreSQL's state; the name is static.
+    let (pgvector_is_loaded, preloading) = unsafe {
+        let name = c"hnsw.ef_search".as_ptr();
+        let known = !pg_sys::GetConfigOption(name, true, false).is_null();
+        let placeholder = pg_sys::GetConfigOptionFlags(name, true) & pg_sys::GUC_CUSTOM_PLACEHOLDER as i32 != 0;
+        (known && !placeholder, pg_sys::process_shared_preload_libraries_in_progress)
+    };
+    LOST.store(pgvector_is_loaded, Ordering::Relaxed);
+    if pgvector_is_loaded && preloading {
+        warn_of_loss();
+    }
+}
+
+/// Rows must not go to the default address unencrypted or unverified because the settings that say otherwise got lost.
+fn warn_before_defaults_are_used(settings: &Settings) {
+    let defaults = settings.host == DEFAULT_HOST && settings.tls.as_ref().is_some_and(|tls| tls.root_cert.is_none());
+    if defaults && LOST.swap(false, Ordering::Relaxed) {
+        warn_of_loss();
+    }
+}
+
+fn warn_of_loss() {
+    ereport!(
+        PgLogLevel::WARNING,
+        PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
+        "settings hnsw.external_index_* of the configuration file, if any, are ignored",
+        "pgvector was loaded before lantern_index and removed them. \
+         Put \"lantern_index\" before \"vector\" in shared_preload_libraries, or leave \"vector\" out."
+    );
 }

@@ -1,10 +1,12 @@
-//! Puts pages into the index: through shared buffers, logged in batches while they arrive.
+//! Puts pages into the index: through shared buffers, logged while they arrive.
 
 use pages::{IncomingError, IncomingSpec, IncomingVerifier, PAGE_SIZE, PageBytes, RowDigest};
 use pgrx::prelude::*;
 
 use crate::failure::Failure;
 use crate::progress;
+
+const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages are made for blocks of 8 KiB");
 
 /// An index that is being filled, block by block.
 pub(crate) struct Writer {
@@ -35,17 +37,9 @@ impl Writer {
         if pages.is_empty() || !rest.is_empty() {
             return Err(Failure::protocol("Pages that are not whole."));
         }
-        let start = self.written;
         for (block, page) in (first_block..).zip(pages) {
             self.verifier.page(block, page).map_err(refused)?;
             self.store(block, page)?;
-        }
-        if self.logged {
-            // SAFETY: the index is open and has these blocks; the pages have the standard header, so their hole can be left out.
-            unsafe {
-                let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-                pg_sys::log_newpage_range(self.index, main, start, self.written, true);
-            }
         }
         progress::blocks(self.written, self.blocks);
         pgrx::check_for_interrupts!();
@@ -53,8 +47,9 @@ impl Writer {
     }
 
     fn store(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
-        // SAFETY: the buffer is pinned and locked while the page is copied into it, and every buffer has PAGE_SIZE bytes. No
-        // error can be raised meanwhile.
+        // SAFETY: the buffer is pinned and locked while the page is copied into it, and every buffer has PAGE_SIZE bytes. An error
+        // between the change and its log record would leave them different, so it is made to end the server (as everywhere
+        // in PostgreSQL). Logged while the pin of the ring is held: reading the page again would take it out of the ring.
         let found = unsafe {
             let main = pg_sys::ForkNumber::MAIN_FORKNUM;
             let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
@@ -62,8 +57,14 @@ impl Writer {
             pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
             let found = pg_sys::BufferGetBlockNumber(buffer);
             if found == block {
-                std::ptr::copy_nonoverlapping(page.as_ptr(), pg_sys::BufferGetPage(buffer).cast::<u8>(), PAGE_SIZE);
+                let target = pg_sys::BufferGetPage(buffer).cast::<u8>();
+                pg_sys::CritSectionCount += 1;
+                std::ptr::copy_nonoverlapping(page.as_ptr(), target, PAGE_SIZE);
                 pg_sys::MarkBufferDirty(buffer);
+                if self.logged {
+                    pg_sys::log_newpage_buffer(buffer, true);
+                }
+                pg_sys::CritSectionCount -= 1;
             }
             pg_sys::UnlockReleaseBuffer(buffer);
             found
@@ -100,5 +101,5 @@ unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
 fn refused(error: IncomingError) -> Failure {
     Failure::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, "external indexing server sent an index that is not valid")
         .detail(format!("{error}."))
-        .hint("Nothing of it was kept. This is a defect of the builder: please report it with the builder's version.")
+        .hint("This is a defect of the builder: please report it with the builder's version.")
 }
