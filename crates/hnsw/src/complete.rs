@@ -12,10 +12,13 @@ use crate::select::Selector;
 use crate::space::Space;
 use crate::{BuildError, Control, Pool};
 
-/// What was found for the points: all elements but copies, in ascending order.
-pub(crate) struct Found<'a> {
-    pub(crate) points: &'a [u32],
-    pub(crate) candidates: &'a Candidates,
+/// What an engine found.
+pub(crate) struct Gathered {
+    /// All elements but copies, in ascending order.
+    pub(crate) points: Vec<u32>,
+    /// The positions in `points`, near ones next to each other: their candidates are read from memory once.
+    pub(crate) order: Vec<u32>,
+    pub(crate) candidates: Candidates,
     /// With fewer candidates than this the neighborhood is searched for more.
     pub(crate) at_least: usize,
 }
@@ -23,26 +26,22 @@ pub(crate) struct Found<'a> {
 /// Chooses every point's neighbors at layer 0: `2 * m`, or all other points if there are fewer.
 pub(crate) fn fill(
     draft: &mut Draft,
-    found: &Found<'_>,
+    found: &Gathered,
     space: Space<'_>,
     pool: &Pool,
     control: &Control,
 ) -> Result<(), BuildError> {
     let width = 2 * draft.m();
     let mut lists = vec![NO_NEIGHBOR; found.points.len() * width];
-    let choose = |scratch: &mut Scratch, (at, slots): (usize, &mut [u32])| {
+    let choose = |scratch: &mut Scratch, (slots, &at): (&mut [u32], &u32)| {
         control.check()?;
-        found.choose(space, at, slots, scratch);
+        found.choose(space, at as usize, slots, scratch);
         control.progress().add(1);
         Ok(())
     };
-    pool.run(|| lists.par_chunks_mut(width).enumerate().try_for_each_init(Scratch::default, choose))?;
-    if found.points.len() == draft.len() {
-        draft.set_layer0(lists);
-    } else {
-        for (&point, list) in found.points.iter().zip(lists.chunks_exact(width)) {
-            draft.slots_mut(point, 0).copy_from_slice(list);
-        }
+    pool.run(|| lists.par_chunks_mut(width).zip(&found.order).try_for_each_init(Scratch::default, choose))?;
+    for (&at, list) in found.order.iter().zip(lists.chunks_exact(width)) {
+        draft.slots_mut(found.points[at as usize], 0).copy_from_slice(list);
     }
     Ok(())
 }
@@ -55,7 +54,7 @@ struct Scratch {
     selector: Selector,
 }
 
-impl Found<'_> {
+impl Gathered {
     fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], scratch: &mut Scratch) {
         let wanted = slots.len().min(self.points.len() - 1);
         let Scratch { candidates, more, list, selector } = scratch;

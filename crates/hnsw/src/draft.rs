@@ -78,12 +78,6 @@ impl Draft {
         }
     }
 
-    /// Replaces all of layer 0.
-    pub(crate) fn set_layer0(&mut self, layer0: Vec<u32>) {
-        debug_assert_eq!(layer0.len(), self.layer0.len());
-        self.layer0 = layer0;
-    }
-
     fn range(&self, element: u32, layer: u8) -> (u8, std::ops::Range<usize>) {
         if layer == 0 {
             let start = element as usize * 2 * self.m;

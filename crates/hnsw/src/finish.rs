@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use crate::candidates::Candidates;
-use crate::complete::Found;
+use crate::complete::Gathered;
 use crate::draft::Draft;
 use crate::rows::TakenRows;
 use crate::space::Space;
@@ -15,8 +14,6 @@ pub(crate) struct Job<'a> {
     pub(crate) store: Arc<ValueStore>,
     pub(crate) pool: &'a Pool,
     pub(crate) control: &'a Control,
-    /// Candidates that an element should have; the neighborhood is searched for those that an engine did not find.
-    pub(crate) at_least: usize,
 }
 
 impl Job<'_> {
@@ -24,17 +21,15 @@ impl Job<'_> {
     pub(crate) fn complete(
         self,
         mut draft: Draft,
-        points: Vec<u32>,
-        candidates: Candidates,
+        gathered: Gathered,
         taken: TakenRows,
         rows: u64,
     ) -> Result<Finished, BuildError> {
         let elements = draft.len() as u64;
         self.control.progress().enter(Phase::Repair, elements);
         let space = self.space;
-        let found = Found { points: &points, candidates: &candidates, at_least: self.at_least };
-        complete::fill(&mut draft, &found, space, self.pool, self.control)?;
-        drop((points, candidates));
+        complete::fill(&mut draft, &gathered, space, self.pool, self.control)?;
+        drop(gathered);
         copies::link(&mut draft, &taken, self.control)?;
         let relinked = reach::repair(&mut draft, space, self.control)?;
         let graph = draft.finish(taken.heap_tids)?;

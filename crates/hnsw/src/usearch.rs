@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
 use crate::candidates::Candidates;
+use crate::complete::Gathered;
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::Rows;
@@ -76,8 +77,9 @@ impl Engine for UsearchEngine {
         let (draft, candidates) =
             index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;
         drop(index);
-        Job { space, store: store.clone(), pool: &pool, control: &control, at_least: AT_LEAST }
-            .complete(draft, points, candidates, taken, row_count)
+        let order = (0..points.len() as u32).collect();
+        let gathered = Gathered { points, order, candidates, at_least: AT_LEAST };
+        Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
     }
 }
 

@@ -39,8 +39,16 @@ impl Panel {
         self.scratch.resize(BLOCK * dims, 0.0);
         let mut vectors = vectors;
         for block in self.data.chunks_exact_mut((dims * BLOCK).max(1)) {
-            for row in self.scratch.chunks_exact_mut(dims.max(1)) {
-                match vectors.next() {
+            let rows: [Option<&[u8]>; BLOCK] = std::array::from_fn(|_| vectors.next());
+            if elements == Elements::F32
+                && center.is_none()
+                && let Some(rows) = all(rows)
+            {
+                transpose_f32(rows, dims, block);
+                continue;
+            }
+            for (row, vector) in self.scratch.chunks_exact_mut(dims.max(1)).zip(rows) {
+                match vector {
                     Some(vector) => {
                         dense::decode(elements, vector, row);
                         if let Some(center) = center {
@@ -98,6 +106,20 @@ impl Panel {
             for lanes in self.data[block * len..(block + 1) * len].chunks_exact_mut(BLOCK) {
                 lanes.iter_mut().zip(factors).for_each(|(lane, factor)| *lane *= factor);
             }
+        }
+    }
+}
+
+fn all(rows: [Option<&[u8]>; BLOCK]) -> Option<[&[u8]; BLOCK]> {
+    rows.iter().all(Option::is_some).then(|| rows.map(Option::unwrap_or_default))
+}
+
+/// The common case without a detour.
+fn transpose_f32(rows: [&[u8]; BLOCK], dims: usize, block: &mut [f32]) {
+    let rows = rows.map(|row| row[..4 * dims].as_chunks::<4>().0);
+    for (dim, lanes) in block.chunks_exact_mut(BLOCK).enumerate() {
+        for (lane, row) in lanes.iter_mut().zip(rows) {
+            *lane = f32::from_le_bytes(row[dim]);
         }
     }
 }

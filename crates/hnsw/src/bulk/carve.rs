@@ -1,5 +1,7 @@
 //! Splits points into overlapping groups of neighbors.
 
+use std::sync::OnceLock;
+
 use distance::{COLS, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
@@ -30,19 +32,30 @@ pub(crate) struct Carver<'a> {
 }
 
 impl Carver<'_> {
-    /// Runs on the threads of the pool it is called from.
-    pub(crate) fn run(&self, random: &Random) -> Result<(), BuildError> {
-        let all = (0..self.points.len() as u32).collect();
-        self.carve(all, 0, random)
+    /// Runs on the threads of the pool it is called from. Returns all points, those of a group next to each other.
+    pub(crate) fn run(&self, random: &Random) -> Result<Vec<u32>, BuildError> {
+        let mut all: Vec<u32> = (0..self.points.len() as u32).collect();
+        let homes = OnceLock::new();
+        self.carve(all.clone(), 0, random, &homes)?;
+        if let Some(homes) = homes.get() {
+            all.sort_by_key(|&at| homes[at as usize]);
+        }
+        Ok(all)
     }
 
-    fn carve(&self, group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
+    fn carve(
+        &self,
+        group: Vec<u32>,
+        depth: usize,
+        random: &Random,
+        homes: &OnceLock<Vec<u32>>,
+    ) -> Result<(), BuildError> {
         self.control.check()?;
         if group.len() <= LEAF_MAX {
             self.leaf(&group, depth);
             return Ok(());
         }
-        let groups = if depth < MAX_DEPTH { self.split(&group, depth, random)? } else { Vec::new() };
+        let groups = if depth < MAX_DEPTH { self.split(&group, depth, random, homes)? } else { Vec::new() };
         // Points that do not fall apart: equally far from everything, say.
         if groups.is_empty() || groups.iter().any(|part| part.len() > group.len() - group.len() / 8) {
             return group.par_chunks(LEAF_MAX).try_for_each(|part| {
@@ -55,7 +68,7 @@ impl Carver<'_> {
         let fan = self.plan.fan(0) as u64;
         groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
             let len = part.len() as u64;
-            self.carve(part, depth + 1, &random.fork(at as u64 + 1))?;
+            self.carve(part, depth + 1, &random.fork(at as u64 + 1), homes)?;
             if self.counted && depth == 0 {
                 self.control.progress().add(len / fan);
             }
@@ -74,7 +87,13 @@ impl Carver<'_> {
     }
 
     /// Each point goes to its nearest leaders; small groups are put together.
-    fn split(&self, group: &[u32], depth: usize, random: &Random) -> Result<Vec<Vec<u32>>, BuildError> {
+    fn split(
+        &self,
+        group: &[u32],
+        depth: usize,
+        random: &Random,
+        homes: &OnceLock<Vec<u32>>,
+    ) -> Result<Vec<Vec<u32>>, BuildError> {
         let fan = self.plan.fan(depth);
         let leaders = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
         let sample = random.clone().sample(leaders, group.len());
@@ -88,6 +107,10 @@ impl Carver<'_> {
             Ok(self.assign(points, &packed, leaders.len(), center.as_deref(), fan))
         };
         let nearest: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
+        if depth == 0 {
+            // The first group of all has every point, in order; its nearest leader is the first of each.
+            homes.get_or_init(|| nearest.iter().flat_map(|chunk| chunk.iter().copied().step_by(fan)).collect());
+        }
         let mut groups = vec![Vec::new(); leaders.len()];
         for (points, nearest) in group.chunks(ASSIGN_AT_ONCE).zip(nearest) {
             for (at, leader) in nearest.into_iter().enumerate() {

@@ -8,6 +8,7 @@ use super::carve::Carver;
 use super::plan::Plan;
 use super::random::Random;
 use crate::candidates::Candidates;
+use crate::complete::Gathered;
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::{Rows, TakenRows};
@@ -56,9 +57,8 @@ impl Engine for BulkEngine {
         drop(rows);
         let space = Space { kernel, store: &store, products: Some(products) };
         let layers = Layers { spec: &spec, space, products, pool: &pool, control: &control };
-        let (draft, points, found) = layers.build(&taken)?;
-        Job { space, store: store.clone(), pool: &pool, control: &control, at_least: 0 }
-            .complete(draft, points, found, taken, row_count)
+        let (draft, gathered) = layers.build(&taken)?;
+        Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
     }
 }
 
@@ -72,7 +72,7 @@ struct Layers<'a> {
 
 impl Layers<'_> {
     /// Draws levels, makes the upper layers, and finds candidates for layer 0.
-    fn build(&self, taken: &TakenRows) -> Result<(Draft, Vec<u32>, Candidates), BuildError> {
+    fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
         let random = Random::new(self.spec.seed);
         let elements = taken.heap_tids.elements() as u32;
         let points: Vec<u32> = (0..elements).filter(|&element| !taken.is_copy(element)).collect();
@@ -84,11 +84,11 @@ impl Layers<'_> {
         let mut draft = Draft::new(self.spec.m, levels);
         let m = draft.m();
         self.control.progress().enter(Phase::Graph, points.len() as u64);
-        let found = self.candidates(&points, 2 * m, true, &random.fork(2))?;
+        let (found, order) = self.candidates(&points, 2 * m, true, &random.fork(2))?;
         let top = draft.entry().map_or(0, |entry| draft.level(entry));
         for layer in 1..=top {
             let points: Vec<u32> = draft.on_layer(layer).collect();
-            let found = self.candidates(&points, m, false, &random.fork(2 + u64::from(layer)))?;
+            let (found, _) = self.candidates(&points, m, false, &random.fork(2 + u64::from(layer)))?;
             let choose = |selector: &mut Selector, (at, &point): (usize, &u32)| {
                 let (mut candidates, mut list) = (Vec::new(), Vec::new());
                 found.of(at, &mut candidates);
@@ -101,7 +101,7 @@ impl Layers<'_> {
                 draft.set(point, layer, list);
             }
         }
-        Ok((draft, points, found))
+        Ok((draft, Gathered { points, order, candidates: found, at_least: 0 }))
     }
 
     fn candidates(
@@ -110,13 +110,13 @@ impl Layers<'_> {
         list: usize,
         counted: bool,
         random: &Random,
-    ) -> Result<Candidates, BuildError> {
+    ) -> Result<(Candidates, Vec<u32>), BuildError> {
         let plan = Plan::new(self.spec.ef_construction, list);
         let found = Candidates::new(points.len(), plan.keep);
         let Self { space, products, control, .. } = *self;
         let carver = Carver { space, products, points, plan: &plan, found: &found, control, counted };
-        self.pool.run(|| carver.run(random))?;
-        Ok(found)
+        let order = self.pool.run(|| carver.run(random))?;
+        Ok((found, order))
     }
 }
 

@@ -12,9 +12,9 @@ pub(crate) struct Plan {
 }
 
 /// Points of a leaf at most: all pairs of a leaf are looked at.
-pub(crate) const LEAF_MAX: usize = 1024;
+pub(crate) const LEAF_MAX: usize = 1536;
 /// Points of a leaf that splits aim at.
-pub(crate) const LEAF_AIM: usize = 500;
+pub(crate) const LEAF_AIM: usize = 800;
 /// Leaders of a split at most.
 pub(crate) const MAX_LEADERS: usize = 1000;
 /// Groups smaller than this are put together.
