@@ -34,26 +34,14 @@ fn load_f32s(bytes: &[u8]) -> [f32; STEP] {
     std::array::from_fn(|lane| f32_at(&bytes[4 * lane..4 * lane + 4]))
 }
 
-struct F32Portable;
-impl Dense for F32Portable {
-    const BYTES: usize = 4;
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> [f32; STEP] {
-        load_f32s(bytes)
-    }
-    #[inline(always)]
-    fn load_one(bytes: &[u8]) -> f32 {
-        f32_at(bytes)
-    }
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
-    }
+/// Multiplies and adds in one step where the processor has an instruction for it; elsewhere that is a slow function.
+#[inline(always)]
+fn mul_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// As [`F32Portable`], where the processor fuses multiply and add.
-struct F32Fused;
-impl Dense for F32Fused {
+struct F32<const FUSED: bool>;
+impl<const FUSED: bool> Dense for F32<FUSED> {
     const BYTES: usize = 4;
     #[inline(always)]
     fn load(bytes: &[u8]) -> [f32; STEP] {
@@ -65,7 +53,7 @@ impl Dense for F32Fused {
     }
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
+        mul_add::<FUSED>(a, b, c)
     }
 }
 
@@ -88,7 +76,7 @@ impl Dense for F16Portable {
     }
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
+        mul_add::<false>(a, b, c)
     }
 }
 
@@ -117,7 +105,7 @@ impl Dense for F16Fused {
     }
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
+        mul_add::<true>(a, b, c)
     }
 }
 #[cfg(not(target_arch = "x86_64"))]
@@ -177,9 +165,9 @@ fn l1<D: Dense>(a: &[u8], b: &[u8]) -> f32 {
     ordered(sum::<D>(a, b, |x, y, sum| sum + (x - y).abs()))
 }
 
-for_each_level!(f32_l2, l2, F32Portable, F32Fused);
-for_each_level!(f32_inner_product, inner_product, F32Portable, F32Fused);
-for_each_level!(f32_l1, l1, F32Portable, F32Fused);
+for_each_level!(f32_l2, l2, F32<false>, F32<true>);
+for_each_level!(f32_inner_product, inner_product, F32<false>, F32<true>);
+for_each_level!(f32_l1, l1, F32<false>, F32<true>);
 for_each_level!(f16_l2, l2, F16Portable, F16Fused);
 for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
 for_each_level!(f16_l1, l1, F16Portable, F16Fused);
