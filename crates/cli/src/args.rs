@@ -76,7 +76,7 @@ pub struct Serve {
 /// The names of the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
-    /// All elements at once; l1, bit and sparse indexes go to usearch
+    /// All elements at once
     Bulk,
     /// The usearch crate, which inserts one element after the other
     Usearch,

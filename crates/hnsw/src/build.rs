@@ -30,7 +30,7 @@ pub struct BuildSpec {
 /// The engines that can build a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Our own: all elements at once, by blocks of products. Types and metrics without products go to [`Self::Usearch`].
+    /// Our own: all elements at once, in overlapping groups; by blocks of products where the metric allows it.
     #[default]
     Bulk,
     /// The `usearch` crate inserts the elements one by one, on all cores.
@@ -129,8 +129,8 @@ pub fn start(
         metric: spec.metric.name(),
     })?;
     let products = Products::of(elements, spec.metric, spec.dims);
-    match (kind, products) {
-        (EngineKind::Bulk, Some(products)) => Ok(Box::new(BulkEngine::start(spec, products, kernel, pool, control))),
-        _ => Ok(Box::new(UsearchEngine::start(spec, products, kernel, pool, control)?)),
+    match kind {
+        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, products, kernel, pool, control))),
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, products, kernel, pool, control)?)),
     }
 }

@@ -14,7 +14,12 @@ pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> 
     let Some(entry) = draft.entry() else { return Ok(0) };
     let mut linked = 0;
     for layer in (0..=draft.level(entry)).rev() {
-        linked = Layer::new(draft, layer, entry).repair(space, control)?;
+        let mut layer = Layer::new(draft, layer, entry);
+        linked = layer.repair(space, control)?;
+        // Only at layer 0 does a search begin elsewhere than at the entry point.
+        if layer.layer == 0 {
+            linked += layer.lead_out(entry, control)?;
+        }
     }
     Ok(linked)
 }
@@ -56,7 +61,7 @@ impl<'a> Layer<'a> {
         Self { draft, layer, parents }
     }
 
-    fn repair(mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
+    fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
         let mut linked = 0;
         while !stranded.is_empty() {
@@ -78,6 +83,37 @@ impl<'a> Layer<'a> {
                 linked += 1;
             }
             stranded.retain(|&element| !self.is_reached(element));
+        }
+        Ok(linked)
+    }
+
+    /// Links the elements from which the entry point cannot be reached to the one that they were reached from: a search that
+    /// arrives among them would never see the others.
+    fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
+        let mut out = vec![false; self.draft.len()];
+        out[entry as usize] = true;
+        let mut trapped: Vec<u32> = (0..self.draft.len() as u32).filter(|&element| element != entry).collect();
+        let mut linked = 0;
+        while !trapped.is_empty() {
+            control.check()?;
+            let before = trapped.len();
+            trapped.retain(|&element| {
+                let leads_out = self.draft.neighbors(element, self.layer).iter().any(|&next| out[next as usize]);
+                out[element as usize] = leads_out;
+                !leads_out
+            });
+            if trapped.len() < before {
+                continue;
+            }
+            // The first of them on its way from the entry point has a parent that leads out.
+            let link = trapped.iter().find_map(|&element| {
+                let parent = self.parents[element as usize];
+                out[parent as usize].then_some(())?;
+                Some((element, self.room(element)?, parent))
+            });
+            let Some((element, slot, parent)) = link else { break };
+            self.draft.slots_mut(element, self.layer)[slot] = parent;
+            linked += 1;
         }
         Ok(linked)
     }

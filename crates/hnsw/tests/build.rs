@@ -222,3 +222,100 @@ fn recall_of_clustered_vectors() {
         assert!(hits >= 480, "{hits} of 500");
     }
 }
+
+/// The share of the ten nearest that a search with `ef` 100 finds, over a sample of the rows themselves.
+fn recall(finished: &Finished, elements: distance::Elements, metric: Metric) -> f64 {
+    let graph = &finished.graph;
+    let kernel = distance::kernel(elements, metric).unwrap();
+    let (mut hits, mut wanted) = (0, 0);
+    for query in graph.elements().step_by(graph.len() / 50) {
+        let value = finished.values.value(query);
+        let distance = |element: u32| kernel(value, finished.values.value(element));
+        let mut exact: Vec<f32> = graph.elements().map(distance).collect();
+        exact.sort_by(f32::total_cmp);
+        let found = hnsw::search(graph, distance, 100);
+        // Ties are as good.
+        hits += found.iter().take(10).filter(|&&element| distance(element) <= exact[9]).count();
+        wanted += 10;
+    }
+    hits as f64 / f64::from(wanted)
+}
+
+#[test]
+fn every_type_and_metric_is_searched_well() {
+    let mut numbers = Numbers(6);
+    let centers: Vec<_> = (0..40).map(|_| numbers.vector(48)).collect();
+    let rows: Vec<Vec<f32>> =
+        (0..4000).map(|row| centers[row % 40].iter().map(|c| c + 0.5 * numbers.next()).collect()).collect();
+    let tids: Vec<_> = (0..rows.len()).map(tid).collect();
+    let dense: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+    let bits: Vec<u8> = rows
+        .iter()
+        .flat_map(|row| row.chunks(8).map(|byte| byte.iter().fold(0, |bits, x| bits << 1 | u8::from(*x > 0.0))))
+        .collect();
+    let mut lengths = Vec::new();
+    let mut sparse = Vec::new();
+    for row in &rows {
+        let kept: Vec<_> = (0u32..).zip(row).filter(|(_, x)| x.abs() > 0.8).collect();
+        lengths.push(4 + 8 * kept.len() as u32);
+        sparse.extend((kept.len() as u32).to_le_bytes());
+        sparse.extend(kept.iter().flat_map(|(index, _)| index.to_le_bytes()));
+        sparse.extend(kept.iter().flat_map(|(_, x)| x.to_le_bytes()));
+    }
+    use distance::Elements;
+    let cases = [
+        (ValueType::Vector, Elements::F32, Metric::L2, &dense, &[][..]),
+        (ValueType::Vector, Elements::F32, Metric::InnerProduct, &dense, &[]),
+        (ValueType::Vector, Elements::F32, Metric::L1, &dense, &[]),
+        (ValueType::Bit, Elements::Bits, Metric::Hamming, &bits, &[]),
+        (ValueType::Bit, Elements::Bits, Metric::Jaccard, &bits, &[]),
+        (ValueType::SparseVec, Elements::Sparse, Metric::L2, &sparse, &lengths),
+        (ValueType::SparseVec, Elements::Sparse, Metric::L1, &sparse, &lengths),
+        (ValueType::SparseVec, Elements::Sparse, Metric::InnerProduct, &sparse, &lengths),
+    ];
+    for (value_type, elements, metric, values, lengths) in cases {
+        let spec = BuildSpec { value_type, metric, ..spec(48, 16) };
+        let pool = Arc::new(Pool::new(2).unwrap());
+        let mut engine = start(EngineKind::Bulk, spec, pool, Control::default()).unwrap();
+        engine.add(RowBatch { tids: &tids, values, lengths }).unwrap();
+        let finished = engine.finish().unwrap();
+        check(&finished, rows.len());
+        let recall = recall(&finished, elements, metric);
+        assert!(recall > 0.97, "{value_type:?} {metric:?}: {recall}");
+    }
+}
+
+#[test]
+fn a_leader_in_the_middle_does_not_spoil_the_groups() {
+    let mut numbers = Numbers(7);
+    // In many dimensions, whoever lies near the center is nearer to everybody than they are to each other.
+    let rows: Vec<Vec<f32>> = (0..4000)
+        .map(|row| numbers.vector(64).into_iter().map(|x| if row % 50 == 0 { 0.1 * x } else { 1.0 * x }).collect())
+        .collect();
+    let finished = build(EngineKind::Bulk, &spec(64, 16), &rows).unwrap();
+    check(&finished, rows.len());
+    let recall = recall(&finished, distance::Elements::F32, Metric::L2);
+    assert!(recall > 0.97, "{recall}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_graph_whatever_the_threads() {
+    let mut numbers = Numbers(8);
+    let rows: Vec<Vec<f32>> = (0..5000).map(|_| numbers.vector(24)).collect();
+    let values: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+    let tids: Vec<_> = (0..rows.len()).map(tid).collect();
+    let build = |threads| {
+        let pool = Arc::new(Pool::new(threads).unwrap());
+        let mut engine = start(EngineKind::Bulk, spec(24, 16), pool, Control::default()).unwrap();
+        engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
+        engine.finish().unwrap()
+    };
+    let (one, three) = (build(1), build(3));
+    assert_eq!(one.order, three.order);
+    for element in one.graph.elements() {
+        assert_eq!(one.graph.level(element), three.graph.level(element));
+        for layer in 0..=one.graph.level(element) {
+            assert_eq!(one.graph.neighbors(element, layer), three.graph.neighbors(element, layer));
+        }
+    }
+}

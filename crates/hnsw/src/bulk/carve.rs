@@ -2,27 +2,26 @@
 
 use std::sync::OnceLock;
 
-use distance::{COLS, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
+use super::leaders::Leaders;
 use super::leaf::{self, Scratch};
-use super::nearest::Nearest;
 use super::plan::{LEAF_AIM, LEAF_MAX, LEAF_MIN, MAX_LEADERS, Plan};
 use super::random::Random;
 use crate::candidates::Candidates;
-use crate::group::{self, Group};
-use crate::space::{Products, Space};
+use crate::space::Space;
 use crate::{BuildError, Control};
 
 /// Splits after which leaves are made without looking: the points cannot be told apart.
 const MAX_DEPTH: usize = 8;
+/// Branches of the random numbers for what is done several times; parts of a group have lower ones.
+const REPEATED: u64 = 1 << 32;
 /// Points assigned to leaders at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
 /// Finds candidates for all points of one layer.
 pub(crate) struct Carver<'a> {
     pub(crate) space: Space<'a>,
-    pub(crate) products: Products,
     pub(crate) points: &'a [u32],
     pub(crate) plan: &'a Plan,
     pub(crate) found: &'a Candidates,
@@ -55,16 +54,12 @@ impl Carver<'_> {
             self.leaf(&group, depth);
             return Ok(());
         }
-        let groups = if depth < MAX_DEPTH { self.split(&group, depth, random, homes)? } else { Vec::new() };
-        // Points that do not fall apart: equally far from everything, say.
-        if groups.is_empty() || groups.iter().any(|part| part.len() > group.len() - group.len() / 8) {
-            return group.par_chunks(LEAF_MAX).try_for_each(|part| {
-                self.control.check()?;
-                self.leaf(part, depth);
-                Ok(())
-            });
+        let groups = self.parts(&group, depth, random, homes)?;
+        if falls_apart(&group, &groups) {
+            drop(group);
+        } else {
+            return self.shuffled(group, depth, random);
         }
-        drop(group);
         let fan = self.plan.fan(0) as u64;
         groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
             let len = part.len() as u64;
@@ -76,13 +71,55 @@ impl Carver<'_> {
         })
     }
 
+    /// Overlapping parts of a group; none if it is too late to split.
+    fn parts(
+        &self,
+        group: &[u32],
+        depth: usize,
+        random: &Random,
+        homes: &OnceLock<Vec<u32>>,
+    ) -> Result<Vec<Vec<u32>>, BuildError> {
+        if depth >= MAX_DEPTH {
+            return Ok(Vec::new());
+        }
+        let fan = self.plan.fan(depth);
+        let parts = self.split(group, depth, fan, random, homes)?;
+        if fan == 1 || falls_apart(group, &parts) {
+            return Ok(parts);
+        }
+        // Some leader is among the nearest of nearly everybody, but the very nearest of fewer. The parts overlap since each
+        // split has other leaders.
+        let mut parts = Vec::new();
+        for again in 0..fan as u64 {
+            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), homes)?);
+        }
+        Ok(parts)
+    }
+
+    /// For points that do not fall apart, being equally far from everything, say: groups by chance, which overlap so that
+    /// all of them hang together.
+    fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
+        for again in 0..self.plan.fan(depth).max(2) as u64 {
+            let mut random = random.fork(REPEATED + again);
+            for last in (1..group.len()).rev() {
+                group.swap(last, random.below(last + 1));
+            }
+            group.par_chunks(LEAF_MAX).try_for_each(|part| {
+                self.control.check()?;
+                self.leaf(part, depth);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     fn leaf(&self, group: &[u32], depth: usize) {
         thread_local! {
             static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
         }
         let k = self.plan.per_leaf(depth);
         SCRATCH.with_borrow_mut(|scratch| {
-            leaf::all_pairs(self.space, self.products, self.points, group, k, self.found, scratch);
+            leaf::all_pairs(self.space, self.points, group, k, self.found, scratch);
         });
     }
 
@@ -91,27 +128,25 @@ impl Carver<'_> {
         &self,
         group: &[u32],
         depth: usize,
+        fan: usize,
         random: &Random,
         homes: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
-        let fan = self.plan.fan(depth);
-        let leaders = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
-        let sample = random.clone().sample(leaders, group.len());
+        let count = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
+        let sample = random.clone().sample(count, group.len());
         let leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
-        let center = group::center(self.space, self.products, &leaders);
-        let mut packed = Group::default();
-        packed.pack_leaders(self.space, self.products, &leaders, center.as_deref());
-
+        let leaders = Leaders::new(self.space, leaders);
         let assign = |points: &[u32]| {
             self.control.check()?;
-            Ok(self.assign(points, &packed, leaders.len(), center.as_deref(), fan))
+            let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
+            Ok(leaders.nearest(self.space, &elements, fan))
         };
         let nearest: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
         if depth == 0 {
             // The first group of all has every point, in order; its nearest leader is the first of each.
             homes.get_or_init(|| nearest.iter().flat_map(|chunk| chunk.iter().copied().step_by(fan)).collect());
         }
-        let mut groups = vec![Vec::new(); leaders.len()];
+        let mut groups = vec![Vec::new(); count];
         for (points, nearest) in group.chunks(ASSIGN_AT_ONCE).zip(nearest) {
             for (at, leader) in nearest.into_iter().enumerate() {
                 if leader != u32::MAX {
@@ -121,45 +156,11 @@ impl Carver<'_> {
         }
         Ok(join_small(groups))
     }
+}
 
-    /// The `fan` nearest leaders of each point.
-    fn assign(&self, points: &[u32], leaders: &Group, count: usize, center: Option<&[f32]>, fan: usize) -> Vec<u32> {
-        let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
-        let (mut group, mut nearest, mut tile) = (Group::default(), Nearest::default(), Tile::new());
-        group.pack(self.space, self.products, &elements, center);
-        nearest.reset(points.len(), group.terms.len(), fan.min(count));
-        let nothing = [f32::NEG_INFINITY; COLS];
-        for row_block in 0..group.panel.blocks() {
-            let first_row = row_block * ROWS;
-            for col_pair in 0..leaders.panel.blocks() / 2 {
-                let first_col = col_pair * COLS;
-                let input = TileInput {
-                    scale: self.products.scale(),
-                    row_terms: group.terms(first_row),
-                    col_terms: leaders.terms(first_col),
-                    row_limits: nearest.limits(first_row),
-                    col_limits: &nothing,
-                };
-                let cols = [leaders.panel.block(2 * col_pair), leaders.panel.block(2 * col_pair + 1)];
-                (self.products.tile)(group.panel.block(row_block), cols, &input, &mut tile);
-                for row in 0..ROWS {
-                    let mut hits = tile.hits[row];
-                    while hits != 0 {
-                        let col = hits.trailing_zeros() as usize;
-                        hits &= hits - 1;
-                        nearest.offer(first_row + row, tile.distances[row][col], (first_col + col) as u32);
-                    }
-                }
-            }
-        }
-        let mut assigned = vec![u32::MAX; points.len() * fan];
-        for (at, assigned) in assigned.chunks_exact_mut(fan).enumerate() {
-            for (slot, (_, leader)) in assigned.iter_mut().zip(nearest.of(at)) {
-                *slot = leader;
-            }
-        }
-        assigned
-    }
+/// Whether no part has nearly all of the group.
+fn falls_apart(group: &[u32], parts: &[Vec<u32>]) -> bool {
+    !parts.is_empty() && parts.iter().all(|part| part.len() <= group.len() - group.len() / 8)
 }
 
 /// A leaf costs something however few points it has.

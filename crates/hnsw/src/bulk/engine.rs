@@ -19,7 +19,7 @@ use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBa
 
 pub(crate) struct BulkEngine {
     spec: BuildSpec,
-    products: Products,
+    products: Option<Products>,
     kernel: Kernel,
     pool: Arc<Pool>,
     control: Control,
@@ -30,7 +30,7 @@ pub(crate) struct BulkEngine {
 impl BulkEngine {
     pub(crate) fn start(
         spec: BuildSpec,
-        products: Products,
+        products: Option<Products>,
         kernel: Kernel,
         pool: Arc<Pool>,
         control: Control,
@@ -55,8 +55,8 @@ impl Engine for BulkEngine {
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let space = Space { kernel, store: &store, products: Some(products) };
-        let layers = Layers { spec: &spec, space, products, pool: &pool, control: &control };
+        let space = Space { kernel, store: &store, products };
+        let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
         let (draft, gathered) = layers.build(&taken)?;
         Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
     }
@@ -65,7 +65,6 @@ impl Engine for BulkEngine {
 struct Layers<'a> {
     spec: &'a BuildSpec,
     space: Space<'a>,
-    products: Products,
     pool: &'a Pool,
     control: &'a Control,
 }
@@ -113,8 +112,8 @@ impl Layers<'_> {
     ) -> Result<(Candidates, Vec<u32>), BuildError> {
         let plan = Plan::new(self.spec.ef_construction, list);
         let found = Candidates::new(points.len(), plan.keep);
-        let Self { space, products, control, .. } = *self;
-        let carver = Carver { space, products, points, plan: &plan, found: &found, control, counted };
+        let Self { space, control, .. } = *self;
+        let carver = Carver { space, points, plan: &plan, found: &found, control, counted };
         let order = self.pool.run(|| carver.run(random))?;
         Ok((found, order))
     }

@@ -18,7 +18,6 @@ pub(crate) struct Scratch {
 /// Finds the `k` nearest of every point within the leaf and gives them to both. `leaf` has positions in `points`.
 pub(crate) fn all_pairs(
     space: Space<'_>,
-    products: Products,
     points: &[u32],
     leaf: &[u32],
     k: usize,
@@ -29,15 +28,26 @@ pub(crate) fn all_pairs(
         return;
     }
     let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
-    let center = group::center(space, products, &elements);
+    let k = k.min(leaf.len() - 1);
     let Scratch { group, nearest, tile } = scratch;
-    group.pack(space, products, &elements, center.as_deref());
-    nearest.reset(leaf.len(), group.terms.len(), k.min(leaf.len() - 1));
-    compare(products, group, nearest, tile);
+    let rough = match space.products {
+        Some(products) => {
+            let center = group::center(space, products, &elements);
+            group.pack(space, products, &elements, center.as_deref());
+            nearest.reset(leaf.len(), group.terms.len(), k);
+            by_products(products, group, nearest, tile);
+            products.are_rough()
+        }
+        None => {
+            nearest.reset(leaf.len(), leaf.len(), k);
+            one_by_one(space, &elements, nearest);
+            false
+        }
+    };
     for (at, &point) in leaf.iter().enumerate() {
-        let exact = |(rough, other): (f32, u32)| {
+        let exact = |(distance, other): (f32, u32)| {
             let other = other as usize;
-            let distance = if products.are_rough() { space.distance(elements[at], elements[other]) } else { rough };
+            let distance = if rough { space.distance(elements[at], elements[other]) } else { distance };
             (other, distance)
         };
         let pairs: Vec<_> = nearest.of(at).map(exact).collect();
@@ -48,8 +58,19 @@ pub(crate) fn all_pairs(
     }
 }
 
+/// Every pair once, for metrics that products do not give.
+fn one_by_one(space: Space<'_>, elements: &[u32], nearest: &mut Nearest) {
+    for (a, &element) in elements.iter().enumerate() {
+        for (b, &other) in elements.iter().enumerate().skip(a + 1) {
+            let distance = space.distance(element, other);
+            nearest.offer(a, distance, b as u32);
+            nearest.offer(b, distance, a as u32);
+        }
+    }
+}
+
 /// Every pair once: the tiles on and above the diagonal.
-fn compare(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
+fn by_products(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
     for row_block in 0..group.panel.blocks() {
         let first_row = row_block * ROWS;
         for col_pair in row_block / 2..group.panel.blocks() / 2 {

@@ -9,6 +9,7 @@
 
 mod carve;
 mod engine;
+mod leaders;
 mod leaf;
 mod nearest;
 mod plan;

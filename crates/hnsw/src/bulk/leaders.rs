@@ -1,0 +1,85 @@
+//! The leaders of a split: random points, to whose nearest the others go.
+
+use distance::{COLS, ROWS, Tile, TileInput};
+
+use super::nearest::Nearest;
+use crate::group::{self, Group};
+use crate::space::{Products, Space};
+
+pub(crate) struct Leaders {
+    elements: Vec<u32>,
+    packed: Option<Packed>,
+}
+
+struct Packed {
+    products: Products,
+    center: Option<Vec<f32>>,
+    group: Group,
+}
+
+impl Leaders {
+    pub(crate) fn new(space: Space<'_>, elements: Vec<u32>) -> Self {
+        let packed = space.products.map(|products| {
+            let center = group::center(space, products, &elements);
+            let mut group = Group::default();
+            group.pack_leaders(space, products, &elements, center.as_deref());
+            Packed { products, center, group }
+        });
+        Self { elements, packed }
+    }
+
+    /// The `fan` nearest leaders of each element, nearest first, by position; `u32::MAX` where there are fewer.
+    pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], fan: usize) -> Vec<u32> {
+        let mut nearest = Nearest::default();
+        let k = fan.min(self.elements.len());
+        match &self.packed {
+            Some(packed) => packed.compare(space, elements, k, &mut nearest),
+            None => {
+                nearest.reset(elements.len(), elements.len(), k);
+                for (at, &element) in elements.iter().enumerate() {
+                    for (leader, &other) in self.elements.iter().enumerate() {
+                        nearest.offer(at, space.distance(element, other), leader as u32);
+                    }
+                }
+            }
+        }
+        let mut assigned = vec![u32::MAX; elements.len() * fan];
+        for (at, assigned) in assigned.chunks_exact_mut(fan).enumerate() {
+            for (slot, (_, leader)) in assigned.iter_mut().zip(nearest.of(at)) {
+                *slot = leader;
+            }
+        }
+        assigned
+    }
+}
+
+impl Packed {
+    fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
+        let (mut group, mut tile) = (Group::default(), Tile::new());
+        group.pack(space, self.products, elements, self.center.as_deref());
+        nearest.reset(elements.len(), group.terms.len(), k);
+        for row_block in 0..group.panel.blocks() {
+            let first_row = row_block * ROWS;
+            for col_pair in 0..self.group.panel.blocks() / 2 {
+                let first_col = col_pair * COLS;
+                let input = TileInput {
+                    scale: self.products.scale(),
+                    row_terms: group.terms(first_row),
+                    col_terms: self.group.terms(first_col),
+                    row_limits: nearest.limits(first_row),
+                    col_limits: &[f32::NEG_INFINITY; COLS],
+                };
+                let cols = [self.group.panel.block(2 * col_pair), self.group.panel.block(2 * col_pair + 1)];
+                (self.products.tile)(group.panel.block(row_block), cols, &input, &mut tile);
+                for row in 0..ROWS {
+                    let mut hits = tile.hits[row];
+                    while hits != 0 {
+                        let col = hits.trailing_zeros() as usize;
+                        hits &= hits - 1;
+                        nearest.offer(first_row + row, tile.distances[row][col], (first_col + col) as u32);
+                    }
+                }
+            }
+        }
+    }
+}
