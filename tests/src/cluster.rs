@@ -44,17 +44,27 @@ impl Cluster {
 
     /// Starts a cluster with the given lines in its `postgresql.conf`.
     pub fn start_with(config: PgConfig, settings: &str) -> Result<Self> {
+        Self::start_initialized(config, settings, &[])
+    }
+
+    /// Starts a cluster with further arguments of `initdb`.
+    pub fn start_initialized(config: PgConfig, settings: &str, initdb: &[&str]) -> Result<Self> {
+        let mut cluster = Self::without_data(config)?;
+        cluster.initdb(initdb)?;
+        cluster
+            .configure(&format!("{SETTINGS}unix_socket_directories = '{}'\n{settings}\n", cluster.dir().display()))?;
+        cluster.run()?;
+        Ok(cluster)
+    }
+
+    /// A directory for a cluster, and nothing in it.
+    pub(crate) fn without_data(config: PgConfig) -> Result<Self> {
         let scratch = Scratch::new("cluster", 0o700)?;
         let account = Account::for_postgres()?;
         if let Some(account) = account {
             account.own(scratch.path())?;
         }
-        let mut cluster = Self { config, account, postmaster: None, scratch };
-        cluster.initdb()?;
-        cluster
-            .configure(&format!("{SETTINGS}unix_socket_directories = '{}'\n{settings}\n", cluster.dir().display()))?;
-        cluster.run()?;
-        Ok(cluster)
+        Ok(Self { config, account, postmaster: None, scratch })
     }
 
     /// The directory of socket, log and data.
@@ -110,10 +120,34 @@ impl Cluster {
         let pid = self.pid().context("the server is not running")?;
         let children = processes::children(pid);
         self.end(Signal::KILL)?;
-        for child in children.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+        for child in children.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
             let _ = kill_process(child, Signal::KILL);
         }
+        await_end(&children)?;
         self.run()
+    }
+
+    /// Kills the postmaster alone and starts the server again, which is possible when all others have noticed and ended.
+    pub fn lose_postmaster(&mut self) -> Result<()> {
+        let children = processes::children(self.pid().context("the server is not running")?);
+        self.end(Signal::KILL)?;
+        await_end(&children)?;
+        self.run()
+    }
+
+    /// Runs one of PostgreSQL's programs with `-D` and the data directory, under the server's account: what it said.
+    pub fn program(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let output = self.command(program).arg("-D").arg(self.data()).args(arguments).output();
+        let output = output.with_context(|| format!("cannot run {program}"))?;
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        ensure!(output.status.success(), "{program} failed: {text}");
+        Ok(text)
+    }
+
+    /// All of the server's log.
+    pub fn log(&self) -> String {
+        fs::read(self.dir().join("log"))
+            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
     /// CPU seconds the server has used so far.
@@ -154,7 +188,8 @@ impl Cluster {
         format!("kill -INT {pid}; sleep 2; rm -rf {}", self.dir().display())
     }
 
-    fn data(&self) -> PathBuf {
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
         self.dir().join("data")
     }
 
@@ -177,15 +212,12 @@ impl Cluster {
         command
     }
 
-    fn initdb(&self) -> Result<()> {
-        let mut initdb = self.command("initdb");
-        initdb.args(["--no-sync", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--pgdata"]);
-        let output = initdb.arg(self.data()).output().context("cannot run initdb")?;
-        ensure!(output.status.success(), "initdb failed: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+    fn initdb(&self, arguments: &[&str]) -> Result<()> {
+        let usual = ["--no-sync", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"];
+        self.program("initdb", &[&usual[..], arguments].concat()).map(drop)
     }
 
-    fn run(&mut self) -> Result<()> {
+    pub(crate) fn run(&mut self) -> Result<()> {
         let log = fs::File::options().create(true).append(true).open(self.dir().join("log"))?;
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).stdout(log.try_clone()?).stderr(log);
@@ -230,6 +262,13 @@ impl Drop for Cluster {
         // Immediate: nobody needs the data.
         let _ = self.end(Signal::QUIT);
     }
+}
+
+/// Waits for processes that hold a dead server's shared memory: until then another does not start.
+fn await_end(processes: &[u32]) -> Result<()> {
+    wait_for("the dead server's processes to end", Duration::from_secs(20), || {
+        Ok((!processes.iter().any(|&pid| processes::is_running(pid))).then_some(()))
+    })
 }
 
 /// The last `lines` of a text file.

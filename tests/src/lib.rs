@@ -3,6 +3,7 @@
 //! `cargo xtask` is made of the same parts, so few crates are used: nothing here needs an async runtime.
 
 mod account;
+mod agree;
 mod builder;
 mod cluster;
 mod copy;
@@ -11,6 +12,7 @@ mod half;
 mod http;
 mod inspect;
 mod npy;
+mod orphans;
 mod pg_config;
 mod pgvector;
 mod processes;
@@ -18,10 +20,13 @@ mod proxy;
 mod recall;
 mod scratch;
 mod session;
+mod sql_case;
+mod standby;
 mod wait;
 mod wire;
 mod workspace;
 
+pub use agree::{expect_every_row, near_rows};
 pub use builder::{Builder, BuilderOptions};
 pub use cluster::Cluster;
 pub use copy::{Column, copy_rows};
@@ -29,12 +34,14 @@ pub use exact::{Metric, exact_neighbors};
 pub use half::{from_half, to_half};
 pub use inspect::inspect;
 pub use npy::Vectors;
+pub use orphans::OrphanedFile;
 pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
-pub use processes::{cpu_seconds, resident_bytes};
+pub use processes::{cpu_seconds, open_sockets, resident_bytes};
 pub use proxy::{Direction, Proxy};
 pub use recall::{Recall, load_queries, recall};
 pub use session::{Rows, Session};
+pub use sql_case::{compare_sql_case, sql_case_names};
 pub use wait::{wait_for, within};
 pub use wire::{Notice, SqlError};
 pub use workspace::{binary, data_set, root};

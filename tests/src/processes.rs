@@ -31,6 +31,19 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     all().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| pid).collect()
 }
 
+/// Whether a process exists and has not ended; a zombie has.
+pub(crate) fn is_running(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+}
+
+/// How many sockets a process has open; 0 if it is gone.
+pub fn open_sockets(pid: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
 fn all() -> impl Iterator<Item = (u32, Stat)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -41,6 +41,8 @@ struct State {
     limit: [Option<u64>; 2],
     /// Bytes per second.
     speed: [Option<u32>; 2],
+    /// Which byte is altered, and the bits of it.
+    damage: [Option<(u64, u8)>; 2],
     /// Both ends of every connection.
     streams: Vec<TcpStream>,
 }
@@ -82,6 +84,17 @@ impl Proxy {
         self.change(|state| state.speed[direction as usize] = Some(bytes_per_second));
     }
 
+    /// Inverts `bits` of the byte number `at` of a direction, counted from the last [`Self::reset`]; once.
+    pub fn damage(&self, direction: Direction, at: u64, bits: u8) {
+        self.change(|state| state.damage[direction as usize] = Some((at, bits)));
+    }
+
+    /// Whether the byte to be altered has passed, altered.
+    pub fn is_damaged(&self, direction: Direction) -> bool {
+        let state = self.shared.lock();
+        state.damage[direction as usize].is_some_and(|(at, _)| at < state.passed[direction as usize])
+    }
+
     /// Breaks all connections.
     pub fn cut(&self) {
         self.change(|state| {
@@ -91,10 +104,10 @@ impl Proxy {
         });
     }
 
-    /// Forgets limits and counts.
+    /// Forgets limits, damage and counts.
     pub fn reset(&self) {
         self.change(|state| {
-            (state.passed, state.limit, state.speed) = Default::default();
+            (state.passed, state.limit, state.speed, state.damage) = Default::default();
         });
     }
 
@@ -123,14 +136,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until bytes may pass; how many of `wanted`.
-    fn permit(&self, direction: Direction, wanted: usize) -> usize {
+    /// Waits until bytes may pass; how many of `bytes`, altered if it is their turn.
+    fn permit(&self, direction: Direction, bytes: &mut [u8]) -> usize {
         let index = direction as usize;
         let mut state = self.lock();
         loop {
             let left = state.limit[index].map_or(u64::MAX, |limit| limit.saturating_sub(state.passed[index]));
             if left > 0 {
-                let granted = wanted.min(usize::try_from(left).unwrap_or(usize::MAX));
+                let granted = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                if let Some((at, bits)) = state.damage[index]
+                    && let Some(ahead) = at.checked_sub(state.passed[index])
+                    && ahead < granted as u64
+                {
+                    bytes[ahead as usize] ^= bits;
+                }
                 state.passed[index] += granted as u64;
                 return granted;
             }
@@ -168,9 +187,10 @@ fn pass(shared: &Shared, direction: Direction, mut from: TcpStream, mut to: TcpS
             let _ = to.shutdown(Shutdown::Write);
             return;
         }
-        let mut rest = &buffer[..count];
+        let mut rest = &mut buffer[..count];
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(shared.permit(direction, rest.len()));
+            let granted = shared.permit(direction, rest);
+            let (now, later) = rest.split_at_mut(granted);
             rest = later;
             let speed = shared.lock().speed[direction as usize];
             if let Some(speed) = speed {

@@ -1,11 +1,12 @@
 //! `CREATE INDEX`, from the first check to the last page.
 
 use pages::{IncomingSpec, IndexMeta};
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION};
 
 use crate::column::Column;
-use crate::failure::{Failure, or_raise};
+use crate::failure::{Failure, or_raise, tell};
 use crate::hook::{self, owned};
 use crate::options::{self, IndexOptions};
 use crate::progress::{self, Phase};
@@ -112,7 +113,7 @@ unsafe fn build(
 
     let layout = wait_for_layout(&mut session)?;
     if layout.rows != rows {
-        return Err(Failure::protocol(format!("{} rows announced, {rows} were sent.", layout.rows)));
+        return Err(Failure::invalid(format!("{} rows announced, {rows} were sent.", layout.rows)));
     }
     let meta = IndexMeta {
         value_type: column.value_type,
@@ -124,7 +125,7 @@ unsafe fn build(
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
     let writer = unsafe { Writer::new(index, spec, key)? };
-    receive_pages(&mut session, writer, digest)?;
+    receive_pages(&mut session, writer, layout, digest)?;
     progress::tuples(rows, rows);
     info_line(format!("indexed {rows} elements"));
     Ok(Built { heap_tuples, rows })
@@ -181,7 +182,12 @@ fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
     }
 }
 
-fn receive_pages(session: &mut Session, mut writer: Writer, sent: pages::RowDigest) -> Result<(), Failure> {
+fn receive_pages(
+    session: &mut Session,
+    mut writer: Writer,
+    layout: Layout,
+    sent: pages::RowDigest,
+) -> Result<(), Failure> {
     loop {
         match session.next()? {
             BuilderMessage::Pages(pages) => writer.write(pages.first_block, &pages.pages)?,
@@ -191,12 +197,36 @@ fn receive_pages(session: &mut Session, mut writer: Writer, sent: pages::RowDige
                 if done.checksum != expected {
                     let detail =
                         format!("The pages have the checksum {expected:#010x}, {:#010x} was announced.", done.checksum);
-                    return Err(Failure::protocol(detail));
+                    return Err(Failure::invalid(detail));
                 }
+                let totals = [
+                    ("rows", done.rows, layout.rows),
+                    ("elements", done.elements, layout.elements),
+                    ("blocks", done.blocks.into(), layout.blocks.into()),
+                ];
+                for (what, found, expected) in totals {
+                    if found != expected {
+                        return Err(Failure::invalid(format!("{found} {what} at the end, {expected} announced.")));
+                    }
+                }
+                warn_of_poor_graph(done.self_recall_ppm);
                 return writer.finish(sent);
             }
             other => return Err(Failure::protocol(format!("{} in place of Pages.", other.name()))),
         }
+    }
+}
+
+/// A valid index may still be a bad one.
+fn warn_of_poor_graph(self_recall_ppm: u32) {
+    const POOR: u32 = 800_000;
+    if self_recall_ppm < POOR {
+        let message = "searches of the new index may miss many rows";
+        let percent = self_recall_ppm / 10_000;
+        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
+            .set_detail(format!("Of a sample of values, a search for each found {percent} percent."))
+            .set_hint("Raise hnsw.ef_search, or build the index with a higher ef_construction or m.");
+        tell(PgLogLevel::WARNING, report);
     }
 }
 
@@ -216,5 +246,5 @@ fn random_key() -> Result<[u64; 4], Failure> {
 }
 
 fn info_line(text: String) {
-    ereport!(PgLogLevel::INFO, PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text);
+    tell(PgLogLevel::INFO, ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text, "ambuild"));
 }

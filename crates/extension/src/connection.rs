@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
-use rustls::ClientConnection;
+use rustls::{ClientConnection, ProtocolVersion};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::failure::Failure;
@@ -70,6 +70,16 @@ impl Connection {
     /// What has been received and not been taken yet.
     pub(crate) fn received(&mut self) -> &mut BytesMut {
         &mut self.received
+    }
+
+    /// The address of the builder that was reached.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
+    /// The version of TLS; `None` without it.
+    pub(crate) fn tls_version(&self) -> Option<ProtocolVersion> {
+        self.tls.as_ref()?.protocol_version()
     }
 
     /// Whether the builder has closed its side.
@@ -198,9 +208,10 @@ impl Connection {
     }
 
     fn io_error(&self, error: io::Error) -> Failure {
+        let handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(tls) => tls::failure(&self.peer, tls),
-            None => self.broken(&error.to_string()),
+            Some(tls) if handshaking => tls::failure(&self.peer, tls),
+            _ => self.broken(&error.to_string()),
         }
     }
 }

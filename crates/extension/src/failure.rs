@@ -28,11 +28,24 @@ impl Failure {
             .hint(printable(hint))
     }
 
+    /// What the builder sent is not an index of the rows that it was sent.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        let message = "external indexing server sent an index that is not valid";
+        Self::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, message)
+            .detail(detail)
+            .hint("This is a defect of the builder: please report it with the builder's version.")
+    }
+
     /// The builder did not follow the protocol.
     pub(crate) fn protocol(detail: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION, "unexpected answer from external indexing server")
             .detail(detail)
             .hint("Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder of a compatible version.")
+    }
+
+    pub(crate) fn code(mut self, code: PgSqlErrorCode) -> Self {
+        self.code = code;
+        self
     }
 
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
@@ -55,7 +68,7 @@ impl Failure {
     pub(crate) fn warn_of_fallback(mut self) {
         self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
         self.message = "building the index in the database, because no builder can be had".into();
-        self.report().report(PgLogLevel::WARNING);
+        tell(PgLogLevel::WARNING, self.report());
     }
 
     fn report(self) -> ErrorReport {
@@ -68,6 +81,19 @@ impl Failure {
         }
         report
     }
+}
+
+/// Tells the user something that ends nothing.
+///
+/// PostgreSQL ends each message with a look for interrupts, and a cancel found there would jump over our destructors, since pgrx
+/// guards no messages: the socket would stay open as long as the session. So they wait until the message is out.
+pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
+    // SAFETY: counted up and down in one place; an error in between resets it.
+    unsafe { pg_sys::InterruptHoldoffCount += 1 };
+    report.report(level);
+    // SAFETY: as above.
+    unsafe { pg_sys::InterruptHoldoffCount -= 1 };
+    pgrx::check_for_interrupts!();
 }
 
 /// Ends the statement on failure.

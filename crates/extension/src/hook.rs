@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::D
 
 /// Whether a function is pgvector's handler, by its catalog entry: nothing is remembered, so DROP EXTENSION and others' functions
 /// of the same name are no problem. Nearly every function is told apart by its oid or its result type.
-fn is_hnsw_handler(function: pg_sys::Oid) -> bool {
+pub(crate) fn is_hnsw_handler(function: pg_sys::Oid) -> bool {
     // SAFETY: reads the catalog entry that fmgr itself has just read, in a transaction.
     unsafe {
         if function.to_u32() < pg_sys::FirstNormalObjectId || !pg_sys::IsTransactionState() {

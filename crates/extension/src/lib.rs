@@ -13,12 +13,14 @@
 //! | [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`build`] | in which order does all that happen? |
+//! | [`functions`] | what can be asked in SQL? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
 
 mod build;
 mod column;
 mod connection;
 mod failure;
+mod functions;
 mod hook;
 mod options;
 mod progress;

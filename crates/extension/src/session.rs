@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::{
     Accept, BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, Hello, MAGIC,
-    PROTOCOL_VERSION, ProtocolError, ServerType, SessionState, StreamChecksum, TuplesWriter,
+    PROTOCOL_VERSION, ProtocolError, ServerType, SessionState, StreamChecksum, TuplesWriter, Wait,
 };
 
 use crate::connection::Connection;
-use crate::failure::{Failure, printable};
+use crate::failure::{Failure, printable, tell};
 use crate::settings::Settings;
 
 /// The most time to wait for the greeting where no timeout is set.
@@ -77,12 +78,7 @@ impl Session {
                         "Version {found} accepted, {PROTOCOL_VERSION} was offered."
                     )));
                 }
-                BuilderMessage::Wait(wait) => ereport!(
-                    PgLogLevel::NOTICE,
-                    PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-                    format!("waiting for external indexing server, position {} in its queue", wait.position),
-                    printable(&wait.reason)
-                ),
+                BuilderMessage::Wait(wait) => tell(PgLogLevel::NOTICE, waiting(&wait)),
                 other => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
             }
         }
@@ -137,6 +133,11 @@ impl Session {
         self.pages.value()
     }
 
+    /// What it speaks over.
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     /// The number of rows sent.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
@@ -156,6 +157,8 @@ impl Session {
             if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
                 self.heartbeat = Instant::now();
                 self.say(&ClientMessage::Heartbeat)?;
+                // Which may have read something.
+                continue;
             }
             let before = self.connection.received().len();
             self.pass(|connection| connection.exchange())?;
@@ -168,7 +171,7 @@ impl Session {
     }
 
     /// A message that has arrived already.
-    fn received(&mut self) -> Result<Option<BuilderMessage>, Failure> {
+    pub(crate) fn received(&mut self) -> Result<Option<BuilderMessage>, Failure> {
         loop {
             let Some(frame) = Frame::decode(self.connection.received()).map_err(malformed)? else { return Ok(None) };
             let Some(message) = BuilderMessage::from_frame(&frame).map_err(malformed)? else { continue };
@@ -190,7 +193,7 @@ impl Session {
     }
 
     /// Moves bytes; if that fails, the builder may have said why.
-    fn pass(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) fn pass(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Failure>) -> Result<(), Failure> {
         action(&mut self.connection).map_err(|failure| self.report_or(failure))
     }
 
@@ -205,7 +208,7 @@ impl Session {
         }
     }
 
-    fn say(&mut self, message: &ClientMessage) -> Result<(), Failure> {
+    pub(crate) fn say(&mut self, message: &ClientMessage) -> Result<(), Failure> {
         self.state = self.state.client(message).map_err(malformed)?;
         let mut bytes = BytesMut::new();
         message.encode(&mut bytes);
@@ -214,5 +217,21 @@ impl Session {
 }
 
 fn malformed(error: ProtocolError) -> Failure {
-    Failure::protocol(format!("{error}."))
+    let failure = Failure::protocol(format!("{error}."));
+    match error {
+        // Bytes changed on the way.
+        ProtocolError::Checksum { .. } => failure.code(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED),
+        _ => failure,
+    }
+}
+
+/// The build is queued.
+fn waiting(wait: &Wait) -> ErrorReport {
+    let position = match wait.position {
+        0 => String::new(),
+        position => format!(", position {position} in its queue"),
+    };
+    let message = format!("waiting for external indexing server{position}");
+    let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "ambuild");
+    if wait.reason.is_empty() { report } else { report.set_detail(printable(&wait.reason)) }
 }

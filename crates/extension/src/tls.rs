@@ -4,6 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,7 +15,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::settings::{SslMode, TlsSettings};
 
 /// Plaintext that may wait to be encrypted and sent.
@@ -117,12 +118,10 @@ fn config(message: String, setting: &str) -> Failure {
 fn say_once_that_nothing_is_verified() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        ereport!(
-            PgLogLevel::NOTICE,
-            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-            "the connection to the external indexing server is encrypted, but its certificate is not verified",
-            "Set hnsw.external_index_sslrootcert to verify it."
-        );
+        let message =
+            "the connection to the external indexing server is encrypted, but its certificate is not verified";
+        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "ambuild");
+        tell(PgLogLevel::NOTICE, report.set_detail("Set hnsw.external_index_sslrootcert to verify it."));
     }
 }
 

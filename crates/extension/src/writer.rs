@@ -99,7 +99,5 @@ unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
 }
 
 fn refused(error: IncomingError) -> Failure {
-    Failure::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, "external indexing server sent an index that is not valid")
-        .detail(format!("{error}."))
-        .hint("This is a defect of the builder: please report it with the builder's version.")
+    Failure::invalid(format!("{error}."))
 }

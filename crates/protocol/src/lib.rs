@@ -26,7 +26,7 @@ pub use limits::{
     MAX_VALUE_BYTES, PAGE_SIZE, TUPLES_BATCH_BYTES, max_dims, max_payload, min_ef_construction,
 };
 pub use message::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Progress,
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Pong, Progress,
     Refuse, Tuples, TuplesWriter, Wait, encode_pages, kind,
 };
 pub use order::SessionState;

@@ -52,6 +52,18 @@ fn a_build_may_be_refused_until_it_is_accepted() {
 }
 
 #[test]
+fn pings_come_before_the_build() {
+    let ping = [('c', "ping"), ('b', "pong")];
+    assert_eq!(run(&ping), Ok(SessionState::Opened));
+    assert_eq!(run(&[&ping[..], &ping, &BUILD].concat()), Ok(SessionState::Ended));
+    for end in 1..=BUILD.len() {
+        for step in ping {
+            assert!(run(&[&BUILD[..end], &[step]].concat()).is_err(), "{step:?} after {end} steps");
+        }
+    }
+}
+
+#[test]
 fn a_step_left_out_is_noticed() {
     let without = |name| {
         let steps: Vec<_> = BUILD.into_iter().filter(|step| step.1 != name).collect();

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Hello, Layout, Metric, PAGE_SIZE,
-    Pages, Progress, Refuse, SqlState, Tuples, ValueType, Wait,
+    Pages, Pong, Progress, Refuse, SqlState, Tuples, ValueType, Wait,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,6 +56,7 @@ fn client() -> impl Strategy<Value = ClientMessage> {
         any::<(u64, u32)>().prop_map(|(rows, checksum)| ClientMessage::EndOfTuples(EndOfTuples { rows, checksum })),
         Just(ClientMessage::Cancel),
         Just(ClientMessage::Heartbeat),
+        Just(ClientMessage::Ping),
     ]
 }
 
@@ -63,6 +64,12 @@ fn accept() -> impl Strategy<Value = BuilderMessage> {
     let numbers = any::<(u16, u64, u64, u64, u32)>();
     (numbers, text()).prop_map(|((protocol, capabilities, session, memory_reserved, threads), builder_version)| {
         BuilderMessage::Accept(Accept { protocol, capabilities, session, memory_reserved, threads, builder_version })
+    })
+}
+
+fn pong() -> impl Strategy<Value = BuilderMessage> {
+    (any::<(u16, u32, u64)>(), text()).prop_map(|((protocol, threads, memory_free), builder_version)| {
+        BuilderMessage::Pong(Pong { protocol, threads, memory_free, builder_version })
     })
 }
 
@@ -103,6 +110,7 @@ fn builder() -> impl Strategy<Value = BuilderMessage> {
         pages.prop_map(BuilderMessage::Pages),
         done(),
         Just(BuilderMessage::Heartbeat),
+        pong(),
     ]
 }
 

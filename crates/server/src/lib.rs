@@ -10,6 +10,7 @@ mod greet;
 mod hello;
 mod job;
 mod listener;
+mod memory;
 mod paging;
 mod progress;
 mod reading;

@@ -76,8 +76,8 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     return Ok(());
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
-                // The state lets no Hello through.
-                ClientMessage::Heartbeat | ClientMessage::Hello(_) => {}
+                // The state lets no Hello or Ping through.
+                ClientMessage::Heartbeat | ClientMessage::Hello(_) | ClientMessage::Ping => {}
             }
         }
     }

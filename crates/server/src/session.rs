@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hnsw::{BuildSpec, Control};
-use protocol::{Accept, BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION};
+use protocol::{Accept, BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
 use service::{Outcome, Running};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
@@ -14,6 +14,7 @@ use crate::end::SessionError;
 use crate::greet::{self, Choice};
 use crate::hello;
 use crate::job::{Event, Job};
+use crate::memory;
 use crate::progress::Watch;
 use crate::reading::Reader;
 use crate::rows::RowTotals;
@@ -24,6 +25,9 @@ use crate::writing::Writer;
 const LAST_FRAME: Duration = Duration::from_secs(2);
 /// How long the client may take to close after it was told of an error.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// The builder's name and version.
+const VERSION: &str = concat!("lantern-index ", env!("CARGO_PKG_VERSION"));
 
 /// Serves a connection from the greeting to the close.
 pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64)
@@ -82,7 +86,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Hello to the last frame. Returns the build, if one was begun.
     async fn run(&mut self) -> Option<EndedBuild> {
         let hello = match self.hello().await {
-            Ok(hello) => hello,
+            Ok(Some(hello)) => hello,
+            Ok(None) => return None,
             Err(error) => {
                 self.fail(&error).await;
                 return None;
@@ -101,17 +106,43 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         None
     }
 
-    async fn hello(&mut self) -> Result<Hello, SessionError> {
-        let limit = self.shared.config.handshake_timeout;
-        let first = tokio::select! {
-            first = timeout(limit, self.reader.next()) => first.map_err(|_| SessionError::Late(limit))?,
-            () = self.shared.drain.cancelled() => return Err(SessionError::Shutdown),
-        };
-        match first?.0 {
-            ClientMessage::Hello(hello) => Ok(hello),
-            // Only what the client lets us skip gets here.
-            _ => Err(SessionError::Defect("no Hello".to_owned())),
+    /// The Hello, which must come in time however often the client pings. `None`: it only pinged.
+    async fn hello(&mut self) -> Result<Option<Hello>, SessionError> {
+        let (limit, drain) = (self.shared.config.handshake_timeout, &self.shared.drain);
+        tokio::select! {
+            hello = timeout(limit, self.pings_and_hello()) => hello.map_err(|_| SessionError::Late(limit))?,
+            () = drain.cancelled() => Err(SessionError::Shutdown),
         }
+    }
+
+    async fn pings_and_hello(&mut self) -> Result<Option<Hello>, SessionError> {
+        let mut pinged = false;
+        loop {
+            match self.reader.next().await {
+                Ok((ClientMessage::Hello(hello), _)) => return Ok(Some(hello)),
+                Ok((ClientMessage::Ping, _)) => {
+                    pinged = true;
+                    self.writer.send(&self.pong()).await?;
+                }
+                // Only what the client lets us skip gets here.
+                Ok(_) => {}
+                Err(SessionError::Left) if pinged => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn pong(&self) -> BuilderMessage {
+        BuilderMessage::Pong(Pong {
+            protocol: PROTOCOL_VERSION,
+            threads: self.threads(),
+            memory_free: memory::free().unwrap_or(0),
+            builder_version: VERSION.to_owned(),
+        })
+    }
+
+    fn threads(&self) -> u32 {
+        u32::try_from(self.shared.pool.threads()).unwrap_or(u32::MAX)
     }
 
     /// Starts the build thread and waits until its engine takes rows.
@@ -148,8 +179,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             capabilities: 0,
             session: self.id,
             memory_reserved: 0,
-            threads: u32::try_from(self.shared.pool.threads()).unwrap_or(u32::MAX),
-            builder_version: concat!("lantern-index ", env!("CARGO_PKG_VERSION")).to_owned(),
+            threads: self.threads(),
+            builder_version: VERSION.to_owned(),
         });
         let result = match self.writer.send(&accept).await {
             Ok(()) => self.drive(spec, &mut job).await,

@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 
 use crate::frame::put_frame;
-use crate::{Accept, Done, ErrorReport, Frame, Layout, Pages, Progress, ProtocolError, Refuse, Wait, kind};
+use crate::{Accept, Done, ErrorReport, Frame, Layout, Pages, Pong, Progress, ProtocolError, Refuse, Wait, kind};
 
 /// What a builder sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum BuilderMessage {
     Error(ErrorReport),
     /// It is still here.
     Heartbeat,
+    /// It is there, and this is what it has.
+    Pong(Pong),
 }
 
 impl BuilderMessage {
@@ -43,6 +45,7 @@ impl BuilderMessage {
             kind::DONE => Self::Done(Done::read(payload)?),
             kind::ERROR => Self::Error(ErrorReport::read(payload)?),
             kind::HEARTBEAT => Self::Heartbeat,
+            kind::PONG => Self::Pong(Pong::read(payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -60,6 +63,7 @@ impl BuilderMessage {
             Self::Done(done) => done.write(out),
             Self::Error(error) => error.write(out),
             Self::Heartbeat => {}
+            Self::Pong(pong) => pong.write(out),
         });
     }
 
@@ -80,6 +84,7 @@ impl BuilderMessage {
             Self::Done(_) => kind::DONE,
             Self::Error(_) => kind::ERROR,
             Self::Heartbeat => kind::HEARTBEAT,
+            Self::Pong(_) => kind::PONG,
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum ClientMessage {
     Cancel,
     /// It is still here.
     Heartbeat,
+    /// It asks whether the builder is there.
+    Ping,
 }
 
 impl ClientMessage {
@@ -30,6 +32,7 @@ impl ClientMessage {
             kind::END_OF_TUPLES => Self::EndOfTuples(EndOfTuples::read(&frame.payload)?),
             kind::CANCEL => Self::Cancel,
             kind::HEARTBEAT => Self::Heartbeat,
+            kind::PING => Self::Ping,
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -42,7 +45,7 @@ impl ClientMessage {
             Self::Hello(hello) => hello.write(out),
             Self::Tuples(tuples) => tuples.write(out),
             Self::EndOfTuples(end) => end.write(out),
-            Self::Cancel | Self::Heartbeat => {}
+            Self::Cancel | Self::Heartbeat | Self::Ping => {}
         });
     }
 
@@ -59,6 +62,7 @@ impl ClientMessage {
             Self::EndOfTuples(_) => kind::END_OF_TUPLES,
             Self::Cancel => kind::CANCEL,
             Self::Heartbeat => kind::HEARTBEAT,
+            Self::Ping => kind::PING,
         }
     }
 }

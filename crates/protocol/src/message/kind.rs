@@ -10,6 +10,8 @@ pub const END_OF_TUPLES: u8 = 0x03;
 pub const CANCEL: u8 = 0x04;
 /// Either side: still here.
 pub const HEARTBEAT: u8 = 0x05;
+/// The client asks whether the builder is there.
+pub const PING: u8 = 0x06;
 /// [`Accept`](crate::Accept)
 pub const ACCEPT: u8 = 0x81;
 /// [`Wait`](crate::Wait)
@@ -26,6 +28,8 @@ pub const PAGES: u8 = 0x86;
 pub const DONE: u8 = 0x87;
 /// [`ErrorReport`](crate::ErrorReport)
 pub const ERROR: u8 = 0x88;
+/// [`Pong`](crate::Pong)
+pub const PONG: u8 = 0x89;
 
 /// The message's name, `unknown` for kinds that are not known.
 #[must_use]
@@ -36,6 +40,7 @@ pub fn name(kind: u8) -> &'static str {
         END_OF_TUPLES => "EndOfTuples",
         CANCEL => "Cancel",
         HEARTBEAT => "Heartbeat",
+        PING => "Ping",
         ACCEPT => "Accept",
         WAIT => "Wait",
         REFUSE => "Refuse",
@@ -44,6 +49,7 @@ pub fn name(kind: u8) -> &'static str {
         PAGES => "Pages",
         DONE => "Done",
         ERROR => "Error",
+        PONG => "Pong",
         _ => "unknown",
     }
 }

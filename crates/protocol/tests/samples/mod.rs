@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lantern_index_protocol::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase,
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase, Pong,
     Progress, Refuse, SqlState, Tuples, ValueType, Wait,
 };
 
@@ -15,6 +15,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
         ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
         ("cancel", ClientMessage::Cancel),
         ("heartbeat", ClientMessage::Heartbeat),
+        ("ping", ClientMessage::Ping),
     ]
 }
 
@@ -54,6 +55,7 @@ pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
         ("done", BuilderMessage::Done(done)),
         ("error", BuilderMessage::Error(error)),
         ("heartbeat", BuilderMessage::Heartbeat),
+        ("pong", BuilderMessage::Pong(pong())),
     ]
 }
 
@@ -106,6 +108,10 @@ fn accept() -> Accept {
         threads: 8,
         builder_version: "lantern-index 0.1.0".into(),
     }
+}
+
+fn pong() -> Pong {
+    Pong { protocol: 2, threads: 8, memory_free: 5 << 30, builder_version: "lantern-index 0.1.0".into() }
 }
 
 fn pages() -> Pages {

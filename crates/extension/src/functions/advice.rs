@@ -1,0 +1,66 @@
+//! Is it time to REINDEX?
+
+use pages::Report;
+
+use super::check::Counts;
+
+/// A list that is not full is found anew by every VACUUM, and an element that was deleted is room that stays unused until a row is
+/// inserted: a few of them do no harm. What cannot be reached is not found.
+const TOO_MANY_NOT_FULL: f64 = 0.10;
+const TOO_MANY_DELETED: f64 = 0.50;
+const TOO_MANY_UNREACHABLE: f64 = 0.01;
+/// At `ef_search` 40 a good index finds more than this, but for data that is hard for every graph.
+const TOO_LITTLE_FOUND: f64 = 0.80;
+
+/// What the check found.
+pub(super) struct Findings<'a> {
+    pub(super) report: &'a Report,
+    pub(super) counts: Counts,
+    pub(super) valid: bool,
+    pub(super) errors: u64,
+    pub(super) first_error: Option<&'a str>,
+    pub(super) recall: Option<f64>,
+    pub(super) ef_search: &'a str,
+}
+
+impl Findings<'_> {
+    /// `ok`; `reindex: ` and the first reason of the gravest kind; or what to try first if only the recall is low, which may as well
+    /// come from data that is hard for every graph.
+    pub(super) fn advice(&self) -> String {
+        if let Some(reason) = self.reason() {
+            return format!("reindex: {reason}");
+        }
+        match self.recall {
+            Some(recall) if recall < TOO_LITTLE_FOUND => {
+                let ef_search = self.ef_search;
+                format!("raise hnsw.ef_search, and reindex if that does not help: recall is {recall:.2} at {ef_search}")
+            }
+            _ => "ok".into(),
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        let Self { report, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
+        let above = |part: u64, all: u64, share: f64| part as f64 > share * all as f64;
+        // In a small index no list can be full.
+        let can_be_full = report.meta.is_some_and(|meta| elements > 2 * u64::from(meta.m));
+        if !self.valid {
+            return Some("the index is not valid, its build did not end".into());
+        }
+        if errors > 0 {
+            let first = self.first_error.unwrap_or_default();
+            return Some(format!("{errors} errors in its pages, the first: {first}"));
+        }
+        if above(unreachable, elements, TOO_MANY_UNREACHABLE) {
+            return Some(format!("{unreachable} of {elements} elements cannot be found"));
+        }
+        if above(deleted, elements + deleted, TOO_MANY_DELETED) {
+            return Some(format!("{deleted} of {} elements are deleted", elements + deleted));
+        }
+        if can_be_full && above(report.not_full, elements, TOO_MANY_NOT_FULL) {
+            let not_full = report.not_full;
+            return Some(format!("{not_full} of {elements} lists at layer 0 are not full, and slow VACUUM down"));
+        }
+        None
+    }
+}

@@ -1,0 +1,180 @@
+//! `lantern_index.check(index, sample)`
+
+use pages::{Options, Problems, Report, verify};
+use pgrx::prelude::*;
+
+use super::advice::Findings;
+use super::live::LivePages;
+use super::owner::as_owner;
+use super::recall::recall;
+use super::{bigint, gone, name, require_select};
+use crate::column::Column;
+use crate::failure::{Failure, or_raise};
+use crate::{hook, options};
+
+/// The most rows to search for.
+const MAX_SAMPLE: i32 = 10_000;
+
+#[pg_extern]
+#[allow(clippy::type_complexity)] // the row, column by column
+fn lantern_index_check(
+    index: pg_sys::Oid,
+    sample: i32,
+) -> TableIterator<
+    'static,
+    (
+        name!(elements, i64),
+        name!(rows, i64),
+        name!(duplicates, i64),
+        name!(deleted, i64),
+        name!(unreachable, i64),
+        name!(not_full, i64),
+        name!(errors, i64),
+        name!(recall, Option<f64>),
+        name!(advice, String),
+    ),
+> {
+    // SAFETY: called with an oid, in a transaction with a snapshot. The locks stay until its end.
+    unsafe {
+        let (table, index) = or_raise(open(index));
+        let sample = or_raise(rows_to_search_for(sample));
+        let (report, errors) = structure(index);
+        let found = as_owner(table, || recall(table, index, sample));
+        let counts = Counts::of(&report);
+        let findings = Findings {
+            report: &report,
+            counts,
+            valid: (*(*index).rd_index).indisvalid,
+            errors: errors.count,
+            first_error: errors.first.as_deref(),
+            recall: found,
+            ef_search: &ef_search(),
+        };
+        let advice = findings.advice();
+        let keep = pg_sys::NoLock as pg_sys::LOCKMODE;
+        pg_sys::relation_close(index, keep);
+        pg_sys::relation_close(table, keep);
+        TableIterator::once((
+            bigint(counts.elements),
+            bigint(report.heap_tids),
+            bigint(report.duplicates),
+            bigint(counts.deleted),
+            bigint(counts.unreachable),
+            bigint(report.not_full),
+            bigint(errors.count),
+            found,
+            advice,
+        ))
+    }
+}
+
+fn rows_to_search_for(sample: i32) -> Result<usize, Failure> {
+    usize::try_from(sample).ok().filter(|_| sample <= MAX_SAMPLE).ok_or_else(|| {
+        let message = format!("sample must be between 0 and {MAX_SAMPLE}, not {sample}");
+        Failure::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+    })
+}
+
+/// Opens an hnsw index and its table, in the order in which everybody locks them.
+unsafe fn open(index_oid: pg_sys::Oid) -> Result<(pg_sys::Relation, pg_sys::Relation), Failure> {
+    // SAFETY: both relations are locked before they are looked at.
+    unsafe {
+        let wrong = |what: &str| {
+            let message = format!("\"{}\" is {what}", name(index_oid));
+            Failure::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, message)
+        };
+        match pg_sys::get_rel_relkind(index_oid) as u8 {
+            0 => return Err(gone(index_oid)),
+            pg_sys::RELKIND_INDEX => {}
+            pg_sys::RELKIND_PARTITIONED_INDEX => {
+                return Err(wrong("a partitioned index").hint("Check the indexes of its partitions."));
+            }
+            _ => return Err(wrong("not an index")),
+        }
+        let table_oid = pg_sys::IndexGetRelation(index_oid, true);
+        if table_oid == pg_sys::Oid::INVALID {
+            return Err(gone(index_oid));
+        }
+        require_select(table_oid);
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let table = pg_sys::relation_open(table_oid, lock);
+        let index = pg_sys::index_open(index_oid, lock);
+        if !hook::is_hnsw_handler((*index).rd_amhandler) {
+            return Err(wrong("not an hnsw index"));
+        }
+        let entry = (*index).rd_rel;
+        let persistence = (*entry).relpersistence as u8;
+        let unsupported = |message: &str| Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message);
+        if persistence == pg_sys::RELPERSISTENCE_TEMP && !(*index).rd_islocaltemp {
+            return Err(unsupported("cannot access temporary tables of other sessions"));
+        }
+        if persistence == pg_sys::RELPERSISTENCE_UNLOGGED && pg_sys::RecoveryInProgress() {
+            return Err(unsupported("cannot access temporary or unlogged relations during recovery"));
+        }
+        Ok((table, index))
+    }
+}
+
+/// Errors that stay when the index is read again.
+#[derive(Default)]
+struct Errors {
+    count: u64,
+    first: Option<String>,
+}
+
+/// Verifies the pages.
+///
+/// They are read one after the other while rows may come and go, so two pages may not fit together because one was read before a
+/// change and the other after it. Such an error is not there, in the same words, when everything is read again.
+unsafe fn structure(index: pg_sys::Relation) -> (Report, Errors) {
+    // SAFETY: the index is open and locked.
+    unsafe {
+        // An operator class that is not known has values of an unknown type: the first one tells which.
+        let value_type = Column::of(index, options::of(index)).ok().map(|column| column.value_type);
+        let read = || verify(&mut LivePages::new(index), Options { value_type });
+        let first = read();
+        if first.is_ok() {
+            return (first, Errors::default());
+        }
+        let problems = first.errors;
+        let again = read();
+        let errors = in_both(&problems, &again.errors);
+        debug1!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
+        (again, errors)
+    }
+}
+
+fn in_both(a: &Problems, b: &Problems) -> Errors {
+    let common: Vec<&String> = b.first().iter().filter(|problem| a.first().contains(problem)).collect();
+    let all = common.len() == a.first().len() || common.len() == b.first().len();
+    // Not all problems are kept as text.
+    let count = if all { a.count().min(b.count()) } else { common.len() as u64 };
+    Errors { count, first: common.first().map(|&problem| problem.clone()) }
+}
+
+/// Elements as a user counts them.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    /// Elements that have rows.
+    pub(super) elements: u64,
+    /// Elements that have none: VACUUM takes the rows first, then the links to the element, and marks it as deleted in the end.
+    pub(super) deleted: u64,
+    /// Elements that layer 0, on which all are, does not lead to. Those that VACUUM is about to delete do not count: as many are
+    /// left out as there are of them, so meanwhile there may be more.
+    pub(super) unreachable: u64,
+}
+
+impl Counts {
+    fn of(report: &Report) -> Self {
+        let elements = report.heap_tids - report.duplicates;
+        let empty = report.live.saturating_sub(elements);
+        let layer0 = report.layers.iter().find(|layer| layer.layer == 0);
+        let unreachable = layer0.map_or(report.live, |layer| layer.elements - layer.reachable);
+        Self { elements, deleted: report.deleted + empty, unreachable: unreachable.saturating_sub(empty) }
+    }
+}
+
+fn ef_search() -> String {
+    // SAFETY: the name is static, the value is copied.
+    unsafe { hook::owned(pg_sys::GetConfigOption(c"hnsw.ef_search".as_ptr(), true, false)) }.unwrap_or_default()
+}

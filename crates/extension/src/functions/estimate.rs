@@ -1,0 +1,150 @@
+//! `lantern_index.estimate(relation, column_name, m)`
+
+use std::ffi::CStr;
+
+use graph::ValueType;
+use pages::Estimate;
+use pgrx::prelude::*;
+use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+
+use super::statistics::Statistics;
+use super::{bigint, gone, name, require_select};
+use crate::failure::{Failure, or_raise};
+use crate::hook::owned;
+use crate::scan;
+
+/// A builder that has more of them needs some more memory, of a fixed amount.
+const THREADS: u32 = 16;
+
+#[pg_extern]
+#[allow(clippy::type_complexity)] // the row, column by column
+fn lantern_index_estimate(
+    relation: pg_sys::Oid,
+    column_name: &CStr,
+    m: i32,
+) -> TableIterator<
+    'static,
+    (name!(rows, i64), name!(index_bytes, i64), name!(builder_memory_bytes, i64), name!(wire_bytes, i64)),
+> {
+    // SAFETY: called with an oid and a name, in a transaction.
+    let estimate = or_raise(unsafe { estimate(relation, column_name, m) });
+    TableIterator::once((
+        bigint(estimate.rows),
+        bigint(estimate.index_bytes()),
+        bigint(estimate.builder_memory_bytes(THREADS)),
+        bigint(estimate.wire_bytes()),
+    ))
+}
+
+unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<Estimate, Failure> {
+    let m = u16::try_from(m).ok().filter(|m| protocol::M_RANGE.contains(m)).ok_or_else(|| {
+        let (min, max) = (protocol::M_RANGE.start(), protocol::M_RANGE.end());
+        Failure::new(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("m must be between {min} and {max}, not {m}"),
+        )
+    })?;
+    // SAFETY: the table is locked while it is looked at; the lock stays until the end of the transaction.
+    unsafe {
+        check_kind(relation)?;
+        require_select(relation);
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let table = pg_sys::relation_open(relation, lock);
+        let (column, value_type, dims) = column(relation, column_name)?;
+        // The planner takes a table that was never vacuumed for one that is about to be filled.
+        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
+        let all = if blocks == 0 { 0 } else { scan::estimate_rows(table) };
+        pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
+        let statistics = Statistics::of(relation, column);
+        let rows = statistics.rows(all);
+        let value_len = value_type.value_len(dims).unwrap_or_else(|| mean_sparsevec_len(relation, column_name));
+        Ok(Estimate { value_type, value_len, m, rows, elements: statistics.elements(all, rows) })
+    }
+}
+
+unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
+    // SAFETY: reads catalogs.
+    let (kind, name) = unsafe { (pg_sys::get_rel_relkind(relation) as u8, name(relation)) };
+    let wrong = |what| Err(Failure::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is {what}")));
+    match kind {
+        0 => Err(gone(relation)),
+        pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW => Ok(()),
+        pg_sys::RELKIND_PARTITIONED_TABLE => wrong("a partitioned table").map_err(|failure: Failure| {
+            failure.detail("Each of its partitions has an index of its own.").hint(
+                "Estimate them one by one, for instance with pg_partition_tree(…) CROSS JOIN LATERAL lantern_index.estimate(…).",
+            )
+        }),
+        _ => wrong("not a table or materialized view"),
+    }
+}
+
+/// The column's number, type and dimensions, with pgvector's own checks in its words.
+unsafe fn column(relation: pg_sys::Oid, column_name: &CStr) -> Result<(pg_sys::AttrNumber, ValueType, u32), Failure> {
+    // SAFETY: the relation is open; the column exists from the first check on.
+    unsafe {
+        let column = pg_sys::get_attnum(relation, column_name.as_ptr());
+        if column <= 0 {
+            let (column, table) = (column_name.to_string_lossy(), name(relation));
+            let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+            return Err(Failure::new(PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN, message));
+        }
+        let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
+        pg_sys::get_atttypetypmodcoll(relation, column, &raw mut type_oid, &raw mut typmod, &raw mut collation);
+        let type_oid = pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod);
+        let value_type = match type_name(type_oid).as_str() {
+            "vector" => ValueType::Vector,
+            "halfvec" => ValueType::HalfVec,
+            "bit" => ValueType::Bit,
+            "sparsevec" => ValueType::SparseVec,
+            other => {
+                let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+                let hint = "Columns of the types vector, halfvec, bit and sparsevec can have one.";
+                return Err(Failure::new(code, format!("type {other} is not supported by hnsw indexes")).hint(hint));
+            }
+        };
+        let Some(dims) = u32::try_from(typmod).ok().filter(|&dims| dims > 0) else {
+            let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
+            return Err(Failure::new(code, "column does not have dimensions"));
+        };
+        let most = pages::max_dims(value_type);
+        if dims > most {
+            let message = format!("column cannot have more than {most} dimensions for hnsw index");
+            return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        Ok((column, value_type, dims))
+    }
+}
+
+unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
+    // SAFETY: the entry is released when its name has been copied.
+    unsafe {
+        let entry = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::TYPEOID as i32, type_oid.into());
+        if entry.is_null() {
+            return String::new();
+        }
+        let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_type>();
+        let name = owned((*form).typname.data.as_ptr());
+        pg_sys::ReleaseSysCache(entry);
+        name.unwrap_or_default()
+    }
+}
+
+/// The mean length of the first thousand values, as they travel: the planner does not know the size of toasted ones.
+unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize {
+    // Bytes before the entries at least, and of each entry.
+    const HEAD: f64 = 12.0;
+    const ENTRY: f64 = 8.0;
+    // SAFETY: reads catalogs.
+    let table = unsafe {
+        let schema = owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation))).unwrap_or_default();
+        quote_qualified_identifier(&schema, &name(relation))
+    };
+    let column = quote_identifier(column_name.to_string_lossy());
+    let sql = format!(
+        "SELECT pg_catalog.avg(pg_catalog.pg_column_size(v))::float8 \
+         FROM (SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1000) t (v)"
+    );
+    let mean = Spi::get_one::<f64>(&sql).ok().flatten().unwrap_or(HEAD);
+    let entries = ((mean - HEAD) / ENTRY).clamp(0.0, protocol::MAX_SPARSEVEC_NNZ as f64);
+    4 + (entries * ENTRY) as usize
+}

@@ -1,0 +1,37 @@
+//! Running what the table's owner wrote as the table's owner.
+
+use pgrx::prelude::*;
+
+/// Runs `work` with the rights of the table's owner, as PostgreSQL runs the expressions of an index when it builds it. So an
+/// owner's function cannot do what only the caller may, and a caller's `search_path` cannot give the owner's functions another meaning.
+///
+/// # Safety
+/// `table` must be open.
+pub(super) unsafe fn as_owner<T>(table: pg_sys::Relation, work: impl FnOnce() -> T) -> T {
+    // SAFETY: an error ends the (sub)transaction, which restores user and settings; otherwise they are restored here.
+    unsafe {
+        let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
+        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        let owner = (*(*table).rd_rel).relowner;
+        if owner == user {
+            return work();
+        }
+        let restricted = context | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
+        pg_sys::SetUserIdAndSecContext(owner, restricted);
+        let level = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"search_path".as_ptr(),
+            c"pg_catalog, pg_temp".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+        let result = work();
+        pg_sys::AtEOXact_GUC(false, level);
+        pg_sys::SetUserIdAndSecContext(user, context);
+        result
+    }
+}

@@ -1,0 +1,86 @@
+//! `lantern_index.ping()`
+
+use std::time::{Duration, Instant};
+
+use pgrx::prelude::*;
+use protocol::{BuilderMessage, ClientMessage, MAGIC, Pong};
+use rustls::ProtocolVersion;
+
+use super::bigint;
+use crate::connection::Connection;
+use crate::failure::{Failure, or_raise, printable};
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// The most time to wait for the answer where no timeout is set.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[pg_extern]
+#[allow(clippy::type_complexity)] // the row, column by column
+fn lantern_index_ping() -> TableIterator<
+    'static,
+    (
+        name!(address, String),
+        name!(tls, String),
+        name!(verified, bool),
+        name!(builder_version, String),
+        name!(protocol, i32),
+        name!(latency_ms, f64),
+        name!(memory_free, Option<i64>),
+    ),
+> {
+    let settings = Settings::get();
+    let (mut session, pong, latency) = or_raise(ping(&settings));
+    let connection = session.connection();
+    let memory_free = (pong.memory_free > 0).then(|| bigint(pong.memory_free));
+    TableIterator::once((
+        connection.address().map(|address| address.to_string()).unwrap_or_default(),
+        connection.tls_version().map_or("off".into(), tls_name),
+        // Without a root certificate anybody's certificate will do.
+        settings.tls.is_some_and(|tls| tls.root_cert.is_some()),
+        printable(&pong.builder_version),
+        pong.protocol.into(),
+        latency.as_secs_f64() * 1e3,
+        memory_free,
+    ))
+}
+
+fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
+    let limit = settings.connect_timeout.unwrap_or(TIMEOUT);
+    let mut session = Session::connect(settings)?;
+    session.pass(|connection| connection.send(&MAGIC))?;
+    let started = Instant::now();
+    session.say(&ClientMessage::Ping)?;
+    session.pass(Connection::flush)?;
+    let pong = loop {
+        pgrx::check_for_interrupts!();
+        match session.received()? {
+            Some(BuilderMessage::Pong(pong)) => break pong,
+            Some(other) => return Err(Failure::protocol(format!("{} in place of Pong.", other.name()))),
+            None => {}
+        }
+        let connection = session.connection();
+        if connection.is_closed() {
+            return Err(connection.broken("the builder closed the connection"));
+        }
+        if started.elapsed() > limit {
+            return Err(connection.broken("the builder did not answer"));
+        }
+        let before = connection.received().len();
+        session.pass(Connection::exchange)?;
+        let connection = session.connection();
+        if connection.received().len() == before && !connection.is_closed() {
+            connection.wait();
+        }
+    };
+    Ok((session, pong, started.elapsed()))
+}
+
+/// The version as libpq and `pg_stat_ssl` write it.
+fn tls_name(version: ProtocolVersion) -> String {
+    match version {
+        ProtocolVersion::TLSv1_2 => "TLSv1.2".into(),
+        ProtocolVersion::TLSv1_3 => "TLSv1.3".into(),
+        other => format!("{other:?}"),
+    }
+}

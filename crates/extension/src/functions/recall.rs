@@ -1,0 +1,242 @@
+//! How much of what is nearest the index finds.
+
+use std::collections::HashMap;
+
+use pgrx::prelude::*;
+
+use super::rows::{HeapTid, for_each_row};
+
+/// Neighbors wanted: recall@10.
+const WANTED: usize = 10;
+/// Start of the random numbers: the same table gives the same sample.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A row's value to search for, and what is near it.
+struct Query {
+    value: pg_sys::Datum,
+    /// The least distances in the table, nearest first.
+    nearest: Vec<f64>,
+    /// The distances of what the index found.
+    found: Vec<f64>,
+}
+
+/// How the values of an index are compared.
+struct Distance {
+    /// Of the operator that queries use.
+    function: pg_sys::FmgrInfo,
+    collation: pg_sys::Oid,
+}
+
+/// The share of the ten nearest rows that the index finds, for a sample of rows' own values: searched at the session's settings,
+/// compared with all rows of the same snapshot. Distances are compared, not rows, so of equally near rows any will do. `None` if
+/// there is nothing to search for, or no way to.
+///
+/// The table is read twice, and every value compared with every one of the sample.
+///
+/// # Safety
+/// Table and index must be open and locked, and belong together; a snapshot must be active.
+pub(super) unsafe fn recall(table: pg_sys::Relation, index: pg_sys::Relation, sample: usize) -> Option<f64> {
+    // SAFETY: as promised by the caller. Whatever is left open by an error is closed by the end of the transaction.
+    unsafe {
+        let entry = (*index).rd_index;
+        if sample == 0 || !(*entry).indisvalid || !(*entry).indisready {
+            return None;
+        }
+        let mut distance = Distance::of(index)?;
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot());
+        let mut queries = draw(table, index, snapshot, sample);
+        queries.retain(|query| !distance.between(query.value, query.value).is_nan());
+        let found = search(table, index, snapshot, &distance, &queries);
+        measure(table, index, snapshot, &mut distance, &mut queries, &found);
+        pg_sys::UnregisterSnapshot(snapshot);
+        let wanted: usize = queries.iter().map(|query| query.nearest.len()).sum();
+        let hits: usize = queries.iter().map(Query::hits).sum();
+        (wanted > 0).then(|| hits as f64 / wanted as f64)
+    }
+}
+
+impl Query {
+    fn offer(&mut self, distance: f64) {
+        if self.nearest.len() == WANTED && self.nearest.last().is_some_and(|&last| distance >= last) {
+            return;
+        }
+        let at = self.nearest.partition_point(|&nearer| nearer <= distance);
+        self.nearest.insert(at, distance);
+        self.nearest.truncate(WANTED);
+    }
+
+    fn hits(&self) -> usize {
+        let limit = self.nearest.last().copied().unwrap_or(f64::NEG_INFINITY);
+        self.found.iter().filter(|&&distance| distance <= limit).count()
+    }
+}
+
+impl Distance {
+    /// `None` if the operator class has no ordering operator that gives a number.
+    ///
+    /// # Safety
+    /// `index` must be open.
+    unsafe fn of(index: pg_sys::Relation) -> Option<Self> {
+        // SAFETY: an open index has a first column.
+        unsafe {
+            let (family, of) = (*(*index).rd_opfamily, *(*index).rd_opcintype);
+            let operator = pg_sys::get_opfamily_member(family, of, of, 1);
+            if operator == pg_sys::Oid::INVALID || pg_sys::get_op_rettype(operator) != pg_sys::FLOAT8OID {
+                return None;
+            }
+            let mut function = pg_sys::FmgrInfo::default();
+            pg_sys::fmgr_info(pg_sys::get_opcode(operator), &raw mut function);
+            Some(Self { function, collation: *(*index).rd_indcollation })
+        }
+    }
+
+    /// # Safety
+    /// Both must be values of the index's type.
+    unsafe fn between(&mut self, a: pg_sys::Datum, b: pg_sys::Datum) -> f64 {
+        // SAFETY: as promised by the caller; the operator's result is a float8.
+        unsafe {
+            let distance = pg_sys::FunctionCall2Coll(&raw mut self.function, self.collation, a, b);
+            f64::from_datum(distance, false).unwrap_or(f64::NAN)
+        }
+    }
+}
+
+/// Draws rows, each with the same chance (reservoir sampling).
+unsafe fn draw(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    sample: usize,
+) -> Vec<Query> {
+    let mut random = SEED;
+    let mut seen = 0u64;
+    let mut queries: Vec<Query> = Vec::new();
+    // SAFETY: as for `recall`. Only values that are drawn are copied, into the memory of the function call.
+    unsafe {
+        for_each_row(table, index, snapshot, &mut |_, value| {
+            seen += 1;
+            let at = if queries.len() < sample { queries.len() } else { below(&mut random, seen) };
+            if at < sample {
+                let value = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(value.cast_mut_ptr()));
+                let query = Query { value, nearest: Vec::with_capacity(WANTED + 1), found: Vec::new() };
+                if at == queries.len() {
+                    queries.push(query);
+                } else {
+                    pg_sys::pfree(std::mem::replace(&mut queries[at], query).value.cast_mut_ptr());
+                }
+            }
+        });
+    }
+    queries
+}
+
+/// A random number below `limit`, or far above any sample.
+fn below(random: &mut u64, limit: u64) -> usize {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from((u128::from(*random) * u128::from(limit)) >> 64).unwrap_or(usize::MAX)
+}
+
+/// Asks the index itself, whatever the planner would do. Says which row was found for which query.
+unsafe fn search(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    distance: &Distance,
+    queries: &[Query],
+) -> HashMap<HeapTid, Vec<usize>> {
+    let mut found: HashMap<HeapTid, Vec<usize>> = HashMap::new();
+    // SAFETY: as for `recall`; the key lives as long as the scan.
+    unsafe {
+        let scan = begin_scan(table, index, snapshot);
+        let slot = pg_sys::table_slot_create(table, std::ptr::null_mut());
+        let mut key = pg_sys::ScanKeyData::default();
+        for (number, query) in queries.iter().enumerate() {
+            pgrx::check_for_interrupts!();
+            pg_sys::ScanKeyEntryInitialize(
+                &raw mut key,
+                pg_sys::SK_ORDER_BY as i32,
+                1,
+                1,
+                *(*index).rd_opcintype,
+                distance.collation,
+                distance.function.fn_oid,
+                query.value,
+            );
+            pg_sys::index_rescan(scan, std::ptr::null_mut(), 0, &raw mut key, 1);
+            let mut rows = 0;
+            while rows < WANTED {
+                let tid = pg_sys::index_getnext_tid(scan, pg_sys::ScanDirection::ForwardScanDirection);
+                if tid.is_null() {
+                    break;
+                }
+                // Before the row is fetched: that makes it the place of the row's latest version.
+                let tid = tid.cast::<HeapTid>().read_unaligned();
+                if pg_sys::index_fetch_heap(scan, slot) {
+                    found.entry(tid).or_default().push(number);
+                    rows += 1;
+                }
+            }
+        }
+        pg_sys::index_endscan(scan);
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+    }
+    found
+}
+
+unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: as for `recall`.
+    unsafe {
+        #[cfg(feature = "pg18")]
+        return pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), 0, 1);
+        #[cfg(not(feature = "pg18"))]
+        return pg_sys::index_beginscan(table, index, snapshot, 0, 1);
+    }
+}
+
+/// Compares every row with every query.
+unsafe fn measure(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    distance: &mut Distance,
+    queries: &mut [Query],
+    found: &HashMap<HeapTid, Vec<usize>>,
+) {
+    if queries.is_empty() {
+        return;
+    }
+    // SAFETY: as for `recall`. What a row needs is freed with its context.
+    unsafe {
+        let context = pg_sys::AllocSetContextCreateInternal(
+            pg_sys::CurrentMemoryContext,
+            c"hnsw index check".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        for_each_row(table, index, snapshot, &mut |tid, value| {
+            let before = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = context;
+            let value = pg_sys::Datum::from(pg_sys::pg_detoast_datum(value.cast_mut_ptr()));
+            let searches = found.get(&tid);
+            for (number, query) in queries.iter_mut().enumerate() {
+                let distance = distance.between(value, query.value);
+                // Of a vector of norm zero, which has no direction and is not in the index.
+                if distance.is_nan() {
+                    continue;
+                }
+                query.offer(distance);
+                if searches.is_some_and(|searches| searches.contains(&number)) {
+                    query.found.push(distance);
+                }
+            }
+            pg_sys::CurrentMemoryContext = before;
+            pg_sys::MemoryContextReset(context);
+        });
+        pg_sys::MemoryContextDelete(context);
+    }
+}

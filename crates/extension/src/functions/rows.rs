@@ -1,0 +1,51 @@
+//! The rows that an index should have.
+
+use std::ffi::c_void;
+
+use pgrx::prelude::*;
+
+/// A row's place in the table, as PostgreSQL keeps it.
+pub(super) type HeapTid = [u8; 6];
+
+/// What is done with each row: its place, as the index knows it, and its value.
+pub(super) type Visit<'a> = &'a mut dyn FnMut(HeapTid, pg_sys::Datum);
+
+/// Visits the rows that the index should have, as PostgreSQL's own scan for `CREATE INDEX CONCURRENTLY` finds them: predicates,
+/// expressions and HOT chains are its business.
+///
+/// # Safety
+/// Table and index must be open and locked, and belong together; the snapshot must be registered.
+pub(super) unsafe fn for_each_row(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    mut visit: Visit<'_>,
+) {
+    // SAFETY: as promised by the caller; the callback gets this very closure.
+    unsafe {
+        let info = pg_sys::BuildIndexInfo(index);
+        // Rows of one snapshot, in place of all that anybody may still see.
+        (*info).ii_Concurrent = true;
+        let scan = pg_sys::table_beginscan_strat(table, snapshot, 0, std::ptr::null_mut(), true, false);
+        let state = (&raw mut visit).cast::<c_void>();
+        // The scan is ended by this function.
+        pg_sys::table_index_build_scan(table, index, info, true, false, Some(callback), state, scan);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn callback(
+    _index: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    values: *mut pg_sys::Datum,
+    is_null: *mut bool,
+    _alive: bool,
+    state: *mut c_void,
+) {
+    // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is the closure that `for_each_row` passed.
+    unsafe {
+        if !*is_null {
+            (*state.cast::<Visit<'_>>())(tid.cast::<HeapTid>().read_unaligned(), *values);
+        }
+    }
+}

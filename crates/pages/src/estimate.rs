@@ -1,0 +1,150 @@
+//! What a build will take and give, before there is anything to build.
+
+mod memory;
+
+use graph::{ValueType, max_level};
+
+use crate::PAGE_SIZE;
+use crate::datum::datum_len;
+use crate::format::{LINE_POINTER_LEN, PAGE_SPACE, element_len, neighbor_count, neighbor_len};
+
+/// As many elements are laid out in thought; with more, the index has the same mixture of pages, only more of them.
+const SAMPLE: u64 = 50_000;
+
+/// Bytes around a batch of rows or pages on the wire: frame header, counts, and what TLS and TCP add.
+const PER_BATCH: u64 = 60;
+/// Bytes of a batch, which is a few hundred KiB in both directions.
+const BATCH: u64 = 256 << 10;
+
+/// An index to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// The type of the indexed column.
+    pub value_type: ValueType,
+    /// Bytes of a value without pgvector's header; the mean where values differ in length.
+    pub value_len: usize,
+    /// Neighbors per element on layers above 0.
+    pub m: u16,
+    /// Rows to be indexed.
+    pub rows: u64,
+    /// Elements that they share: fewer than rows where values are equal.
+    pub elements: u64,
+}
+
+impl Estimate {
+    /// Blocks of the index as a [`crate::Layout`] makes it: the arithmetic is exact but for the levels, which are drawn at random
+    /// for a real index and evenly here.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        // pgvector's meta page, and a data page even if it is empty.
+        1 + self.data_pages().max(1)
+    }
+
+    /// Bytes of the index.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        self.blocks() * PAGE_SIZE as u64
+    }
+
+    /// Bytes between database and builder, in both directions: heap TIDs and values, and pages.
+    #[must_use]
+    pub fn wire_bytes(&self) -> u64 {
+        let length = if self.value_type.value_len(1).is_none() { 4 } else { 0 };
+        let rows = self.rows.saturating_mul(6 + length + self.value_len as u64);
+        let both = rows.saturating_add(self.index_bytes());
+        both.saturating_add(both.div_ceil(BATCH) * PER_BATCH)
+    }
+
+    fn data_pages(&self) -> u64 {
+        let sample = self.elements.min(SAMPLE);
+        let element = element_len(datum_len(self.value_type, self.value_len)) + LINE_POINTER_LEN;
+        let per_page = (PAGE_SPACE / element).max(1) as u64;
+        let (mut element_pages, mut neighbor_pages, mut free) = (0u64, 0u64, 0);
+        let mut levels = Levels::new(self.m);
+        let mut first = 0;
+        while first < sample {
+            let on_page = per_page.min(sample - first);
+            let mut room = PAGE_SPACE.saturating_sub(on_page as usize * element);
+            for _ in 0..on_page {
+                let neighbors = neighbor_len(neighbor_count(levels.next(), self.m)) + LINE_POINTER_LEN;
+                if neighbors <= room {
+                    room -= neighbors;
+                    continue;
+                }
+                if neighbors > free {
+                    (neighbor_pages, free) = (neighbor_pages + 1, PAGE_SPACE);
+                }
+                free -= neighbors;
+            }
+            element_pages += 1;
+            first += on_page;
+        }
+        let pages = element_pages + neighbor_pages;
+        if self.elements <= SAMPLE {
+            return pages;
+        }
+        u64::try_from((u128::from(pages) * u128::from(self.elements)).div_ceil(u128::from(sample))).unwrap_or(u64::MAX)
+    }
+}
+
+/// Levels as pgvector draws them, but spread evenly: fractions of the golden ratio in place of random numbers.
+struct Levels {
+    fraction: f64,
+    factor: f64,
+    cap: u8,
+}
+
+impl Levels {
+    fn new(m: u16) -> Self {
+        let m = m.max(2);
+        Self { fraction: 0.5, factor: 1.0 / f64::from(m).ln(), cap: max_level(m) }
+    }
+
+    fn next(&mut self) -> u8 {
+        self.fraction = (self.fraction + 0.618_033_988_749_895).fract();
+        let level = -(1.0 - self.fraction).ln() * self.factor;
+        if level >= f64::from(self.cap) { self.cap } else { level as u8 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::ValueType;
+
+    use super::{Estimate, Levels};
+    use crate::PAGE_SIZE;
+
+    fn vectors(dims: usize, m: u16, elements: u64) -> Estimate {
+        Estimate { value_type: ValueType::Vector, value_len: 4 * dims, m, rows: elements, elements }
+    }
+
+    #[test]
+    fn small_indexes_are_exact() {
+        assert_eq!(vectors(3, 16, 0).blocks(), 2);
+        assert_eq!(vectors(3, 16, 1).blocks(), 2);
+        // As in the test of the writer: a page for each element and its neighbors.
+        assert_eq!(vectors(1536, 16, 120).blocks(), 121);
+        // Neither fits beside another one.
+        assert_eq!(vectors(2000, 50, 120).blocks(), 1 + 120 + 120 / 13 + 1);
+    }
+
+    #[test]
+    fn large_indexes_grow_evenly() {
+        let (small, large) = (vectors(384, 16, 40_000), vectors(384, 16, 40_000_000));
+        let ratio = large.index_bytes() as f64 / small.index_bytes() as f64;
+        assert!((999.0..1001.0).contains(&ratio), "{ratio}");
+        assert!(large.wire_bytes() > 40_000_000 * (6 + 1536) + large.index_bytes());
+        // No overflow, whatever is asked.
+        let most = vectors(2000, 100, u64::MAX >> 20);
+        assert!(most.wire_bytes() >= most.index_bytes() && most.blocks() >= most.elements);
+        assert_eq!(vectors(64, 16, 1).index_bytes(), 2 * PAGE_SIZE as u64);
+    }
+
+    #[test]
+    fn levels_are_those_of_hnsw() {
+        let mut levels = Levels::new(16);
+        let levels: Vec<u8> = (0..65_536).map(|_| levels.next()).collect();
+        let on = |layer| levels.iter().filter(|&&level| level >= layer).count();
+        assert!((4080..4112).contains(&on(1)) && (250..262).contains(&on(2)), "{} {}", on(1), on(2));
+    }
+}

@@ -1,0 +1,66 @@
+use graph::ValueType;
+
+use super::Estimate;
+
+/// The program, its connections and batches on their way.
+const FIXED: u64 = 28 << 20;
+
+/// Values that a thread compares with each other at a time, unpacked: a leaf, and the leaders of a split.
+const PER_THREAD: u64 = 3 << 10;
+
+/// Bytes of a candidate: distance and element.
+const CANDIDATE: u64 = 8;
+
+impl Estimate {
+    /// The most memory in bytes that a builder needs at a time: the sum of what is alive when the neighbors
+    /// of layer 0 are chosen. The graph's memory is free again before the index is complete; pages are made a few at a time.
+    /// The engines' own structures are the measure; a change of theirs is a change here.
+    ///
+    /// | for each | bytes |
+    /// |---|---|
+    /// | element | its value; 2 × m slots of 4, twice; m slots of 4 for each upper layer it is on; candidates; about 60 for numbers, levels and order |
+    /// | row | its heap TID and, until all have come, its element |
+    /// | thread | some thousand values as f32 |
+    #[must_use]
+    pub fn builder_memory_bytes(&self, threads: u32) -> u64 {
+        let m = u64::from(self.m);
+        let lists = 2 * (2 * m * 4);
+        let upper = 4 * m / (m - 1).max(1);
+        let candidates = CANDIDATE * (room(kept(2 * m)) + room(kept(m)) / (m - 1).max(1));
+        let element = self.value_len as u64 + lists + upper + candidates + 60;
+        // TIDs are sorted from one array into another.
+        let row = 2 * 6 + 4;
+        let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
+        let unpacked = if self.value_type == ValueType::HalfVec { 2 * self.value_len } else { self.value_len };
+        all.saturating_add(FIXED).saturating_add(u64::from(threads) * PER_THREAD * unpacked as u64)
+    }
+}
+
+/// Candidates that are kept for a list of so many.
+fn kept(list: u64) -> u64 {
+    (4 * list).clamp(64, 320).max(list + list / 2)
+}
+
+/// Candidates come in beyond those that are kept, before they are sorted.
+fn room(kept: u64) -> u64 {
+    kept + kept / 3 + 8
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::ValueType;
+
+    use crate::Estimate;
+
+    #[test]
+    fn values_and_candidates_are_most_of_it() {
+        let elements = 1_000_000;
+        let wide = Estimate { value_type: ValueType::Vector, value_len: 6144, m: 16, rows: elements, elements };
+        let bytes = wide.builder_memory_bytes(8);
+        assert!((7_700_000_000..8_300_000_000).contains(&bytes), "{bytes}");
+        let bits = Estimate { value_type: ValueType::Bit, value_len: 192, ..wide };
+        assert!(bits.builder_memory_bytes(8) < 2_200_000_000, "{}", bits.builder_memory_bytes(8));
+        let shared = Estimate { elements: elements / 10, ..wide };
+        assert!(shared.builder_memory_bytes(8) < bytes / 6);
+    }
+}

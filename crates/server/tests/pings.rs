@@ -1,0 +1,67 @@
+//! A ping is answered and is no build.
+
+mod support;
+
+use std::time::Duration;
+
+use protocol::{BuilderMessage, ClientMessage, Pong};
+use support::{Builder, Client, Rows, Stream, hello};
+
+fn ping<S: Stream>(client: &mut Client<S>) -> Pong {
+    client.send(&ClientMessage::Ping);
+    match client.next() {
+        Some(BuilderMessage::Pong(pong)) => pong,
+        other => panic!("no Pong but {other:?}"),
+    }
+}
+
+fn ended(builder: &Builder) -> u64 {
+    ["succeeded", "failed", "cancelled", "refused"].iter().map(|outcome| builder.builds(outcome)).sum()
+}
+
+#[test]
+fn a_ping_says_what_the_builder_has() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    for _ in 0..2 {
+        let pong = ping(&mut client);
+        assert_eq!((pong.protocol, pong.threads), (2, 2));
+        assert!(pong.builder_version.starts_with("lantern-index "), "{pong:?}");
+        // Of this machine, which has some memory left, but no exabyte.
+        assert!((1..1 << 60).contains(&pong.memory_free), "{pong:?}");
+    }
+    client.half_close();
+    assert_eq!(client.next(), None);
+    assert_eq!(ended(&builder), 0);
+}
+
+#[test]
+fn a_build_may_follow() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    ping(&mut client);
+    client.hello(hello(4));
+    client.rows(&Rows::new(100, 4), 100);
+    client.end_of_rows(100);
+    assert_eq!(client.pages().done.rows, 100);
+}
+
+#[test]
+fn a_ping_is_no_build() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    client.hello(hello(4));
+    client.send(&ClientMessage::Ping);
+    let error = client.error();
+    assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("08P01", "unexpected Ping while sending rows"));
+}
+
+#[test]
+fn pings_do_not_keep_a_connection() {
+    let builder = Builder::with(|config| config.handshake_timeout = Duration::from_millis(300));
+    let mut client = builder.connect();
+    ping(&mut client);
+    std::thread::sleep(Duration::from_millis(200));
+    ping(&mut client);
+    assert_eq!(client.error().message, "no Hello within 0.3 s");
+}

@@ -1,0 +1,25 @@
+-- An empty table needs no builder: an index that grows is pgvector's from the beginning.
+
+--! load glove 800
+CREATE TABLE items (id int, v vector(100));
+CREATE INDEX items_v ON items USING hnsw (v vector_l2_ops);
+CREATE INDEX CONCURRENTLY items_cosine ON items USING hnsw (v vector_cosine_ops);
+REINDEX TABLE items;
+VACUUM FULL items;
+INSERT INTO items SELECT id, v FROM glove;
+SET hnsw.ef_search = 100;
+--! search items_v
+--! queries SELECT v FROM glove_queries
+--! lost 10
+SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
+
+-- With rows that are all dead, the table is not empty to look at.
+DROP INDEX items_cosine;
+DELETE FROM items;
+--! builds 0
+REINDEX INDEX items_v;
+INSERT INTO items SELECT id, v FROM glove WHERE id < 300;
+--! search items_v
+--! queries SELECT v FROM glove_queries
+--! lost 10
+SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;

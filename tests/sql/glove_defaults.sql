@@ -1,0 +1,18 @@
+-- A hard set, as it comes: word vectors of different lengths, at the default ef_search and at a greater one.
+
+--! load glove 2000
+--! builds 2000
+CREATE INDEX glove_l2 ON glove USING hnsw (v vector_l2_ops) WITH (m = 24, ef_construction = 128);
+--! builds 2000
+CREATE INDEX glove_cosine ON glove USING hnsw (v vector_cosine_ops) WITH (m = 24, ef_construction = 128);
+
+--! search glove_l2
+--! queries SELECT v FROM glove_queries
+SELECT id, v <-> :q AS distance FROM glove ORDER BY distance LIMIT 10;
+--! search glove_cosine
+--! queries SELECT v FROM glove_queries
+SELECT id, v <=> :q AS distance FROM glove ORDER BY distance LIMIT 10;
+SET hnsw.ef_search = 200;
+--! search glove_l2
+--! queries SELECT v FROM glove_queries
+SELECT id, v <-> :q AS distance FROM glove ORDER BY distance LIMIT 10;

@@ -1,0 +1,57 @@
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+
+use crate::Session;
+
+/// The ids of the `k` rows of `table (id, v)` nearest to each of `queries (id, v)` by L2 distance, as the index finds
+/// them, or exactly: query after query, ids in order.
+pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exactly: bool) -> Result<Vec<(u32, u32)>> {
+    let sql = format!(
+        "SELECT q.id, n.id FROM {queries} q CROSS JOIN LATERAL \
+         (SELECT t.id FROM {table} t ORDER BY t.v <-> q.v LIMIT {k}) n ORDER BY 1, 2"
+    );
+    let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
+    session.execute(&format!("SET enable_{unwanted} = off; SET hnsw.ef_search = 200; SET jit = off"))?;
+    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
+    let of_table = format!(" on {table} t");
+    ensure!(
+        plan.iter().flatten().flatten().any(|line| line.contains(wanted) && line.contains(&of_table)),
+        "no {wanted} {table} in {plan:?}"
+    );
+    let rows = session.query(&sql)?;
+    session.execute(&format!("RESET enable_{unwanted}"))?;
+    rows.iter()
+        .map(|row| match &row[..] {
+            [Some(query), Some(found)] => Ok((query.parse()?, found.parse()?)),
+            _ => anyhow::bail!("unexpected row {row:?}"),
+        })
+        .collect()
+}
+
+/// Checks that an index on `table (id, v)` leads to every row of the table, and to each once: one search that goes on
+/// until it has seen all. Not for rows in clusters far apart: pgvector's own graphs need not lead from one to the others.
+pub fn expect_every_row(session: &mut Session, table: &str) -> Result<()> {
+    session.execute(
+        "SET enable_seqscan = off; SET jit = off; SET hnsw.iterative_scan = relaxed_order; \
+         SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
+    )?;
+    let sql = format!("SELECT id FROM {table} ORDER BY v <-> (SELECT v FROM {table} WHERE v IS NOT NULL LIMIT 1)");
+    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
+    ensure!(plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using")), "no index in {plan:?}");
+    let found = ids(session, &sql)?;
+    session.execute("RESET enable_seqscan; RESET hnsw.iterative_scan")?;
+    let stored = ids(session, &format!("SELECT id FROM {table} WHERE v IS NOT NULL"))?;
+    let all: BTreeSet<u32> = stored.iter().copied().collect();
+    let seen: BTreeSet<u32> = found.iter().copied().collect();
+    ensure!(found.len() == seen.len(), "the index leads to {} rows twice", found.len() - seen.len());
+    let missing: Vec<_> = all.difference(&seen).take(10).collect();
+    ensure!(missing.is_empty(), "the index leads to {} of {} rows; not to {missing:?}", seen.len(), all.len());
+    ensure!(seen == all, "the index leads to rows that are not in the table");
+    Ok(())
+}
+
+fn ids(session: &mut Session, sql: &str) -> Result<Vec<u32>> {
+    let rows = session.query(sql)?;
+    rows.iter().flatten().flatten().map(|id| Ok(id.parse()?)).collect()
+}

@@ -1,0 +1,62 @@
+use anyhow::{Result, ensure};
+
+use crate::Rows;
+
+/// How far the recall of an external index may be below that of one built in the database.
+const RECALL_MARGIN: f64 = 0.01;
+
+/// What a statement came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// Its rows.
+    Rows(Rows),
+    /// The text of its error.
+    Error(String),
+    /// It was a search.
+    Search {
+        /// Query, id and distance by exact search, sorted.
+        exact: Rows,
+        /// The share of it that the indexes found.
+        recall: f64,
+    },
+}
+
+impl Outcome {
+    /// Whether this, of the external run, is as good as that of the other run.
+    pub(super) fn compare(&self, database: &Self) -> Result<()> {
+        if let (Self::Search { exact, recall }, Self::Search { exact: exact_in_database, recall: recall_in_database }) =
+            (self, database)
+        {
+            ensure!(
+                exact == exact_in_database,
+                "exact search finds different rows: {}",
+                first_difference(exact, exact_in_database)
+            );
+            ensure!(
+                *recall >= recall_in_database - RECALL_MARGIN,
+                "recall {recall:.4}, built in the database {recall_in_database:.4}"
+            );
+            return Ok(());
+        }
+        ensure!(self == database, "external: {self:?}\nin the database: {database:?}");
+        Ok(())
+    }
+
+    pub(super) fn recall(&self) -> Option<f64> {
+        match self {
+            Self::Search { recall, .. } => Some(*recall),
+            _ => None,
+        }
+    }
+}
+
+fn first_difference(ours: &Rows, stock: &Rows) -> String {
+    let at = ours.iter().zip(stock).position(|(ours, stock)| ours != stock).unwrap_or(ours.len().min(stock.len()));
+    format!(
+        "{} and {} rows; row {at} is {:?}, in the database {:?}",
+        ours.len(),
+        stock.len(),
+        ours.get(at),
+        stock.get(at)
+    )
+}

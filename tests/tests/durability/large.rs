@@ -1,0 +1,71 @@
+//! An index of more than 1 GiB, which PostgreSQL keeps in several files.
+
+use std::time::Instant;
+
+use harness::{Builder, Cluster, Column, Vectors, copy_rows, inspect};
+
+/// A row takes a block of its own; 131,072 blocks are 1 GiB.
+const ROWS: usize = 140_000;
+const DIMS: usize = 2000;
+
+/// Takes minutes, 8 GB of disk in the temporary directory and 4 GB of memory, better with an optimised builder:
+///
+/// ```sh
+/// cargo build --release -p lantern-index
+/// LANTERN_INDEX=$PWD/target/release/lantern-index \
+///     cargo test -p lantern-index-tests --test durability -- --ignored --nocapture more_than_one_file
+/// ```
+#[test]
+#[ignore = "takes minutes and 8 GB of disk"]
+fn more_than_one_file() {
+    let mut cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let mut session = cluster.database("large").unwrap();
+    builder.attach(&mut session).unwrap();
+    let start = Instant::now();
+    copy_rows(&mut session, "items", Column::Vector, &waves()).unwrap();
+    println!("{:.0} s: {ROWS} rows are stored", start.elapsed().as_secs_f64());
+    session
+        .execute(
+            "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
+             WITH (m = 4, ef_construction = 16, external = true)",
+        )
+        .unwrap();
+    println!("{:.0} s: they are indexed", start.elapsed().as_secs_f64());
+    let bytes: u64 = session.value("SELECT pg_relation_size('items_idx')").unwrap();
+    assert!(bytes > 1 << 30, "{bytes}");
+
+    cluster.crash().unwrap();
+    let mut session = cluster.session("large").unwrap();
+    println!("{:.0} s: recovered", start.elapsed().as_secs_f64());
+    let report = inspect(&cluster, &mut session, "items_idx").unwrap();
+    println!("{report}");
+    // Rows are found whose blocks are in either file.
+    session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 400").unwrap();
+    let sample = "SELECT id, v FROM items WHERE id % 1400 = 7";
+    let found: u32 = session
+        .value(&format!(
+            "SELECT count(*) FROM ({sample}) q, \
+             LATERAL (SELECT id FROM items ORDER BY v <-> q.v LIMIT 1) n WHERE n.id = q.id"
+        ))
+        .unwrap();
+    println!("{found} of 100 rows find themselves");
+    assert!(found >= 95, "{found}");
+    session.execute("INSERT INTO items SELECT id + 1000000, v FROM items WHERE id < 10").unwrap();
+    session.execute("DROP INDEX items_idx").unwrap();
+}
+
+/// Rows of eight random numbers, each spread over 250 dimensions.
+fn waves() -> Vectors {
+    let mut state = 1u64;
+    let mut values = Vec::with_capacity(ROWS * DIMS);
+    for _ in 0..ROWS {
+        let mut numbers = [0.0f32; 8];
+        for number in &mut numbers {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *number = (state >> 40) as f32 / (1 << 24) as f32;
+        }
+        values.extend((0..DIMS).map(|dim| numbers[dim % 8] * (1.0 + (dim / 8) as f32 / 250.0)));
+    }
+    Vectors::new(DIMS, values)
+}

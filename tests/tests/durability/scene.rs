@@ -1,0 +1,88 @@
+//! A table of real vectors, a builder, and a network between PostgreSQL and the builder.
+
+use std::thread::{self, JoinHandle};
+
+use harness::{
+    Builder, Cluster, Column, Direction, Proxy, Session, SqlError, copy_rows, data_set, expect_every_row, inspect,
+    load_queries, near_rows,
+};
+
+pub const DATABASE: &str = "durable";
+pub const ROWS: usize = 3000;
+
+/// Row numbers by query.
+pub type Answers = Vec<(u32, u32)>;
+
+pub struct Scene {
+    pub cluster: Cluster,
+    pub builder: Builder,
+    pub proxy: Proxy,
+    pub session: Session,
+}
+
+impl Scene {
+    /// Table `items` with `ROWS` rows and table `queries`, no index.
+    pub fn new(cluster: Cluster) -> Self {
+        let session = cluster.database(DATABASE).unwrap();
+        let builder = Builder::start().unwrap();
+        let proxy = Proxy::start(builder.address()).unwrap();
+        let mut scene = Self { cluster, builder, proxy, session };
+        let (base, queries) = data_set("minilm-384").unwrap();
+        copy_rows(&mut scene.session, "items", Column::Vector, &base.truncated(ROWS)).unwrap();
+        load_queries(&mut scene.session, "queries", Column::Vector, &queries.truncated(40)).unwrap();
+        scene.attach();
+        scene
+    }
+
+    /// Makes our session build with the builder, through the proxy.
+    pub fn attach(&mut self) {
+        self.builder.attach_through(&mut self.session, self.proxy.port()).unwrap();
+    }
+
+    /// A new session in place of a lost one.
+    pub fn reconnect(&mut self) {
+        self.session = self.cluster.session(DATABASE).unwrap();
+        self.attach();
+    }
+
+    /// Runs statements, each in a transaction of its own.
+    pub fn run(&mut self, statements: &[&str]) {
+        for statement in statements {
+            self.session.execute(statement).unwrap();
+        }
+    }
+
+    /// Starts a statement that builds, and comes back when `bytes` have passed in a direction: there it stays.
+    pub fn stop_in(&self, sql: &str, direction: Direction, bytes: u64) -> JoinHandle<Result<(), SqlError>> {
+        self.proxy.reset();
+        self.proxy.stop_after(direction, bytes);
+        let mut session = self.cluster.session(DATABASE).unwrap();
+        self.builder.attach_through(&mut session, self.proxy.port()).unwrap();
+        let sql = sql.to_owned();
+        let building = thread::spawn(move || session.execute(&sql));
+        self.proxy.wait_until_stopped(direction).unwrap();
+        building
+    }
+
+    /// `items` has a whole index, which agrees with the table. What it answers.
+    pub fn expect_whole(&mut self, index: &str) -> Answers {
+        inspect(&self.cluster, &mut self.session, index).unwrap();
+        expect_whole(&mut self.session)
+    }
+
+    /// There is no such relation.
+    pub fn expect_none(&mut self, index: &str) {
+        let sql = format!("SELECT count(*) FROM pg_class WHERE relname = '{index}'");
+        assert_eq!(self.session.value::<u32>(&sql).unwrap(), 0, "{index} is there");
+    }
+}
+
+/// The index of `items` that the planner takes agrees with the table. What it answers.
+pub fn expect_whole(session: &mut Session) -> Answers {
+    expect_every_row(session, "items").unwrap();
+    let found = near_rows(session, "items", "queries", 10, false).unwrap();
+    let exact = near_rows(session, "items", "queries", 10, true).unwrap();
+    let hits = found.iter().filter(|answer| exact.contains(answer)).count();
+    assert!(hits * 100 >= exact.len() * 97, "{hits} of {} rows are found", exact.len());
+    found
+}

@@ -1,0 +1,66 @@
+//! A streaming standby gets an index as it gets any other.
+
+use harness::{Cluster, inspect, near_rows};
+
+use crate::scene::{DATABASE, Scene, expect_whole};
+
+#[test]
+fn a_standby_answers_from_the_index() {
+    let mut scene = Scene::new(Cluster::start().unwrap());
+    let standby = scene.cluster.standby().unwrap();
+    // Built while the standby follows.
+    scene
+        .session
+        .execute(
+            "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true); \
+             CREATE UNLOGGED TABLE fleeting AS SELECT * FROM items; \
+             CREATE INDEX fleeting_idx ON fleeting USING hnsw (v vector_l2_ops) WITH (external = true)",
+        )
+        .unwrap();
+    near_rows(&mut scene.session, "fleeting", "queries", 10, false).unwrap();
+    let answers = scene.expect_whole("items_idx");
+    // A standby writes out what it has when it replays its primary's checkpoint.
+    scene.session.execute("CHECKPOINT").unwrap();
+    standby.catch_up(&mut scene.session).unwrap();
+
+    let mut reader = standby.session(DATABASE).unwrap();
+    inspect(&standby, &mut reader, "items_idx").unwrap();
+    assert_eq!(expect_whole(&mut reader), answers);
+    let error = near_rows(&mut reader, "fleeting", "queries", 10, false).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("cannot access temporary or unlogged relations during recovery"),
+        "{error:#}"
+    );
+    let error =
+        reader.execute("CREATE INDEX ON items USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap_err();
+    assert_eq!(error.server().sqlstate, "25006", "{error}");
+
+    // What changes later reaches the standby as well.
+    scene.run(&[
+        "DELETE FROM items WHERE id % 10 = 3",
+        "VACUUM items",
+        "INSERT INTO items SELECT id + 100000, v FROM queries",
+        "REINDEX INDEX items_idx",
+        "INSERT INTO items SELECT id + 200000, v FROM queries",
+    ]);
+    let answers = scene.expect_whole("items_idx");
+    scene.session.execute("CHECKPOINT").unwrap();
+    standby.catch_up(&mut scene.session).unwrap();
+    inspect(&standby, &mut reader, "items_idx").unwrap();
+    assert_eq!(expect_whole(&mut reader), answers);
+    drop(reader);
+
+    // The standby takes over: its indexes can be written to, and it builds. Unlogged tables and their indexes are empty.
+    scene.cluster.stop().unwrap();
+    standby.promote().unwrap();
+    scene.cluster = standby;
+    scene.reconnect();
+    scene.session.execute("INSERT INTO items SELECT id + 300000, v FROM queries").unwrap();
+    scene.expect_whole("items_idx");
+    assert_eq!(scene.session.value::<u32>("SELECT count(*) FROM fleeting").unwrap(), 0);
+    scene.session.execute("INSERT INTO fleeting SELECT * FROM queries").unwrap();
+    let found = near_rows(&mut scene.session, "fleeting", "queries", 1, false).unwrap();
+    assert!(found.len() == 40 && found.iter().all(|(query, row)| query == row), "{found:?}");
+    scene.run(&["REINDEX TABLE items", "REINDEX TABLE fleeting"]);
+    scene.expect_whole("items_idx");
+}

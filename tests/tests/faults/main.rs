@@ -1,0 +1,51 @@
+//! Random faults at random moments: nothing is lost, nothing is left.
+//!
+//! `LANTERN_INDEX_FAULT_ROUNDS=100` runs many; the faults are then others each time. `LANTERN_INDEX_FAULT_SEED` repeats those
+//! of a run before, as far as a machine's timing can be repeated.
+
+mod fault;
+mod lengths;
+mod random;
+mod rig;
+mod round;
+mod watch;
+
+use std::env;
+use std::time::{Instant, SystemTime};
+
+use fault::{Fault, Moment};
+use random::Random;
+use round::Scene;
+
+/// In a normal run.
+const ROUNDS: u32 = 6;
+
+#[test]
+fn faults_lose_nothing() {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let rounds = number("LANTERN_INDEX_FAULT_ROUNDS");
+    // A normal run is the same every time. These are six different faults, with TLS and without.
+    let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
+    let seed = number("LANTERN_INDEX_FAULT_SEED").unwrap_or_else(|| rounds.map_or(43, |_| clock()));
+    println!("LANTERN_INDEX_FAULT_SEED={seed}");
+    let mut random = Random::new(seed);
+    let mut scene = Scene::new();
+    let start = Instant::now();
+    let mut deck = Vec::new();
+    for round in 1..=rounds.unwrap_or(ROUNDS.into()) {
+        if deck.is_empty() {
+            deck = Fault::QUICK.to_vec();
+            deck.extend(rounds.map(|_| Fault::Silence));
+            random.shuffle(&mut deck);
+        }
+        let fault = deck.pop().expect("just filled");
+        let tls = random.below(2) == 0;
+        let reindex = random.below(3) == 0;
+        let moment = Moment::draw(&mut random, fault);
+        let what = format!("{fault:?} at {moment:?}, tls {tls}, reindex {reindex}");
+        let ended = scene.round(&mut random, fault, moment, tls, reindex);
+        println!("{:4.0} s, round {round} of seed {seed}: {what}: {ended}", start.elapsed().as_secs_f64());
+    }
+    scene.expect_no_creep();
+    println!("{}", scene.summary());
+}

@@ -1,0 +1,80 @@
+use std::time::{Duration, Instant};
+
+use harness::{Builder, BuilderOptions, Direction, Proxy, Session, open_sockets, wait_for};
+
+use crate::fault::Moment;
+
+/// What an undisturbed build took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usual {
+    pub to_builder: u64,
+    pub to_client: u64,
+    pub time: Duration,
+}
+
+/// A builder behind a network.
+pub struct Rig {
+    pub builder: Builder,
+    pub proxy: Proxy,
+    pub usual: Usual,
+    /// Resident bytes after each undisturbed build.
+    pub memory: Vec<u64>,
+}
+
+impl Rig {
+    pub fn new(tls: bool) -> Self {
+        // A frame whose announced length was altered is not waited for too long.
+        let arguments = vec!["--idle-timeout".to_owned(), "20s".to_owned()];
+        let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
+        let proxy = Proxy::start(builder.address()).unwrap();
+        Self { builder, proxy, usual: Usual::default(), memory: Vec::new() }
+    }
+
+    pub fn attach(&self, session: &mut Session) {
+        self.builder.attach_through(session, self.proxy.port()).unwrap();
+    }
+
+    /// Runs a statement that builds, undisturbed.
+    pub fn build(&mut self, session: &mut Session, sql: &str) {
+        self.proxy.reset();
+        self.attach(session);
+        let start = Instant::now();
+        session.execute(sql).unwrap();
+        self.usual = Usual {
+            to_builder: self.proxy.passed(Direction::ToBuilder),
+            to_client: self.proxy.passed(Direction::ToClient),
+            time: start.elapsed(),
+        };
+        self.expect_idle();
+        self.memory.push(self.builder.resident_bytes());
+    }
+
+    /// Direction and number of the byte that is the moment.
+    pub fn byte(&self, moment: Moment) -> Option<(Direction, u64)> {
+        let all = |direction| match direction {
+            Direction::ToBuilder => self.usual.to_builder,
+            Direction::ToClient => self.usual.to_client,
+        };
+        match moment {
+            Moment::Byte(direction, share) => Some((direction, (all(direction) as f64 * share) as u64)),
+            Moment::Early(direction, bytes) => Some((direction, bytes)),
+            Moment::Late(direction, bytes) => Some((direction, all(direction).saturating_sub(bytes))),
+            Moment::Time(_) => None,
+        }
+    }
+
+    /// No build, and no connection but ours for the question.
+    pub fn expect_idle(&self) {
+        wait_for("the builder to be idle", Duration::from_secs(30), || {
+            Ok((self.builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
+        })
+        .unwrap();
+        self.proxy.cut();
+        let pid = self.builder.pid().expect("it runs");
+        // Two ports, and what its runtimes use to wake each other.
+        wait_for("the builder's connections to end", Duration::from_secs(10), || {
+            Ok((open_sockets(pid) <= 6).then_some(()))
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,80 @@
+use harness::{expect_every_row, inspect, near_rows};
+
+use super::{DATABASE, Scene};
+use crate::fault::Fault;
+use crate::watch::Crashes;
+
+/// What a builder's memory may vary by; the rows of one build and its graph are 6 MB.
+const SLACK: u64 = 32 << 20;
+
+impl Scene {
+    /// Tells whether a row is lost or altered.
+    pub fn digest(&mut self) -> String {
+        let sql =
+            "SELECT format('%s %s', count(*), sum(hashtextextended(encode(vector_send(v), 'hex'), id))) FROM items";
+        self.session.value(sql).unwrap()
+    }
+
+    /// The index is without errors, leads to every row, and finds what an exact search finds.
+    pub fn expect_whole(&mut self) {
+        inspect(&self.cluster, &mut self.session, "items_idx").unwrap();
+        expect_every_row(&mut self.session, "items").unwrap();
+        let found = near_rows(&mut self.session, "items", "queries", 10, false).unwrap();
+        let exact = near_rows(&mut self.session, "items", "queries", 10, true).unwrap();
+        let hits = found.iter().filter(|answer| exact.contains(answer)).count();
+        assert!(hits * 100 >= exact.len() * 97, "{hits} of {} rows are found", exact.len());
+    }
+
+    /// PostgreSQL has crashed if that was the fault, and not otherwise.
+    pub fn expect_expected_crashes(&mut self, fault: Fault) {
+        let mut expected = self.crashes;
+        let now = Crashes::count(&self.cluster);
+        match fault {
+            Fault::KillServer | Fault::KillPostmaster => expected.of_servers += 1,
+            // Others are ended, too, and the log says so of each that did not end by itself.
+            Fault::KillBackend => {
+                assert!(now.of_processes > expected.of_processes);
+                (expected.of_processes, expected.of_servers) = (now.of_processes, expected.of_servers + 1);
+            }
+            _ => {}
+        }
+        assert_eq!(now, expected, "there was another crash than the one asked for");
+        self.crashes = now;
+    }
+
+    /// A crash leaves one file at most, as it does in the middle of pgvector's own builds; nothing else leaves any.
+    pub fn expect_expected_files(&mut self, fault: Fault) {
+        let now = self.cluster.orphaned_files(DATABASE).unwrap();
+        let new: Vec<_> = now.iter().filter(|file| !self.orphans.contains(file)).collect();
+        assert!(new.len() <= usize::from(fault.is_crash()), "{new:?}");
+        self.orphans = now;
+    }
+
+    /// The builders' memory stays what it was after some builds.
+    pub fn expect_no_creep(&self) {
+        for rig in self.rigs.iter().flatten() {
+            let (first, last) = rig.memory.split_at(2.min(rig.memory.len()));
+            let warm = first.iter().max().copied().unwrap_or_default();
+            let most = last.iter().max().copied().unwrap_or_default();
+            assert!(most <= warm + SLACK, "resident bytes after each build: {:?}", rig.memory);
+        }
+    }
+
+    /// What happened in all.
+    pub fn summary(&self) -> String {
+        let mut text = String::from("fault: failed builds, others\n");
+        for (fault, [failed, others]) in &self.ended {
+            text += &format!("  {fault:?}: {failed}, {others}\n");
+        }
+        text += "messages:\n";
+        for (message, times) in &self.messages {
+            text += &format!("  {times} x {message}\n");
+        }
+        for (rig, name) in self.rigs.iter().flatten().zip(["TLS", "plain"]) {
+            let mib: Vec<u64> = rig.memory.iter().map(|bytes| bytes >> 20).collect();
+            text += &format!("MiB of the builder ({name}) after undisturbed builds: {mib:?}\n");
+        }
+        let bytes: u64 = self.orphans.iter().map(|file| file.bytes).sum();
+        text + &format!("{:?}; orphaned files: {}, {bytes} bytes", self.crashes, self.orphans.len())
+    }
+}

@@ -1,0 +1,261 @@
+//! `lantern_index.check(index, sample)` on indexes at rest.
+
+use harness::{Cluster, Column, Session, copy_rows, data_set};
+
+use crate::{CLUSTER, database, failure, row, vectors};
+
+/// What a check says.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) elements: u64,
+    pub(crate) rows: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) deleted: u64,
+    pub(crate) unreachable: u64,
+    pub(crate) not_full: u64,
+    pub(crate) errors: u64,
+    pub(crate) recall: Option<f64>,
+    pub(crate) advice: String,
+}
+
+pub(crate) fn check(session: &mut Session, arguments: &str) -> Checked {
+    let row = row(
+        session,
+        &format!(
+            "SELECT elements, rows, duplicates, deleted, unreachable, not_full, errors, recall, advice \
+             FROM lantern_index.check({arguments})"
+        ),
+    );
+    let number = |at: usize| row[at].as_ref().unwrap().parse().unwrap();
+    let checked = Checked {
+        elements: number(0),
+        rows: number(1),
+        duplicates: number(2),
+        deleted: number(3),
+        unreachable: number(4),
+        not_full: number(5),
+        errors: number(6),
+        recall: row[7].as_ref().map(|recall| recall.parse().unwrap()),
+        advice: row[8].clone().unwrap(),
+    };
+    println!("check({arguments}): {checked:?}");
+    checked
+}
+
+#[test]
+fn fresh_and_worn() {
+    let mut session = database("check_worn");
+    let (base, _) = data_set("minilm-384").unwrap();
+    copy_rows(&mut session, "t", Column::Vector, &base).unwrap();
+    session.execute("DELETE FROM t WHERE id >= 3000").unwrap();
+    session.execute("VACUUM t").unwrap();
+    let rows = 3000;
+    for (name, external) in [("stock", "false"), ("ours", "true")] {
+        session
+            .execute(&format!("CREATE INDEX {name} ON t USING hnsw (v vector_cosine_ops) WITH (external = {external})"))
+            .unwrap();
+        let fresh = check(&mut session, &format!("'{name}', 50"));
+        assert_eq!((fresh.rows, fresh.elements + fresh.duplicates), (rows, rows));
+        assert_eq!((fresh.deleted, fresh.errors, fresh.advice.as_str()), (0, 0, "ok"));
+        assert!(fresh.recall.unwrap() > 0.9);
+        if external == "true" {
+            assert_eq!((fresh.unreachable, fresh.not_full), (0, 0));
+        }
+        // The index that is asked, not the one that the planner likes best.
+        session.execute("SET hnsw.ef_search = 1").unwrap();
+        let narrow = check(&mut session, &format!("'{name}', 50"));
+        assert!(narrow.recall.unwrap() < 0.2 && narrow.advice.starts_with("raise hnsw.ef_search"), "{narrow:?}");
+        session.execute("RESET hnsw.ef_search").unwrap();
+    }
+    session.execute("DELETE FROM t WHERE id % 3 > 0; DROP INDEX stock").unwrap();
+    let dead = check(&mut session, "'ours', 20");
+    assert_eq!((dead.rows, dead.deleted), (rows, 0), "VACUUM has not run");
+    session.execute("VACUUM t").unwrap();
+    let left: u64 = session.value("SELECT count(*) FROM t").unwrap();
+    let worn = check(&mut session, "'ours', 20");
+    assert_eq!((worn.rows, worn.errors, worn.unreachable), (left, 0, 0));
+    assert_eq!(worn.elements + worn.deleted, dead.elements);
+    assert!(worn.recall.unwrap() > 0.9);
+    assert!(worn.advice.starts_with("reindex: ") && worn.advice.ends_with("elements are deleted"), "{}", worn.advice);
+    session.execute("REINDEX INDEX ours").unwrap();
+    let renewed = check(&mut session, "'ours', 0");
+    assert_eq!((renewed.rows, renewed.deleted, renewed.recall, renewed.advice.as_str()), (left, 0, None, "ok"));
+}
+
+#[test]
+fn duplicates_and_nothing() {
+    let mut session = database("check_small");
+    for external in ["false", "true"] {
+        session
+            .execute(&format!(
+                "CREATE TABLE t (i int, v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = {external})"
+            ))
+            .unwrap();
+        let empty = check(&mut session, "'t_idx'");
+        assert_eq!((empty.elements, empty.rows, empty.errors, empty.recall), (0, 0, 0, None));
+        assert_eq!(empty.advice, "ok");
+        session.execute("INSERT INTO t SELECT i FROM generate_series(1, 9) i; REINDEX INDEX t_idx").unwrap();
+        assert_eq!(check(&mut session, "'t_idx'").rows, 0, "NULLs are not indexed");
+        session
+            .execute(
+                "INSERT INTO t SELECT i, ARRAY[i % 3, 1, 2]::vector FROM generate_series(1, 75) i; REINDEX INDEX t_idx",
+            )
+            .unwrap();
+        let equal = check(&mut session, "'t_idx'");
+        // Ten rows share an element. All that are found are equally near.
+        assert_eq!((equal.elements + equal.duplicates, equal.rows, equal.errors), (75, 75, 0));
+        assert!(external == "false" || equal.elements == 9);
+        assert_eq!((equal.unreachable, equal.advice.as_str()), (0, "ok"));
+        assert_eq!(equal.recall, Some(1.0));
+        session.execute("DROP TABLE t").unwrap();
+    }
+}
+
+#[test]
+fn every_class_of_operators() {
+    let mut session = database("check_classes");
+    // Cosine leaves zero vectors out.
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(16)) WITH (fillfactor = 40); \
+             INSERT INTO t SELECT i, CASE WHEN i = 5 THEN array_fill(0, ARRAY[16])::vector ELSE {} END FROM generate_series(1, 500) i",
+            vectors(16)
+        ))
+        .unwrap();
+    session.execute("CREATE TABLE raw AS SELECT id, v::halfvec(16) AS h, v::sparsevec(16) AS s FROM t").unwrap();
+    for (table, what, rows) in [
+        ("t", "v vector_l2_ops", 500),
+        ("t", "v vector_ip_ops", 500),
+        ("t", "v vector_cosine_ops", 499),
+        ("t", "v vector_l1_ops", 500),
+        ("raw", "h halfvec_l2_ops", 500),
+        ("raw", "h halfvec_ip_ops", 500),
+        ("raw", "h halfvec_cosine_ops", 499),
+        ("raw", "h halfvec_l1_ops", 500),
+        ("raw", "s sparsevec_l2_ops", 500),
+        ("raw", "s sparsevec_ip_ops", 500),
+        ("raw", "s sparsevec_cosine_ops", 499),
+        ("raw", "s sparsevec_l1_ops", 500),
+        ("t", "(v::halfvec(16)) halfvec_l2_ops", 500),
+        ("t", "(binary_quantize(v)::bit(16)) bit_hamming_ops", 500),
+        ("t", "(binary_quantize(v)::bit(16)) bit_jaccard_ops", 500),
+    ] {
+        session.execute(&format!("CREATE INDEX i ON {table} USING hnsw ({what}) WITH (external = true)")).unwrap();
+        let checked = check(&mut session, "'i', 30");
+        assert_eq!((checked.rows, checked.errors, checked.unreachable), (rows, 0, 0), "{what}");
+        assert!(checked.recall.unwrap() > 0.9, "{what}");
+        session.execute("DROP INDEX i").unwrap();
+    }
+    session
+        .execute("CREATE INDEX i ON t USING hnsw (v vector_l2_ops) WITH (external = true) WHERE id % 2 = 0")
+        .unwrap();
+    let partial = check(&mut session, "'i', 30");
+    assert_eq!((partial.rows, partial.advice.as_str()), (250, "ok"));
+    assert!(partial.recall.unwrap() > 0.95);
+    // The index finds the newest version of a row through the first one.
+    session.execute("DROP INDEX i; CREATE INDEX i ON t USING hnsw (v vector_l2_ops)").unwrap();
+    session.execute("UPDATE t SET id = -id").unwrap();
+    let updated = check(&mut session, "'i', 30");
+    assert_eq!((updated.rows, updated.errors), (500, 0));
+    assert!(updated.recall.unwrap() > 0.9);
+}
+
+#[test]
+fn who_may_and_what_cannot() {
+    let mut session = database("check_refused");
+    session
+        .execute(
+            "CREATE TABLE t (id int PRIMARY KEY, v vector(3)); INSERT INTO t SELECT i, ARRAY[i, 2, 3]::vector FROM generate_series(1, 50) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops); CREATE VIEW w AS SELECT 1; \
+             CREATE TABLE p (v vector(3)) PARTITION BY RANGE (v); CREATE INDEX p_idx ON p USING hnsw (v vector_l2_ops); \
+             CREATE ROLE reader",
+        )
+        .unwrap();
+    for (arguments, code, message) in [
+        ("'t'", "42809", "\"t\" is not an index"),
+        ("'w'", "42809", "\"w\" is not an index"),
+        ("'t_pkey'", "42809", "\"t_pkey\" is not an hnsw index"),
+        ("'p_idx'", "42809", "\"p_idx\" is a partitioned index"),
+        ("4294967294::oid", "42P01", "relation with OID 4294967294 does not exist"),
+        ("'t_idx', -1", "22023", "sample must be between 0 and 10000, not -1"),
+        ("'t_idx', 10001", "22023", "sample must be between 0 and 10000, not 10001"),
+    ] {
+        let found = failure(&mut session, &format!("SELECT * FROM lantern_index.check({arguments})"));
+        assert_eq!(found, (code.to_owned(), message.to_owned()), "{arguments}");
+    }
+    let mut other = CLUSTER.session("check_refused").unwrap();
+    other.execute("SET ROLE reader").unwrap();
+    let (code, message) = failure(&mut other, "SELECT * FROM lantern_index.check('t_idx')");
+    assert_eq!((code.as_str(), message.as_str()), ("42501", "permission denied for table t"));
+    session.execute("GRANT SELECT ON t TO reader").unwrap();
+    let checked = check(&mut other, "'t_idx'");
+    assert_eq!((checked.rows, checked.recall, checked.advice.as_str()), (50, Some(1.0), "ok"));
+
+    session.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 't_idx'::regclass").unwrap();
+    let invalid = check(&mut other, "'t_idx'");
+    assert_eq!((invalid.recall, invalid.advice.starts_with("reindex: the index is not valid")), (None, true));
+
+    session
+        .execute("CREATE TEMP TABLE mine (v vector(3)); CREATE INDEX mine_idx ON mine USING hnsw (v vector_l2_ops)")
+        .unwrap();
+    assert_eq!(check(&mut session, "'mine_idx'").errors, 0);
+    let oid: u32 = session.value("SELECT 'mine_idx'::regclass::oid").unwrap();
+    let mut second = CLUSTER.session("check_refused").unwrap();
+    assert_eq!(failure(&mut second, &format!("SELECT * FROM lantern_index.check({oid})")).0, "0A000");
+}
+
+#[test]
+fn functions_of_an_index_run_as_its_owner() {
+    let mut session = database("check_owner");
+    session
+        .execute(
+            "CREATE ROLE owner_of_t; GRANT CREATE ON SCHEMA public TO owner_of_t; SET ROLE owner_of_t; \
+             CREATE FUNCTION same(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS \
+             $$BEGIN RAISE NOTICE 'as % in %', current_user, current_setting('search_path'); RETURN v; END$$; \
+             CREATE TABLE t (v vector(3)); INSERT INTO t VALUES ('[1,2,3]'); \
+             CREATE INDEX t_idx ON t USING hnsw ((same(v)::vector(3)) vector_l2_ops); RESET ROLE",
+        )
+        .unwrap();
+    session.take_notices();
+    assert_eq!(check(&mut session, "'t_idx'").recall, Some(1.0));
+    let said: Vec<String> = session.take_notices().into_iter().map(|notice| notice.message).collect();
+    assert!(!said.is_empty() && said.iter().all(|said| said == "as owner_of_t in pg_catalog, pg_temp"), "{said:?}");
+    // The caller's own rights and settings are back, after an error too.
+    let who = "SELECT current_user || ' in ' || current_setting('search_path')";
+    assert_eq!(session.value::<String>(who).unwrap(), "postgres in \"$user\", public");
+    session
+        .execute(
+            "CREATE OR REPLACE FUNCTION same(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS \
+             $$BEGIN RAISE EXCEPTION 'no'; END$$",
+        )
+        .unwrap();
+    assert_eq!(failure(&mut session, "SELECT lantern_index.check('t_idx')"), ("P0001".to_owned(), "no".to_owned()));
+    assert_eq!(session.value::<String>(who).unwrap(), "postgres in \"$user\", public");
+}
+
+#[test]
+fn damage_is_found() {
+    let mut cluster = Cluster::start().unwrap();
+    let mut session = cluster.database("damaged").unwrap();
+    session
+        .execute(&format!(
+            "CREATE EXTENSION lantern_index; CREATE TABLE t (v vector(8)); \
+             INSERT INTO t SELECT {} FROM generate_series(1, 300) i; CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)",
+            vectors(8)
+        ))
+        .unwrap();
+    assert_eq!(check(&mut session, "'t_idx', 0").advice, "ok");
+    let file = cluster.relation_file(&mut session, "t_idx").unwrap();
+    drop(session);
+    cluster.stop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    // The first tuple of the first data page is an element: its third byte says whether it is deleted.
+    let pointer = u32::from_le_bytes(bytes[8192 + 24..8192 + 28].try_into().unwrap());
+    bytes[8192 + (pointer & 0x7fff) as usize + 2] = 1;
+    std::fs::write(&file, bytes).unwrap();
+    cluster.restart().unwrap();
+    let mut session = cluster.session("damaged").unwrap();
+    let damaged = check(&mut session, "'t_idx', 0");
+    assert!(damaged.errors > 0, "{damaged:?}");
+    assert!(damaged.advice.contains("errors in its pages, the first: "), "{}", damaged.advice);
+}

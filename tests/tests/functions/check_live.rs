@@ -1,0 +1,91 @@
+//! `lantern_index.check(index, sample)` while the index is being changed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::wait_for;
+
+use crate::check::check;
+use crate::{CLUSTER, database, failure, vectors};
+
+#[test]
+fn no_false_errors_while_rows_come_and_go() {
+    let mut session = database("check_live");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id serial, v vector(32)); \
+             INSERT INTO t (v) SELECT {} FROM generate_series(1, 3000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (m = 8, external = true)",
+            vectors(32)
+        ))
+        .unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for statement in [
+            format!(
+                "INSERT INTO t (v) SELECT {} FROM (SELECT 1e4 * random() AS i FROM generate_series(1, 5)) r",
+                vectors(32)
+            ),
+            "DELETE FROM t WHERE id IN (SELECT id FROM t ORDER BY random() LIMIT 2)".to_owned(),
+            "VACUUM (INDEX_CLEANUP ON) t".to_owned(),
+        ] {
+            let mut writer = CLUSTER.session("check_live").unwrap();
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    writer.execute(&statement).unwrap();
+                }
+            });
+        }
+        session.execute("SET client_min_messages = debug1").unwrap();
+        let start = Instant::now();
+        let mut checks = 0;
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            while checks < 8 || (start.elapsed() < Duration::from_secs(6) && checks < 60) {
+                let checked = check(&mut session, "'t_idx', 5");
+                assert_eq!(checked.errors, 0, "{checked:?}");
+                // Rows that were deleted take places among those found, until VACUUM removes them.
+                assert!(checked.recall.is_some_and(|recall| recall > 0.1), "{checked:?}");
+                checks += 1;
+            }
+        }));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+    let torn = session.take_notices().into_iter().filter(|notice| notice.message.contains("read first")).count();
+    println!("{torn} checks had to read the index twice");
+    session.execute("RESET client_min_messages").unwrap();
+    session.execute("VACUUM (INDEX_CLEANUP ON) t").unwrap();
+    let settled = check(&mut session, "'t_idx', 20");
+    let rows: u64 = session.value("SELECT count(*) FROM t").unwrap();
+    assert_eq!((settled.rows, settled.errors), (rows, 0));
+    assert!(settled.recall.unwrap() > 0.9);
+}
+
+#[test]
+fn a_check_can_be_cancelled_and_blocks_nobody() {
+    let mut session = database("check_cancel");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id serial, v vector(32)); INSERT INTO t (v) SELECT {} FROM generate_series(1, 4000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true)",
+            vectors(32)
+        ))
+        .unwrap();
+    let pid = session.pid();
+    std::thread::scope(|scope| {
+        // Ten thousand searches take a while.
+        let checking = scope.spawn(move || failure(&mut session, "SELECT lantern_index.check('t_idx', 10000)").0);
+        let mut other = CLUSTER.session("check_cancel").unwrap();
+        wait_for("the check to run", Duration::from_secs(10), || {
+            let sql = format!(
+                "SELECT count(*) FROM pg_locks WHERE pid = {pid} AND mode = 'AccessShareLock' AND relation = 't_idx'::regclass"
+            );
+            Ok((other.value::<u32>(&sql)? > 0).then_some(()))
+        })
+        .unwrap();
+        other.execute("INSERT INTO t (v) SELECT v FROM t LIMIT 1").unwrap();
+        other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        assert_eq!(checking.join().unwrap(), "57014");
+    });
+}

@@ -1,0 +1,125 @@
+//! `lantern_index.estimate(relation, column_name, m)`
+
+use std::fs;
+
+use harness::{Builder, Session};
+
+use crate::{CLUSTER, database, failure, row, vectors};
+
+/// The four numbers.
+fn estimate(session: &mut Session, arguments: &str) -> [f64; 4] {
+    let sql =
+        format!("SELECT rows, index_bytes, builder_memory_bytes, wire_bytes FROM lantern_index.estimate({arguments})");
+    let numbers: Vec<f64> = row(session, &sql).into_iter().map(|number| number.unwrap().parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+fn close(what: &str, estimated: f64, real: f64, slack: f64) {
+    println!("{what}: estimated {estimated}, really {real} ({:+.2} %)", 100.0 * (estimated / real - 1.0));
+    assert!((estimated - real).abs() <= 0.03 * real + slack, "{what}: estimated {estimated}, really {real}");
+}
+
+#[test]
+fn as_a_build_turns_out() {
+    let mut session = database("estimate");
+    // Bytes of frames are counted over all builds, so this builder is nobody else's.
+    let builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    for (name, column, expression, ops, m, rows) in [
+        // Elements, neighbors, and both on a page.
+        ("small", "vector(3)", vectors(3), "vector_l2_ops", 16, 10_000),
+        ("middle", "vector(100)", vectors(100), "vector_cosine_ops", 8, 6000),
+        ("many_links", "vector(64)", vectors(64), "vector_ip_ops", 64, 3000),
+        ("wide", "vector(1536)", vectors(1536), "vector_l2_ops", 16, 500),
+        ("two_on_a_page", "halfvec(1536)", vectors(1536), "halfvec_l2_ops", 16, 500),
+        ("bits", "bit(1024)", format!("binary_quantize({})", vectors(1024)), "bit_hamming_ops", 16, 1000),
+        ("bytes", "bit(8)", format!("binary_quantize({})", vectors(8)), "bit_hamming_ops", 4, 10_000),
+        ("sparse", "sparsevec(400)", vectors(400), "sparsevec_l2_ops", 16, 1000),
+        ("one", "vector(3)", vectors(3), "vector_l2_ops", 16, 1),
+    ] {
+        // Every tenth row is NULL.
+        session
+            .execute(&format!(
+                "CREATE TABLE {name} (i int, v {column}); \
+                 INSERT INTO {name} SELECT i, CASE WHEN i % 10 > 0 THEN {expression} END FROM generate_series(1, {rows}) i; \
+                 ANALYZE {name}"
+            ))
+            .unwrap();
+        let [estimated_rows, index_bytes, memory, wire] = estimate(&mut session, &format!("'{name}', 'v', {m}"));
+        let wired = |builder: &Builder| {
+            ["received", "sent"].map(|way| builder.metric(&format!("lantern_index_{way}_bytes_total")).unwrap())
+        };
+        let before = wired(&builder);
+        session
+            .execute(&format!("CREATE INDEX {name}_idx ON {name} USING hnsw (v {ops}) WITH (m = {m}, ef_construction = 128, external = true)"))
+            .unwrap();
+        let after = wired(&builder);
+        let real: f64 = session.value(&format!("SELECT pg_relation_size('{name}_idx')")).unwrap();
+        let indexed: f64 = session.value(&format!("SELECT count(v) FROM {name}")).unwrap();
+        close(&format!("{name}: rows"), estimated_rows, indexed, 0.0);
+        close(&format!("{name}: index"), index_bytes, real, 8192.0);
+        // Progress is on the wire, too.
+        close(&format!("{name}: wire"), wire, after[0] + after[1] - before[0] - before[1], 10_000.0);
+        assert!(memory > 0.0);
+    }
+}
+
+#[test]
+fn memory_is_enough_and_not_far_too_much() {
+    let mut session = database("estimate_memory");
+    let builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    session
+        .execute(&format!(
+            "CREATE TABLE t (v vector(24)); INSERT INTO t SELECT {} FROM generate_series(1, 60000) i; ANALYZE t",
+            vectors(24)
+        ))
+        .unwrap();
+    let [_, _, estimated, _] = estimate(&mut session, "'t', 'v'");
+    session.execute("CREATE INDEX ON t USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", builder.pid().unwrap())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
+    let peak = peak.parse::<f64>().unwrap() * 1024.0;
+    println!("the builder took {peak}, estimated {estimated}");
+    assert!(peak <= estimated && estimated <= 2.0 * peak, "the builder took {peak}, estimated {estimated}");
+}
+
+#[test]
+fn what_cannot_be_estimated() {
+    let mut session = database("estimate_refused");
+    session
+        .execute(
+            "CREATE TABLE t (i int, v vector(3), free vector, wide vector(2001), bits varbit(8)); \
+             CREATE VIEW w AS SELECT v FROM t; CREATE MATERIALIZED VIEW mv AS SELECT v FROM t; \
+             CREATE DOMAIN d AS vector(5); CREATE TABLE of_domain (v d); \
+             CREATE TABLE p (v vector(3)) PARTITION BY RANGE (v); CREATE ROLE nobody_here",
+        )
+        .unwrap();
+    for (arguments, code, message) in [
+        ("'t', 'x'", "42703", "column \"x\" of relation \"t\" does not exist"),
+        ("'t', 'ctid'", "42703", "column \"ctid\" of relation \"t\" does not exist"),
+        ("'t', 'i'", "0A000", "type int4 is not supported by hnsw indexes"),
+        ("'t', 'bits'", "0A000", "type varbit is not supported by hnsw indexes"),
+        ("'t', 'free'", "22023", "column does not have dimensions"),
+        ("'t', 'wide'", "54000", "column cannot have more than 2000 dimensions for hnsw index"),
+        ("'t', 'v', 1", "22023", "m must be between 2 and 100, not 1"),
+        ("'t', 'v', 101", "22023", "m must be between 2 and 100, not 101"),
+        ("'w', 'v'", "42809", "\"w\" is not a table or materialized view"),
+        ("'p', 'v'", "42809", "\"p\" is a partitioned table"),
+        ("4294967294::oid, 'v'", "42P01", "relation with OID 4294967294 does not exist"),
+    ] {
+        let found = failure(&mut session, &format!("SELECT * FROM lantern_index.estimate({arguments})"));
+        assert_eq!(found, (code.to_owned(), message.to_owned()), "{arguments}");
+    }
+    // Empty, not yet analyzed, NULL.
+    assert_eq!(estimate(&mut session, "'mv', 'v'")[1], 16_384.0);
+    estimate(&mut session, "'of_domain', 'v'");
+    assert!(session.query("SELECT * FROM lantern_index.estimate(NULL, 'v')").unwrap().is_empty());
+
+    let mut other = CLUSTER.session("estimate_refused").unwrap();
+    other.execute("SET ROLE nobody_here").unwrap();
+    let (code, message) = failure(&mut other, "SELECT * FROM lantern_index.estimate('t', 'v')");
+    assert_eq!((code.as_str(), message.as_str()), ("42501", "permission denied for table t"));
+    session.execute("GRANT SELECT ON t TO nobody_here").unwrap();
+    estimate(&mut other, "'t', 'v'");
+}

@@ -1,0 +1,223 @@
+//! A builder that acts out a script, for one connection and without encryption.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use graph::HeapTid;
+use harness::wait_for;
+use protocol::{
+    Accept, BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, PROTOCOL_VERSION, Progress, StreamChecksum,
+};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
+/// How long a peer waits for PostgreSQL before it gives up; no test gets there.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A row as it was received.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub tid: HeapTid,
+    pub value: Vec<u8>,
+}
+
+pub struct FakeBuilder {
+    port: u16,
+    reached: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl FakeBuilder {
+    /// Listens, and plays `script` to the first client. The script may fail: most end in PostgreSQL hanging up.
+    pub fn play(script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Rows that are not read must not all fit into the system's buffers.
+        set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let reached = Arc::new(AtomicBool::new(false));
+        let reaching = Arc::clone(&reached);
+        let thread = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            let mut peer = Peer { stream, buffer: BytesMut::new(), reached: reaching, abrupt: false };
+            let _ = script(&mut peer);
+            peer.leave();
+        });
+        Self { port, reached, thread }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits until the script says [`Peer::reached`].
+    pub fn wait_until_reached(&self) {
+        let reached = || Ok(self.reached.load(Ordering::Relaxed).then_some(()));
+        wait_for("the script to get there", PATIENCE, reached).unwrap();
+    }
+
+    /// The connection must be closed by now, or in a moment: a failed statement keeps no socket.
+    pub fn expect_left(self) {
+        let left = || Ok(self.thread.is_finished().then_some(()));
+        wait_for("PostgreSQL to close the connection", Duration::from_secs(2), left).unwrap();
+        self.thread.join().expect("PostgreSQL keeps to the protocol");
+    }
+}
+
+/// PostgreSQL, as the script sees it.
+pub struct Peer {
+    stream: TcpStream,
+    buffer: BytesMut,
+    reached: Arc<AtomicBool>,
+    abrupt: bool,
+}
+
+impl Peer {
+    pub fn greet(&mut self) -> io::Result<()> {
+        self.send(&Greeting::builder().to_bytes())
+    }
+
+    /// Greets and reads what is wanted.
+    pub fn hello(&mut self) -> io::Result<Hello> {
+        self.greet()?;
+        while self.buffer.len() < MAGIC.len() {
+            self.read()?;
+        }
+        assert_eq!(self.buffer.split_to(MAGIC.len()), &MAGIC[..]);
+        match self.message()? {
+            ClientMessage::Hello(hello) => Ok(hello),
+            other => panic!("{} in place of Hello", other.name()),
+        }
+    }
+
+    /// The same, and takes the build.
+    pub fn accept(&mut self) -> io::Result<Hello> {
+        let hello = self.hello()?;
+        self.say(&accept(PROTOCOL_VERSION))?;
+        Ok(hello)
+    }
+
+    /// Reads all rows.
+    pub fn rows(&mut self) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let mut checksum = StreamChecksum::new();
+        loop {
+            let (message, crc) = self.frame()?;
+            match message {
+                ClientMessage::Tuples(tuples) => {
+                    checksum.add(crc);
+                    rows.extend(tuples.rows().map(|(tid, value)| Row { tid: HeapTid(tid), value: value.to_vec() }));
+                }
+                ClientMessage::EndOfTuples(end) => {
+                    assert_eq!((end.rows, end.checksum), (rows.len() as u64, checksum.value()));
+                    return Ok(rows);
+                }
+                ClientMessage::Heartbeat => {}
+                other => panic!("{} among the rows", other.name()),
+            }
+        }
+    }
+
+    /// The next message.
+    pub fn message(&mut self) -> io::Result<ClientMessage> {
+        self.frame().map(|(message, _)| message)
+    }
+
+    fn frame(&mut self) -> io::Result<(ClientMessage, u32)> {
+        loop {
+            if let Some(frame) = Frame::decode(&mut self.buffer).expect("a frame") {
+                let message = ClientMessage::from_frame(&frame).expect("a message");
+                return Ok((message.expect("nothing optional"), frame.crc));
+            }
+            self.read()?;
+        }
+    }
+
+    pub fn say(&mut self, message: &BuilderMessage) -> io::Result<()> {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes);
+        self.send(&bytes)
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends the same bytes until PostgreSQL hangs up.
+    pub fn flood(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let many = bytes.repeat((64 << 10) / bytes.len() + 1);
+        loop {
+            self.send(&many)?;
+        }
+    }
+
+    /// Tells the test that the interesting part begins.
+    pub fn reached(&self) {
+        self.reached.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes at once, whatever is still to be read.
+    pub fn hang_up(&mut self) {
+        self.abrupt = true;
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            read => {
+                self.buffer.put_slice(&bytes[..read]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes as the protocol asks for: reads until the client has closed.
+    fn leave(mut self) {
+        if self.abrupt {
+            return;
+        }
+        let _ = self.stream.shutdown(Shutdown::Write);
+        while self.read().is_ok() {
+            self.buffer.clear();
+        }
+    }
+}
+
+pub fn accept(protocol: u16) -> BuilderMessage {
+    BuilderMessage::Accept(Accept {
+        protocol,
+        capabilities: 0,
+        session: 1,
+        memory_reserved: 0,
+        threads: 1,
+        builder_version: "script".into(),
+    })
+}
+
+pub fn progress() -> BuilderMessage {
+    BuilderMessage::Progress(Progress { phase: 2, done: 1, total: 2 })
+}
+
+/// The bytes of a message's frame.
+pub fn encoded(message: &BuilderMessage) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    message.encode(&mut bytes);
+    bytes.to_vec()
+}
+
+/// A frame of anything, with the right checksum.
+pub fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind, flags, 0, 0];
+    bytes.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes), payload);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}

@@ -1,0 +1,167 @@
+//! `hnsw.external_index` and `hnsw.external_index_fallback`.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Builder, BuilderOptions, Notice, inspect};
+use protocol::{BuilderMessage, ErrorReport, Greeting, Refuse, SqlState};
+
+use crate::answer::honest;
+use crate::fake::Peer;
+use crate::scene::{CLUSTER, CREATE, SOON, Scene};
+
+const PLAIN: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops)";
+const WARNING: &str = "building the index in the database, because no builder can be had";
+
+fn refuse(peer: &mut Peer) -> std::io::Result<()> {
+    peer.hello()?;
+    peer.say(&BuilderMessage::Refuse(Refuse {
+        retry_after_ms: 0,
+        sqlstate: SqlState::TOO_MANY_CONNECTIONS,
+        message: "64 builds are running".into(),
+        detail: "Not one more.".into(),
+        hint: String::new(),
+    }))
+}
+
+/// A port where nobody listens.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The index is there and answers; then it is gone. Returns the warnings.
+fn expect_index(scene: &mut Scene) -> Vec<Notice> {
+    let mut warnings = scene.session.take_notices();
+    warnings.retain(|notice| notice.severity == "WARNING");
+    scene.session.execute("SET enable_seqscan = off").unwrap();
+    let nearest = "SELECT id FROM items ORDER BY v <-> (SELECT v FROM items WHERE id = 17) LIMIT 1";
+    assert_eq!(scene.session.value::<u32>(nearest).unwrap(), 17);
+    let plan = scene.session.query(&format!("EXPLAIN {nearest}")).unwrap();
+    assert!(plan.iter().any(|row| row[0].as_ref().unwrap().contains("items_idx")), "{plan:?}");
+    inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    scene.expect_clean();
+    warnings
+}
+
+#[test]
+fn without_a_builder_the_database_builds() {
+    let mut scene = Scene::new("fallback");
+    let expect_reason = |scene: &mut Scene, words: &str| {
+        let warnings = expect_index(scene);
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        println!("{warning} ({})\n", warning.sqlstate);
+        assert_eq!(warning.message, WARNING);
+        assert!(warning.detail.contains(words), "{warning}");
+    };
+    scene.point_at(free_port());
+    // The default is to fail.
+    assert_eq!(scene.session.execute(CREATE).unwrap_err().server().sqlstate, "08001");
+    scene.expect_clean();
+    scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    scene.session.execute(CREATE).unwrap();
+    expect_reason(&mut scene, "could not connect to external indexing server");
+    scene.run(CREATE, refuse).unwrap();
+    expect_reason(&mut scene, "64 builds are running: Not one more.");
+    scene.run(CREATE, |peer| peer.send(&Greeting::router().to_bytes())).unwrap();
+    expect_reason(&mut scene, "type 2");
+    scene.run(CREATE, |peer| peer.hello().map(drop)).unwrap();
+    expect_reason(&mut scene, "lost connection");
+    scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
+    scene.run(CREATE, |peer| peer.message().map(drop)).unwrap();
+    expect_reason(&mut scene, "sent no greeting");
+    // Where a builder can be had, it is used.
+    scene.run(CREATE, honest).unwrap();
+    assert!(expect_index(&mut scene).is_empty());
+}
+
+#[test]
+fn once_rows_were_sent_there_is_no_way_back() {
+    let mut scene = Scene::new("fallback_late");
+    scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    let report = || {
+        BuilderMessage::Error(ErrorReport {
+            sqlstate: SqlState::OUT_OF_MEMORY,
+            message: "out of memory".into(),
+            detail: String::new(),
+            hint: String::new(),
+        })
+    };
+    scene.fails_with("an error", ("53200", "out of memory"), move |peer| {
+        peer.accept()?;
+        peer.rows()?;
+        peer.say(&report())
+    });
+    scene.fails_with("no answer", ("08006", "lost connection"), |peer| {
+        peer.accept()?;
+        peer.rows().map(drop)
+    });
+    scene.fails_with("no index", ("08P01", "unexpected Wait"), |peer| {
+        peer.accept()?;
+        peer.rows()?;
+        peer.say(&BuilderMessage::Wait(protocol::Wait { position: 1, reason: String::new() }))
+    });
+}
+
+#[test]
+fn a_cancelled_statement_does_not_fall_back() {
+    let mut scene = Scene::new("fallback_cancel");
+    scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    let scripts: [fn(&mut Peer) -> std::io::Result<()>; 2] = [
+        |peer| {
+            peer.reached();
+            peer.message().map(drop)
+        },
+        |peer| {
+            peer.hello()?;
+            peer.reached();
+            peer.message().map(drop)
+        },
+    ];
+    for script in scripts {
+        let failed = scene.fails_by(script, |pid| {
+            thread::sleep(Duration::from_millis(100));
+            let mut other = CLUSTER.session("postgres").unwrap();
+            let since = Instant::now();
+            other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+            since
+        });
+        assert_eq!(failed.error.sqlstate, "57014", "{}", failed.error);
+        assert!(failed.took < SOON);
+    }
+}
+
+#[test]
+fn a_setting_makes_every_build_external() {
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
+    let mut scene = Scene::new("by_default");
+    builder.attach(&mut scene.session).unwrap();
+    // INFO lines, and builds that the builder has finished in all.
+    let external = |scene: &mut Scene, sql: &str| {
+        scene.session.take_notices();
+        scene.session.execute(sql).unwrap();
+        let said: Vec<String> = scene.session.take_notices().iter().map(ToString::to_string).collect();
+        inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
+        (said, builder.metric("lantern_index_builds_total").unwrap())
+    };
+    let lines = [
+        format!("INFO:  connecting to external indexing server on {}", builder.address()),
+        "INFO:  successfully connected to external indexing server".to_owned(),
+        "INFO:  indexed 24 elements".to_owned(),
+    ];
+    assert_eq!(external(&mut scene, PLAIN), (vec![], 0.0));
+    scene.session.execute("SET hnsw.external_index = on").unwrap();
+    assert_eq!(external(&mut scene, "REINDEX INDEX items_idx"), (lines.to_vec(), 1.0));
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    assert_eq!(external(&mut scene, PLAIN), (lines.to_vec(), 2.0));
+    let options: u32 =
+        scene.session.value("SELECT count(reloptions) FROM pg_class WHERE relname = 'items_idx'").unwrap();
+    assert_eq!(options, 0, "the setting leaves no trace in the index");
+    scene.session.execute("SET hnsw.external_index = off").unwrap();
+    assert_eq!(external(&mut scene, "REINDEX INDEX items_idx"), (vec![], 2.0));
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    assert_eq!(external(&mut scene, CREATE), (lines.to_vec(), 3.0));
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    scene.expect_clean();
+}

@@ -1,0 +1,14 @@
+//! A builder may say anything at any time: the statement ends with words that help, PostgreSQL goes on, nothing is left behind.
+
+mod answer;
+mod corrupt;
+mod endless;
+mod fake;
+mod fallback;
+mod flood;
+mod frames;
+mod layout;
+mod reports;
+mod scene;
+mod slow;
+mod texts;

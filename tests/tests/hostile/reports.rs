@@ -1,0 +1,131 @@
+//! A builder that says why it ends is quoted, whenever it does.
+
+use std::io;
+
+use protocol::{BuilderMessage, ErrorReport, Refuse, SqlState, Wait};
+
+use crate::answer::Answer;
+use crate::fake::Peer;
+use crate::scene::Scene;
+
+fn refuse() -> BuilderMessage {
+    BuilderMessage::Refuse(Refuse {
+        retry_after_ms: 5000,
+        sqlstate: SqlState::TOO_MANY_CONNECTIONS,
+        message: "64 builds are running".into(),
+        detail: "That is as many as this builder takes.".into(),
+        hint: "Try again in 5 seconds.".into(),
+    })
+}
+
+fn error() -> BuilderMessage {
+    BuilderMessage::Error(ErrorReport {
+        sqlstate: SqlState::OUT_OF_MEMORY,
+        message: "out of memory".into(),
+        detail: "The graph takes 7 GB.".into(),
+        hint: "Ask for more.".into(),
+    })
+}
+
+fn expect_quoted(scene: &mut Scene, case: &str, script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) {
+    println!("{case}:");
+    let found = scene.fails(script);
+    let refused =
+        ["53300", "64 builds are running", "That is as many as this builder takes.", "Try again in 5 seconds."];
+    let failed = ["53200", "out of memory", "The graph takes 7 GB.", "Ask for more."];
+    let expected = if found.sqlstate == "53300" { refused } else { failed };
+    let [sqlstate, message, detail, hint] = expected;
+    assert_eq!(found.sqlstate, sqlstate, "{case}: {found}");
+    assert_eq!(found.message, format!("external index build failed: {message}"), "{case}");
+    assert_eq!((found.detail.as_str(), found.hint.as_str()), (detail, hint), "{case}");
+}
+
+#[test]
+fn before_the_rows() {
+    let mut scene = Scene::new("reports_before");
+    expect_quoted(&mut scene, "refused with the greeting", |peer| {
+        peer.greet()?;
+        peer.say(&refuse())
+    });
+    expect_quoted(&mut scene, "failed with the greeting", |peer| {
+        peer.greet()?;
+        peer.say(&error())
+    });
+    expect_quoted(&mut scene, "refused with the greeting, and gone", |peer| {
+        peer.greet()?;
+        peer.hang_up();
+        peer.say(&refuse())
+    });
+    expect_quoted(&mut scene, "refused", |peer| {
+        peer.hello()?;
+        peer.say(&refuse())
+    });
+    expect_quoted(&mut scene, "refused after a while in the queue", |peer| {
+        peer.hello()?;
+        peer.say(&BuilderMessage::Wait(Wait { position: 1, reason: "one other is ahead".into() }))?;
+        peer.say(&BuilderMessage::Heartbeat)?;
+        peer.say(&refuse())
+    });
+    expect_quoted(&mut scene, "failed in place of Accept", |peer| {
+        peer.hello()?;
+        peer.say(&error())
+    });
+    expect_quoted(&mut scene, "accepted and failed", |peer| {
+        peer.accept()?;
+        peer.hang_up();
+        peer.say(&error())
+    });
+}
+
+#[test]
+fn after_the_rows() {
+    let mut scene = Scene::new("reports_after");
+    expect_quoted(&mut scene, "failed in place of Layout", |peer| {
+        peer.accept()?;
+        peer.rows()?;
+        peer.say(&error())
+    });
+    expect_quoted(&mut scene, "failed among the pages", |peer| {
+        let hello = peer.accept()?;
+        let answer = Answer::new(&hello, &peer.rows()?);
+        peer.say(&BuilderMessage::Layout(answer.layout))?;
+        let (head, body, _) = protocol::encode_pages(0, answer.pages[0].1.to_vec());
+        peer.send(&head)?;
+        peer.send(&body)?;
+        peer.say(&error())
+    });
+    scene.fails_with("gone without a word", ("08006", "lost connection"), |peer| {
+        peer.accept()?;
+        peer.rows()?;
+        peer.hang_up();
+        Ok(())
+    });
+}
+
+#[test]
+fn while_rows_flow() {
+    let mut scene = Scene::large("reports_rows");
+    expect_quoted(&mut scene, "failed", |peer| {
+        peer.accept()?;
+        peer.message()?;
+        peer.say(&error())
+    });
+    expect_quoted(&mut scene, "failed and gone", |peer| {
+        peer.accept()?;
+        peer.message()?;
+        peer.hang_up();
+        peer.say(&error())
+    });
+    expect_quoted(&mut scene, "failed when the client cannot send", |peer| {
+        peer.accept()?;
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        peer.hang_up();
+        peer.say(&error())
+    });
+    scene.fails_with("gone without a word", ("08006", "lost connection"), |peer| {
+        peer.accept()?;
+        peer.message()?;
+        peer.hang_up();
+        Ok(())
+    });
+}

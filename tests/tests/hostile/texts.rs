@@ -1,0 +1,139 @@
+//! Texts of a builder are shown as text, whatever is in them.
+
+use harness::Notice;
+use protocol::{Accept, BuilderMessage, ErrorReport, FLAG_OPTIONAL, PROTOCOL_VERSION, SqlState, Wait, kind};
+
+use crate::answer::Answer;
+use crate::fake::frame;
+use crate::scene::{CLUSTER, CREATE, Scene};
+
+/// An Error frame with any bytes in it.
+fn report(sqlstate: &[u8; 5], texts: [&[u8]; 3]) -> Vec<u8> {
+    let mut payload = sqlstate.to_vec();
+    for text in texts {
+        payload.extend_from_slice(&u16::try_from(text.len()).unwrap().to_le_bytes());
+        payload.extend_from_slice(text);
+    }
+    frame(kind::ERROR, 0, &payload)
+}
+
+fn fails(scene: &mut Scene, bytes: Vec<u8>) -> Notice {
+    scene.fails(move |peer| {
+        peer.accept()?;
+        peer.send(&bytes)
+    })
+}
+
+#[test]
+fn texts_are_data() {
+    let mut scene = Scene::new("texts");
+    let found = fails(&mut scene, report(b"53200", [b"\x1b[31mred\x1b[0m\r\nERROR:  \x07", b"\ta\x7fb", b"\xc2\x85c"]));
+    assert_eq!(found.message, "external index build failed: ?[31mred?[0m??ERROR:  ?");
+    assert_eq!((found.detail.as_str(), found.hint.as_str()), ("?a?b", "?c"));
+
+    let formats = b"100 % %s %n %m %1$s %".as_slice();
+    let found = fails(&mut scene, report(b"53200", [formats; 3]));
+    assert_eq!(found.message, format!("external index build failed: {}", String::from_utf8_lossy(formats)));
+    assert_eq!((found.detail.as_bytes(), found.hint.as_bytes()), (formats, formats));
+
+    let found = fails(&mut scene, report(b"53200", ["möbel 漢字 🦀".as_bytes(), b"", b""]));
+    assert_eq!(found.message, "external index build failed: möbel 漢字 🦀");
+    assert_eq!((found.detail.as_str(), found.hint.as_str()), ("", ""));
+
+    let found = fails(&mut scene, report(b"53200", [&[b'x'; 65_000], b"", b""]));
+    assert!(found.message.len() >= 1000 && found.message.len() < 66_000, "{}", found.message.len());
+
+    for (case, bytes) in [
+        ("not UTF-8", report(b"53200", [b"\xff\xfe", b"", b""])),
+        ("half a character", report(b"53200", [b"\xe6\xbc", b"", b""])),
+        ("NUL", report(b"53200", [b"a\0b", b"", b""])),
+        ("longer than the frame", frame(kind::ERROR, 0, b"53200\xff\xffabc")),
+        ("no texts", frame(kind::ERROR, 0, b"53200")),
+    ] {
+        let found = fails(&mut scene, bytes);
+        assert_eq!((found.sqlstate.as_str(), found.detail.is_empty()), ("08P01", false), "{case}: {found}");
+    }
+}
+
+#[test]
+fn codes_are_those_of_errors() {
+    let mut scene = Scene::new("texts_codes");
+    // A code that PostgreSQL has no name for is at least shown.
+    for code in [b"ZZ999", b"5320X", b"XXXXX"] {
+        let found = fails(&mut scene, report(code, [b"no name", b"", b""]));
+        let shown = std::str::from_utf8(code).unwrap();
+        assert!(found.sqlstate == shown || found.message.contains(shown), "{found} ({})", found.sqlstate);
+        assert!(found.message.contains("no name"), "{found}");
+        assert_eq!(found.severity, "ERROR");
+    }
+    for code in [b"00000", b"01000", b"02000", b"5320\n", b"5320\0", b"abcde", b"\xff\xff\xff\xff\xff"] {
+        let found = fails(&mut scene, report(code, [b"fine", b"", b""]));
+        assert_eq!((found.severity.as_str(), found.sqlstate.as_str()), ("ERROR", "08P01"), "{code:?}: {found}");
+        assert!(found.detail.contains("is not an error code"), "{found}");
+    }
+    // The user's own cancel and a shutdown look different.
+    for code in [b"57014", b"57P01", b"57P02", b"57P03", b"40001"] {
+        let found = fails(&mut scene, report(code, [b"so it says", b"", b""]));
+        assert_eq!((found.severity.as_str(), found.sqlstate.as_bytes()), ("ERROR", code.as_slice()), "{found}");
+        assert_eq!(found.message, "external index build failed: so it says");
+    }
+}
+
+#[test]
+fn other_texts_are_no_better() {
+    let mut scene = Scene::new("texts_other");
+    // Waiting is no failure: the build goes on.
+    let queued = |reason: &str, position| BuilderMessage::Wait(Wait { position, reason: reason.to_owned() });
+    let (loud, mute) = (queued("\x1b[2J 100 %s", 3), queued("", 0));
+    let result = scene.run(CREATE, move |peer| {
+        let hello = peer.hello()?;
+        peer.say(&loud)?;
+        peer.say(&mute)?;
+        peer.say(&BuilderMessage::Accept(Accept {
+            protocol: PROTOCOL_VERSION,
+            capabilities: u64::MAX,
+            session: u64::MAX,
+            memory_reserved: u64::MAX,
+            threads: u32::MAX,
+            builder_version: "\x1b[2J\u{202e}%s".repeat(500),
+        }))?;
+        peer.send(&frame(0xaa, FLAG_OPTIONAL, b"\x1b[2J"))?;
+        Answer::new(&hello, &peer.rows()?).send(peer)
+    });
+    result.unwrap();
+    let notices = scene.session.take_notices();
+    let found = notices.iter().find(|notice| notice.message.contains("position 3")).expect("a notice of the queue");
+    assert_eq!((found.severity.as_str(), found.detail.as_str()), ("NOTICE", "?[2J 100 %s"));
+    for notice in notices {
+        assert!(!notice.to_string().contains(['\x1b', '\x07']), "{notice:?}");
+        assert!(!notice.message.contains("position 0"), "0 is unknown: {notice}");
+    }
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    scene.expect_clean();
+}
+
+#[test]
+fn a_database_of_another_encoding() {
+    let mut session = CLUSTER.session("postgres").unwrap();
+    session
+        .execute("CREATE DATABASE texts_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+        .unwrap();
+    let mut session = CLUSTER.session("texts_latin1").unwrap();
+    session
+        .execute(
+            "CREATE EXTENSION vector; CREATE TABLE items (id int, v vector(3)); INSERT INTO items VALUES (1, '[1,2,3]');
+             SET hnsw.external_index_host = '127.0.0.1'; SET hnsw.external_index_secure = off",
+        )
+        .unwrap();
+    let mut scene = Scene::of("texts_latin1", session);
+    let found = scene.fails(|peer| {
+        peer.accept()?;
+        peer.say(&BuilderMessage::Error(ErrorReport {
+            sqlstate: SqlState::INTERNAL_ERROR,
+            message: "möbel 漢字".into(),
+            detail: String::new(),
+            hint: String::new(),
+        }))
+    });
+    assert_eq!(found.message, "external index build failed: m?bel ??");
+}

@@ -1,0 +1,133 @@
+//! Dump and restore: with the library the restored index is built by the builder; without it, once the option is gone.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use harness::{Builder, Cluster, Column, PgConfig, Session, copy_rows, data_set, inspect};
+
+use super::CLUSTER;
+
+const INDEXES: u32 = 3;
+
+/// A client program of PostgreSQL, as superuser.
+fn client(cluster: &Cluster, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(cluster.config().program(program));
+    command.arg("--host").arg(cluster.dir()).args(["--port", "5432", "--username", "postgres"]).args(arguments);
+    command.output().unwrap()
+}
+
+fn expect_success(output: &Output) {
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// A database with indexes that have the option, and one that has it not.
+fn original(builder: &Builder, name: &str) -> Session {
+    let mut session = CLUSTER.database(name).unwrap();
+    builder.attach(&mut session).unwrap();
+    copy_rows(&mut session, "items", Column::Vector, &data_set("glove-100").unwrap().0.truncated(800)).unwrap();
+    session
+        .execute(
+            "CREATE INDEX items_v ON items USING hnsw (v vector_l2_ops) WITH (m = 12, external = true); \
+             CREATE INDEX items_half ON items USING hnsw ((v::halfvec(100)) halfvec_cosine_ops) \
+             WITH (external = on) WHERE id >= 400; \
+             CREATE UNLOGGED TABLE others AS SELECT * FROM items WHERE id < 300; \
+             CREATE INDEX others_v ON others USING hnsw (v vector_ip_ops) WITH (external = 1); \
+             CREATE INDEX others_own ON others USING hnsw (v vector_l2_ops)",
+        )
+        .unwrap();
+    session
+}
+
+/// The definitions of all hnsw indexes and what they find.
+fn answers(session: &mut Session) -> Vec<String> {
+    let definitions = session.query("SELECT indexdef FROM pg_indexes WHERE indexdef LIKE '%hnsw%' ORDER BY 1").unwrap();
+    let mut answers: Vec<String> = definitions.into_iter().flatten().flatten().collect();
+    assert_eq!(answers.len() as u32, INDEXES + 1);
+    session.execute("SET enable_seqscan = off; SET enable_sort = off; SET hnsw.ef_search = 400").unwrap();
+    for search in [
+        "SELECT string_agg(id::text, ' ') FROM (SELECT id FROM items ORDER BY v <-> (SELECT v FROM items WHERE id = 77) LIMIT 10) x",
+        "SELECT string_agg(id::text, ' ') FROM (SELECT id FROM items WHERE id >= 400 \
+         ORDER BY v::halfvec(100) <=> (SELECT v::halfvec(100) FROM items WHERE id = 477) LIMIT 10) x",
+        "SELECT string_agg(id::text, ' ') FROM (SELECT id FROM others ORDER BY v <#> (SELECT v FROM items WHERE id = 77) LIMIT 10) x",
+    ] {
+        let plan = session.query(&format!("EXPLAIN (COSTS OFF) {search}")).unwrap();
+        let plan: Vec<_> = plan.iter().flatten().flatten().cloned().collect();
+        let by_index = plan.iter().any(|line| line.contains("Index Scan using items_") || line.contains("others_"));
+        assert!(by_index, "{}", plan.join("\n"));
+        answers.push(session.value(search).unwrap());
+    }
+    answers
+}
+
+fn builds(builder: &Builder) -> u32 {
+    builder.metric("lantern_index_builds_total").unwrap() as u32
+}
+
+fn path(name: &str) -> (PathBuf, String) {
+    let path = CLUSTER.dir().join(name);
+    let text = path.display().to_string();
+    (path, text)
+}
+
+#[test]
+fn a_restored_index_is_built_by_the_builder() {
+    let builder = Builder::start().unwrap();
+    let mut session = original(&builder, "dump_from");
+    let before = answers(&mut session);
+    let (_, plain) = path("plain.sql");
+    let (_, directory) = path("directory");
+    expect_success(&client(&CLUSTER, "pg_dump", &["--file", &plain, "dump_from"]));
+    expect_success(&client(&CLUSTER, "pg_dump", &["-Fd", "-j2", "--file", &directory, "dump_from"]));
+
+    for (database, program, arguments) in [
+        ("dump_to_plain", "psql", vec!["-X", "-v", "ON_ERROR_STOP=1", "-f", &plain, "-d", "dump_to_plain"]),
+        ("dump_to_directory", "pg_restore", vec!["--exit-on-error", "-j2", "-d", "dump_to_directory", &directory]),
+    ] {
+        let mut admin = CLUSTER.session("postgres").unwrap();
+        admin.execute(&format!("CREATE DATABASE {database}")).unwrap();
+        let port = builder.address().port();
+        admin.execute(&format!("ALTER DATABASE {database} SET hnsw.external_index_port = {port}")).unwrap();
+        let built = builds(&builder);
+        expect_success(&client(&CLUSTER, program, &arguments));
+        assert_eq!(builds(&builder) - built, INDEXES, "{database}");
+        let mut session = CLUSTER.session(database).unwrap();
+        assert_eq!(answers(&mut session), before, "{database}");
+        for index in ["items_v", "items_half"] {
+            inspect(&CLUSTER, &mut session, index).unwrap();
+        }
+    }
+}
+
+#[test]
+fn without_the_library_once_the_option_is_gone() {
+    let builder = Builder::start().unwrap();
+    let mut session = original(&builder, "leave_from");
+    let stock = Cluster::start_with(PgConfig::require().unwrap(), "").unwrap();
+    let restore = |file: &str, database: &str| {
+        stock.session("postgres").unwrap().execute(&format!("CREATE DATABASE {database}")).unwrap();
+        client(&stock, "psql", &["-X", "-v", "ON_ERROR_STOP=1", "-f", file, "-d", database])
+    };
+
+    let (_, with_option) = path("with_option.sql");
+    expect_success(&client(&CLUSTER, "pg_dump", &["--file", &with_option, "leave_from"]));
+    let refused = restore(&with_option, "leave_refused");
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("unrecognized parameter \"external\""), "{said}");
+
+    // The statement of README.md, whose \gexec is psql's.
+    let readme = std::fs::read_to_string(harness::root().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("```sql\nSELECT format('ALTER INDEX").unwrap();
+    let reset = format!("SELECT format('ALTER INDEX{}", rest.split_once("```").unwrap().0);
+    let (script, script_text) = path("reset.sql");
+    std::fs::write(script, reset).unwrap();
+    let arguments = ["-X", "-v", "ON_ERROR_STOP=1", "-f", &script_text, "-d", "leave_from"];
+    expect_success(&client(&CLUSTER, "psql", &arguments));
+    let before = answers(&mut session);
+    assert!(before.iter().all(|line| !line.contains("external")), "{before:?}");
+
+    let (_, without_option) = path("without_option.sql");
+    expect_success(&client(&CLUSTER, "pg_dump", &["--file", &without_option, "leave_from"]));
+    expect_success(&restore(&without_option, "leave_to"));
+    assert_eq!(answers(&mut stock.session("leave_to").unwrap()), before);
+}
