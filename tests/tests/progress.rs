@@ -68,6 +68,6 @@ fn phases_are_seen_and_move() {
         );
     }
     let first = |phase| seen.iter().position(|sight| sight.0.ends_with(phase)).unwrap();
-    assert!(phases.is_sorted_by_key(|phase| first(phase)), "{seen:#?}");
+    assert!(phases.is_sorted_by_key(first), "{seen:#?}");
     assert!(of(phases[3]).last().unwrap().4 > 1000, "the blocks of the index are not told: {seen:#?}");
 }
