@@ -42,6 +42,9 @@ struct Arguments {
     /// Queries asked
     #[arg(long, default_value_t = 300)]
     count: usize,
+    /// Start of the random numbers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
     /// Threads; 0 takes all
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -66,7 +69,7 @@ fn main() -> Result<()> {
         m: arguments.m,
         ef_construction: arguments.ef_construction,
         expected_rows: base.len() as u64,
-        seed: 1,
+        seed: arguments.seed,
     };
     let kind = match arguments.engine {
         EngineName::Bulk => EngineKind::Bulk,

@@ -10,7 +10,7 @@ use crate::candidates::{self, Candidate, Candidates};
 use crate::draft::Draft;
 use crate::select::Selector;
 use crate::space::Space;
-use crate::{BuildError, Control, Pool};
+use crate::{BuildError, Control, Pool, balance};
 
 /// What an engine found.
 pub(crate) struct Gathered {
@@ -33,17 +33,24 @@ pub(crate) fn fill(
 ) -> Result<(), BuildError> {
     let width = 2 * draft.m();
     let mut lists = vec![NO_NEIGHBOR; found.points.len() * width];
-    let choose = |scratch: &mut Scratch, (slots, &at): (&mut [u32], &u32)| {
+    let mut counts = vec![0; found.points.len()];
+    let choose = |scratch: &mut Scratch, ((slots, count), &at): ((&mut [u32], &mut u16), &u32)| {
         control.check()?;
-        found.choose(space, at as usize, slots, scratch);
+        *count = found.choose(space, at as usize, slots, scratch) as u16;
         control.progress().add(1);
         Ok(())
     };
-    pool.run(|| lists.par_chunks_mut(width).zip(&found.order).try_for_each_init(Scratch::default, choose))?;
-    for (&at, list) in found.order.iter().zip(lists.chunks_exact(width)) {
-        draft.slots_mut(found.points[at as usize], 0).copy_from_slice(list);
+    pool.run(|| {
+        lists.par_chunks_mut(width).zip(&mut counts).zip(&found.order).try_for_each_init(Scratch::default, choose)
+    })?;
+    let mut chosen = vec![0; draft.len()];
+    for ((&at, list), count) in found.order.iter().zip(lists.chunks_exact(width)).zip(counts) {
+        let point = found.points[at as usize];
+        draft.slots_mut(point, 0).copy_from_slice(list);
+        chosen[point as usize] = count;
     }
-    Ok(())
+    drop(lists);
+    balance::spread_links(draft, found, &chosen, control)
 }
 
 #[derive(Default)]
@@ -55,7 +62,7 @@ struct Scratch {
 }
 
 impl Gathered {
-    fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], scratch: &mut Scratch) {
+    fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], scratch: &mut Scratch) -> usize {
         let wanted = slots.len().min(self.points.len() - 1);
         let Scratch { candidates, more, list, selector } = scratch;
         candidates.clear();
@@ -67,10 +74,11 @@ impl Gathered {
             }
             candidates.sort_unstable_by(candidates::order);
         }
-        selector.choose(space, self.points[at], candidates, wanted, list);
+        let chosen = selector.choose(space, self.points[at], candidates, wanted, list);
         for (slot, &neighbor) in slots.iter_mut().zip(&*list) {
             *slot = neighbor;
         }
+        chosen
     }
 
     /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.

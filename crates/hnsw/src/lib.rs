@@ -2,6 +2,7 @@
 //!
 //! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build.
 
+mod balance;
 mod build;
 mod bulk;
 mod candidates;

@@ -24,7 +24,8 @@ impl Selector {
     /// first, those that are nearer to the element than to any neighbor chosen before; what is then left of the list gets the
     /// nearest of the rest.
     ///
-    /// `candidates` are in ascending order of distance to `element`; `list` is emptied first.
+    /// `candidates` are in ascending order of distance to `element`; `list` is emptied first. Returns how many the rule chose: they
+    /// come first.
     pub(crate) fn choose(
         &mut self,
         space: Space<'_>,
@@ -32,19 +33,20 @@ impl Selector {
         candidates: &[Candidate],
         wanted: usize,
         list: &mut Vec<u32>,
-    ) {
+    ) -> usize {
         list.clear();
         if candidates.len() <= wanted {
             list.extend(candidates.iter().map(|&(_, candidate)| candidate));
-            return;
+            return list.len();
         }
         self.pruned.clear();
         match space.products {
             Some(products) => self.by_products(space, products, element, candidates, wanted, list),
             None => self.one_by_one(space, candidates, wanted, list),
         }
-        let missing = wanted - list.len();
-        list.extend(self.pruned.iter().take(missing));
+        let chosen = list.len();
+        list.extend(self.pruned.iter().take(wanted - chosen));
+        chosen
     }
 
     fn one_by_one(&mut self, space: Space<'_>, candidates: &[Candidate], wanted: usize, list: &mut Vec<u32>) {

@@ -16,6 +16,10 @@ use crate::{BuildError, Control};
 const MAX_DEPTH: usize = 8;
 /// Branches of the random numbers for what is done several times; parts of a group have lower ones.
 const REPEATED: u64 = 1 << 32;
+/// How often leaders that are near everybody are left out.
+const HUB_ROUNDS: usize = 3;
+/// A leader of so many times the points that it would have by even shares is one.
+const HUB_FACTOR: usize = 16;
 /// Points assigned to leaders at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -134,28 +138,50 @@ impl Carver<'_> {
     ) -> Result<Vec<Vec<u32>>, BuildError> {
         let count = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
         let sample = random.clone().sample(count, group.len());
-        let leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
-        let leaders = Leaders::new(self.space, leaders);
+        let mut leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
+        let mut nearest = self.assign(group, &leaders, fan)?;
+        for _ in 0..HUB_ROUNDS {
+            let hubs = hubs(&nearest, leaders.len(), group.len());
+            let others = leaders.len() - hubs.iter().filter(|&&hub| hub).count();
+            if others == leaders.len() || others < fan + 2 {
+                break;
+            }
+            let mut hubs = hubs.into_iter();
+            leaders.retain(|_| !hubs.next().unwrap_or_default());
+            nearest = self.assign(group, &leaders, fan)?;
+        }
+        if depth == 0 {
+            // The first group of all has every point, in order; its nearest leader is the first of each.
+            homes.get_or_init(|| nearest.iter().copied().step_by(fan).collect());
+        }
+        let mut groups = vec![Vec::new(); leaders.len()];
+        for (&point, nearest) in group.iter().zip(nearest.chunks_exact(fan)) {
+            for &leader in nearest.iter().filter(|&&leader| leader != u32::MAX) {
+                groups[leader as usize].push(point);
+            }
+        }
+        Ok(join_small(groups))
+    }
+
+    /// The `fan` nearest leaders of each point.
+    fn assign(&self, group: &[u32], leaders: &[u32], fan: usize) -> Result<Vec<u32>, BuildError> {
+        let leaders = Leaders::new(self.space, leaders.to_vec());
         let assign = |points: &[u32]| {
             self.control.check()?;
             let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
             Ok(leaders.nearest(self.space, &elements, fan))
         };
-        let nearest: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
-        if depth == 0 {
-            // The first group of all has every point, in order; its nearest leader is the first of each.
-            homes.get_or_init(|| nearest.iter().flat_map(|chunk| chunk.iter().copied().step_by(fan)).collect());
-        }
-        let mut groups = vec![Vec::new(); count];
-        for (points, nearest) in group.chunks(ASSIGN_AT_ONCE).zip(nearest) {
-            for (at, leader) in nearest.into_iter().enumerate() {
-                if leader != u32::MAX {
-                    groups[leader as usize].push(points[at / fan]);
-                }
-            }
-        }
-        Ok(join_small(groups))
+        let chunks: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
+        Ok(chunks.concat())
     }
+}
+
+/// Leaders in the middle, who are near everybody, and so say nothing about where anybody is.
+fn hubs(nearest: &[u32], leaders: usize, points: usize) -> Vec<bool> {
+    let mut sizes = vec![0usize; leaders];
+    nearest.iter().filter(|&&leader| leader != u32::MAX).for_each(|&leader| sizes[leader as usize] += 1);
+    let limit = (HUB_FACTOR * nearest.len() / leaders).min(points / 2).max(LEAF_MAX);
+    sizes.into_iter().map(|size| size > limit).collect()
 }
 
 /// Whether no part has nearly all of the group.

@@ -1,0 +1,53 @@
+//! Sees to it that every element is found from several others.
+//!
+//! Where vectors differ in length, a few in the middle are near everybody. Then nearly all links lead to those, and the others
+//! are led to by hardly any. (Insertion has no such trouble only because the first elements had no better neighbors than
+//! each other.) The slots that the diversity rule left over are the means: they hold links that it found superfluous.
+
+use crate::candidates::Candidate;
+use crate::complete::Gathered;
+use crate::draft::Draft;
+use crate::{BuildError, Control};
+
+/// Gives elements that few others link to links from their nearest candidates, in place of superfluous ones to elements that
+/// have many. `chosen` is, for each element, how many of its neighbors the diversity rule chose: those stay.
+pub(crate) fn spread_links(
+    draft: &mut Draft,
+    gathered: &Gathered,
+    chosen: &[u16],
+    control: &Control,
+) -> Result<(), BuildError> {
+    let enough = (draft.m() * 3 / 4).max(2) as u32;
+    let mut links = vec![0u32; draft.len()];
+    for &point in &gathered.points {
+        draft.neighbors(point, 0).iter().for_each(|&neighbor| links[neighbor as usize] += 1);
+    }
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for &at in &gathered.order {
+        let element = gathered.points[at as usize];
+        if links[element as usize] >= enough {
+            continue;
+        }
+        control.check()?;
+        candidates.clear();
+        gathered.candidates.of(at as usize, &mut candidates);
+        for &(_, host) in &candidates {
+            if links[element as usize] >= enough {
+                break;
+            }
+            let slots = draft.slots_mut(host, 0);
+            let first = usize::from(chosen[host as usize]);
+            if slots.contains(&element) {
+                continue;
+            }
+            let rich = |&slot: &u32| links.get(slot as usize).is_some_and(|&links| links > enough);
+            if let Some(free) = slots[first..].iter().rposition(rich) {
+                let slot = &mut slots[first + free];
+                links[*slot as usize] -= 1;
+                links[element as usize] += 1;
+                *slot = element;
+            }
+        }
+    }
+    Ok(())
+}
