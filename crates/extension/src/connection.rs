@@ -3,16 +3,16 @@
 //! While there is something to send, what arrives is read as well, so that neither side waits for the other.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
 use rustls::{ClientConnection, ProtocolVersion};
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::failure::Failure;
+use crate::connect::connect;
+use crate::failure::{Failure, sentence};
 use crate::settings::Settings;
 use crate::{tls, wait};
 
@@ -22,8 +22,6 @@ const READ_BYTES: usize = 128 << 10;
 const RECEIVED_BYTES: usize = 2 * protocol::MAX_DATA_PAYLOAD;
 /// Bytes that may wait to be sent.
 const UNSENT_BYTES: usize = 512 << 10;
-/// How often a wait looks around.
-const TICK: Duration = Duration::from_millis(500);
 
 pub(crate) struct Connection {
     socket: TcpStream,
@@ -185,7 +183,7 @@ impl Connection {
 
     /// Waits until bytes can be moved, for a short while at most; cancellation ends the statement here.
     pub(crate) fn wait(&self) {
-        wait::for_socket(self.socket.as_raw_fd(), self.wants_write(), TICK);
+        wait::for_socket(self.socket.as_raw_fd(), self.wants_write(), wait::TICK);
     }
 
     /// Gives up on a builder that has not said anything for too long.
@@ -216,14 +214,6 @@ impl Connection {
     }
 }
 
-/// "connection refused (os error 111)" as "Connection refused."
-fn sentence(text: &str) -> String {
-    let text = text.split_once(" (os error").map_or(text, |(text, _)| text);
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
-}
-
 fn read_into(socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     let before = received.len();
     received.resize(before + READ_BYTES, 0);
@@ -251,55 +241,4 @@ fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut B
         }
     }
     Ok(total)
-}
-
-fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Failure> {
-    let failed = |detail: String| {
-        Failure::new(
-            PgSqlErrorCode::ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-            format!("could not connect to external indexing server on {peer}"),
-        )
-        .detail(sentence(&detail))
-        .hint(
-            "Start it with \"lantern-index serve\", or check hnsw.external_index_host and hnsw.external_index_port. \
-             Without \"external\" the index is built in the database.",
-        )
-    };
-    let addresses = (settings.host.as_str(), settings.port)
-        .to_socket_addrs()
-        .map_err(|error| failed(format!("cannot resolve \"{}\": {error}", settings.host)))?;
-    let mut last = failed(format!("\"{}\" has no address", settings.host));
-    for address in addresses {
-        match connect_to(address, settings.connect_timeout) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = failed(format!("{address}: {error}")),
-        }
-    }
-    Err(last)
-}
-
-fn connect_to(address: SocketAddr, timeout: Option<Duration>) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
-    socket.set_tcp_keepalive(&keepalive)?;
-    let started = Instant::now();
-    match socket.connect(&SockAddr::from(address)) {
-        Ok(()) => return Ok(socket.into()),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-        Err(error) => return Err(error),
-    }
-    loop {
-        wait::for_connect(socket.as_raw_fd(), TICK);
-        if let Some(error) = socket.take_error()? {
-            return Err(error);
-        }
-        if socket.peer_addr().is_ok() {
-            return Ok(socket.into());
-        }
-        if timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
-            return Err(ErrorKind::TimedOut.into());
-        }
-    }
 }

@@ -107,3 +107,11 @@ pub(crate) fn printable(text: &str) -> String {
     let utf8 = unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
     text.chars().map(|c| if (utf8 || c.is_ascii()) && !c.is_control() { c } else { '?' }).collect()
 }
+
+/// "connection refused (os error 111)" as "Connection refused."
+pub(crate) fn sentence(text: &str) -> String {
+    let text = text.split_once(" (os error").map_or(text, |(text, _)| text);
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
+}

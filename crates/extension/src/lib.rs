@@ -10,7 +10,7 @@
 //! | [`settings`] | where is the builder, and how do we talk to it? |
 //! | [`column`] | which type, metric and dimensions? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
-//! | [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
+//! | [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
@@ -18,6 +18,7 @@
 
 mod build;
 mod column;
+mod connect;
 mod connection;
 mod failure;
 mod functions;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use pgrx::prelude::*;
 
+/// How often a wait looks around.
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
 /// Waits until the socket can be read (or written, if that is wanted too) or the time is over. Ends the statement if it was cancelled.
 pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     let mut events =

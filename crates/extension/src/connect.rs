@@ -1,0 +1,65 @@
+//! A TCP connection to the builder, made without blocking.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use pgrx::prelude::*;
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::failure::{Failure, sentence};
+use crate::settings::Settings;
+use crate::wait;
+
+/// Connects to the first address of the builder that answers.
+pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Failure> {
+    let failed = |detail: String| {
+        Failure::new(
+            PgSqlErrorCode::ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+            format!("could not connect to external indexing server on {peer}"),
+        )
+        .detail(sentence(&detail))
+        .hint(
+            "Start it with \"lantern-index serve\", or check hnsw.external_index_host and hnsw.external_index_port. \
+             Without \"external\" the index is built in the database.",
+        )
+    };
+    let addresses = (settings.host.as_str(), settings.port)
+        .to_socket_addrs()
+        .map_err(|error| failed(format!("cannot resolve \"{}\": {error}", settings.host)))?;
+    let mut last = failed(format!("\"{}\" has no address", settings.host));
+    for address in addresses {
+        match connect_to(address, settings.connect_timeout) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = failed(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn connect_to(address: SocketAddr, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
+    socket.set_tcp_keepalive(&keepalive)?;
+    let started = Instant::now();
+    match socket.connect(&SockAddr::from(address)) {
+        Ok(()) => return Ok(socket.into()),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    loop {
+        wait::for_connect(socket.as_raw_fd(), wait::TICK);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if socket.peer_addr().is_ok() {
+            return Ok(socket.into());
+        }
+        if timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}
