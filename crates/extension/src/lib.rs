@@ -43,10 +43,21 @@ pgrx::pg_module_magic!();
 /// Called by PostgreSQL when it loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    keep_backtraces_out_of_messages();
     // Settings first: defining one may fail. Hooks last: they cannot be taken back.
     settings::define();
     options::register();
     hook::install();
+}
+
+/// With RUST_BACKTRACE in the server's environment, pgrx would put a backtrace into the DETAIL of every error that passes through us,
+/// pgvector's own included.
+fn keep_backtraces_out_of_messages() {
+    const NAME: &str = "RUST_LIB_BACKTRACE";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: PostgreSQL's processes have one thread when they load libraries.
+        unsafe { std::env::set_var(NAME, "0") };
+    }
 }
 
 /// `lantern_index.version()`
