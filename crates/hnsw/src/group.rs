@@ -15,27 +15,13 @@ impl Group {
     pub(crate) fn pack(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>) {
         let vectors = points.iter().map(|&point| space.value(point));
         let center = center.filter(|_| products.metric == Metric::L2);
-        self.panel.fill(products.elements, products.dims, vectors, center);
+        self.panel.fill(products.elements, products.dims, vectors, center, &space.lifts_of(points));
         self.terms.clear();
         for block in 0..self.panel.blocks() {
             let norms = if products.metric == Metric::L2 { self.panel.squared_norms(block) } else { [0.0; BLOCK] };
             self.terms.extend(norms);
         }
         self.terms[points.len()..].fill(f32::INFINITY);
-    }
-
-    /// Packs leaders. Under inner product the longest would be nearest to everybody, so only their direction counts.
-    pub(crate) fn pack_leaders(
-        &mut self,
-        space: Space<'_>,
-        products: Products,
-        leaders: &[u32],
-        center: Option<&[f32]>,
-    ) {
-        self.pack(space, products, leaders, center);
-        if products.metric == Metric::InnerProduct {
-            self.panel.normalize();
-        }
     }
 
     /// The terms of `N` points from `first`.
@@ -53,7 +39,7 @@ pub(crate) fn center(space: Space<'_>, products: Products, points: &[u32]) -> Op
     let mut panel = Panel::new();
     let sample: Vec<_> = points.iter().step_by((points.len() / SAMPLE).max(1)).map(|&p| space.value(p)).collect();
     let count = sample.len() as f32;
-    panel.fill(products.elements, products.dims, sample.into_iter(), None);
+    panel.fill(products.elements, products.dims, sample.into_iter(), None, &[]);
     let mut center = vec![0f32; products.dims];
     for block in 0..panel.blocks() {
         for (sum, lanes) in center.iter_mut().zip(panel.block(block).chunks_exact(BLOCK)) {

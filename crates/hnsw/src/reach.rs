@@ -188,7 +188,9 @@ mod tests {
             let part = element / 10 * 10;
             draft.set(element, 0, (1..=4).map(|step| part + (element + step) % 10));
         }
-        let linked = repair(&mut draft, Space { kernel, store: &store, products: None }, &Control::default()).unwrap();
+        let linked =
+            repair(&mut draft, Space { kernel, store: &store, products: None, lifts: &[] }, &Control::default())
+                .unwrap();
         assert_eq!(linked, 1);
         let layer = Layer::new(&mut draft, 0, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
@@ -206,7 +208,8 @@ mod tests {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
         assert_eq!(
-            repair(&mut draft, Space { kernel, store: &store, products: None }, &Control::default()).unwrap(),
+            repair(&mut draft, Space { kernel, store: &store, products: None, lifts: &[] }, &Control::default())
+                .unwrap(),
             0
         );
         let layer = Layer::new(&mut draft, 1, 0);

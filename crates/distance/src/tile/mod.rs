@@ -116,7 +116,7 @@ mod tests {
             let bytes: Vec<Vec<u8>> =
                 vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
             let mut panel = Panel::new();
-            panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None);
+            panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
             let row_terms: [f32; ROWS] = std::array::from_fn(|_| next());
             let col_terms: [f32; COLS] = std::array::from_fn(|_| next());
             let (row_limits, col_limits) = ([0.5; ROWS], std::array::from_fn(|_| next()));

@@ -21,7 +21,8 @@ impl Panel {
         Self::default()
     }
 
-    /// Replaces what is in the panel by other dense vectors, each with `center` subtracted if there is one.
+    /// Replaces what is in the panel by other dense vectors, each with `center` subtracted if there is one. Where there are
+    /// `lifts`, one for each vector, they are one more dimension.
     ///
     /// # Panics
     /// If a vector is shorter than `dims`, or of a type that is not dense.
@@ -31,15 +32,20 @@ impl Panel {
         dims: usize,
         vectors: impl ExactSizeIterator<Item = &'a [u8]>,
         center: Option<&[f32]>,
+        lifts: &[f32],
     ) {
-        self.dims = dims;
+        let width = dims + usize::from(!lifts.is_empty());
+        let mut lifts = lifts.iter().copied();
+        self.dims = width;
         self.rows = vectors.len();
         let blocks = self.rows.div_ceil(BLOCK).next_multiple_of(2);
-        self.data.resize(blocks * dims * BLOCK, 0.0);
+        self.data.resize(blocks * width * BLOCK, 0.0);
         self.scratch.resize(BLOCK * dims, 0.0);
         let mut vectors = vectors;
-        for block in self.data.chunks_exact_mut((dims * BLOCK).max(1)) {
+        for block in self.data.chunks_exact_mut((width * BLOCK).max(1)) {
             let rows: [Option<&[u8]>; BLOCK] = std::array::from_fn(|_| vectors.next());
+            let (block, lift) = block.split_at_mut(dims * BLOCK);
+            lift.iter_mut().for_each(|lane| *lane = lifts.next().unwrap_or_default());
             if elements == Elements::F32
                 && center.is_none()
                 && let Some(rows) = all(rows)

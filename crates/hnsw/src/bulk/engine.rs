@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use distance::Kernel;
+use distance::{Kernel, Metric};
 use graph::max_level;
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::{Rows, TakenRows};
 use crate::select::Selector;
-use crate::space::{Products, Space};
+use crate::space::{self, Products, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
@@ -55,7 +55,12 @@ impl Engine for BulkEngine {
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let space = Space { kernel, store: &store, products };
+        let mut space = Space { kernel, store: &store, products, lifts: &[] };
+        let lifts = match spec.metric {
+            Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32)),
+            _ => Vec::new(),
+        };
+        space.lifts = &lifts;
         let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
         let (draft, gathered) = layers.build(&taken)?;
         Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)

@@ -22,7 +22,7 @@ impl Leaders {
         let packed = space.products.map(|products| {
             let center = group::center(space, products, &elements);
             let mut group = Group::default();
-            group.pack_leaders(space, products, &elements, center.as_deref());
+            group.pack(space, products, &elements, center.as_deref());
             Packed { products, center, group }
         });
         Self { elements, packed }
