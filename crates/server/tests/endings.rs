@@ -92,7 +92,8 @@ fn leaving_is_cancelling() {
 
 #[test]
 fn leaving_while_the_builder_is_behind() {
-    let builder = Builder::start();
+    // An engine that works while rows arrive.
+    let builder = Builder::with(|config| config.engine = hnsw::EngineKind::Usearch);
     let mut client = builder.connect();
     let mut hello = hello(128);
     (hello.m, hello.ef_construction) = (32, 800);
@@ -147,14 +148,16 @@ fn shutdown_lets_builds_end() {
     let builder = Builder::start();
     let mut client = builder.connect();
     client.hello(hello(4));
-    let waiting = builder.connect();
+    let mut waiting = builder.connect();
+    // So that the builder knows what it speaks.
+    waiting.send(&ClientMessage::Ping);
+    assert!(matches!(waiting.next(), Some(BuilderMessage::Pong(_))));
     builder.shutdown.drain.cancel();
     eventually("not ready", || builder.get("/readyz").contains("503"));
     assert!(TcpStream::connect(builder.address).is_err());
     client.rows(&Rows::new(100, 4), 100);
     client.end_of_rows(100);
     assert_eq!(client.pages().done.rows, 100);
-    let mut waiting = waiting;
     assert_eq!(waiting.error().sqlstate.as_str(), "57P01");
 }
 
