@@ -48,6 +48,11 @@ impl TakenRows {
     pub(crate) fn is_copy(&self, element: u32) -> bool {
         self.copies.binary_search_by_key(&element, |&(copy, _)| copy).is_ok()
     }
+
+    /// All elements but copies, in ascending order.
+    pub(crate) fn points(&self) -> Vec<u32> {
+        (0..self.heap_tids.elements() as u32).filter(|&element| !self.is_copy(element)).collect()
+    }
 }
 
 impl Rows {

@@ -72,7 +72,7 @@ impl Engine for UsearchEngine {
         let (taken, last) = rows.finish();
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
-        let points: Vec<u32> = (0..taken.heap_tids.elements() as u32).filter(|&e| !taken.is_copy(e)).collect();
+        let points = taken.points();
         let space = Space { kernel, store: &store, products, lifts: &[] };
         let (draft, candidates) =
             index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;

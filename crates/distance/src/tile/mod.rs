@@ -44,6 +44,19 @@ impl Tile {
     pub fn new() -> Self {
         Self { distances: [[0.0; COLS]; ROWS], hits: [0; ROWS] }
     }
+
+    /// Visits every hit: row, column and distance.
+    #[inline]
+    pub fn for_each_hit(&self, mut visit: impl FnMut(usize, usize, f32)) {
+        for row in 0..ROWS {
+            let mut hits = self.hits[row];
+            while hits != 0 {
+                let col = hits.trailing_zeros() as usize;
+                hits &= hits - 1;
+                visit(row, col, self.distances[row][col]);
+            }
+        }
+    }
 }
 
 impl Default for Tile {

@@ -78,9 +78,8 @@ impl Layers<'_> {
     /// Draws levels, makes the upper layers, and finds candidates for layer 0.
     fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
         let random = Random::new(self.spec.seed);
-        let elements = taken.heap_tids.elements() as u32;
-        let points: Vec<u32> = (0..elements).filter(|&element| !taken.is_copy(element)).collect();
-        let mut levels = vec![0; elements as usize];
+        let points = taken.points();
+        let mut levels = vec![0; taken.heap_tids.elements()];
         let mut draw = random.fork(1);
         for &point in &points {
             levels[point as usize] = level(&mut draw, self.spec.m);

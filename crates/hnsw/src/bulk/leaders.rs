@@ -71,14 +71,9 @@ impl Packed {
                 };
                 let cols = [self.group.panel.block(2 * col_pair), self.group.panel.block(2 * col_pair + 1)];
                 (self.products.tile)(group.panel.block(row_block), cols, &input, &mut tile);
-                for row in 0..ROWS {
-                    let mut hits = tile.hits[row];
-                    while hits != 0 {
-                        let col = hits.trailing_zeros() as usize;
-                        hits &= hits - 1;
-                        nearest.offer(first_row + row, tile.distances[row][col], (first_col + col) as u32);
-                    }
-                }
+                tile.for_each_hit(|row, col, distance| {
+                    nearest.offer(first_row + row, distance, (first_col + col) as u32);
+                });
             }
         }
     }

@@ -84,19 +84,13 @@ fn by_products(products: Products, group: &Group, nearest: &mut Nearest, tile: &
             };
             let cols = [group.panel.block(2 * col_pair), group.panel.block(2 * col_pair + 1)];
             (products.tile)(group.panel.block(row_block), cols, &input, tile);
-            for row in 0..ROWS {
-                let mut hits = tile.hits[row];
-                while hits != 0 {
-                    let col = hits.trailing_zeros() as usize;
-                    hits &= hits - 1;
-                    let (a, b) = (first_row + row, first_col + col);
-                    if a < b {
-                        let distance = tile.distances[row][col];
-                        nearest.offer(a, distance, b as u32);
-                        nearest.offer(b, distance, a as u32);
-                    }
+            tile.for_each_hit(|row, col, distance| {
+                let (a, b) = (first_row + row, first_col + col);
+                if a < b {
+                    nearest.offer(a, distance, b as u32);
+                    nearest.offer(b, distance, a as u32);
                 }
-            }
+            });
         }
     }
 }
