@@ -2,6 +2,7 @@
 //!
 //! Sans-IO: no socket, no clock, no task. `proto/README.md` says the same for people who write another client or builder.
 
+pub mod capability;
 mod checksum;
 mod error;
 mod frame;
@@ -27,7 +28,7 @@ pub use limits::{
 };
 pub use message::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Pong, Progress,
-    Refuse, Tuples, TuplesWriter, Wait, encode_pages, kind,
+    Redirect, Refuse, Ticket, Tuples, TuplesWriter, Wait, encode_pages, kind,
 };
 pub use order::SessionState;
 pub use sqlstate::SqlState;

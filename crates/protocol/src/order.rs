@@ -27,10 +27,10 @@ impl SessionState {
     /// # Errors
     /// [`ProtocolError::Unexpected`]
     pub fn client(self, message: &ClientMessage) -> Result<Self, ProtocolError> {
-        use ClientMessage::{Cancel, EndOfTuples, Heartbeat, Hello, Ping, Tuples};
+        use ClientMessage::{Cancel, EndOfTuples, Heartbeat, Hello, Ping, Ticket, Tuples};
         match (self, message) {
             (Self::Opened, Hello(_)) => Ok(Self::Admission),
-            (Self::Opened, Ping) => Ok(self),
+            (Self::Opened, Ping | Ticket(_)) => Ok(self),
             (Self::Opened, _) => Err(self.unexpected(message.name())),
             (Self::Rows, Tuples(_)) => Ok(Self::Rows),
             (Self::Rows, EndOfTuples(_)) => Ok(Self::Building),
@@ -45,12 +45,13 @@ impl SessionState {
     /// # Errors
     /// [`ProtocolError::Unexpected`]
     pub fn builder(self, message: &BuilderMessage) -> Result<Self, ProtocolError> {
-        use BuilderMessage::{Accept, Done, Error, Heartbeat, Layout, Pages, Pong, Progress, Refuse, Wait};
+        use BuilderMessage::{Accept, Done, Error, Heartbeat, Layout, Pages, Pong, Progress, Redirect, Refuse, Wait};
         match (self, message) {
             (Self::Ended, _) => Err(self.unexpected(message.name())),
             // Before Hello too: a builder that is full, or that cannot read the Hello.
             (_, Error(_)) | (Self::Opened | Self::Admission, Refuse(_)) => Ok(Self::Ended),
             (Self::Opened, Pong(_)) => Ok(self),
+            (Self::Admission, Redirect(_)) => Ok(Self::Ended),
             (Self::Admission, Accept(_)) => Ok(Self::Rows),
             (Self::Admission, Wait(_) | Heartbeat) => Ok(self),
             (Self::Rows | Self::Building | Self::Pages, Progress(_) | Heartbeat) => Ok(self),

@@ -52,6 +52,18 @@ fn a_build_may_be_refused_until_it_is_accepted() {
 }
 
 #[test]
+fn a_router_answers_hello_with_a_redirect() {
+    assert_eq!(run(&[('c', "hello"), ('b', "wait"), ('b', "redirect")]), Ok(SessionState::Ended));
+    assert_eq!(run(&[&[('c', "ticket"), ('c', "ping"), ('b', "pong")], &BUILD[..]].concat()), Ok(SessionState::Ended));
+    for end in [0, 3, 7, BUILD.len()] {
+        assert!(run(&[&BUILD[..end], &[('b', "redirect")]].concat()).is_err(), "after {end} steps");
+    }
+    for end in 1..=BUILD.len() {
+        assert!(run(&[&BUILD[..end], &[('c', "ticket")]].concat()).is_err(), "after {end} steps");
+    }
+}
+
+#[test]
 fn pings_come_before_the_build() {
     let ping = [('c', "ping"), ('b', "pong")];
     assert_eq!(run(&ping), Ok(SessionState::Opened));

@@ -57,7 +57,7 @@ fn longer_control_payloads_are_taken_and_longer_data_payloads_are_not() {
 #[test]
 fn unknown_kinds_are_skipped_only_if_they_may_be() {
     let of = |kind, flags| Frame { kind, flags, crc: 0, payload: Bytes::from_static(b"?") };
-    for kind in [0x00, 0x07, 0x7f, 0x80, 0xff] {
+    for kind in [0x00, 0x08, 0x7f, 0x80, 0xff] {
         assert_eq!(ClientMessage::from_frame(&of(kind, FLAG_OPTIONAL)), Ok(None));
         assert_eq!(BuilderMessage::from_frame(&of(kind, FLAG_OPTIONAL)), Ok(None));
         assert_eq!(ClientMessage::from_frame(&of(kind, 0)), Err(ProtocolError::UnknownKind { kind }));
@@ -95,9 +95,15 @@ fn fields_that_are_not_what_they_should_be() {
 }
 
 #[test]
-fn a_token_is_not_shown() {
+fn secrets_are_not_shown() {
     let (_, ClientMessage::Hello(mut hello)) = samples::client().swap_remove(0) else { panic!("no hello") };
     hello.token = "open sesame".into();
     let shown = format!("{:?}", ClientMessage::Hello(hello));
     assert!(!shown.contains("sesame") && shown.contains("hidden"), "{shown}");
+    for (_, message) in samples::client() {
+        assert!(!format!("{message:?}").contains("one way"), "{message:?}");
+    }
+    for (_, message) in samples::builder() {
+        assert!(!format!("{message:?}").contains("one way"), "{message:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Hello, Layout, Metric, PAGE_SIZE,
-    Pages, Pong, Progress, Refuse, SqlState, Tuples, ValueType, Wait,
+    Pages, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -57,6 +57,7 @@ fn client() -> impl Strategy<Value = ClientMessage> {
         Just(ClientMessage::Cancel),
         Just(ClientMessage::Heartbeat),
         Just(ClientMessage::Ping),
+        text().prop_map(|ticket| ClientMessage::Ticket(Ticket { ticket })),
     ]
 }
 
@@ -70,6 +71,12 @@ fn accept() -> impl Strategy<Value = BuilderMessage> {
 fn pong() -> impl Strategy<Value = BuilderMessage> {
     (any::<(u16, u32, u64)>(), text()).prop_map(|((protocol, threads, memory_free), builder_version)| {
         BuilderMessage::Pong(Pong { protocol, threads, memory_free, builder_version })
+    })
+}
+
+fn redirect() -> impl Strategy<Value = BuilderMessage> {
+    (any::<u16>(), [text(), text(), text()]).prop_map(|(port, [host, server_name, ticket])| {
+        BuilderMessage::Redirect(Redirect { port, host, server_name, ticket })
     })
 }
 
@@ -111,6 +118,7 @@ fn builder() -> impl Strategy<Value = BuilderMessage> {
         done(),
         Just(BuilderMessage::Heartbeat),
         pong(),
+        redirect(),
     ]
 }
 

@@ -76,8 +76,9 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     return Ok(());
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
-                // The state lets no Hello or Ping through.
-                ClientMessage::Heartbeat | ClientMessage::Hello(_) | ClientMessage::Ping => {}
+                // The state lets no Hello, Ticket or Ping through.
+                ClientMessage::Heartbeat | ClientMessage::Hello(_) | ClientMessage::Ticket(_) | ClientMessage::Ping => {
+                }
             }
         }
     }

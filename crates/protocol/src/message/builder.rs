@@ -1,7 +1,9 @@
 use bytes::BytesMut;
 
 use crate::frame::put_frame;
-use crate::{Accept, Done, ErrorReport, Frame, Layout, Pages, Pong, Progress, ProtocolError, Refuse, Wait, kind};
+use crate::{
+    Accept, Done, ErrorReport, Frame, Layout, Pages, Pong, Progress, ProtocolError, Redirect, Refuse, Wait, kind,
+};
 
 /// What a builder sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum BuilderMessage {
     Heartbeat,
     /// It is there, and this is what it has.
     Pong(Pong),
+    /// Another takes the build.
+    Redirect(Redirect),
 }
 
 impl BuilderMessage {
@@ -46,6 +50,7 @@ impl BuilderMessage {
             kind::ERROR => Self::Error(ErrorReport::read(payload)?),
             kind::HEARTBEAT => Self::Heartbeat,
             kind::PONG => Self::Pong(Pong::read(payload)?),
+            kind::REDIRECT => Self::Redirect(Redirect::read(payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -64,6 +69,7 @@ impl BuilderMessage {
             Self::Error(error) => error.write(out),
             Self::Heartbeat => {}
             Self::Pong(pong) => pong.write(out),
+            Self::Redirect(redirect) => redirect.write(out),
         });
     }
 
@@ -85,6 +91,7 @@ impl BuilderMessage {
             Self::Error(_) => kind::ERROR,
             Self::Heartbeat => kind::HEARTBEAT,
             Self::Pong(_) => kind::PONG,
+            Self::Redirect(_) => kind::REDIRECT,
         }
     }
 }

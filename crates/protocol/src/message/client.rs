@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 
-use crate::frame::put_frame;
-use crate::{EndOfTuples, Frame, Hello, ProtocolError, Tuples, kind};
+use crate::frame::{FLAG_OPTIONAL, put_frame};
+use crate::{EndOfTuples, Frame, Hello, ProtocolError, Ticket, Tuples, kind};
 
 /// What a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum ClientMessage {
     Heartbeat,
     /// It asks whether the builder is there.
     Ping,
+    /// Why the builder should let it in.
+    Ticket(Ticket),
 }
 
 impl ClientMessage {
@@ -33,6 +35,7 @@ impl ClientMessage {
             kind::CANCEL => Self::Cancel,
             kind::HEARTBEAT => Self::Heartbeat,
             kind::PING => Self::Ping,
+            kind::TICKET => Self::Ticket(Ticket::read(&frame.payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -40,11 +43,17 @@ impl ClientMessage {
 
     /// Appends the message's frame. For many rows [`TuplesWriter`](crate::TuplesWriter) is cheaper.
     pub fn encode(&self, out: &mut BytesMut) {
-        let flags = if let Self::Tuples(tuples) = self { tuples.flags() } else { 0 };
+        let flags = match self {
+            Self::Tuples(tuples) => tuples.flags(),
+            // Older builders ask for no ticket.
+            Self::Ticket(_) => FLAG_OPTIONAL,
+            _ => 0,
+        };
         put_frame(out, self.kind(), flags, |out| match self {
             Self::Hello(hello) => hello.write(out),
             Self::Tuples(tuples) => tuples.write(out),
             Self::EndOfTuples(end) => end.write(out),
+            Self::Ticket(ticket) => ticket.write(out),
             Self::Cancel | Self::Heartbeat | Self::Ping => {}
         });
     }
@@ -63,6 +72,7 @@ impl ClientMessage {
             Self::Cancel => kind::CANCEL,
             Self::Heartbeat => kind::HEARTBEAT,
             Self::Ping => kind::PING,
+            Self::Ticket(_) => kind::TICKET,
         }
     }
 }

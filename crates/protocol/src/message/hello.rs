@@ -15,7 +15,7 @@ pub struct Hello {
     pub protocol_min: u16,
     /// The newest protocol version the client speaks.
     pub protocol_max: u16,
-    /// Optional abilities, one per bit; none is defined yet.
+    /// Optional abilities, one per bit of [`capability`](crate::capability).
     pub capabilities: u64,
     /// The type of the values.
     pub value_type: ValueType,

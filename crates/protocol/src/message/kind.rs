@@ -12,6 +12,8 @@ pub const CANCEL: u8 = 0x04;
 pub const HEARTBEAT: u8 = 0x05;
 /// The client asks whether the builder is there.
 pub const PING: u8 = 0x06;
+/// [`Ticket`](crate::Ticket)
+pub const TICKET: u8 = 0x07;
 /// [`Accept`](crate::Accept)
 pub const ACCEPT: u8 = 0x81;
 /// [`Wait`](crate::Wait)
@@ -30,6 +32,8 @@ pub const DONE: u8 = 0x87;
 pub const ERROR: u8 = 0x88;
 /// [`Pong`](crate::Pong)
 pub const PONG: u8 = 0x89;
+/// [`Redirect`](crate::Redirect)
+pub const REDIRECT: u8 = 0x8a;
 
 /// The message's name, `unknown` for kinds that are not known.
 #[must_use]
@@ -41,6 +45,7 @@ pub fn name(kind: u8) -> &'static str {
         CANCEL => "Cancel",
         HEARTBEAT => "Heartbeat",
         PING => "Ping",
+        TICKET => "Ticket",
         ACCEPT => "Accept",
         WAIT => "Wait",
         REFUSE => "Refuse",
@@ -50,6 +55,7 @@ pub fn name(kind: u8) -> &'static str {
         DONE => "Done",
         ERROR => "Error",
         PONG => "Pong",
+        REDIRECT => "Redirect",
         _ => "unknown",
     }
 }

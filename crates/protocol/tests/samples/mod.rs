@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lantern_index_protocol::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase, Pong,
-    Progress, Refuse, SqlState, Tuples, ValueType, Wait,
+    Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
 };
 
 /// What a client sends, by the name of the file.
@@ -16,6 +16,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
         ("cancel", ClientMessage::Cancel),
         ("heartbeat", ClientMessage::Heartbeat),
         ("ping", ClientMessage::Ping),
+        ("ticket", ClientMessage::Ticket(Ticket { ticket: "one way".into() })),
     ]
 }
 
@@ -56,6 +57,7 @@ pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
         ("error", BuilderMessage::Error(error)),
         ("heartbeat", BuilderMessage::Heartbeat),
         ("pong", BuilderMessage::Pong(pong())),
+        ("redirect", BuilderMessage::Redirect(redirect())),
     ]
 }
 
@@ -112,6 +114,10 @@ fn accept() -> Accept {
 
 fn pong() -> Pong {
     Pong { protocol: 2, threads: 8, memory_free: 5 << 30, builder_version: "lantern-index 0.1.0".into() }
+}
+
+fn redirect() -> Redirect {
+    Redirect { port: 9001, host: "10.1.2.3".into(), server_name: "builders.example".into(), ticket: "one way".into() }
 }
 
 fn pages() -> Pages {

@@ -1,0 +1,28 @@
+use bytes::BytesMut;
+
+use crate::ProtocolError;
+use crate::wire::{Reader, put_text};
+
+/// What a router gave the client to show to a builder: the build is one that the router sent. It comes before Hello.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// As in [`Redirect`](crate::Redirect); it means something only to routers and builders.
+    pub ticket: String,
+}
+
+impl Ticket {
+    pub(super) fn write(&self, out: &mut BytesMut) {
+        put_text(out, &self.ticket);
+    }
+
+    pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
+        Ok(Self { ticket: Reader::new("Ticket", payload).text("ticket")? })
+    }
+}
+
+/// Whoever knows a ticket can use it.
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ticket").finish_non_exhaustive()
+    }
+}
