@@ -59,6 +59,8 @@ impl Builder {
             make_certificate(&program, &cert, &key)?;
             serve.arg("--cert").arg(cert).arg("--key").arg(key);
         }
+        // Not what this machine's own builder is told.
+        serve.env("LANTERN_INDEX_CONFIG", "/dev/null");
         serve.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let mut child = serve.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         scratch.guard(child.id())?;

@@ -31,45 +31,59 @@ pub enum Command {
     ///
     /// The exit code is 1 if anything is wrong with the index.
     Inspect(Inspect),
+    /// Look at the settings of the daemons
+    #[command(subcommand)]
+    Config(ConfigCommand),
 }
 
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Find mistakes in the configuration file and the environment, all at once
+    ///
+    /// The files that settings name are read too. The exit code is 64 if there are mistakes.
+    Check,
+    /// Print every setting and where its value comes from, as a configuration file
+    Show,
+}
+
+/// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Certificate chain (PEM); with it connections are encrypted
-    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_CERT", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
     /// Private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_KEY", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
     /// Name or address to listen on
-    #[arg(long, env = "LANTERN_INDEX_HOST", default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
     /// Port for builds; 0 takes any free one
-    #[arg(long, env = "LANTERN_INDEX_PORT", default_value_t = 8998)]
+    #[arg(long, default_value_t = 8998)]
     pub port: u16,
     /// Name or address to listen on for status requests [default: the host]
-    #[arg(long, value_name = "HOST", env = "LANTERN_INDEX_STATUS_HOST")]
+    #[arg(long, value_name = "HOST")]
     pub status_host: Option<String>,
     /// Port for status requests; 0 takes any free one
-    #[arg(long, value_name = "PORT", env = "LANTERN_INDEX_STATUS_PORT", default_value_t = 8999)]
+    #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
     /// Threads that build; 0 takes one per core
-    #[arg(long, value_name = "N", env = "LANTERN_INDEX_THREADS", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
     /// What builds the graphs
-    #[arg(long, env = "LANTERN_INDEX_ENGINE", value_enum, default_value_t = EngineName::Bulk)]
+    #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
-    #[arg(long, value_name = "TIME", env = "LANTERN_INDEX_IDLE_TIMEOUT", default_value = "10m", value_parser = period::parse)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,
     /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
-    #[arg(long, env = "LANTERN_INDEX_ALLOW_PLAINTEXT_BEYOND_LOOPBACK")]
+    #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
     /// How log lines look on stderr: text or json
-    #[arg(long, value_name = "FORMAT", env = "LANTERN_INDEX_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
-    #[arg(long, value_name = "LEVEL", env = "LANTERN_INDEX_LOG_LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
     pub log_level: String,
 }
 
@@ -125,14 +139,9 @@ pub enum TypeName {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     use super::Arguments;
-
-    #[test]
-    fn definitions_fit_together() {
-        Arguments::command().debug_assert();
-    }
 
     #[test]
     fn certificate_and_key_go_together() {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::process::ExitCode;
 
 /// The exit code for arguments and settings that cannot work (`EX_USAGE`).
@@ -19,12 +20,18 @@ impl Failure {
 
     /// Says why on stderr and gives the exit code.
     pub fn report(self) -> ExitCode {
-        let (error, code) = match self {
-            Self::Usage(error) => (error, ExitCode::from(USAGE)),
-            Self::Other(error) => (error, ExitCode::FAILURE),
-        };
-        eprintln!("lantern-index: {error:#}");
-        code
+        eprintln!("lantern-index: {self}");
+        match self {
+            Self::Usage(_) => ExitCode::from(USAGE),
+            Self::Other(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Usage(error) | Self::Other(error)) = self;
+        write!(f, "{error:#}")
     }
 }
 

@@ -1,36 +1,57 @@
 //! The `lantern-index` binary: arguments in, library calls out.
 
 mod args;
+mod config;
 mod failure;
 mod gen_cert;
 mod inspect;
 mod period;
 mod serve;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
-use crate::args::{Arguments, Command};
-use crate::failure::USAGE;
+use crate::args::{Arguments, Command, ConfigCommand};
+use crate::config::Stop;
+use crate::failure::{Failure, USAGE};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
+    let words: Vec<OsString> = env::args_os().collect();
+    let matches = config::parse(&config::command(), &words);
+    let arguments = matches.and_then(|matches| Arguments::from_arg_matches(&matches).map_err(Stop::Clap));
+    let result = match arguments {
+        Ok(arguments) => run(&arguments.command),
+        Err(Stop::Clap(error)) => {
             // --help and --version come here too, and are no errors.
             let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return code;
         }
-    };
-    let result = match &arguments.command {
-        Command::Serve(serve) => serve::run(serve),
-        Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
-        Command::Inspect(inspect) => inspect::run(inspect),
+        Err(Stop::Mistakes(mistakes)) => Err(Failure::usage(mistakes)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(serve) => serve::run(serve),
+        Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
+        Command::Inspect(inspect) => inspect::run(inspect),
+        Command::Config(ConfigCommand::Check) => config::check(check),
+        Command::Config(ConfigCommand::Show) => config::show(),
+    }
+}
+
+/// What a daemon finds wrong with arguments that are well-formed, without starting.
+fn check(command: &Command) -> Vec<Failure> {
+    match command {
+        Command::Serve(serve) => serve::check(serve),
+        _ => Vec::new(),
     }
 }

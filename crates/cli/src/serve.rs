@@ -28,6 +28,11 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
     result
 }
 
+/// What is wrong with the files that the settings name.
+pub fn check(arguments: &Serve) -> Vec<Failure> {
+    config(arguments).err().into_iter().collect()
+}
+
 async fn serve(config: Config) -> Result<(), Failure> {
     // Before the ports: whoever sees them may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;

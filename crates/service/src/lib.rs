@@ -19,4 +19,4 @@ pub use telemetry::{LogFormat, TelemetryError};
 pub use tls::{TlsError, server_config};
 
 /// Sets up the logs of the process.
-pub use telemetry::init as init_telemetry;
+pub use telemetry::{check_level as check_log_level, init as init_telemetry};

@@ -55,6 +55,22 @@ pub enum TelemetryError {
     Twice(String),
 }
 
+/// Says what is wrong with a level, if anything; gives it back if nothing is.
+///
+/// # Errors
+/// A level that is not one.
+pub fn check_level(level: &str) -> Result<String, TelemetryError> {
+    filter(level).map(|_| level.to_owned())
+}
+
+fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
+    let problem = match EnvFilter::builder().parse(level) {
+        Ok(filter) => return Ok(filter),
+        Err(problem) => problem.to_string(),
+    };
+    Err(TelemetryError::Level { level: level.to_owned(), problem })
+}
+
 /// Sets up the logs of the process: to stderr, `level` and above.
 ///
 /// `level` is one of error, warn, info, debug, trace, or a list of filters like `info,lantern_index_server=debug`.
@@ -62,10 +78,7 @@ pub enum TelemetryError {
 /// # Errors
 /// A level that is not one, or logs that were set up before.
 pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::builder()
-        .parse(level)
-        .map_err(|problem| TelemetryError::Level { level: level.to_owned(), problem: problem.to_string() })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(stderr).with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),

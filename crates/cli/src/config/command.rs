@@ -1,0 +1,104 @@
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
+
+use anyhow::{Context, anyhow};
+use clap::{Arg, ArgMatches, FromArgMatches};
+
+use super::definition::{SECTIONS, Section, command, is_list, is_switch, key};
+use super::layers::{Layers, Stop, file};
+use super::mistake::Place;
+use crate::args::{self, Arguments};
+use crate::failure::Failure;
+
+/// Looks for mistakes, also by `try_out`, which says what a daemon finds wrong with its arguments.
+pub fn check(try_out: impl Fn(&args::Command) -> Vec<Failure>) -> Result<(), Failure> {
+    let definition = command();
+    let file = file(&definition, &env::args_os().collect::<Vec<_>>());
+    let mut found: Vec<String> = Vec::new();
+    for section in &SECTIONS {
+        let words = program(section);
+        let more = match (Layers { command: &definition, section, file: &file, words: &words }).merge() {
+            Ok(matches) => {
+                let arguments =
+                    Arguments::from_arg_matches(&matches).context("settings do not fit their definition")?;
+                try_out(&arguments.command).iter().map(|failure| format!("[{}]: {failure}", section.name)).collect()
+            }
+            Err(stop) => texts(stop),
+        };
+        // What is wrong with the file comes up in each section.
+        found.extend(more.into_iter().filter(|text| !found.contains(text)).collect::<Vec<_>>());
+    }
+    if !found.is_empty() {
+        return Err(Failure::Usage(anyhow!("settings that cannot work\n  {}", found.join("\n  "))));
+    }
+    let read = file.path.map_or_else(|| "no configuration file".to_owned(), |path| path.display().to_string());
+    writeln!(stdout(), "{read}: no mistakes").context("cannot write to stdout")?;
+    Ok(())
+}
+
+/// Prints the settings of all daemons and where each comes from.
+pub fn show() -> Result<(), Failure> {
+    let definition = command();
+    let file = file(&definition, &env::args_os().collect::<Vec<_>>());
+    let mut text = String::new();
+    for section in &SECTIONS {
+        let words = program(section);
+        let layers = Layers { command: &definition, section, file: &file, words: &words };
+        let matches = layers.merge().map_err(|stop| Failure::Usage(anyhow!("{}", texts(stop).join("\n"))))?;
+        let matches = matches.subcommand_matches(section.name).context("settings do not fit their definition")?;
+        let _ = writeln!(text, "[{}]", section.name);
+        for setting in section.settings(&definition) {
+            let (line, place) = (line(setting, matches), layers.place(setting, matches));
+            let _ = writeln!(text, "{line:<44} # {}", said(&place, matches.contains_id(setting.get_id().as_str())));
+        }
+    }
+    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+    Ok(())
+}
+
+fn program(section: &Section) -> [OsString; 2] {
+    ["lantern-index".into(), section.name.into()]
+}
+
+fn texts(stop: Stop) -> Vec<String> {
+    match stop {
+        Stop::Clap(error) => {
+            let text = error.to_string();
+            let end = text.find("\n\nUsage").unwrap_or(text.len());
+            vec![text[..end].trim_start_matches("error: ").to_owned()]
+        }
+        Stop::Mistakes(mistakes) => mistakes.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn said(place: &Place, has_value: bool) -> String {
+    match place {
+        Place::Default if !has_value => "not set".to_owned(),
+        place => place.to_string(),
+    }
+}
+
+/// A setting as the file has it.
+fn line(setting: &Arg, matches: &ArgMatches) -> String {
+    let raw = matches.get_raw(setting.get_id().as_str()).into_iter().flatten();
+    let values: Vec<String> = raw.map(|value| value.to_string_lossy().into_owned()).collect();
+    let quoted = |value: &String| match value.parse::<i64>() {
+        Ok(_) => value.clone(),
+        Err(_) => toml::Value::from(value.as_str()).to_string(),
+    };
+    match (values.as_slice(), key(setting)) {
+        ([], key) => format!("# {key} ="),
+        (values, key) if is_list(setting) => {
+            format!("{key} = [{}]", values.iter().map(quoted).collect::<Vec<_>>().join(", "))
+        }
+        ([value, ..], key) if is_switch(setting) => {
+            format!(
+                "{key} = {}",
+                matches.get_one::<bool>(setting.get_id().as_str()).map_or(value.clone(), bool::to_string)
+            )
+        }
+        ([value, ..], key) => format!("{key} = {}", quoted(value)),
+    }
+}

@@ -1,0 +1,92 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+use std::ffi::OsString;
+
+use super::definition::{is_list, is_switch, key};
+
+/// Something in the settings that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it is.
+    pub place: Place,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file, and the line if it is one line's fault; lines count from 1.
+    File(PathBuf, Option<usize>),
+    /// An environment variable.
+    Variable(String),
+    /// The command line.
+    CommandLine,
+    /// Nowhere: it is the default.
+    Default,
+}
+
+impl Place {
+    /// A line of a file.
+    pub fn line(path: &Path, line: usize) -> Self {
+        Self::File(path.to_owned(), Some(line))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, Some(line)) => write!(f, "{}:{line}", path.display()),
+            Self::File(path, None) => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::CommandLine => f.write_str("command line"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+/// All that is wrong, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("settings that cannot work")?;
+        self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+/// What is wrong with a value, judged by itself and by the rules of the command line.
+pub fn fault(setting: &Arg, value: OsString) -> Option<String> {
+    // Requirements of other settings are left out: those may be given elsewhere.
+    let mut alone =
+        Arg::new("value").long("value").require_equals(true).value_parser(setting.get_value_parser().clone());
+    if is_list(setting) {
+        alone = alone.action(clap::ArgAction::Append);
+    }
+    let mut word = OsString::from("--value=");
+    word.push(&value);
+    let command = Command::new("setting").no_binary_name(true).disable_help_flag(true).arg(alone);
+    let error = command.try_get_matches_from([word]).err()?;
+    let text = match error.kind() {
+        _ if value.is_empty() => "is empty".to_owned(),
+        _ if is_switch(setting) => "must be true or false".to_owned(),
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(valid)) => format!("must be one of {}", valid.join(", ")),
+            _ => "is not valid".to_owned(),
+        },
+        _ => std::error::Error::source(&error).map_or_else(|| "is not valid".to_owned(), ToString::to_string),
+    };
+    Some(format!("{} = {:?}: {text}", key(setting), value.to_string_lossy()))
+}
