@@ -79,6 +79,15 @@ pub struct Serve {
     /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
+    /// Take only builds that a router sends: the file with the secret that it makes tickets with
+    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_TICKET_KEY")]
+    pub ticket_key: Option<PathBuf>,
+    /// The name by which the router knows this builder; tickets for others are refused
+    #[arg(long, value_name = "NAME", env = "LANTERN_INDEX_TICKET_NAME", default_value = "", requires = "ticket_key")]
+    pub ticket_name: String,
+    /// End at once when standard input ends, as it does when the process that started this one is gone
+    #[arg(long)]
+    pub stop_at_eof: bool,
     /// How log lines look on stderr: text or json
     #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

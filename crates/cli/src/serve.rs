@@ -1,10 +1,11 @@
 use std::io::{Write, stdout};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use hnsw::EngineKind;
 use server::{Config, Server, ServerError};
-use service::Shutdown;
+use service::{Shutdown, TicketGate, TicketKey};
 
 use crate::args::{EngineName, Serve};
 use crate::failure::Failure;
@@ -16,13 +17,14 @@ const IO_THREADS: usize = 2;
 pub fn run(arguments: &Serve) -> Result<(), Failure> {
     service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
     let config = config(arguments)?;
+    let stop_at_eof = arguments.stop_at_eof;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("io")
         .enable_all()
         .build()
         .context("cannot start the threads for connections")?;
-    let result = runtime.block_on(serve(config));
+    let result = runtime.block_on(serve(config, stop_at_eof));
     // Builds that did not end within the grace period are left behind.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
@@ -33,9 +35,12 @@ pub fn check(arguments: &Serve) -> Vec<Failure> {
     config(arguments).err().into_iter().collect()
 }
 
-async fn serve(config: Config) -> Result<(), Failure> {
+async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     // Before the ports: whoever sees them may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    if stop_at_eof {
+        stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;
+    }
     let encrypted = config.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(explain)?;
@@ -57,6 +62,18 @@ async fn serve(config: Config) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Ends the daemon with whoever holds the other end of its standard input, however that one ends.
+fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // Whatever comes is not for us, and an error is an end too.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        tracing::info!("standard input ended, shutting down");
+        shutdown.abort.cancel();
+        shutdown.drain.cancel();
+    })?;
+    Ok(())
+}
+
 /// The lines that Lantern's users and scripts know.
 fn announce(server: &Server) -> std::io::Result<()> {
     let mut out = stdout().lock();
@@ -71,12 +88,20 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         (Some(cert), Some(key)) => Some(service::server_config(cert, key).map_err(Failure::usage)?),
         _ => None,
     };
+    let tickets = match &arguments.ticket_key {
+        Some(file) => {
+            let key = TicketKey::read(file).map_err(Failure::usage)?;
+            Some(Arc::new(TicketGate::new(key, arguments.ticket_name.clone())))
+        }
+        None => None,
+    };
     Ok(Config {
         host: arguments.host.clone(),
         port: arguments.port,
         status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
         status_port: arguments.status_port,
         tls,
+        tickets,
         allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,

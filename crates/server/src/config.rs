@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use hnsw::EngineKind;
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+use service::TicketGate;
 
 /// How a builder is set up.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Config {
     pub status_port: u16,
     /// The certificate and key, when connections are encrypted.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Whom to let in, when only those that a router sends.
+    pub tickets: Option<Arc<TicketGate>>,
     /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
     pub allow_plaintext_beyond_loopback: bool,
     /// What builds the graphs.
@@ -41,6 +44,7 @@ impl Default for Config {
             status_host: "127.0.0.1".to_owned(),
             status_port: DEFAULT_STATUS_PORT,
             tls: None,
+            tickets: None,
             allow_plaintext_beyond_loopback: false,
             engine: EngineKind::default(),
             threads: 0,

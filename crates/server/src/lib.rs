@@ -17,6 +17,7 @@ mod reading;
 mod rows;
 mod server;
 mod session;
+mod ticket;
 mod writing;
 
 pub use config::Config;

@@ -19,6 +19,7 @@ use crate::progress::Watch;
 use crate::reading::Reader;
 use crate::rows::RowTotals;
 use crate::server::Shared;
+use crate::ticket;
 use crate::writing::Writer;
 
 /// How long a frame that is being written may take when the session is to end.
@@ -85,15 +86,16 @@ struct Session<'a, R, W> {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Hello to the last frame. Returns the build, if one was begun.
     async fn run(&mut self) -> Option<EndedBuild> {
-        let hello = match self.hello().await {
-            Ok(Some(hello)) => hello,
+        let (hello, ticket) = match self.hello().await {
+            Ok(Some(opening)) => opening,
             Ok(None) => return None,
             Err(error) => {
                 self.fail(&error).await;
                 return None;
             }
         };
-        let refuse = match hello::check(&hello) {
+        let admitted = ticket::check(self.shared.config.tickets.as_deref(), &ticket);
+        let refuse = match admitted.and_then(|()| hello::check(&hello)) {
             Ok(spec) => match self.start(spec.clone()).await {
                 Ok(job) => return Some(self.build(&hello, &spec, job).await),
                 Err(error) => hello::refuse_error(&error),
@@ -106,8 +108,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         None
     }
 
-    /// The Hello, which must come in time however often the client pings. `None`: it only pinged.
-    async fn hello(&mut self) -> Result<Option<Hello>, SessionError> {
+    /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.
+    async fn hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
         let (limit, drain) = (self.shared.config.handshake_timeout, &self.shared.drain);
         tokio::select! {
             hello = timeout(limit, self.pings_and_hello()) => hello.map_err(|_| SessionError::Late(limit))?,
@@ -115,11 +117,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         }
     }
 
-    async fn pings_and_hello(&mut self) -> Result<Option<Hello>, SessionError> {
-        let mut pinged = false;
+    async fn pings_and_hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
+        let (mut pinged, mut shown) = (false, String::new());
         loop {
             match self.reader.next().await {
-                Ok((ClientMessage::Hello(hello), _)) => return Ok(Some(hello)),
+                Ok((ClientMessage::Hello(hello), _)) => return Ok(Some((hello, shown))),
+                Ok((ClientMessage::Ticket(ticket), _)) => shown = ticket.ticket,
                 Ok((ClientMessage::Ping, _)) => {
                     pinged = true;
                     self.writer.send(&self.pong()).await?;

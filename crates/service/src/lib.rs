@@ -8,6 +8,7 @@ mod metrics;
 mod shutdown;
 mod status;
 mod telemetry;
+mod ticket;
 mod tls;
 
 pub use activity::{Activity, Outcome, Readiness, Running};
@@ -16,6 +17,7 @@ pub use metrics::Metrics;
 pub use shutdown::Shutdown;
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};
+pub use ticket::{TicketError, TicketGate, TicketKey, TicketKeyError};
 pub use tls::{TlsError, server_config};
 
 /// Sets up the logs of the process.
