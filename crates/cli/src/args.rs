@@ -67,6 +67,9 @@ pub struct Serve {
     /// Port for status requests; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
+    /// Show the names of relations in status, not only types and sizes
+    #[arg(long, env = "LANTERN_INDEX_STATUS_LABELS")]
+    pub status_labels: bool,
     /// Threads that build; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,

@@ -100,6 +100,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         port: arguments.port,
         status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
         status_port: arguments.status_port,
+        status_labels: arguments.status_labels,
         tls,
         tickets,
         allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::BuildError;
 
@@ -18,16 +19,37 @@ pub enum Phase {
 }
 
 /// How far a build is: written by the engine, read by anybody at any time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
     total: AtomicU64,
+    begun: Instant,
+    /// Nanoseconds from `begun` until the phase was entered.
+    entered: AtomicU64,
+    /// Nanoseconds in each phase that was left.
+    spent: [AtomicU64; 4],
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            phase: AtomicU8::default(),
+            done: AtomicU64::default(),
+            total: AtomicU64::default(),
+            begun: Instant::now(),
+            entered: AtomicU64::default(),
+            spent: Default::default(),
+        }
+    }
 }
 
 impl Progress {
     /// Enters a phase with `total` steps.
     pub fn enter(&self, phase: Phase, total: u64) {
+        let now = self.nanoseconds();
+        let before = self.entered.swap(now, Ordering::Relaxed);
+        self.spent[self.get().0 as usize].fetch_add(now.saturating_sub(before), Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Release);
@@ -48,6 +70,18 @@ impl Progress {
             _ => Phase::Order,
         };
         (phase, self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+
+    /// The time spent in each phase so far, in their order.
+    #[must_use]
+    pub fn spent(&self) -> [Duration; 4] {
+        let mut spent = self.spent.each_ref().map(|spent| spent.load(Ordering::Relaxed));
+        spent[self.get().0 as usize] += self.nanoseconds().saturating_sub(self.entered.load(Ordering::Relaxed));
+        spent.map(Duration::from_nanos)
+    }
+
+    fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -82,5 +116,27 @@ impl Control {
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.progress
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::{Phase, Progress};
+
+    #[test]
+    fn time_goes_to_the_phase_in_which_it_was_spent() {
+        let progress = Progress::default();
+        let moment = Duration::from_millis(2);
+        progress.enter(Phase::Graph, 10);
+        sleep(moment);
+        progress.enter(Phase::Order, 5);
+        let [_, graph, repair, order] = progress.spent();
+        assert!(graph >= moment && repair.is_zero(), "{graph:?} {repair:?}");
+        sleep(moment);
+        let later = progress.spent();
+        assert!(later[1] == graph && later[3] >= order + moment, "{later:?}");
     }
 }

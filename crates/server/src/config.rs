@@ -16,6 +16,8 @@ pub struct Config {
     pub status_host: String,
     /// The port for status requests; 0 takes any free one.
     pub status_port: u16,
+    /// Whether status shows what clients call their builds, which are names of relations.
+    pub status_labels: bool,
     /// The certificate and key, when connections are encrypted.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whom to let in, when only those that a router sends.
@@ -43,6 +45,7 @@ impl Default for Config {
             port: DEFAULT_PORT,
             status_host: "127.0.0.1".to_owned(),
             status_port: DEFAULT_STATUS_PORT,
+            status_labels: false,
             tls: None,
             tickets: None,
             allow_plaintext_beyond_loopback: false,

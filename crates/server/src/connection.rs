@@ -1,7 +1,9 @@
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::Closed;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,18 +18,24 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
 /// Serves one connection until it is closed.
-pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64) {
+pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer: SocketAddr) {
     if let Err(error) = set_options(&stream) {
         tracing::debug!(%error, "cannot set socket options");
     }
     let Some(tls) = shared.config.tls.clone() else {
-        return session::serve(stream, shared, id).await;
+        return session::serve(stream, shared, id, peer).await;
     };
     let limit = shared.config.handshake_timeout;
     match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
-        Ok(Ok(stream)) => session::serve(stream, shared, id).await,
-        Ok(Err(error)) => tracing::info!(%error, "closed: no TLS handshake"),
-        Err(_) => tracing::info!(seconds = limit.as_secs_f64(), "closed: no TLS handshake in time"),
+        Ok(Ok(stream)) => session::serve(stream, shared, id, peer).await,
+        Ok(Err(error)) => {
+            tracing::info!(%error, "closed: no TLS handshake");
+            shared.activity.metrics().closed(Closed::Tls);
+        }
+        Err(_) => {
+            tracing::info!(seconds = limit.as_secs_f64(), "closed: no TLS handshake in time");
+            shared.activity.metrics().closed(Closed::Timeout);
+        }
     }
 }
 

@@ -3,6 +3,7 @@ use hnsw::{BuildSpec, Metric};
 use protocol::{
     EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims, min_ef_construction,
 };
+use service::Refusal;
 
 use crate::end::SessionError;
 
@@ -84,6 +85,16 @@ pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
         None => (SqlState::INTERNAL_ERROR, 0, String::new()),
     };
     Box::new(Refuse { retry_after_ms, sqlstate, message: error.to_string(), detail: String::new(), hint })
+}
+
+/// The reason for a refusal in metrics.
+pub(crate) fn refusal(sqlstate: SqlState) -> Refusal {
+    match sqlstate {
+        SqlState::OUT_OF_MEMORY => Refusal::Memory,
+        SqlState::CANNOT_CONNECT_NOW => Refusal::Draining,
+        SqlState::INTERNAL_ERROR => Refusal::Other,
+        _ => Refusal::Options,
+    }
 }
 
 fn check_range(what: &str, value: u16, least: u16, most: u16, detail: String) -> Result<(), Box<Refuse>> {

@@ -25,11 +25,12 @@ pub(crate) async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             Ok((stream, peer)) => {
                 back_off = BACK_OFF;
                 let id = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-                let span = tracing::info_span!("session", id, %peer);
+                let span = tracing::info_span!("session", id, %peer, label = tracing::field::Empty);
                 let shared = shared.clone();
                 let tasks = shared.tasks.clone();
                 let serve = async move {
-                    connection::serve(stream, &shared, id).await;
+                    let _open = shared.activity.metrics().connection();
+                    connection::serve(stream, &shared, id, peer).await;
                     drop(permit);
                 };
                 tasks.spawn(serve.instrument(span));

@@ -1,8 +1,10 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use hnsw::Control;
 use protocol::{Phase, Progress};
+use service::Stage;
 
 /// How far a session's build is: in the engine until the pages begin. Clones are the same value.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ struct Pages {
     sent: AtomicU32,
     /// 0 until the pages begin; an index has at least one, the meta page.
     total: AtomicU32,
+    /// The time that the engine took for each phase, and when the pages began.
+    before: OnceLock<([Duration; 4], Instant)>,
 }
 
 impl Watch {
@@ -25,6 +29,7 @@ impl Watch {
 
     /// The pages begin.
     pub(crate) fn enter_pages(&self, total: u32) {
+        self.pages.before.get_or_init(|| (self.control.progress().spent(), Instant::now()));
         self.pages.total.store(total, Ordering::Relaxed);
     }
 
@@ -35,20 +40,30 @@ impl Watch {
 
     /// The message for the client.
     pub(crate) fn message(&self) -> Progress {
-        let total = self.pages.total.load(Ordering::Relaxed);
-        let (phase, done, total) = if total > 0 {
-            (Phase::Pages, u64::from(self.pages.sent.load(Ordering::Relaxed)), u64::from(total))
-        } else {
-            let (phase, done, total) = self.control.progress().get();
-            let phase = match phase {
-                hnsw::Phase::Rows => Phase::Rows,
-                hnsw::Phase::Graph => Phase::Graph,
-                hnsw::Phase::Repair => Phase::Repair,
-                hnsw::Phase::Order => Phase::Order,
-            };
-            (phase, done, total)
-        };
+        let Stage { phase, done, total, .. } = self.stage();
         Progress { phase: phase as u8, done, total }
+    }
+
+    /// The same for the status, with the time spent in each phase.
+    pub(crate) fn stage(&self) -> Stage {
+        let total = self.pages.total.load(Ordering::Relaxed);
+        let ([rows, graph, repair, order], pages) = match self.pages.before.get() {
+            Some((engine, since)) => (*engine, since.elapsed()),
+            None => (self.control.progress().spent(), Duration::ZERO),
+        };
+        let spent = [rows, graph, repair, order, pages];
+        if total > 0 {
+            let done = u64::from(self.pages.sent.load(Ordering::Relaxed));
+            return Stage { phase: Phase::Pages, done, total: total.into(), spent };
+        }
+        let (phase, done, total) = self.control.progress().get();
+        let phase = match phase {
+            hnsw::Phase::Rows => Phase::Rows,
+            hnsw::Phase::Graph => Phase::Graph,
+            hnsw::Phase::Repair => Phase::Repair,
+            hnsw::Phase::Order => Phase::Order,
+        };
+        Stage { phase, done, total, spent }
     }
 }
 

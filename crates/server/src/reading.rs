@@ -2,7 +2,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use protocol::{ClientMessage, Frame, HEADER_BYTES, SessionState};
-use service::{FrameReader, Metrics};
+use service::{FrameReader, Metrics, Running};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -40,9 +40,10 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         totals: RowTotals,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
+        running: &Running,
     ) -> SessionError {
         self.state = SessionState::Rows;
-        if let Err(error) = self.rows(totals, job, idle_timeout).await {
+        if let Err(error) = self.rows(totals, job, idle_timeout, running).await {
             return error;
         }
         // The client waits for us now, so its silence means nothing; a host that vanished is noticed by keepalive.
@@ -60,6 +61,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         mut totals: RowTotals,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
+        running: &Running,
     ) -> Result<(), SessionError> {
         loop {
             let next = timeout(idle_timeout, self.next()).await;
@@ -67,7 +69,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
             match message {
                 ClientMessage::Tuples(tuples) => {
                     totals.add(&tuples, crc)?;
-                    self.metrics.tuples_received.inc_by(u64::from(tuples.count));
+                    running.add_rows(tuples.count.into());
                     hand_over(job, Input::Rows(tuples)).await;
                 }
                 ClientMessage::EndOfTuples(end) => {

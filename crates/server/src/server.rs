@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hnsw::Pool;
-use service::{Activity, Metrics, Readiness, Shutdown, StatusServer};
+use service::{Activity, Readiness, Role, Shutdown, StatusServer};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -45,11 +45,12 @@ impl Server {
         let bind = |source| ServerError::Bind { host: config.host.clone(), port: config.port, source };
         let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let metrics =
-            Metrics::new(env!("CARGO_PKG_VERSION")).map_err(|error| ServerError::Metrics(error.to_string()))?;
-        let activity = Arc::new(Activity::new(metrics));
+        let activity = Activity::new(Role::Builder, env!("CARGO_PKG_VERSION"), config.status_labels)
+            .map_err(|error| ServerError::Metrics(error.to_string()))?;
+        let activity = Arc::new(activity);
         let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
         let pool = Arc::new(Pool::new(config.threads)?);
+        activity.set_threads(pool.threads());
         let shared = Arc::new(Shared {
             config,
             pool,

@@ -1,11 +1,13 @@
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hnsw::{BuildSpec, Control};
 use protocol::{Accept, BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
-use service::{Outcome, Running};
+use service::report::Subject;
+use service::{Closed, Outcome, Queued, Running};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const VERSION: &str = concat!("lantern-index ", env!("CARGO_PKG_VERSION"));
 
 /// Serves a connection from the greeting to the close.
-pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64)
+pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -45,6 +47,7 @@ where
     let (read, write) = split(stream);
     let mut session = Session {
         id,
+        peer,
         shared,
         reader: Reader::new(read, metrics),
         writer: Writer::new(write, shared.config.idle_timeout, metrics),
@@ -52,7 +55,9 @@ where
     let build = match choice {
         Ok(Some(Choice::V2)) => session.run().await,
         other => {
-            log_other(&other);
+            if let Some(why) = log_other(&other) {
+                metrics.closed(why);
+            }
             None
         }
     };
@@ -63,13 +68,20 @@ where
     }
 }
 
-fn log_other(choice: &io::Result<Option<Choice>>) {
+fn log_other(choice: &io::Result<Option<Choice>>) -> Option<Closed> {
     match choice {
         Ok(Some(Choice::LanternV1)) => tracing::info!("closed: Lantern's protocol version 1 is not served yet"),
         Ok(Some(magic)) => tracing::info!(?magic, "closed: no known protocol"),
-        Ok(None) => tracing::debug!("client left after the greeting"),
-        Err(error) => tracing::info!(%error, "closed: no choice of protocol"),
+        Ok(None) => {
+            tracing::debug!("client left after the greeting");
+            return None;
+        }
+        Err(error) => {
+            tracing::info!(%error, "closed: no choice of protocol");
+            return Some(if error.kind() == io::ErrorKind::TimedOut { Closed::Timeout } else { Closed::Broken });
+        }
     }
+    Some(Closed::Protocol)
 }
 
 fn late(limit: Duration) -> io::Error {
@@ -78,6 +90,7 @@ fn late(limit: Duration) -> io::Error {
 
 struct Session<'a, R, W> {
     id: u64,
+    peer: SocketAddr,
     shared: &'a Arc<Shared>,
     reader: Reader<'a, R>,
     writer: Writer<'a, W>,
@@ -94,18 +107,35 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 return None;
             }
         };
+        tracing::Span::current().record("label", &hello.label);
+        let queued = self.shared.activity.queue(self.subject(&hello));
         let admitted = ticket::check(self.shared.config.tickets.as_deref(), &ticket);
         let refuse = match admitted.and_then(|()| hello::check(&hello)) {
             Ok(spec) => match self.start(spec.clone()).await {
-                Ok(job) => return Some(self.build(&hello, &spec, job).await),
+                Ok(job) => return Some(self.build(&hello, &spec, job, queued).await),
                 Err(error) => hello::refuse_error(&error),
             },
             Err(refuse) => refuse,
         };
-        tracing::warn!(sqlstate = %refuse.sqlstate, reason = refuse.message, label = ?hello.label, "build refused");
-        self.shared.activity.refused();
+        tracing::warn!(sqlstate = %refuse.sqlstate, reason = refuse.message, "build refused");
+        queued.refuse(hello::refusal(refuse.sqlstate), refuse.message.clone());
         self.tell(&BuilderMessage::Refuse(*refuse)).await;
         None
+    }
+
+    /// What the client wants, for status.
+    fn subject(&self, hello: &Hello) -> Subject {
+        Subject {
+            id: self.id,
+            peer: self.peer.to_string(),
+            label: Some(hello.label.clone()),
+            value_type: hello.value_type.name().to_owned(),
+            metric: hello.metric.name().to_owned(),
+            dims: hello.dims,
+            m: hello.m,
+            ef_construction: hello.ef_construction,
+            expected_rows: hello.estimated_rows,
+        }
     }
 
     /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.
@@ -162,9 +192,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         }
     }
 
-    async fn build(&mut self, hello: &Hello, spec: &BuildSpec, mut job: Job) -> EndedBuild {
+    async fn build(&mut self, hello: &Hello, spec: &BuildSpec, mut job: Job, queued: Queued) -> EndedBuild {
         let cancel = CancelOnDrop(job.control.clone());
-        let running = self.shared.activity.begin();
+        let watch = Watch::new(job.control.clone());
+        let stage = watch.clone();
+        let running = queued.begin(0, move || stage.stage());
         tracing::info!(
             value_type = spec.value_type.name(),
             metric = spec.metric.name(),
@@ -172,7 +204,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             m = spec.m,
             ef_construction = spec.ef_construction,
             expected_rows = spec.expected_rows,
-            label = ?hello.label,
             client = ?hello.client_version,
             postgres = ?hello.server_version,
             "build started"
@@ -186,40 +217,51 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             builder_version: VERSION.to_owned(),
         });
         let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(spec, &mut job).await,
+            Ok(()) => self.drive(spec, &mut job, &watch, &running).await,
             Err(error) => Err(error),
         };
-        let outcome = match result {
-            Ok(()) => Outcome::Succeeded,
+        let (outcome, reason) = match result {
+            Ok(()) => (Outcome::Succeeded, None),
             Err(error) => {
                 job.control.cancel();
                 self.fail(&error).await;
-                error.outcome()
+                (error.outcome(), Some(error.to_string()))
             }
         };
-        EndedBuild { job, running, outcome, _cancel: cancel }
+        EndedBuild { job, running, outcome, reason, _cancel: cancel }
     }
 
     /// Both halves of the build at once, until one of them ends it.
-    async fn drive(&mut self, spec: &BuildSpec, job: &mut Job) -> Result<(), SessionError> {
-        let watch = Watch::new(job.control.clone());
+    async fn drive(
+        &mut self,
+        spec: &BuildSpec,
+        job: &mut Job,
+        watch: &Watch,
+        running: &Running,
+    ) -> Result<(), SessionError> {
         let stop = CancellationToken::new();
         let totals = RowTotals::new(spec.value_type, spec.dims);
-        let mut writing = pin!(self.writer.drive(&mut job.events, &watch, &stop));
+        let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
         let error = tokio::select! {
             sent = &mut writing => {
                 if let Some(done) = sent? {
+                    let [rows, graph, repair, order, pages] = watch.stage().spent.map(|spent| spent.as_secs_f64());
                     tracing::info!(
                         rows = done.rows,
                         elements = done.elements,
                         pages = done.blocks,
                         seconds = done.build_ms as f64 / 1e3,
+                        seconds_rows = rows,
+                        seconds_graph = graph,
+                        seconds_repair = repair,
+                        seconds_order = order,
+                        seconds_pages = pages,
                         "build succeeded"
                     );
                 }
                 return Ok(());
             }
-            error = self.reader.drive(totals, &job.rows, self.shared.config.idle_timeout) => error,
+            error = self.reader.drive(totals, &job.rows, self.shared.config.idle_timeout, running) => error,
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
         job.control.cancel();
@@ -273,6 +315,7 @@ struct EndedBuild {
     job: Job,
     running: Running,
     outcome: Outcome,
+    reason: Option<String>,
     _cancel: CancelOnDrop,
 }
 
@@ -283,7 +326,7 @@ impl EndedBuild {
         drop(rows);
         events.close();
         while events.recv().await.is_some() {}
-        self.running.end(self.outcome);
+        self.running.end(self.outcome, self.reason);
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::{BuilderMessage, Done};
-use service::{FrameWriter, Metrics};
+use service::{FrameWriter, Metrics, Running};
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -59,6 +59,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
         &mut self,
         events: &mut mpsc::Receiver<Event>,
         watch: &Watch,
+        running: &Running,
         stop: &CancellationToken,
     ) -> Result<Option<Done>, SessionError> {
         let mut progress = interval(PROGRESS_INTERVAL);
@@ -81,10 +82,11 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                 }
                 Some(Event::Pages { count, head, body }) => {
                     self.send_pages(head, body).await?;
-                    self.metrics.pages_sent.inc_by(u64::from(count));
+                    running.add_pages(count.into());
                     watch.add_pages(count);
                 }
                 Some(Event::Done(done)) => {
+                    running.set_elements(done.elements);
                     self.send(&BuilderMessage::Done(done)).await?;
                     return Ok(Some(done));
                 }

@@ -1,70 +1,64 @@
-use std::sync::atomic::{AtomicU8, Ordering};
+//! What the daemon does: the one place that metrics and status are told of builds.
+
+mod build;
+mod pace;
+mod queued;
+mod state;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::Metrics;
+pub use build::{Running, Stage};
+pub use queued::Queued;
 
-/// How a build ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The client has all pages.
-    Succeeded,
-    /// An error on either side.
-    Failed,
-    /// The client cancelled, went away or fell silent, or the daemon shut down.
-    Cancelled,
-    /// It was never begun.
-    Refused,
-}
+use self::build::Build;
+use self::queued::Waiting;
+use self::state::State;
+use crate::report::{BuilderReport, EndedReport, MemoryReport, REPORT_VERSION, Report, Subject};
+use crate::throughput::{Throughput, Totals};
+use crate::{Metrics, Outcome, Readiness, Refusal, Role};
 
-impl Outcome {
-    pub(crate) const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
+pub(crate) use build::phase_name;
 
-    /// The name in metrics and logs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Refused => "refused",
-        }
-    }
-}
+type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
 
-/// Whether the daemon takes work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Readiness {
-    /// Not yet.
-    Starting = 0,
-    /// Yes.
-    Ready = 1,
-    /// No more.
-    Draining = 2,
-}
-
-/// What the daemon does: the one place that metrics and status are told of builds.
-#[derive(Debug)]
+/// What a daemon is and does.
+///
+/// A session calls [`Activity::queue`] when it knows what its client wants, then [`Queued::begin`] or [`Queued::refuse`],
+/// and at last [`Running::end`]. Everything that is shown or measured follows from these.
 pub struct Activity {
-    metrics: Metrics,
+    role: Role,
+    version: String,
+    labels: bool,
+    started_ms: u64,
+    threads: AtomicU32,
     readiness: AtomicU8,
+    metrics: Metrics,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    running: u64,
-    last: Option<Outcome>,
-    updated_at_ms: u64,
+    throughput: Mutex<Throughput>,
+    builders: Mutex<Option<ReadBuilders>>,
 }
 
 impl Activity {
-    /// Nothing done yet, [`Readiness::Starting`].
-    #[must_use]
-    pub fn new(metrics: Metrics) -> Self {
-        let state = State { running: 0, last: None, updated_at_ms: now_ms() };
-        Self { metrics, readiness: AtomicU8::new(Readiness::Starting as u8), state: Mutex::new(state) }
+    /// Nothing done yet, [`Readiness::Starting`]. What clients call their builds is shown only with `labels`.
+    ///
+    /// # Errors
+    /// Never in practice: only when the metrics do not fit together.
+    pub fn new(role: Role, version: &str, labels: bool) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            role,
+            version: version.to_owned(),
+            labels,
+            started_ms: now_ms(),
+            threads: AtomicU32::new(0),
+            readiness: AtomicU8::new(Readiness::Starting as u8),
+            metrics: Metrics::new(version)?,
+            state: Mutex::new(State::new()),
+            throughput: Mutex::new(Throughput::new(Instant::now())),
+            builders: Mutex::new(None),
+        })
     }
 
     /// The metrics.
@@ -76,6 +70,7 @@ impl Activity {
     /// Sets whether the daemon takes work.
     pub fn set_readiness(&self, readiness: Readiness) {
         self.readiness.store(readiness as u8, Ordering::Relaxed);
+        self.metrics.ready.set(i64::from(readiness == Readiness::Ready));
     }
 
     /// Whether the daemon takes work.
@@ -88,20 +83,36 @@ impl Activity {
         }
     }
 
-    /// A build begins. It counts as failed when the value is dropped without [`Running::end`].
-    #[must_use]
-    pub fn begin(self: &Arc<Self>) -> Running {
-        let mut state = self.state();
-        state.running += 1;
-        state.updated_at_ms = now_ms();
-        drop(state);
-        self.metrics.active.inc();
-        Running { activity: self.clone(), since: Instant::now(), outcome: Outcome::Failed }
+    /// Says how many threads build.
+    pub fn set_threads(&self, threads: usize) {
+        let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+        self.threads.store(threads, Ordering::Relaxed);
+        self.metrics.threads.set(threads.into());
+        self.state().set_threads(threads);
     }
 
-    /// A build was turned away. The status stays as it was, since nothing was begun.
-    pub fn refused(&self) {
-        self.metrics.count(Outcome::Refused);
+    /// Says how many bytes of memory all builds together may reserve; `None` when there is no limit.
+    pub fn set_memory_limit(&self, bytes: Option<u64>) {
+        self.state().memory_limit = bytes;
+        self.metrics.memory_limit.set(as_gauge(bytes.unwrap_or(0)));
+    }
+
+    /// A router's: how its builders are looked up for the status. `read` must not wait.
+    pub fn set_builders(&self, read: impl Fn() -> Vec<BuilderReport> + Send + Sync + 'static) {
+        *lock(&self.builders) = Some(Box::new(read));
+    }
+
+    /// A client asks for a build. Control characters in its texts are replaced, and the label is dropped unless labels are
+    /// to be shown.
+    #[must_use]
+    pub fn queue(self: &Arc<Self>, mut subject: Subject) -> Queued {
+        subject.label = subject.label.filter(|label| self.labels && !label.is_empty()).map(|label| printable(&label));
+        let waiting = Arc::new(Waiting::new(subject));
+        let mut state = self.state();
+        let key = state.enter(waiting.clone());
+        self.metrics.queued.set(state.queue.len() as i64);
+        drop(state);
+        Queued { activity: self.clone(), key, waiting, settled: false }
     }
 
     /// The status in the numbers of Lantern's status server, and when it changed, in ms since 1970.
@@ -109,48 +120,114 @@ impl Activity {
     /// 0: no build yet, 1: a build is under way, 2: the last one failed, 3: the last one succeeded.
     #[must_use]
     pub fn status(&self) -> (u8, u64) {
+        self.state().status()
+    }
+
+    /// Everything, for status.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let builders = lock(&self.builders).as_ref().map(|read| read()).unwrap_or_default();
+        let throughput = lock(&self.throughput).report();
         let state = self.state();
-        let code = match (state.running, state.last) {
-            (0, None) => 0,
-            (0, Some(Outcome::Succeeded)) => 3,
-            (0, Some(_)) => 2,
-            _ => 1,
-        };
-        (code, state.updated_at_ms)
+        let (status, status_updated_at) = state.status();
+        Report {
+            version: REPORT_VERSION,
+            role: self.role,
+            software: self.version.clone(),
+            readiness: self.readiness(),
+            status,
+            status_updated_at,
+            now_ms: now_ms(),
+            started_ms: self.started_ms,
+            threads: self.threads.load(Ordering::Relaxed),
+            connections: u64::try_from(self.metrics.connections.get()).unwrap_or(0),
+            memory: MemoryReport {
+                limit_bytes: state.memory_limit,
+                reserved_bytes: state.reserved(),
+                resident_bytes: crate::metrics::resident_bytes(),
+            },
+            builds: state.running.values().map(|build| build.report(&state.pace)).collect(),
+            queue: state.queue(),
+            ended: state.ended(),
+            throughput,
+            builders,
+        }
+    }
+
+    /// Takes a sample of the throughput; the status server does so once a second.
+    pub(crate) fn sample(&self) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let linked: u64 = state.running.values().map(|build| build.sample(now)).sum();
+        state.linked += linked;
+        let elements = state.linked;
+        drop(state);
+        let totals =
+            Totals { rows: self.metrics.tuples_received.get(), elements, pages: self.metrics.pages_sent.get() };
+        lock(&self.throughput).sample(now, totals);
+    }
+
+    fn begin(&self, key: u64, build: &Arc<Build>) {
+        self.change(|state| state.begin(key, build.clone()));
+    }
+
+    fn end(&self, key: u64, stage: &Stage, report: EndedReport) {
+        self.metrics.ended(&report);
+        self.change(|state| state.end(key, &stage.spent, report));
+    }
+
+    fn refuse(&self, key: u64, reason: Refusal, text: String) {
+        self.metrics.refused(reason);
+        self.change(|state| state.turn_away(key, Outcome::Refused, text));
+    }
+
+    fn leave(&self, key: u64) {
+        self.metrics.count(Outcome::Cancelled);
+        self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
+    }
+
+    fn update_reserved(&self) {
+        self.change(|_| {});
+    }
+
+    /// Changes the state, and the gauges with it.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        self.metrics.queued.set(state.queue.len() as i64);
+        self.metrics.active.set(state.running.len() as i64);
+        self.metrics.memory_reserved.set(as_gauge(state.reserved()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
-/// A build under way.
-#[derive(Debug)]
-pub struct Running {
-    activity: Arc<Activity>,
-    since: Instant,
-    outcome: Outcome,
-}
-
-impl Running {
-    /// The build ended, its thread included.
-    pub fn end(mut self, outcome: Outcome) {
-        self.outcome = outcome;
+impl fmt::Debug for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Activity")
+            .field("role", &self.role)
+            .field("readiness", &self.readiness())
+            .finish_non_exhaustive()
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let metrics = &self.activity.metrics;
-        metrics.active.dec();
-        metrics.count(self.outcome);
-        metrics.duration.observe(self.since.elapsed().as_secs_f64());
-        let mut state = self.activity.state();
-        state.running = state.running.saturating_sub(1);
-        state.last = Some(self.outcome);
-        state.updated_at_ms = now_ms();
-    }
+/// Every change is complete in itself, so a panic elsewhere leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn as_gauge(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// A peer's text without what could command a terminal or turn around the text next to it.
+fn printable(text: &str) -> String {
+    let harmful = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().take(200).map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
 fn now_ms() -> u64 {
@@ -159,28 +236,4 @@ fn now_ms() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::{Activity, Outcome};
-    use crate::Metrics;
-
-    #[test]
-    fn status_follows_the_builds() {
-        let activity = Arc::new(Activity::new(Metrics::new("0").unwrap()));
-        assert_eq!(activity.status().0, 0);
-        activity.refused();
-        assert_eq!(activity.status().0, 0, "a refused build was never begun");
-        let first = activity.begin();
-        let second = activity.begin();
-        assert_eq!(activity.status().0, 1);
-        first.end(Outcome::Succeeded);
-        assert_eq!(activity.status().0, 1, "one is still running");
-        drop(second);
-        assert_eq!(activity.status().0, 2, "dropped without an outcome is a failure");
-        activity.begin().end(Outcome::Succeeded);
-        assert_eq!(activity.status().0, 3);
-        activity.begin().end(Outcome::Cancelled);
-        assert_eq!(activity.status().0, 2);
-    }
-}
+mod tests;

@@ -5,15 +5,19 @@
 mod activity;
 mod codec;
 mod metrics;
+mod outcome;
+pub mod report;
 mod shutdown;
 mod status;
 mod telemetry;
+mod throughput;
 mod ticket;
 mod tls;
 
-pub use activity::{Activity, Outcome, Readiness, Running};
+pub use activity::{Activity, Queued, Running, Stage};
 pub use codec::{CodecError, FrameReader, FrameWriter};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, OpenConnection};
+pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
 pub use shutdown::Shutdown;
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};

@@ -1,22 +1,47 @@
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Outcome;
+use prometheus::core::Collector;
+use prometheus::{
+    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+use protocol::Phase;
 
-/// Builds take seconds or hours.
-const DURATION_BUCKETS: [f64; 13] =
-    [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0];
+use crate::activity::phase_name;
+use crate::report::EndedReport;
+use crate::{Closed, Outcome, Refusal};
+
+/// Builds and their phases take milliseconds or hours.
+const DURATION_BUCKETS: [f64; 15] =
+    [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0];
+
+/// The values of the label `type`.
+const TYPES: [&str; 5] = ["vector", "halfvec", "bit", "sparsevec", "other"];
+
+const PHASES: [Phase; 5] = [Phase::Rows, Phase::Graph, Phase::Repair, Phase::Order, Phase::Pages];
 
 /// The numbers that Prometheus scrapes, in a registry of their own.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     builds: IntCounterVec,
+    refused: IntCounterVec,
+    closed: IntCounterVec,
+    duration: HistogramVec,
+    phases: HistogramVec,
+    resident: IntGauge,
+    open_files: IntGauge,
+    pub(crate) queue_wait: Histogram,
     pub(crate) active: IntGauge,
-    pub(crate) duration: Histogram,
-    /// Rows taken from clients.
-    pub tuples_received: IntCounter,
-    /// Index pages handed to clients.
-    pub pages_sent: IntCounter,
+    pub(crate) queued: IntGauge,
+    pub(crate) ready: IntGauge,
+    pub(crate) threads: IntGauge,
+    pub(crate) memory_limit: IntGauge,
+    pub(crate) memory_reserved: IntGauge,
+    pub(crate) tuples_received: IntCounter,
+    pub(crate) pages_sent: IntCounter,
+    pub(crate) connections: IntGauge,
+    accepted: IntCounter,
     /// Bytes of frames taken from clients.
     pub received_bytes: IntCounter,
     /// Bytes of frames handed to clients.
@@ -28,55 +53,179 @@ impl Metrics {
     ///
     /// # Errors
     /// Never in practice: only a name that is not one or is there twice.
-    pub fn new(version: &str) -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
-            let counter = IntCounter::new(name, help)?;
-            registry.register(Box::new(counter.clone()))?;
-            Ok(counter)
+    pub fn new(version: &str) -> Result<Self, Error> {
+        let r = Registry::new();
+        let info = Opts::new("lantern_index_build_info", "Always 1; the version is a label");
+        add(&r, IntGauge::with_opts(info.const_label("version", version))?)?.set(1);
+        gauge(&r, "start_time_seconds", "When the daemon was started, in seconds since 1970")?.set(now_seconds());
+        let metrics = Self {
+            builds: counters(&r, "builds_total", "Builds that ended, by outcome", "outcome")?,
+            refused: counters(&r, "builds_refused_total", "Builds that were never begun, by reason", "reason")?,
+            closed: counters(
+                &r,
+                "connections_closed_total",
+                "Connections that never came to say what to build, by reason",
+                "reason",
+            )?,
+            duration: histograms(
+                &r,
+                "build_duration_seconds",
+                "Time from the acceptance of a build to its end",
+                "type",
+            )?,
+            phases: histograms(&r, "build_phase_seconds", "Time that successful builds took, by phase", "phase")?,
+            queue_wait: add(
+                &r,
+                Histogram::with_opts(buckets("queue_wait_seconds", "Time that builds which were begun had waited"))?,
+            )?,
+            active: gauge(&r, "build_active", "Builds under way")?,
+            queued: gauge(&r, "queue_depth", "Builds that wait for memory or for their turn")?,
+            ready: gauge(&r, "ready", "1 if the daemon takes builds, as /readyz says")?,
+            threads: gauge(&r, "threads", "Threads that build")?,
+            memory_limit: gauge(&r, "memory_limit_bytes", "Memory that builds may reserve together; 0 is no limit")?,
+            memory_reserved: gauge(&r, "memory_reserved_bytes", "Memory that builds have reserved")?,
+            resident: gauge(&r, "memory_resident_bytes", "Memory of the process")?,
+            open_files: gauge(&r, "open_files", "Open file descriptors of the process")?,
+            connections: gauge(&r, "connections", "Open connections of clients")?,
+            accepted: counter(&r, "connections_total", "Connections of clients that were accepted")?,
+            tuples_received: counter(&r, "tuples_received_total", "Rows taken from clients")?,
+            pages_sent: counter(&r, "pages_sent_total", "Index pages handed to clients")?,
+            received_bytes: counter(&r, "received_bytes_total", "Bytes of frames taken from clients")?,
+            sent_bytes: counter(&r, "sent_bytes_total", "Bytes of frames handed to clients")?,
+            registry: r,
         };
-        let tuples_received = counter("lantern_index_tuples_received_total", "Rows taken from clients")?;
-        let pages_sent = counter("lantern_index_pages_sent_total", "Index pages handed to clients")?;
-        let received_bytes = counter("lantern_index_received_bytes_total", "Bytes of frames taken from clients")?;
-        let sent_bytes = counter("lantern_index_sent_bytes_total", "Bytes of frames handed to clients")?;
+        metrics.show_all();
+        Ok(metrics)
+    }
 
-        let builds =
-            IntCounterVec::new(Opts::new("lantern_index_builds_total", "Builds that ended, by outcome"), &["outcome"])?;
+    /// Makes every label appear from the start: a rate over a counter that appears with its first event misses it.
+    fn show_all(&self) {
         for outcome in Outcome::ALL {
-            builds.with_label_values(&[outcome.name()]);
+            self.builds.with_label_values(&[outcome.name()]);
         }
-        let active = IntGauge::new("lantern_index_build_active", "Builds under way")?;
-        let duration = Histogram::with_opts(
-            HistogramOpts::new("lantern_index_build_duration_seconds", "Time from the first frame to the last one")
-                .buckets(DURATION_BUCKETS.to_vec()),
-        )?;
-        let info = IntGauge::with_opts(
-            Opts::new("lantern_index_build_info", "Always 1; the version is a label").const_label("version", version),
-        )?;
-        info.set(1);
-        registry.register(Box::new(builds.clone()))?;
-        registry.register(Box::new(active.clone()))?;
-        registry.register(Box::new(duration.clone()))?;
-        registry.register(Box::new(info))?;
-        Ok(Self { registry, builds, active, duration, tuples_received, pages_sent, received_bytes, sent_bytes })
+        for refusal in Refusal::ALL {
+            self.refused.with_label_values(&[refusal.name()]);
+        }
+        for closed in Closed::ALL {
+            self.closed.with_label_values(&[closed.name()]);
+        }
+        for name in TYPES {
+            self.duration.with_label_values(&[name]);
+        }
+        for phase in PHASES {
+            self.phases.with_label_values(&[phase_name(phase)]);
+        }
+    }
+
+    /// For the metrics of one daemon only: their names begin with `lantern_index_`.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Counts a connection of a client, as open for as long as the value lives.
+    #[must_use]
+    pub fn connection(&self) -> OpenConnection {
+        self.accepted.inc();
+        self.connections.inc();
+        OpenConnection(self.connections.clone())
+    }
+
+    /// Counts a connection that was closed before it said what to build.
+    pub fn closed(&self, why: Closed) {
+        self.closed.with_label_values(&[why.name()]).inc();
     }
 
     pub(crate) fn count(&self, outcome: Outcome) {
         self.builds.with_label_values(&[outcome.name()]).inc();
     }
 
+    pub(crate) fn refused(&self, reason: Refusal) {
+        self.count(Outcome::Refused);
+        self.refused.with_label_values(&[reason.name()]).inc();
+    }
+
+    pub(crate) fn ended(&self, build: &EndedReport) {
+        self.count(build.outcome);
+        let name = TYPES.into_iter().find(|name| *name == build.subject.value_type).unwrap_or("other");
+        self.duration.with_label_values(&[name]).observe(build.seconds);
+        if build.outcome == Outcome::Succeeded {
+            let spent = build.phases;
+            let spent = [spent.rows, spent.graph, spent.repair, spent.order, spent.pages];
+            for (phase, seconds) in PHASES.into_iter().zip(spent) {
+                self.phases.with_label_values(&[phase_name(phase)]).observe(seconds);
+            }
+        }
+    }
+
     /// All metrics in Prometheus' text format.
     ///
     /// # Errors
     /// Never in practice: only a metric without samples.
-    pub fn render(&self) -> Result<String, prometheus::Error> {
+    pub fn render(&self) -> Result<String, Error> {
+        self.resident.set(i64::try_from(resident_bytes()).unwrap_or(i64::MAX));
+        // The directory itself is one of them while it is read.
+        self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64 - 1));
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
+}
+
+/// A connection of a client that is open.
+#[derive(Debug)]
+pub struct OpenConnection(IntGauge);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Bytes of this process that are in memory; 0 where the system does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+fn now_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn named(name: &str, help: &str) -> Opts {
+    Opts::new(format!("lantern_index_{name}"), help)
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, Error> {
+    add(registry, IntCounter::with_opts(named(name, help))?)
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, label: &str) -> Result<IntCounterVec, Error> {
+    add(registry, IntCounterVec::new(named(name, help), &[label])?)
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
+    add(registry, IntGauge::with_opts(named(name, help))?)
+}
+
+fn histograms(registry: &Registry, name: &str, help: &str, label: &str) -> Result<HistogramVec, Error> {
+    add(registry, HistogramVec::new(buckets(name, help), &[label])?)
+}
+
+fn buckets(name: &str, help: &str) -> HistogramOpts {
+    HistogramOpts::from(named(name, help)).buckets(DURATION_BUCKETS.to_vec())
 }
 
 #[cfg(test)]
 mod tests {
     use super::Metrics;
+    use crate::{Closed, Refusal};
 
     #[test]
     fn every_metric_is_there_from_the_start() {
@@ -86,8 +235,13 @@ mod tests {
             "lantern_index_builds_total{outcome=\"failed\"} 0",
             "lantern_index_builds_total{outcome=\"cancelled\"} 0",
             "lantern_index_builds_total{outcome=\"refused\"} 0",
+            "lantern_index_builds_refused_total{reason=\"memory\"} 0",
+            "lantern_index_connections_closed_total{reason=\"tls\"} 0",
             "lantern_index_build_active 0",
-            "lantern_index_build_duration_seconds_count 0",
+            "lantern_index_queue_depth 0",
+            "lantern_index_build_duration_seconds_count{type=\"halfvec\"} 0",
+            "lantern_index_build_phase_seconds_count{phase=\"graph\"} 0",
+            "lantern_index_queue_wait_seconds_count 0",
             "lantern_index_tuples_received_total 0",
             "lantern_index_pages_sent_total 0",
             "lantern_index_received_bytes_total 0",
@@ -96,5 +250,23 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn events_are_counted_by_reason() {
+        let metrics = Metrics::new("0").unwrap();
+        metrics.refused(Refusal::Memory);
+        metrics.closed(Closed::Tls);
+        let text = metrics.render().unwrap();
+        for line in [
+            "lantern_index_builds_total{outcome=\"refused\"} 1",
+            "lantern_index_builds_refused_total{reason=\"memory\"} 1",
+            "lantern_index_connections_closed_total{reason=\"tls\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        assert!(value("lantern_index_memory_resident_bytes").unwrap() > 1 << 20);
+        assert!(value("lantern_index_open_files").unwrap() >= 3);
     }
 }

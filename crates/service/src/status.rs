@@ -13,7 +13,8 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Activity, Readiness};
+use crate::report::Report;
+use crate::{Activity, Readiness, throughput};
 
 /// Why the status server did not start.
 #[derive(Debug, Error)]
@@ -65,6 +66,7 @@ impl StatusServer {
         let stopped = stop.clone().cancelled_owned();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(take_samples(activity.clone()));
             let server = axum::serve(listener, router(activity));
             // Not graceful: a scraper that keeps its connection open must not hold up the end of the daemon.
             tokio::select! {
@@ -98,9 +100,19 @@ impl Drop for StatusServer {
     }
 }
 
+async fn take_samples(activity: Arc<Activity>) {
+    let mut ticks = tokio::time::interval(throughput::INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        activity.sample();
+    }
+}
+
 fn router(activity: Arc<Activity>) -> Router {
     Router::new()
         .route("/", get(lantern_status))
+        .route("/status", get(report))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -110,6 +122,10 @@ fn router(activity: Arc<Activity>) -> Router {
 async fn lantern_status(State(activity): State<Arc<Activity>>) -> Json<LanternStatus> {
     let (status, status_updated_at) = activity.status();
     Json(LanternStatus { status, status_updated_at })
+}
+
+async fn report(State(activity): State<Arc<Activity>>) -> Json<Report> {
+    Json(activity.report())
 }
 
 async fn ready(State(activity): State<Arc<Activity>>) -> (StatusCode, &'static str) {
@@ -134,7 +150,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::StatusServer;
-    use crate::{Activity, Metrics, Readiness};
+    use crate::report::Subject;
+    use crate::{Activity, Readiness, Refusal, Role};
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -146,18 +163,17 @@ mod tests {
 
     #[test]
     fn answers_over_http() {
-        let activity = Arc::new(Activity::new(Metrics::new("0").unwrap()));
+        let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());
         let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
         let at = server.local_addr();
         assert!(get(at, "/healthz").starts_with("HTTP/1.1 200"));
         assert!(get(at, "/readyz").starts_with("HTTP/1.1 503"));
         activity.set_readiness(Readiness::Ready);
         assert!(get(at, "/readyz").starts_with("HTTP/1.1 200"));
-        let build = activity.begin();
-        assert!(get(at, "/").contains("{\"status\":1,\"status_updated_at\":1"));
-        drop(build);
-        assert!(get(at, "/").contains("{\"status\":2,"));
-        assert!(get(at, "/metrics").contains("lantern_index_builds_total{outcome=\"failed\"} 1"));
+        assert!(get(at, "/").contains("{\"status\":0,\"status_updated_at\":1"));
+        activity.queue(Subject::default()).refuse(Refusal::Options, "no".to_owned());
+        assert!(get(at, "/metrics").contains("lantern_index_builds_total{outcome=\"refused\"} 1"));
+        assert!(get(at, "/status").contains("\"outcome\":\"refused\""));
         assert!(get(at, "/else").starts_with("HTTP/1.1 404"));
         drop(server);
         assert!(TcpStream::connect(at).is_err());
@@ -165,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_named() {
-        let activity = Arc::new(Activity::new(Metrics::new("0").unwrap()));
+        let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());
         let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
         let port = server.local_addr().port();
         let error = StatusServer::start("127.0.0.1", port, activity).unwrap_err().to_string();

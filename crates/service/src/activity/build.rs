@@ -1,0 +1,231 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use protocol::Phase;
+
+use super::pace::{self, Pace};
+use super::{Activity, now_ms};
+use crate::Outcome;
+use crate::report::{BuildReport, EndedReport, Subject};
+
+/// Samples over which a rate is taken, one per second.
+const RATE_SAMPLES: usize = 10;
+
+/// How far a build is, and where its time went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// What it does.
+    pub phase: Phase,
+    /// Steps of the phase that are done: rows, elements or pages.
+    pub done: u64,
+    /// Steps of the phase; 0 if not known.
+    pub total: u64,
+    /// Time spent in each phase so far, in the order of their numbers.
+    pub spent: [Duration; 5],
+}
+
+type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
+
+/// What is known of a build under way. Counters are written by the session and read by the status server.
+pub(super) struct Build {
+    pub(super) subject: Subject,
+    read: ReadStage,
+    since: Instant,
+    started_ms: u64,
+    waited: Duration,
+    rows: AtomicU64,
+    elements: AtomicU64,
+    pages: AtomicU64,
+    memory: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// What earlier looks have seen.
+#[derive(Default)]
+struct Seen {
+    fraction: f64,
+    samples: VecDeque<(Instant, Phase, u64)>,
+}
+
+impl Build {
+    pub(super) fn new(subject: Subject, waited: Duration, memory: u64, read: ReadStage) -> Self {
+        Self {
+            subject,
+            read,
+            since: Instant::now(),
+            started_ms: now_ms(),
+            waited,
+            rows: AtomicU64::new(0),
+            elements: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            memory: AtomicU64::new(memory),
+            seen: Mutex::default(),
+        }
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Remembers where the build is, for its rate; returns how many elements were linked since the last time.
+    pub(super) fn sample(&self, now: Instant) -> u64 {
+        let stage = (self.read)();
+        let mut seen = self.seen();
+        let before = seen.samples.back().map_or((Phase::Rows, 0), |&(_, phase, done)| (phase, done));
+        if seen.samples.len() == RATE_SAMPLES {
+            seen.samples.pop_front();
+        }
+        seen.samples.push_back((now, stage.phase, stage.done));
+        match (before, stage.phase) {
+            ((Phase::Graph, done), Phase::Graph) => stage.done.saturating_sub(done),
+            (_, Phase::Graph) => stage.done,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn report(&self, pace: &Pace) -> BuildReport {
+        let stage = (self.read)();
+        let rows = self.rows.load(Ordering::Relaxed);
+        let elapsed = self.since.elapsed();
+        let mut seen = self.seen();
+        let rate = seen.rate(&stage);
+        let eta = eta(&stage, rate, rows, &self.subject, pace);
+        if let Some(eta) = eta {
+            let elapsed = elapsed.as_secs_f64();
+            seen.fraction = seen.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
+        }
+        BuildReport {
+            subject: self.subject.clone(),
+            phase: phase_name(stage.phase).to_owned(),
+            done: stage.done,
+            total: stage.total,
+            fraction: seen.fraction,
+            rows,
+            rate,
+            eta_seconds: eta,
+            elapsed_seconds: elapsed.as_secs_f64(),
+            started_ms: self.started_ms,
+            memory_bytes: self.memory(),
+            builder: None,
+        }
+    }
+
+    /// The phases of a build that ends, and what is said of it afterwards.
+    fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport) {
+        let stage = (self.read)();
+        let report = EndedReport {
+            subject: self.subject.clone(),
+            outcome,
+            reason,
+            ended_ms: now_ms(),
+            waited_seconds: self.waited.as_secs_f64(),
+            seconds: self.since.elapsed().as_secs_f64(),
+            phases: pace::by_name(&stage.spent),
+            rows: self.rows.load(Ordering::Relaxed),
+            elements: self.elements.load(Ordering::Relaxed),
+            pages: self.pages.load(Ordering::Relaxed),
+            memory_bytes: self.memory(),
+        };
+        (stage, report)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// Steps per second over the last samples of this phase, or over all of it when there are none.
+    fn rate(&self, stage: &Stage) -> f64 {
+        let oldest = self.samples.iter().find(|(_, phase, _)| *phase == stage.phase);
+        let (seconds, steps) = match oldest {
+            Some((then, _, done)) if then.elapsed() >= Duration::from_millis(500) => {
+                (then.elapsed().as_secs_f64(), stage.done.saturating_sub(*done))
+            }
+            _ => (stage.spent[stage.phase as usize - 1].as_secs_f64(), stage.done),
+        };
+        if seconds > 0.0 { steps as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// Seconds to go: this phase by its rate, the others by what they took before. `None` when nothing can be said.
+fn eta(stage: &Stage, rate: f64, rows: u64, subject: &Subject, pace: &Pace) -> Option<f64> {
+    let all_rows = if stage.phase == Phase::Rows { rows.max(subject.expected_rows) } else { rows };
+    let left = stage.total.saturating_sub(stage.done);
+    let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
+    let here = match stage.phase {
+        Phase::Rows if stage.total == 0 => return None,
+        _ if stage.done > 0 && stage.total > 0 && rate > 0.0 => left as f64 / rate,
+        // The rows are waited for.
+        Phase::Rows => return None,
+        phase => (pace.of(phase, subject, all_rows) - spent).max(0.0),
+    };
+    Some(here + pace.after(stage.phase, subject, all_rows))
+}
+
+/// The name of a phase in status, metrics and logs.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Rows => "rows",
+        Phase::Graph => "graph",
+        Phase::Repair => "repair",
+        Phase::Order => "order",
+        Phase::Pages => "pages",
+    }
+}
+
+/// A build under way: the session's handle. It counts as failed when the value is dropped without [`Running::end`].
+pub struct Running {
+    pub(super) activity: Arc<Activity>,
+    pub(super) key: u64,
+    pub(super) build: Arc<Build>,
+    pub(super) outcome: Outcome,
+    pub(super) reason: Option<String>,
+}
+
+impl Running {
+    /// Counts rows that were taken from the client.
+    pub fn add_rows(&self, count: u64) {
+        self.build.rows.fetch_add(count, Ordering::Relaxed);
+        self.activity.metrics().tuples_received.inc_by(count);
+    }
+
+    /// Counts index pages that were handed to the client.
+    pub fn add_pages(&self, count: u64) {
+        self.build.pages.fetch_add(count, Ordering::Relaxed);
+        self.activity.metrics().pages_sent.inc_by(count);
+    }
+
+    /// Says how many elements the finished graph has.
+    pub fn set_elements(&self, count: u64) {
+        self.build.elements.store(count, Ordering::Relaxed);
+    }
+
+    /// Says how much memory is reserved for this build now.
+    pub fn set_memory(&self, bytes: u64) {
+        self.build.memory.store(bytes, Ordering::Relaxed);
+        self.activity.update_reserved();
+    }
+
+    /// The build ended, its thread included; `reason` says why it did not succeed.
+    pub fn end(mut self, outcome: Outcome, reason: Option<String>) {
+        self.outcome = outcome;
+        self.reason = reason;
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("subject", &self.build.subject).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (stage, report) = self.build.ended(self.outcome, self.reason.take());
+        self.activity.end(self.key, &stage, report);
+    }
+}

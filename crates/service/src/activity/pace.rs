@@ -1,0 +1,95 @@
+//! How long the phases to come will take, from what those of earlier builds took.
+
+use std::time::Duration;
+
+use protocol::Phase;
+
+use crate::report::{PhaseSeconds, Subject};
+
+/// Fewer rows say little about more.
+const LEAST_ROWS: u64 = 500;
+
+/// Seconds that a phase takes per row and unit of [`work`], in the order of the phases. Begins with what was measured on
+/// one core of 2020 and learns from every build.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace([f64; 5]);
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+impl Pace {
+    pub(super) fn new(threads: u32) -> Self {
+        let threads = f64::from(threads.max(1));
+        Self([0.0, 4e-7 / threads, 2e-7 / threads, 2e-8, 2e-8])
+    }
+
+    /// Learns from a build that succeeded.
+    pub(super) fn learn(&mut self, subject: &Subject, rows: u64, spent: &[Duration; 5]) {
+        if rows < LEAST_ROWS {
+            return;
+        }
+        for (phase, unit) in self.0.iter_mut().enumerate().skip(1) {
+            let found = spent[phase].as_secs_f64() / (rows as f64 * work(subject, phase));
+            *unit = f64::midpoint(*unit, found);
+        }
+    }
+
+    /// Seconds for all phases after `phase`.
+    pub(super) fn after(&self, phase: Phase, subject: &Subject, rows: u64) -> f64 {
+        let first = phase as usize;
+        (first..5).map(|phase| self.0[phase] * work(subject, phase) * rows as f64).sum()
+    }
+
+    /// Seconds for `phase`.
+    pub(super) fn of(&self, phase: Phase, subject: &Subject, rows: u64) -> f64 {
+        let phase = phase as usize - 1;
+        self.0[phase] * work(subject, phase) * rows as f64
+    }
+}
+
+/// What a row costs in the phase with this index, in no unit: distances cost by dimension, and their number grows with `m`.
+fn work(subject: &Subject, phase: usize) -> f64 {
+    let (dims, m) = (f64::from(subject.dims), f64::from(subject.m));
+    match phase {
+        1 | 2 => (dims + 100.0) * (m + 4.0),
+        3 => dims + 8.0 * m,
+        _ => dims + 24.0 * m,
+    }
+}
+
+/// The durations by name.
+pub(super) fn by_name(spent: &[Duration; 5]) -> PhaseSeconds {
+    let [rows, graph, repair, order, pages] = spent.map(|spent| spent.as_secs_f64());
+    PhaseSeconds { rows, graph, repair, order, pages }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use protocol::Phase;
+
+    use super::Pace;
+    use crate::report::Subject;
+
+    #[test]
+    fn a_second_build_like_the_first_takes_as_long() {
+        let subject = Subject { dims: 128, m: 16, ..Subject::default() };
+        let mut pace = Pace::new(2);
+        let spent = [5, 10, 2, 1, 3].map(Duration::from_secs);
+        for _ in 0..20 {
+            pace.learn(&subject, 100_000, &spent);
+        }
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+        close(pace.after(Phase::Rows, &subject, 100_000), 16.0);
+        close(pace.after(Phase::Graph, &subject, 200_000), 12.0);
+        close(pace.of(Phase::Graph, &subject, 50_000), 5.0);
+        assert!(pace.after(Phase::Pages, &subject, 100_000).abs() < 1e-9);
+        let before = pace.after(Phase::Rows, &subject, 1000);
+        pace.learn(&subject, 3, &[Duration::from_secs(100); 5]);
+        assert!((pace.after(Phase::Rows, &subject, 1000) - before).abs() < 1e-9, "three rows say nothing");
+    }
+}

@@ -1,0 +1,77 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::{Activity, Build, Running, Stage};
+use crate::report::{QueuedReport, Subject};
+use crate::{Outcome, Refusal};
+
+/// What is known of a build that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) subject: Subject,
+    since: Instant,
+    position: AtomicU32,
+    memory: AtomicU64,
+}
+
+impl Waiting {
+    pub(super) fn new(subject: Subject) -> Self {
+        Self { subject, since: Instant::now(), position: AtomicU32::new(0), memory: AtomicU64::new(0) }
+    }
+
+    pub(super) fn report(&self) -> QueuedReport {
+        QueuedReport {
+            subject: self.subject.clone(),
+            position: self.position.load(Ordering::Relaxed),
+            memory_bytes: self.memory.load(Ordering::Relaxed),
+            waiting_seconds: self.since.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// A build that asks to be admitted, from its Hello to its Accept or Refuse; shown as waiting meanwhile.
+///
+/// The queue itself is the caller's. It says the place of each build whenever it changes, from 1 for the next one, and ends
+/// with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client went away while it waited.
+#[derive(Debug)]
+pub struct Queued {
+    pub(super) activity: Arc<Activity>,
+    pub(super) key: u64,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) settled: bool,
+}
+
+impl Queued {
+    /// Says the place in the queue, from 1, and for how many bytes of memory the build waits.
+    pub fn place(&self, position: u32, memory: u64) {
+        self.waiting.position.store(position, Ordering::Relaxed);
+        self.waiting.memory.store(memory, Ordering::Relaxed);
+    }
+
+    /// The build begins, with `memory` bytes reserved (0 if none are). `stage` says how far it is, at any time and from any
+    /// thread, and must not wait.
+    #[must_use]
+    pub fn begin(mut self, memory: u64, stage: impl Fn() -> Stage + Send + Sync + 'static) -> Running {
+        self.settled = true;
+        let waited = self.waiting.since.elapsed();
+        let build = Arc::new(Build::new(self.waiting.subject.clone(), waited, memory, Box::new(stage)));
+        self.activity.begin(self.key, &build);
+        self.activity.metrics().queue_wait.observe(waited.as_secs_f64());
+        Running { activity: self.activity.clone(), key: self.key, build, outcome: Outcome::Failed, reason: None }
+    }
+
+    /// The build is turned away; `text` says why to people.
+    pub fn refuse(mut self, reason: Refusal, text: String) {
+        self.settled = true;
+        self.activity.refuse(self.key, reason, text);
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.activity.leave(self.key);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pace::Pace;
+use super::{Build, Waiting, now_ms};
+use crate::Outcome;
+use crate::report::{EndedReport, PhaseSeconds, QueuedReport};
+
+/// How many of the last builds are shown.
+const ENDED: usize = 40;
+/// How many of the last refusals: a client that tries again and again must not push out the builds.
+const REFUSED: usize = 10;
+
+/// The builds of a daemon, by the order in which they came.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) queue: BTreeMap<u64, Arc<Waiting>>,
+    pub(super) running: BTreeMap<u64, Arc<Build>>,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) pace: Pace,
+    /// Elements linked so far, as far as samples have seen.
+    pub(super) linked: u64,
+    ended: VecDeque<EndedReport>,
+    refused: VecDeque<EndedReport>,
+    last: Option<Outcome>,
+    updated_ms: u64,
+    next_key: u64,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self { updated_ms: now_ms(), ..Self::default() }
+    }
+
+    pub(super) fn set_threads(&mut self, threads: u32) {
+        self.pace = Pace::new(threads);
+    }
+
+    pub(super) fn status(&self) -> (u8, u64) {
+        let code = match (self.running.is_empty(), self.last) {
+            (false, _) => 1,
+            (true, None) => 0,
+            (true, Some(Outcome::Succeeded)) => 3,
+            (true, Some(_)) => 2,
+        };
+        (code, self.updated_ms)
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        self.running.values().map(|build| build.memory()).sum()
+    }
+
+    /// Those that wait, the next one first, and those without a place last.
+    pub(super) fn queue(&self) -> Vec<QueuedReport> {
+        let mut queue: Vec<_> = self.queue.values().map(|waiting| waiting.report()).collect();
+        queue.sort_by_key(|waiting| waiting.position.wrapping_sub(1));
+        queue
+    }
+
+    /// Those that ended, the last one first.
+    pub(super) fn ended(&self) -> Vec<EndedReport> {
+        let mut ended: Vec<_> = self.ended.iter().chain(&self.refused).cloned().collect();
+        ended.sort_by_key(|build| std::cmp::Reverse(build.ended_ms));
+        ended
+    }
+
+    pub(super) fn enter(&mut self, waiting: Arc<Waiting>) -> u64 {
+        self.next_key += 1;
+        self.queue.insert(self.next_key, waiting);
+        self.next_key
+    }
+
+    pub(super) fn begin(&mut self, key: u64, build: Arc<Build>) {
+        self.queue.remove(&key);
+        self.running.insert(key, build);
+        self.updated_ms = now_ms();
+    }
+
+    pub(super) fn end(&mut self, key: u64, spent: &[Duration; 5], report: EndedReport) {
+        self.running.remove(&key);
+        if report.outcome == Outcome::Succeeded {
+            self.pace.learn(&report.subject, report.rows, spent);
+        }
+        self.last = Some(report.outcome);
+        self.updated_ms = now_ms();
+        keep(&mut self.ended, report, ENDED);
+    }
+
+    /// A build leaves the queue without having begun. The status stays as it was.
+    pub(super) fn turn_away(&mut self, key: u64, outcome: Outcome, reason: String) {
+        let Some(waiting) = self.queue.remove(&key) else { return };
+        let queued = waiting.report();
+        let report = EndedReport {
+            subject: queued.subject,
+            outcome,
+            reason: Some(reason),
+            ended_ms: now_ms(),
+            waited_seconds: queued.waiting_seconds,
+            seconds: 0.0,
+            phases: PhaseSeconds::default(),
+            rows: 0,
+            elements: 0,
+            pages: 0,
+            memory_bytes: queued.memory_bytes,
+        };
+        keep(&mut self.refused, report, REFUSED);
+    }
+}
+
+fn keep(list: &mut VecDeque<EndedReport>, report: EndedReport, most: usize) {
+    if list.len() == most {
+        list.pop_front();
+    }
+    list.push_back(report);
+}

@@ -1,0 +1,135 @@
+use serde::{Deserialize, Serialize};
+
+/// How a build ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The client has all pages.
+    Succeeded,
+    /// An error on either side.
+    Failed,
+    /// The client cancelled, went away or fell silent, or the daemon shut down.
+    Cancelled,
+    /// It was never begun.
+    Refused,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Why a build was never begun: the label `reason` of `lantern_index_refused_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What is to be built is not supported or beyond the limits.
+    Options,
+    /// It needs more memory than there will ever be.
+    Memory,
+    /// Too many are waiting, or it waited too long.
+    Queue,
+    /// The client may not use this daemon.
+    Access,
+    /// The daemon shuts down.
+    Draining,
+    /// There is no builder to give it to.
+    Builders,
+    /// Anything else, such as no thread.
+    Other,
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Options, Self::Memory, Self::Queue, Self::Access, Self::Draining, Self::Builders, Self::Other];
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Options => "options",
+            Self::Memory => "memory",
+            Self::Queue => "queue",
+            Self::Access => "access",
+            Self::Draining => "draining",
+            Self::Builders => "builders",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Why a connection was closed before it said what to build: the label `reason` of
+/// `lantern_index_connections_closed_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// No TLS session came about.
+    Tls,
+    /// What it sent is no protocol that is spoken here.
+    Protocol,
+    /// It took too long.
+    Timeout,
+    /// There are, or came, too many.
+    Limit,
+    /// It broke.
+    Broken,
+}
+
+impl Closed {
+    pub(crate) const ALL: [Self; 5] = [Self::Tls, Self::Protocol, Self::Timeout, Self::Limit, Self::Broken];
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Protocol => "protocol",
+            Self::Timeout => "timeout",
+            Self::Limit => "limit",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Whether the daemon takes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Readiness {
+    /// Not yet.
+    Starting = 0,
+    /// Yes.
+    Ready = 1,
+    /// No more.
+    Draining = 2,
+}
+
+impl Readiness {
+    /// The name in status and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// Which daemon this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It builds.
+    Builder,
+    /// It hands builds to builders.
+    Router,
+}

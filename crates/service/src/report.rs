@@ -1,0 +1,198 @@
+//! What `/status` answers, as JSON. README says what each field means to people; a change that breaks a reader raises
+//! [`REPORT_VERSION`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, Readiness, Role};
+
+/// The version of this form.
+pub const REPORT_VERSION: u32 = 1;
+
+/// A daemon, and what it does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`] of the daemon that answers.
+    pub version: u32,
+    /// Builder or router.
+    pub role: Role,
+    /// The daemon's version.
+    pub software: String,
+    /// Whether it takes work.
+    pub readiness: Readiness,
+    /// Lantern's code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it did.
+    pub status: u8,
+    /// When that changed, in ms since 1970.
+    pub status_updated_at: u64,
+    /// The daemon's clock, in ms since 1970.
+    pub now_ms: u64,
+    /// When it was started, in ms since 1970.
+    pub started_ms: u64,
+    /// Threads that build; 0 for a router.
+    pub threads: u32,
+    /// Open connections of clients.
+    pub connections: u64,
+    /// Memory.
+    pub memory: MemoryReport,
+    /// Builds under way, the oldest first.
+    pub builds: Vec<BuildReport>,
+    /// Builds that wait, in the order of their turns.
+    pub queue: Vec<QueuedReport>,
+    /// Builds that ended, the last one first.
+    pub ended: Vec<EndedReport>,
+    /// The last minutes.
+    pub throughput: ThroughputReport,
+    /// A router's builders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builders: Vec<BuilderReport>,
+}
+
+/// Memory of a daemon, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// What all builds together may take; `None` without a limit.
+    pub limit_bytes: Option<u64>,
+    /// What running builds have reserved.
+    pub reserved_bytes: u64,
+    /// What the process has in memory now.
+    pub resident_bytes: u64,
+}
+
+/// What is to be built, and for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The session's number, as in the logs.
+    pub id: u64,
+    /// The client's address.
+    pub peer: String,
+    /// What the client calls the build, usually the relation; `None` unless `--status-labels` is on.
+    pub label: Option<String>,
+    /// The type of the values, as in SQL.
+    #[serde(rename = "type")]
+    pub value_type: String,
+    /// The metric.
+    pub metric: String,
+    /// Dimensions.
+    pub dims: u32,
+    /// `m`.
+    pub m: u16,
+    /// `ef_construction`.
+    pub ef_construction: u16,
+    /// The client's estimate of the number of rows.
+    pub expected_rows: u64,
+}
+
+/// A build under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildReport {
+    /// What is built.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// `rows`, `graph`, `repair`, `order` or `pages`.
+    pub phase: String,
+    /// Steps of the phase that are done: rows, elements or pages.
+    pub done: u64,
+    /// Steps of the phase; 0 if not known.
+    pub total: u64,
+    /// Share of the whole build that is done, 0 to 1; never falls.
+    pub fraction: f64,
+    /// Rows taken.
+    pub rows: u64,
+    /// Rows taken per second while they arrive; afterwards steps of the phase.
+    pub rate: f64,
+    /// Seconds to go, as far as one can tell.
+    pub eta_seconds: Option<f64>,
+    /// Seconds since it began.
+    pub elapsed_seconds: f64,
+    /// When it began, in ms since 1970.
+    pub started_ms: u64,
+    /// Memory reserved, in bytes; 0 if none was.
+    pub memory_bytes: u64,
+    /// A router's: the builder that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builder: Option<String>,
+}
+
+/// A build that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedReport {
+    /// What is to be built.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// Its place, from 1; 0 if it has none yet.
+    pub position: u32,
+    /// Memory that it waits for, in bytes.
+    pub memory_bytes: u64,
+    /// Seconds since it came.
+    pub waiting_seconds: f64,
+}
+
+/// A build that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndedReport {
+    /// What was built.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it did not succeed.
+    pub reason: Option<String>,
+    /// When it ended, in ms since 1970.
+    pub ended_ms: u64,
+    /// Seconds in the queue.
+    pub waited_seconds: f64,
+    /// Seconds from its beginning to its end.
+    pub seconds: f64,
+    /// Where they went.
+    pub phases: PhaseSeconds,
+    /// Rows taken.
+    pub rows: u64,
+    /// Elements of the graph, if it was finished: equal rows share one.
+    pub elements: u64,
+    /// Pages sent, of 8 KiB.
+    pub pages: u64,
+    /// Memory that was reserved, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Seconds in each phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSeconds {
+    /// Taking rows.
+    pub rows: f64,
+    /// Linking elements.
+    pub graph: f64,
+    /// Completing neighbor lists.
+    pub repair: f64,
+    /// Ordering elements.
+    pub order: f64,
+    /// Sending pages.
+    pub pages: f64,
+}
+
+/// Rates of the last minutes, one value per interval, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThroughputReport {
+    /// Seconds per value.
+    pub interval_seconds: f64,
+    /// Rows taken per second.
+    pub rows_per_second: Vec<f64>,
+    /// Elements linked per second.
+    pub elements_per_second: Vec<f64>,
+    /// Pages sent per second.
+    pub pages_per_second: Vec<f64>,
+}
+
+/// One of a router's builders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuilderReport {
+    /// Its name or address.
+    pub name: String,
+    /// A word for its state, such as `ready`, `starting`, `draining` or `lost`.
+    pub state: String,
+    /// Builds that it runs.
+    pub builds: u32,
+    /// Memory of its builds that is not reserved, in bytes, if it has told.
+    pub memory_free_bytes: Option<u64>,
+    /// Threads, if it has told.
+    pub threads: Option<u32>,
+}
