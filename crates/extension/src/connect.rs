@@ -1,7 +1,7 @@
 //! A TCP connection to the builder, made without blocking.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use pgrx::prelude::*;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::failure::{Failure, sentence};
+use crate::resolve::resolve;
 use crate::settings::Settings;
 use crate::wait;
 
@@ -25,8 +26,7 @@ pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Fail
              Without \"external\" the index is built in the database.",
         )
     };
-    let addresses = (settings.host.as_str(), settings.port)
-        .to_socket_addrs()
+    let addresses = resolve(&settings.host, settings.port, settings.connect_timeout)
         .map_err(|error| failed(format!("cannot resolve \"{}\": {error}", settings.host)))?;
     let mut last = failed(format!("\"{}\" has no address", settings.host));
     for address in addresses {

@@ -181,6 +181,11 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is waiting to be sent: a short message is then taken at once.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.wants_write()
+    }
+
     /// Waits until bytes can be moved, for a short while at most; cancellation ends the statement here.
     pub(crate) fn wait(&self) {
         wait::for_socket(self.socket.as_raw_fd(), self.wants_write(), wait::TICK);

@@ -23,9 +23,7 @@ impl Failure {
             sqlstate.to_bytes().iter().rev().fold(0, |code, &byte| code << 6 | i32::from((byte - b'0') & 0x3f));
         let code = PgSqlErrorCode::from(number);
         let unknown = if code as i32 == number { String::new() } else { format!(" (SQLSTATE {sqlstate})") };
-        Self::new(code, printable(&format!("external index build failed: {message}{unknown}")))
-            .detail(printable(detail))
-            .hint(printable(hint))
+        Self::new(code, format!("external index build failed: {message}{unknown}")).detail(detail).hint(hint)
     }
 
     /// What the builder sent is not an index of the rows that it was sent.
@@ -72,12 +70,13 @@ impl Failure {
     }
 
     fn report(self) -> ErrorReport {
-        let mut report = ErrorReport::new(self.code, self.message, "ambuild");
+        // Only now: a failure may be found where PostgreSQL must not be asked for its encoding.
+        let mut report = ErrorReport::new(self.code, printable(&self.message), "ambuild");
         if !self.detail.is_empty() {
-            report = report.set_detail(self.detail);
+            report = report.set_detail(printable(&self.detail));
         }
         if !self.hint.is_empty() {
-            report = report.set_hint(self.hint);
+            report = report.set_hint(printable(&self.hint));
         }
         report
     }

@@ -10,7 +10,8 @@
 //! | [`settings`] | where is the builder, and how do we talk to it? |
 //! | [`column`] | which type, metric and dimensions? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
-//! | [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
+//! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
+//! | [`pulse`], [`threads`] | how does the builder know that we are alive while PostgreSQL scans? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
@@ -25,9 +26,12 @@ mod functions;
 mod hook;
 mod options;
 mod progress;
+mod pulse;
+mod resolve;
 mod scan;
 mod session;
 mod settings;
+mod threads;
 mod tls;
 mod value;
 mod wait;

@@ -10,6 +10,7 @@ use protocol::TuplesWriter;
 use crate::column::Column;
 use crate::failure::{Failure, or_raise};
 use crate::progress::{self, Phase};
+use crate::pulse::{self, Shared};
 use crate::session::Session;
 
 /// What the scan found.
@@ -20,8 +21,8 @@ pub(crate) struct Scanned {
     pub(crate) digest: RowDigest,
 }
 
-struct Scan<'a> {
-    session: &'a mut Session,
+struct Scan<'a, 'b> {
+    session: &'a Shared<'b>,
     column: &'a Column,
     batch: TuplesWriter,
     digest: RowDigest,
@@ -41,6 +42,20 @@ pub(crate) unsafe fn run(
     info: *mut pg_sys::IndexInfo,
     column: &Column,
     session: &mut Session,
+    key: [u64; 4],
+) -> Result<Scanned, Failure> {
+    // SAFETY: as promised by the caller.
+    pulse::beside(session, |session| unsafe { scan(heap, index, info, column, session, key) })
+}
+
+/// # Safety
+/// As for [`run`].
+unsafe fn scan(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    column: &Column,
+    session: &Shared<'_>,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
     let varying = column.value_type.value_len(column.dims).is_none();
@@ -79,8 +94,7 @@ unsafe extern "C-unwind" fn callback(
     // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is the scan that `run` passed, which nothing else
     // uses meanwhile.
     unsafe {
-        let scan = &mut *state.cast::<Scan<'_>>();
-        or_raise(scan.session.keep_alive());
+        let scan = &mut *state.cast::<Scan<'_, '_>>();
         if *is_null {
             return;
         }
@@ -96,7 +110,7 @@ unsafe extern "C-unwind" fn callback(
     }
 }
 
-impl Scan<'_> {
+impl Scan<'_, '_> {
     /// # Safety
     /// As for `callback`.
     unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
@@ -111,10 +125,11 @@ impl Scan<'_> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
+        let mut session = self.session.session()?;
         if !self.batch.is_empty() {
-            self.session.send(&mut self.batch)?;
+            session.send(&mut self.batch)?;
         }
-        progress::tuples(self.session.rows(), 0);
+        progress::tuples(session.rows(), 0);
         Ok(())
     }
 }

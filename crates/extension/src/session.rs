@@ -99,14 +99,17 @@ impl Session {
         self.listen_while_sending()
     }
 
-    /// For the pauses between batches, when rows are slow to come: tells the builder that we are alive, and notices if it is not.
-    pub(crate) fn keep_alive(&mut self) -> Result<(), Failure> {
-        if self.heartbeat.elapsed() < protocol::HEARTBEAT_INTERVAL {
-            return Ok(());
+    /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone.
+    /// Waits for nothing and calls nothing of PostgreSQL.
+    pub(crate) fn beat(&mut self) -> Result<(), Failure> {
+        self.pass(Connection::exchange)?;
+        // While rows are on their way they say it.
+        if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
+            self.heartbeat = Instant::now();
+            self.say(&ClientMessage::Heartbeat)?;
         }
-        self.heartbeat = Instant::now();
-        self.say(&ClientMessage::Heartbeat)?;
-        self.listen_while_sending()
+        self.listen_while_sending()?;
+        self.connection.check_silence()
     }
 
     fn listen_while_sending(&mut self) -> Result<(), Failure> {

@@ -10,21 +10,22 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 
 /// Waits until the socket can be read (or written, if that is wanted too) or the time is over. Ends the statement if it was cancelled.
 pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
-    let mut events =
-        pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT | pg_sys::WL_SOCKET_READABLE;
-    if write {
-        events |= pg_sys::WL_SOCKET_WRITEABLE;
-    }
-    wait(socket, events, at_most);
+    let write = if write { pg_sys::WL_SOCKET_WRITEABLE } else { 0 };
+    wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
+}
+
+/// Waits until something can be read, or the time is over.
+pub(crate) fn for_answer(socket: RawFd, at_most: Duration) {
+    wait(socket, pg_sys::WL_SOCKET_READABLE, at_most);
 }
 
 /// Waits until a connection was made or failed, or the time is over.
 pub(crate) fn for_connect(socket: RawFd, at_most: Duration) {
-    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT | pg_sys::WL_SOCKET_WRITEABLE;
-    wait(socket, events, at_most);
+    wait(socket, pg_sys::WL_SOCKET_WRITEABLE, at_most);
 }
 
 fn wait(socket: RawFd, events: u32, at_most: Duration) {
+    let events = events | pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT;
     // SAFETY: the socket is open while its owner waits for it, and no lock is held here.
     unsafe {
         let timeout = at_most.as_millis() as std::ffi::c_long;

@@ -1,45 +1,167 @@
-//! Rows that are slow to come: the builder knows by heartbeats that there is somebody.
+//! Rows that are slow to come, or do not come at all: both sides know that the other is there, or that it is not.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use harness::{Builder, BuilderOptions, Session, inspect, within};
+use protocol::{BuilderMessage, ErrorReport, SqlState};
 
-use crate::scene::CLUSTER;
+use crate::fake::FakeBuilder;
+use crate::scene::{CLUSTER, SOON};
 
-fn database(name: &str, rows: u32, seconds: f64) -> (Session, Builder) {
-    let arguments = ["--idle-timeout", "2s"].map(str::to_owned).to_vec();
-    let builder = Builder::start_with(&BuilderOptions { tls: false, arguments, ..BuilderOptions::default() }).unwrap();
+const ON_EXPRESSION: &str = "CREATE INDEX items_idx ON items USING hnsw ((slow(v)::vector(3)) vector_l2_ops)
+                             WITH (external = true)";
+const PARTIAL: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops)
+                       WITH (external = true) WHERE never(v)";
+
+/// Rows that each take `seconds` to look at.
+fn database(name: &str, rows: u32, seconds: f64) -> Session {
     let mut session = CLUSTER.database(name).unwrap();
     session
         .execute(&format!(
             "CREATE FUNCTION slow(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS
                  $$ BEGIN PERFORM pg_sleep({seconds}); RETURN v; END $$;
+             CREATE FUNCTION never(v vector) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS
+                 $$ BEGIN PERFORM pg_sleep({seconds}); RETURN false; END $$;
              CREATE TABLE items (id int, v vector(3));
              INSERT INTO items SELECT i, ARRAY[i, 1, 2]::vector FROM generate_series(1, {rows}) i"
         ))
         .unwrap();
-    builder.attach(&mut session).unwrap();
-    (session, builder)
+    session
 }
 
-const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw ((slow(v)::vector(3)) vector_l2_ops)
-                      WITH (external = true)";
-
-#[test]
-fn heartbeats_keep_the_builder_waiting() {
-    let (mut session, builder) = database("slow", 30, 0.2);
-    within("the build", Duration::from_secs(20), || session.execute(CREATE)).unwrap();
-    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
-    assert_eq!(builder.metric("lantern_index_tuples_received_total").unwrap(), 30.0);
+/// A builder that does not wait long for a client that says nothing.
+fn builder(session: &mut Session, tls: bool) -> Builder {
+    let arguments = ["--idle-timeout", "3s"].map(str::to_owned).to_vec();
+    let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
+    builder.attach(session).unwrap();
+    builder
 }
 
-#[test]
-fn a_scan_that_stands_still_is_given_up() {
-    let (mut session, _builder) = database("slow_still", 2, 5.0);
-    let error = within("the build", Duration::from_secs(15), || session.execute(CREATE)).unwrap_err();
-    println!("{error}");
-    let found = error.server();
-    assert_eq!(found.sqlstate, "08006", "{error}");
-    assert!(found.message.starts_with("external index build failed: "), "the builder's own words: {error}");
+fn rows_received(builder: &Builder) -> f64 {
+    builder.metric("lantern_index_tuples_received_total").unwrap()
+}
+
+fn expect_no_index(session: &mut Session) {
     assert_eq!(session.value::<u32>("SELECT count(*) FROM pg_class WHERE relname = 'items_idx'").unwrap(), 0);
+}
+
+#[test]
+fn rows_that_trickle() {
+    let mut session = database("slow", 20, 0.2);
+    let builder = builder(&mut session, false);
+    within("the build", Duration::from_secs(30), || session.execute(ON_EXPRESSION)).unwrap();
+    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    assert_eq!(rows_received(&builder), 20.0);
+}
+
+#[test]
+fn a_row_that_takes_long() {
+    let mut session = database("slow_row", 1, 9.0);
+    let builder = builder(&mut session, true);
+    session.execute(ON_EXPRESSION).unwrap();
+    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    assert_eq!(rows_received(&builder), 1.0);
+}
+
+#[test]
+fn a_predicate_that_rejects_every_row() {
+    for (name, tls) in [("slow_partial", false), ("slow_partial_tls", true)] {
+        let mut session = database(name, 30, 0.3);
+        let builder = builder(&mut session, tls);
+        session.execute(PARTIAL).unwrap();
+        inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+        assert_eq!(rows_received(&builder), 0.0);
+    }
+}
+
+#[test]
+fn the_builder_is_killed_meanwhile() {
+    let mut session = database("slow_killed", 1, 60.0);
+    for tls in [false, true] {
+        let mut builder = builder(&mut session, tls);
+        let (error, took) = thread::scope(|scope| {
+            let building = scope.spawn(|| (session.execute(PARTIAL).unwrap_err(), Instant::now()));
+            thread::sleep(Duration::from_secs(2));
+            let since = Instant::now();
+            builder.kill();
+            let (error, ended) = building.join().unwrap();
+            (error, ended - since)
+        });
+        println!("{error}");
+        assert!(took < SOON, "after {:.1} s: {error}", took.as_secs_f64());
+        assert_eq!(error.server().sqlstate, "08006", "{error}");
+        expect_no_index(&mut session);
+    }
+}
+
+#[test]
+fn what_the_builder_says_meanwhile_is_heard() {
+    let mut session = database("slow_report", 1, 60.0);
+    let report = || {
+        BuilderMessage::Error(ErrorReport {
+            sqlstate: SqlState::OUT_OF_MEMORY,
+            message: "out of memory".into(),
+            detail: "Nothing \u{7}is left.".into(),
+            hint: String::new(),
+        })
+    };
+    let fake = FakeBuilder::play(move |peer| {
+        peer.accept()?;
+        // The first thing to hear is a heartbeat.
+        peer.message()?;
+        peer.say(&report())
+    });
+    session
+        .execute(&format!("SET hnsw.external_index_port = {}; SET hnsw.external_index_secure = off", fake.port()))
+        .unwrap();
+    let error = within("the build", SOON * 2, || session.execute(PARTIAL)).unwrap_err();
+    fake.expect_left();
+    assert_eq!(error.server().sqlstate, "53200", "{error}");
+    assert_eq!(error.server().detail, "Nothing ?is left.");
+    expect_no_index(&mut session);
+}
+
+#[test]
+fn a_block_that_catches_the_error_goes_on() {
+    let mut session = database("slow_caught", 1, 60.0);
+    let fake = FakeBuilder::play(|peer| peer.accept().map(|_| peer.hang_up()));
+    session
+        .execute(&format!("SET hnsw.external_index_port = {}; SET hnsw.external_index_secure = off", fake.port()))
+        .unwrap();
+    let block = format!(
+        "DO $$ BEGIN
+             EXECUTE '{PARTIAL}';
+         EXCEPTION WHEN connection_failure THEN
+             PERFORM pg_sleep(0.1);
+             RAISE NOTICE 'caught';
+         END $$"
+    );
+    session.execute(&block).unwrap();
+    fake.expect_left();
+    assert!(session.take_notices().iter().any(|notice| notice.message == "caught"));
+    expect_no_index(&mut session);
+}
+
+#[test]
+fn the_statement_can_be_ended_meanwhile() {
+    for (name, function, sqlstate) in
+        [("slow_cancelled", "pg_cancel_backend", "57014"), ("slow_terminated", "pg_terminate_backend", "57P01")]
+    {
+        let mut session = database(name, 1, 60.0);
+        let builder = builder(&mut session, true);
+        let pid = session.pid();
+        let building = thread::spawn(move || (session.execute(PARTIAL).unwrap_err(), Instant::now()));
+        thread::sleep(Duration::from_secs(2));
+        let since = Instant::now();
+        CLUSTER.session("postgres").unwrap().execute(&format!("SELECT {function}({pid})")).unwrap();
+        let (error, ended) = building.join().unwrap();
+        assert!(ended - since < SOON, "{error}");
+        assert_eq!(error.server().sqlstate, sqlstate, "{error}");
+        harness::wait_for("the builder to be idle", Duration::from_secs(10), || {
+            Ok((builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
+        })
+        .unwrap();
+        expect_no_index(&mut CLUSTER.session(name).unwrap());
+    }
 }

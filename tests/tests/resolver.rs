@@ -1,0 +1,105 @@
+//! A name server that does not answer keeps nobody from ending the statement.
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use harness::{Builder, Cluster, Session, inspect, within};
+
+const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
+
+/// Gives the file named first as /etc/resolv.conf to the rest of its arguments, and to nobody else.
+const IN_NAMESPACE: &str = r#"mount --make-rprivate / && mount --bind "$1" /etc/resolv.conf && shift && exec "$@""#;
+
+fn database(cluster: &Cluster, name: &str) -> Session {
+    let mut session = cluster.database(name).unwrap();
+    session
+        .execute(
+            "CREATE TABLE items (v vector(3));
+             INSERT INTO items SELECT ARRAY[i, 1, 2]::vector FROM generate_series(1, 100) i",
+        )
+        .unwrap();
+    session
+}
+
+#[test]
+fn names_are_looked_up() {
+    let cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let mut session = database(&cluster, "localhost");
+    builder.attach(&mut session).unwrap();
+    session.execute("SET hnsw.external_index_host = 'localhost'").unwrap();
+    session.execute(CREATE).unwrap();
+    inspect(&cluster, &mut session, "items_idx").unwrap();
+}
+
+#[test]
+fn a_silent_name_server() {
+    // Only root may listen on port 53, and mount.
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
+    let Some(server) = UdpSocket::bind("127.0.0.77:53").ok().filter(|_| may_mount) else {
+        eprintln!("not tested: a name server needs root and mount namespaces");
+        return;
+    };
+    let directory = tempdir();
+    let resolv_conf = directory.join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 127.0.0.77\noptions timeout:30 attempts:1\n").unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", IN_NAMESPACE, "sh"])
+        .arg(&resolv_conf)
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "statements_end_all_the_same", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    // It was asked.
+    server.set_nonblocking(true).unwrap();
+    server.recv(&mut [0; 512]).unwrap();
+}
+
+fn tempdir() -> std::path::PathBuf {
+    let directory = env::temp_dir().join(format!("lantern-index-resolver-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+#[ignore = "a_silent_name_server runs it, where the name server is silent"]
+fn statements_end_all_the_same() {
+    let cluster = Cluster::start().unwrap();
+    let mut session = database(&cluster, "silent");
+    session.execute("SET hnsw.external_index_host = 'builder.example'").unwrap();
+    let soon = Duration::from_secs(10);
+
+    session.execute("SET hnsw.external_index_connect_timeout = 0; SET statement_timeout = '1s'").unwrap();
+    let error = within("the statement", soon, || session.execute(CREATE)).unwrap_err();
+    assert_eq!(error.server().message, "canceling statement due to statement timeout", "{error}");
+    session.execute("RESET statement_timeout").unwrap();
+
+    let pid = session.pid();
+    let (error, took) = thread::scope(|scope| {
+        let building = scope.spawn(|| (session.execute(CREATE).unwrap_err(), Instant::now()));
+        thread::sleep(Duration::from_secs(1));
+        let since = Instant::now();
+        cluster.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        let (error, ended) = building.join().unwrap();
+        (error, ended - since)
+    });
+    assert!(took < soon, "{error}");
+    assert_eq!(error.server().message, "canceling statement due to user request", "{error}");
+
+    session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
+    let error = within("the statement", soon, || session.execute(CREATE)).unwrap_err();
+    assert_eq!(error.server().sqlstate, "08001", "{error}");
+    assert!(error.server().detail.contains("builder.example"), "{error}");
+    session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    within("the statement", soon, || session.execute(CREATE)).unwrap();
+    inspect(&cluster, &mut session, "items_idx").unwrap();
+    // With answers outstanding, the session ends as any other.
+    let mut other = cluster.session("silent").unwrap();
+    other.execute(&format!("SELECT pg_terminate_backend({pid}, 10000)")).unwrap();
+    assert_eq!(other.value::<u32>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")).unwrap(), 0);
+}
