@@ -4,7 +4,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use service::LogFormat;
 
-use crate::period;
+use crate::{period, size};
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.
 #[derive(Debug, Parser)]
@@ -70,9 +70,16 @@ pub struct Serve {
     /// Show the names of relations in status, not only types and sizes
     #[arg(long, env = "LANTERN_INDEX_STATUS_LABELS")]
     pub status_labels: bool,
-    /// Threads that build; 0 takes one per core
+    /// Threads of each build; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
+    /// Memory that all builds together may take, as in 48GB; builds for which there is none wait or are refused
+    /// [default: what the control group or the machine has, less an eighth]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub memory_limit: Option<u64>,
+    /// Builds at a time, more wait; 0 for as many as there is memory for
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_builds: u16,
     /// What builds the graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
@@ -164,6 +171,7 @@ mod tests {
         assert!(!parse(&["serve", "--key", "k"]));
         assert!(!parse(&["gen-cert", "--cert", "c"]));
         assert!(!parse(&["serve", "--idle-timeout", "10"]));
+        assert!(parse(&["serve", "--memory-limit", "48GB", "--max-builds", "2"]));
         assert!(parse(&["inspect", "16400", "--type", "sparsevec"]));
     }
 }

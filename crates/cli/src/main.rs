@@ -7,6 +7,7 @@ mod gen_cert;
 mod inspect;
 mod period;
 mod serve;
+mod size;
 
 use std::env;
 use std::ffi::OsString;

@@ -51,6 +51,7 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
         status = %server.status_addr(),
         tls = encrypted,
         threads = server.threads(),
+        memory_limit = server.memory_limit(),
         engine,
         "builder started"
     );
@@ -109,6 +110,8 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
             EngineName::Usearch => EngineKind::Usearch,
         },
         threads: arguments.threads.into(),
+        memory_limit: arguments.memory_limit.unwrap_or(0),
+        max_builds: arguments.max_builds.into(),
         idle_timeout: arguments.idle_timeout,
         ..Config::default()
     })

@@ -26,8 +26,12 @@ pub struct Config {
     pub allow_plaintext_beyond_loopback: bool,
     /// What builds the graphs.
     pub engine: EngineKind,
-    /// Threads for the CPU work of all builds; 0 takes one per core.
+    /// Threads for the CPU work of each build; 0 takes one per core.
     pub threads: usize,
+    /// Bytes of memory that all builds together may take; 0 takes what the system or the control group has, less a margin.
+    pub memory_limit: u64,
+    /// Builds at a time; 0 for as many as there is memory for.
+    pub max_builds: usize,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent.
     pub idle_timeout: Duration,
     /// How long a client has from the connection to its first frame.
@@ -51,6 +55,8 @@ impl Default for Config {
             allow_plaintext_beyond_loopback: false,
             engine: EngineKind::default(),
             threads: 0,
+            memory_limit: 0,
+            max_builds: 0,
             idle_timeout: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),

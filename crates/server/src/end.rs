@@ -6,6 +6,8 @@ use protocol::{ErrorReport, ProtocolError, SqlState};
 use service::{CodecError, Outcome};
 use thiserror::Error;
 
+use crate::admission::Size;
+
 /// Why a session ended before its time.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
@@ -27,6 +29,8 @@ pub(crate) enum SessionError {
     RowCount { received: u64, sent: u64 },
     #[error("rows have checksum {received:#010x}, the client's have {sent:#010x}")]
     RowChecksum { received: u32, sent: u32 },
+    #[error("build needs more memory than it was taken on with, and there is no more")]
+    Outgrown { rows: u64, needed: u64, reserved: u64, free: u64 },
     #[error(transparent)]
     Build(#[from] BuildError),
     #[error("builder defect: {0}")]
@@ -45,9 +49,12 @@ impl SessionError {
             | Self::Late(_)
             | Self::Unread(_)
             | Self::Shutdown => Outcome::Cancelled,
-            Self::Protocol(_) | Self::RowCount { .. } | Self::RowChecksum { .. } | Self::Build(_) | Self::Defect(_) => {
-                Outcome::Failed
-            }
+            Self::Protocol(_)
+            | Self::RowCount { .. }
+            | Self::RowChecksum { .. }
+            | Self::Outgrown { .. }
+            | Self::Build(_)
+            | Self::Defect(_) => Outcome::Failed,
         }
     }
 
@@ -59,6 +66,7 @@ impl SessionError {
             Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
             Self::Protocol(error) => error.sqlstate(),
             Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
+            Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
             Self::Build(error) => build_sqlstate(error),
             Self::Defect(_) => SqlState::INTERNAL_ERROR,
             Self::Shutdown => SqlState::ADMIN_SHUTDOWN,
@@ -68,11 +76,26 @@ impl SessionError {
             Self::Build(BuildError::Memory(_)) => {
                 "Use a builder with more memory, or wait for its other builds to end."
             }
+            Self::Outgrown { .. } => {
+                "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
+            }
             Self::Build(BuildError::Internal(_)) | Self::Defect(_) => "The builder's log may say more.",
             Self::Shutdown => "Try again when the builder is back.",
             _ => "",
         };
-        Some(ErrorReport { sqlstate, message: self.to_string(), detail: String::new(), hint: hint.to_owned() })
+        Some(ErrorReport { sqlstate, message: self.to_string(), detail: self.detail(), hint: hint.to_owned() })
+    }
+
+    fn detail(&self) -> String {
+        match *self {
+            Self::Outgrown { rows, needed, reserved, free } => {
+                let [needed, reserved, free] = [needed, reserved, free].map(Size);
+                format!(
+                    "{rows} rows have come and need {needed}; {reserved} are reserved for the build and {free} are free."
+                )
+            }
+            _ => String::new(),
+        }
     }
 }
 

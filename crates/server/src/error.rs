@@ -1,7 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
 
-use hnsw::BuildError;
 use service::StatusError;
 use thiserror::Error;
 
@@ -35,9 +34,6 @@ pub enum ServerError {
     /// The status server did not start.
     #[error(transparent)]
     Status(#[from] StatusError),
-    /// No threads to be had for the builds.
-    #[error("cannot start the build threads")]
-    Pool(#[from] BuildError),
     /// A defect: the metrics do not fit together.
     #[error("cannot register metrics: {0}")]
     Metrics(String),

@@ -5,6 +5,7 @@ use protocol::{
 };
 use service::Refusal;
 
+use crate::admission::{Never, Size};
 use crate::end::SessionError;
 
 /// What a client wants built, if it is within the limits.
@@ -71,6 +72,20 @@ pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
         seed: 0,
     })
+}
+
+/// The refusal of a build that would not fit even alone.
+pub(crate) fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
+    let Hello { value_type, dims, m, estimated_rows, .. } = hello;
+    let (name, needed, limit) = (value_type.name(), Size(never.needed), Size(never.limit));
+    refuse(
+        SqlState::OUT_OF_MEMORY,
+        "build needs more memory than this builder may use".to_owned(),
+        format!(
+            "About {needed} are needed for {estimated_rows} rows of {name}({dims}) with m = {m}; the builder's limit is {limit}."
+        ),
+        "Use a builder with more memory, or raise its --memory-limit. A smaller m, or halfvec, needs less.",
+    )
 }
 
 /// The refusal of a build that could not be started.

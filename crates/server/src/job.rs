@@ -10,6 +10,7 @@ use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, R
 use protocol::{Done, Tuples};
 use tokio::sync::mpsc;
 
+use crate::admission::Reservation;
 use crate::end::SessionError;
 use crate::paging;
 
@@ -49,18 +50,29 @@ pub(crate) struct Job {
 
 impl Job {
     /// Starts the build of a session.
-    pub(crate) fn spawn(session: u64, engine: EngineKind, spec: BuildSpec, pool: Arc<Pool>) -> io::Result<Self> {
+    ///
+    /// A build has its own threads for the CPU work: so the system shares the cores fairly among builds, while in one
+    /// common pool the tasks of a build that came first would all go before those of the next.
+    pub(crate) fn spawn(
+        session: u64,
+        engine: EngineKind,
+        spec: BuildSpec,
+        threads: usize,
+        reservation: Arc<Reservation>,
+    ) -> io::Result<Self> {
         let (rows, input) = mpsc::channel(QUEUE);
         let (output, events) = mpsc::channel(QUEUE);
         let control = Control::default();
-        let mut build = Build { engine, spec, pool, control: control.clone(), input, output, started: Instant::now() };
+        let mut build =
+            Build { engine, spec, threads, control: control.clone(), input, output, started: Instant::now() };
         let span = tracing::Span::current();
         thread::Builder::new().name(format!("build-{session}")).spawn(move || {
             let _entered = span.enter();
-            // The build is dropped before its channel, so a closed channel means that its memory is free.
+            // The build is dropped before its channel, so a last event or a closed channel means that its memory is free.
             let output = build.output.clone();
             let result = guard(|| build.run());
             drop(build);
+            reservation.release();
             let last = result.map_or_else(Event::Failed, Event::Done);
             // Nobody listens when the session has ended before.
             let _ = output.blocking_send(last);
@@ -72,7 +84,7 @@ impl Job {
 struct Build {
     engine: EngineKind,
     spec: BuildSpec,
-    pool: Arc<Pool>,
+    threads: usize,
     control: Control,
     input: mpsc::Receiver<Input>,
     output: mpsc::Sender<Event>,
@@ -81,7 +93,8 @@ struct Build {
 
 impl Build {
     fn run(&mut self) -> Result<Done, SessionError> {
-        let finished = self.graph()?;
+        let pool = Arc::new(Pool::new(self.threads)?);
+        let finished = self.graph(&pool)?;
         let report = finished.report;
         tracing::info!(
             rows = report.rows,
@@ -92,13 +105,13 @@ impl Build {
             seconds = self.started.elapsed().as_secs_f64(),
             "graph built"
         );
-        let sent = paging::send(&finished, &self.spec, &self.pool, &self.control, |event| self.say(event))?;
+        let sent = paging::send(&finished, &self.spec, &pool, &self.control, |event| self.say(event))?;
         drop(finished);
         Ok(self.totals(&report, sent))
     }
 
-    fn graph(&mut self) -> Result<Finished, SessionError> {
-        let mut engine = hnsw::start(self.engine, self.spec.clone(), self.pool.clone(), self.control.clone())?;
+    fn graph(&mut self, pool: &Arc<Pool>) -> Result<Finished, SessionError> {
+        let mut engine = hnsw::start(self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
         self.say(Event::Started)?;
         let (mut tids, mut lengths) = (Vec::new(), Vec::new());
         loop {

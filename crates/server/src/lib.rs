@@ -1,7 +1,9 @@
 //! The builder daemon: takes rows from PostgreSQL backends, builds their index and streams its pages back.
 //!
-//! One task per connection moves bytes, one thread per build drives the engine, and the CPU work is on one pool for all.
+//! One task per connection moves bytes, one thread per build drives the engine, whose work has a pool of
+//! threads for each build.
 
+mod admission;
 mod config;
 mod connection;
 mod end;
@@ -10,7 +12,7 @@ mod greet;
 mod hello;
 mod job;
 mod listener;
-mod memory;
+mod meter;
 mod paging;
 mod progress;
 mod reading;

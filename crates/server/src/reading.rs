@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::end::SessionError;
 use crate::job::Input;
+use crate::meter::Meter;
 use crate::rows::RowTotals;
 
 /// What the client sends.
@@ -38,12 +39,13 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     pub(crate) async fn drive(
         &mut self,
         totals: RowTotals,
+        meter: Meter,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
         running: &Running,
     ) -> SessionError {
         self.state = SessionState::Rows;
-        if let Err(error) = self.rows(totals, job, idle_timeout, running).await {
+        if let Err(error) = self.rows(totals, meter, job, idle_timeout, running).await {
             return error;
         }
         // The client waits for us now, so its silence means nothing; a host that vanished is noticed by keepalive.
@@ -59,6 +61,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     async fn rows(
         &mut self,
         mut totals: RowTotals,
+        mut meter: Meter,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
         running: &Running,
@@ -70,10 +73,15 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                 ClientMessage::Tuples(tuples) => {
                     totals.add(&tuples, crc)?;
                     running.add_rows(tuples.count.into());
+                    if meter.add(&tuples)? {
+                        running.set_memory(meter.reserved());
+                    }
                     hand_over(job, Input::Rows(tuples)).await;
                 }
                 ClientMessage::EndOfTuples(end) => {
                     totals.check(&end)?;
+                    meter.end();
+                    running.set_memory(meter.reserved());
                     hand_over(job, Input::End).await;
                     return Ok(());
                 }

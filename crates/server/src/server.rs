@@ -1,14 +1,16 @@
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use hnsw::Pool;
 use service::{Activity, Readiness, Role, Shutdown, StatusServer};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::{self, Admission};
 use crate::{Config, ServerError, listener};
 
 /// How long sessions may take to tell their clients that the daemon stops.
@@ -17,7 +19,9 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) pool: Arc<Pool>,
+    /// Threads of each build.
+    pub(crate) threads: usize,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
     pub(crate) drain: CancellationToken,
@@ -25,6 +29,12 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
     /// The sessions.
     pub(crate) tasks: TaskTracker,
+}
+
+impl Shared {
+    pub(crate) fn threads(&self) -> u32 {
+        u32::try_from(self.threads).unwrap_or(u32::MAX)
+    }
 }
 
 /// A builder that listens, but does not accept before [`Server::run`].
@@ -49,11 +59,18 @@ impl Server {
             .map_err(|error| ServerError::Metrics(error.to_string()))?;
         let activity = Arc::new(activity);
         let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
-        let pool = Arc::new(Pool::new(config.threads)?);
-        activity.set_threads(pool.threads());
+        let threads = match config.threads {
+            0 => available_parallelism().map_or(1, NonZero::get),
+            threads => threads,
+        };
+        let limit = if config.memory_limit == 0 { admission::default_limit() } else { config.memory_limit };
+        let admission = Admission::new(limit, config.max_builds);
+        activity.set_threads(threads);
+        activity.set_memory_limit(Some(limit));
         let shared = Arc::new(Shared {
             config,
-            pool,
+            threads,
+            admission,
             activity,
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -74,10 +91,16 @@ impl Server {
         self.status.local_addr()
     }
 
-    /// The threads that do the CPU work.
+    /// The threads that do the CPU work of each build.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.shared.pool.threads()
+        self.shared.threads
+    }
+
+    /// Bytes of memory that all builds together may take.
+    #[must_use]
+    pub fn memory_limit(&self) -> u64 {
+        self.shared.admission.standing().limit
     }
 
     /// Serves until `shutdown` says to drain: accepts no more, gives builds the grace period, then stops them.

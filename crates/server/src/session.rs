@@ -1,27 +1,24 @@
+mod admit;
+mod build;
+
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hnsw::{BuildSpec, Control};
-use protocol::{Accept, BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
+use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
 use service::report::Subject;
-use service::{Closed, Outcome, Queued, Running};
+use service::{Closed, Outcome};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
+use self::admit::NotBegun;
+use self::build::EndedBuild;
 use crate::end::SessionError;
 use crate::greet::{self, Choice};
 use crate::hello;
-use crate::job::{Event, Job};
-use crate::memory;
-use crate::progress::Watch;
 use crate::reading::Reader;
-use crate::rows::RowTotals;
 use crate::server::Shared;
-use crate::ticket;
 use crate::writing::Writer;
 
 /// How long a frame that is being written may take when the session is to end.
@@ -109,17 +106,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         };
         tracing::Span::current().record("label", &hello.label);
         let queued = self.shared.activity.queue(self.subject(&hello));
-        let admitted = ticket::check(self.shared.config.tickets.as_deref(), &ticket);
-        let refuse = match admitted.and_then(|()| hello::check(&hello)) {
-            Ok(spec) => match self.start(spec.clone()).await {
-                Ok(job) => return Some(self.build(&hello, &spec, job, queued).await),
-                Err(error) => hello::refuse_error(&error),
-            },
-            Err(refuse) => refuse,
-        };
-        tracing::warn!(sqlstate = %refuse.sqlstate, reason = refuse.message, "build refused");
-        queued.refuse(hello::refusal(refuse.sqlstate), refuse.message.clone());
-        self.tell(&BuilderMessage::Refuse(*refuse)).await;
+        match self.begin(&hello, &ticket, &queued).await {
+            Ok(begun) => return Some(self.build(&hello, begun, queued).await),
+            Err(NotBegun::Refused(refuse)) => {
+                let (sqlstate, detail) = (refuse.sqlstate, &refuse.detail);
+                tracing::warn!(%sqlstate, reason = refuse.message, detail, "build refused");
+                queued.refuse(hello::refusal(sqlstate), refuse.message.clone());
+                self.tell(&BuilderMessage::Refuse(*refuse)).await;
+            }
+            Err(NotBegun::Ended(error)) => self.fail(&error).await,
+        }
         None
     }
 
@@ -168,110 +164,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     fn pong(&self) -> BuilderMessage {
         BuilderMessage::Pong(Pong {
             protocol: PROTOCOL_VERSION,
-            threads: self.threads(),
-            memory_free: memory::free().unwrap_or(0),
+            threads: self.shared.threads(),
+            memory_free: self.shared.admission.free(),
             builder_version: VERSION.to_owned(),
         })
-    }
-
-    fn threads(&self) -> u32 {
-        u32::try_from(self.shared.pool.threads()).unwrap_or(u32::MAX)
-    }
-
-    /// Starts the build thread and waits until its engine takes rows.
-    async fn start(&self, spec: BuildSpec) -> Result<Job, SessionError> {
-        if self.shared.drain.is_cancelled() {
-            return Err(SessionError::Shutdown);
-        }
-        let mut job = Job::spawn(self.id, self.shared.config.engine, spec, self.shared.pool.clone())
-            .map_err(|error| hnsw::BuildError::Memory(format!("no thread for the build: {error}")))?;
-        match job.events.recv().await {
-            Some(Event::Started) => Ok(job),
-            Some(Event::Failed(error)) => Err(error),
-            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
-        }
-    }
-
-    async fn build(&mut self, hello: &Hello, spec: &BuildSpec, mut job: Job, queued: Queued) -> EndedBuild {
-        let cancel = CancelOnDrop(job.control.clone());
-        let watch = Watch::new(job.control.clone());
-        let stage = watch.clone();
-        let running = queued.begin(0, move || stage.stage());
-        tracing::info!(
-            value_type = spec.value_type.name(),
-            metric = spec.metric.name(),
-            dims = spec.dims,
-            m = spec.m,
-            ef_construction = spec.ef_construction,
-            expected_rows = spec.expected_rows,
-            client = ?hello.client_version,
-            postgres = ?hello.server_version,
-            "build started"
-        );
-        let accept = BuilderMessage::Accept(Accept {
-            protocol: PROTOCOL_VERSION,
-            capabilities: 0,
-            session: self.id,
-            memory_reserved: 0,
-            threads: self.threads(),
-            builder_version: VERSION.to_owned(),
-        });
-        let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(spec, &mut job, &watch, &running).await,
-            Err(error) => Err(error),
-        };
-        let (outcome, reason) = match result {
-            Ok(()) => (Outcome::Succeeded, None),
-            Err(error) => {
-                job.control.cancel();
-                self.fail(&error).await;
-                (error.outcome(), Some(error.to_string()))
-            }
-        };
-        EndedBuild { job, running, outcome, reason, _cancel: cancel }
-    }
-
-    /// Both halves of the build at once, until one of them ends it.
-    async fn drive(
-        &mut self,
-        spec: &BuildSpec,
-        job: &mut Job,
-        watch: &Watch,
-        running: &Running,
-    ) -> Result<(), SessionError> {
-        let stop = CancellationToken::new();
-        let totals = RowTotals::new(spec.value_type, spec.dims);
-        let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
-        let error = tokio::select! {
-            sent = &mut writing => {
-                if let Some(done) = sent? {
-                    let [rows, graph, repair, order, pages] = watch.stage().spent.map(|spent| spent.as_secs_f64());
-                    tracing::info!(
-                        rows = done.rows,
-                        elements = done.elements,
-                        pages = done.blocks,
-                        seconds = done.build_ms as f64 / 1e3,
-                        seconds_rows = rows,
-                        seconds_graph = graph,
-                        seconds_repair = repair,
-                        seconds_order = order,
-                        seconds_pages = pages,
-                        "build succeeded"
-                    );
-                }
-                return Ok(());
-            }
-            error = self.reader.drive(totals, &job.rows, self.shared.config.idle_timeout, running) => error,
-            () = self.shared.stop.cancelled() => SessionError::Shutdown,
-        };
-        job.control.cancel();
-        // The client can read our reason only after a whole frame.
-        stop.cancel();
-        match timeout(LAST_FRAME, writing).await {
-            // The last frame was on its way already: the client has everything.
-            Ok(Ok(Some(_))) => Ok(()),
-            _ => Err(error),
-        }
     }
 
     /// Logs why the session ends and tells the client, if it listens.
@@ -307,34 +203,5 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             _ = timeout(limit, both) => {}
             () = self.shared.stop.cancelled() => {}
         }
-    }
-}
-
-/// A build whose session is over, but maybe not its thread.
-struct EndedBuild {
-    job: Job,
-    running: Running,
-    outcome: Outcome,
-    reason: Option<String>,
-    _cancel: CancelOnDrop,
-}
-
-impl EndedBuild {
-    /// Waits for the thread.
-    async fn end(self) {
-        let Job { rows, mut events, .. } = self.job;
-        drop(rows);
-        events.close();
-        while events.recv().await.is_some() {}
-        self.running.end(self.outcome, self.reason);
-    }
-}
-
-/// Stops a build whose session is gone, for whatever reason.
-struct CancelOnDrop(Control);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }

@@ -2,8 +2,11 @@ use graph::ValueType;
 
 use super::Estimate;
 
-/// The program, its connections and batches on their way.
-const FIXED: u64 = 28 << 20;
+/// The program before it builds anything.
+const PROGRAM_BYTES: u64 = 16 << 20;
+
+/// A build's connection, and batches of rows and pages on their way.
+const PER_BUILD: u64 = 12 << 20;
 
 /// Values that a thread compares with each other at a time, unpacked: a leaf, and the leaders of a split.
 const PER_THREAD: u64 = 3 << 10;
@@ -12,7 +15,13 @@ const PER_THREAD: u64 = 3 << 10;
 const CANDIDATE: u64 = 8;
 
 impl Estimate {
-    /// The most memory in bytes that a builder needs at a time: the sum of what is alive when the neighbors
+    /// The most memory in bytes that a builder needs for this build alone, the program included.
+    #[must_use]
+    pub fn builder_memory_bytes(&self, threads: u32) -> u64 {
+        self.build_memory_bytes(threads).saturating_add(PROGRAM_BYTES)
+    }
+
+    /// The most memory in bytes that the build needs at a time: the sum of what is alive when the neighbors
     /// of layer 0 are chosen. The graph's memory is free again before the index is complete; pages are made a few at a time.
     /// The engines' own structures are the measure; a change of theirs is a change here.
     ///
@@ -22,17 +31,29 @@ impl Estimate {
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | some thousand values as f32 |
     #[must_use]
-    pub fn builder_memory_bytes(&self, threads: u32) -> u64 {
+    pub fn build_memory_bytes(&self, threads: u32) -> u64 {
+        self.spooled_memory_bytes(threads).saturating_add(self.values_bytes())
+    }
+
+    /// [`Self::build_memory_bytes`] when the values are in a file.
+    #[must_use]
+    pub fn spooled_memory_bytes(&self, threads: u32) -> u64 {
         let m = u64::from(self.m);
         let lists = 2 * (2 * m * 4);
         let upper = 4 * m / (m - 1).max(1);
         let candidates = CANDIDATE * (room(kept(2 * m)) + room(kept(m)) / (m - 1).max(1));
-        let element = self.value_len as u64 + lists + upper + candidates + 60;
+        let element = lists + upper + candidates + 60;
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
         let unpacked = if self.value_type == ValueType::HalfVec { 2 * self.value_len } else { self.value_len };
-        all.saturating_add(FIXED).saturating_add(u64::from(threads) * PER_THREAD * unpacked as u64)
+        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads) * PER_THREAD * unpacked as u64)
+    }
+
+    /// Bytes of the values, each once.
+    #[must_use]
+    pub fn values_bytes(&self) -> u64 {
+        self.elements.saturating_mul(self.value_len as u64)
     }
 }
 
@@ -50,6 +71,7 @@ fn room(kept: u64) -> u64 {
 mod tests {
     use graph::ValueType;
 
+    use super::PROGRAM_BYTES;
     use crate::Estimate;
 
     #[test]
@@ -60,6 +82,8 @@ mod tests {
         assert!((7_700_000_000..8_300_000_000).contains(&bytes), "{bytes}");
         let bits = Estimate { value_type: ValueType::Bit, value_len: 192, ..wide };
         assert!(bits.builder_memory_bytes(8) < 2_200_000_000, "{}", bits.builder_memory_bytes(8));
+        assert_eq!(wide.builder_memory_bytes(8) - wide.build_memory_bytes(8), PROGRAM_BYTES);
+        assert_eq!(wide.build_memory_bytes(8) - wide.spooled_memory_bytes(8), wide.values_bytes());
         let shared = Estimate { elements: elements / 10, ..wide };
         assert!(shared.builder_memory_bytes(8) < bytes / 6);
     }

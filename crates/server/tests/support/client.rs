@@ -89,6 +89,23 @@ impl<S: Stream> Client<S> {
         }
     }
 
+    /// The next message, if it comes before the read timeout.
+    pub fn try_next(&mut self) -> Option<BuilderMessage> {
+        loop {
+            if let Some(frame) = Frame::decode(&mut self.received).unwrap() {
+                self.crc = frame.crc;
+                return Some(BuilderMessage::from_frame(&frame).unwrap().unwrap());
+            }
+            let mut bytes = [0; 1 << 16];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => panic!("the builder closed the connection"),
+                Ok(read) => self.received.extend_from_slice(&bytes[..read]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     /// The next message that is not about progress.
     pub fn news(&mut self) -> Option<BuilderMessage> {
         loop {

@@ -1,0 +1,131 @@
+//! How much memory builds may take, and could still take.
+
+use std::fs;
+use std::path::{Component, Path};
+
+/// Where the system shows control groups (version 2).
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// What is left to the rest when nobody says how much builds may take: an eighth, and for connections and page cache.
+const MARGIN_SHARE: u64 = 8;
+const MARGIN: u64 = 128 << 20;
+
+/// Bytes that builds may take when nobody says: the memory of the system or, if that is less, the limit of the control groups
+/// around this process, less a margin.
+pub(crate) fn default_limit() -> u64 {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = [system, limit_of_groups(Path::new(GROUPS), &group)];
+    // Where the system says nothing, as before there were limits: anything that can be allocated.
+    let total = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
+    total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
+}
+
+/// Bytes that are free or could be freed, of the system or, if that is less, of the control groups around this process.
+/// `None` where nobody says.
+pub(crate) fn free() -> Option<u64> {
+    let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    let group = fs::read_to_string("/proc/self/cgroup").ok();
+    let groups = group.and_then(|text| of_groups(Path::new(GROUPS), own_group(&text)?));
+    Some(groups.map_or(system, |groups| groups.min(system)))
+}
+
+fn meminfo(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The path of this process' group, from the root of all groups.
+fn own_group(text: &str) -> Option<&Path> {
+    text.lines().find_map(|line| line.strip_prefix("0::/")).map(Path::new)
+}
+
+/// The least that a group and those around it have left; `None` if none has a limit.
+fn of_groups(root: &Path, own: &Path) -> Option<u64> {
+    within(own).ancestors().filter_map(|group| of_group(&root.join(group))).min()
+}
+
+/// The least limit of the groups of either version, by what `/proc/self/cgroup` says; `None` if there is none.
+fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
+    let of = |root: &Path, own: &Path, file: &str| {
+        within(own).ancestors().filter_map(|group| number(&root.join(group).join(file))).min()
+    };
+    let unified = own_group(text).and_then(|own| of(root, own, "memory.max"));
+    let memory = |line: &'_ str| line.split_once(":memory:/").map(|(_, own)| own.to_owned());
+    // Version 1 writes a limit that no machine has for none; the machine's memory is less anyway.
+    let old = text.lines().find_map(memory).and_then(|own| {
+        let root = root.join("memory");
+        of(&root, Path::new(&own), "memory.limit_in_bytes")
+    });
+    [unified, old].into_iter().flatten().min()
+}
+
+/// Seen from a container, a group outside of it begins with "..": then only the root is ours to see.
+fn within(own: &Path) -> &Path {
+    if own.components().all(|part| matches!(part, Component::Normal(_))) { own } else { Path::new("") }
+}
+
+/// The number in a file; "max" is none, and no limit.
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn of_group(group: &Path) -> Option<u64> {
+    let (limit, used) = (number(&group.join("memory.max"))?, number(&group.join("memory.current"))?);
+    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{default_limit, free, limit_of_groups, meminfo, of_groups, own_group};
+
+    #[test]
+    fn the_system_says_kilobytes() {
+        let text = "MemTotal:  9 kB\nMemAvailable:    1024 kB\nBuffers: 1 kB\n";
+        assert_eq!((meminfo(text, "MemAvailable:"), meminfo(text, "MemTotal:")), (Some(1 << 20), Some(9 << 10)));
+        assert_eq!(meminfo("MemTotal:  9 kB\n", "MemAvailable:"), None);
+        assert!(free().is_none_or(|bytes| bytes > 0));
+        assert!(default_limit() > 1 << 20);
+    }
+
+    #[test]
+    fn limits_of_both_kinds_of_groups() {
+        let root = tempfile::tempdir().unwrap();
+        let set = |name: &str, text: &str| {
+            let file = root.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let limit = |text| limit_of_groups(root.path(), text);
+        assert_eq!(limit("0::/a/b\n4:memory:/c\n"), None);
+        set("a/b/memory.max", "max\n");
+        set("a/memory.max", "5000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(5000));
+        set("memory/c/memory.limit_in_bytes", "3000\n");
+        assert_eq!(limit("4:memory:/c\n0::/a/b\n"), Some(3000));
+        assert_eq!(limit("4:memory:/\n0::/\n"), None);
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("outer/inner");
+        fs::create_dir_all(&inner).unwrap();
+        let set = |group: &Path, max: &str, current: &str| {
+            fs::write(group.join("memory.max"), max).unwrap();
+            fs::write(group.join("memory.current"), current).unwrap();
+        };
+        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), None);
+        set(&inner, "max\n", "700\n");
+        set(&root.path().join("outer"), "1000\n", "900\n");
+        fs::write(root.path().join("outer/memory.stat"), "anon 5\ninactive_file 300\n").unwrap();
+        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), Some(400));
+        assert_eq!(of_groups(root.path(), Path::new("../elsewhere")), None);
+        assert_eq!(own_group("1:cpu:/x\n0::/outer/inner\n"), Some(Path::new("outer/inner")));
+    }
+}

@@ -1,0 +1,76 @@
+use hnsw::BuildSpec;
+use pages::Estimate;
+
+/// What a build needs by the numbers of rows and bytes that are known of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// What is the same however many rows come.
+    shape: Estimate,
+    /// Whether values differ in length, so that their mean is known only as they come.
+    varying: bool,
+    threads: u32,
+}
+
+/// Rows of a build whose client does not know how many there will be.
+const ROWS_UNKNOWN: u64 = 10_000;
+
+/// Bytes of a sparse value before any was seen: 64 entries.
+const SPARSE_VALUE: usize = 4 + 8 * 64;
+
+impl Need {
+    pub(crate) fn new(spec: &BuildSpec, threads: u32) -> Self {
+        let fixed = spec.value_type.value_len(spec.dims);
+        let value_len = fixed.unwrap_or(SPARSE_VALUE);
+        let shape = Estimate { value_type: spec.value_type, value_len, m: spec.m, rows: 0, elements: 0 };
+        Self { shape, varying: fixed.is_none(), threads }
+    }
+
+    /// Bytes of memory for so many rows, as the client estimates them (0: it does not know).
+    pub(crate) fn at_first(&self, estimated_rows: u64) -> u64 {
+        let rows = if estimated_rows == 0 { ROWS_UNKNOWN } else { estimated_rows };
+        self.of(Estimate { rows, elements: rows, ..self.shape })
+    }
+
+    /// Bytes of memory for `rows` rows when those seen so far are `seen` with `seen_bytes` bytes of values.
+    pub(crate) fn of_rows(&self, rows: u64, seen: u64, seen_bytes: u64) -> u64 {
+        let value_len = match seen_bytes.checked_div(seen) {
+            Some(mean) if self.varying => usize::try_from(mean + 1).unwrap_or(usize::MAX),
+            _ => self.shape.value_len,
+        };
+        self.of(Estimate { rows, elements: rows, value_len, ..self.shape })
+    }
+
+    fn of(&self, estimate: Estimate) -> u64 {
+        estimate.build_memory_bytes(self.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::ValueType;
+    use hnsw::{BuildSpec, Metric};
+
+    use super::Need;
+
+    fn need(value_type: ValueType, dims: u32) -> Need {
+        let spec =
+            BuildSpec { value_type, metric: Metric::L2, dims, m: 16, ef_construction: 64, expected_rows: 0, seed: 0 };
+        Need::new(&spec, 4)
+    }
+
+    #[test]
+    fn more_rows_need_more_and_nothing_overflows() {
+        let need = need(ValueType::Vector, 128);
+        assert!(need.at_first(1_000_000) > need.at_first(100_000) + 900_000 * 512);
+        assert_eq!(need.at_first(0), need.at_first(10_000));
+        assert_eq!(need.of_rows(5000, 10, 10 * 512), need.at_first(5000));
+        assert!(need.at_first(u64::MAX) > u64::MAX / 2);
+    }
+
+    #[test]
+    fn sparse_values_count_as_they_are() {
+        let need = need(ValueType::SparseVec, 1000);
+        assert!(need.of_rows(10_000, 100, 100 * 4000) > need.at_first(10_000) + 10_000 * 3000);
+        assert!(need.of_rows(10_000, 100, 100 * 12) < need.at_first(10_000));
+    }
+}

@@ -1,0 +1,52 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::queue::{Admission, Never};
+
+/// Memory that is set aside for a build, and its place among those that run. Given back when it is dropped or released.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    admission: Arc<Admission>,
+    /// `None` when it was given back.
+    bytes: Mutex<Option<u64>>,
+}
+
+impl Reservation {
+    pub(super) fn new(admission: Arc<Admission>, bytes: u64) -> Self {
+        Self { admission, bytes: Mutex::new(Some(bytes)) }
+    }
+
+    /// Bytes set aside.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().unwrap_or(0)
+    }
+
+    /// Takes more or gives some back. If there is not enough, everything stays as it was: the error has the bytes that are
+    /// missing and those that are free.
+    pub(crate) fn resize(&self, bytes: u64) -> Result<(), Never> {
+        let mut held = self.lock();
+        let Some(before) = *held else { return Ok(()) };
+        match bytes.checked_sub(before) {
+            Some(more) => self.admission.grow(more)?,
+            None => self.admission.give_back(before - bytes, 0),
+        }
+        *held = Some(bytes);
+        Ok(())
+    }
+
+    /// Gives everything back: the build's memory is free again.
+    pub(crate) fn release(&self) {
+        if let Some(bytes) = self.lock().take() {
+            self.admission.give_back(bytes, 1);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,133 @@
+use std::pin::pin;
+
+use hnsw::{BuildSpec, Control};
+use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION};
+use service::{Outcome, Queued, Running};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::admit::Begun;
+use super::{LAST_FRAME, Session, VERSION};
+use crate::end::SessionError;
+use crate::job::Job;
+use crate::meter::Meter;
+use crate::progress::Watch;
+use crate::rows::RowTotals;
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
+    /// From the Accept to the last frame.
+    pub(super) async fn build(&mut self, hello: &Hello, begun: Begun, queued: Queued) -> EndedBuild {
+        let Begun { mut job, spec, need, reservation } = begun;
+        let cancel = CancelOnDrop(job.control.clone());
+        let watch = Watch::new(job.control.clone());
+        let stage = watch.clone();
+        let running = queued.begin(reservation.bytes(), move || stage.stage());
+        tracing::info!(
+            value_type = spec.value_type.name(),
+            metric = spec.metric.name(),
+            dims = spec.dims,
+            m = spec.m,
+            ef_construction = spec.ef_construction,
+            expected_rows = spec.expected_rows,
+            memory = reservation.bytes(),
+            client = ?hello.client_version,
+            postgres = ?hello.server_version,
+            "build started"
+        );
+        let accept = BuilderMessage::Accept(Accept {
+            protocol: PROTOCOL_VERSION,
+            capabilities: 0,
+            session: self.id,
+            memory_reserved: reservation.bytes(),
+            threads: self.shared.threads(),
+            builder_version: VERSION.to_owned(),
+        });
+        let result = match self.writer.send(&accept).await {
+            Ok(()) => self.drive(&spec, Meter::new(need, reservation), &mut job, &watch, &running).await,
+            Err(error) => Err(error),
+        };
+        let (outcome, reason) = match result {
+            Ok(()) => (Outcome::Succeeded, None),
+            Err(error) => {
+                job.control.cancel();
+                self.fail(&error).await;
+                (error.outcome(), Some(error.to_string()))
+            }
+        };
+        EndedBuild { job, running, outcome, reason, _cancel: cancel }
+    }
+
+    /// Both halves of the build at once, until one of them ends it.
+    async fn drive(
+        &mut self,
+        spec: &BuildSpec,
+        meter: Meter,
+        job: &mut Job,
+        watch: &Watch,
+        running: &Running,
+    ) -> Result<(), SessionError> {
+        let stop = CancellationToken::new();
+        let totals = RowTotals::new(spec.value_type, spec.dims);
+        let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
+        let error = tokio::select! {
+            sent = &mut writing => {
+                if let Some(done) = sent? {
+                    let [rows, graph, repair, order, pages] = watch.stage().spent.map(|spent| spent.as_secs_f64());
+                    tracing::info!(
+                        rows = done.rows,
+                        elements = done.elements,
+                        pages = done.blocks,
+                        seconds = done.build_ms as f64 / 1e3,
+                        seconds_rows = rows,
+                        seconds_graph = graph,
+                        seconds_repair = repair,
+                        seconds_order = order,
+                        seconds_pages = pages,
+                        "build succeeded"
+                    );
+                }
+                return Ok(());
+            }
+            error = self.reader.drive(totals, meter, &job.rows, self.shared.config.idle_timeout, running) => error,
+            () = self.shared.stop.cancelled() => SessionError::Shutdown,
+        };
+        job.control.cancel();
+        // The client can read our reason only after a whole frame.
+        stop.cancel();
+        match timeout(LAST_FRAME, writing).await {
+            // The last frame was on its way already: the client has everything.
+            Ok(Ok(Some(_))) => Ok(()),
+            _ => Err(error),
+        }
+    }
+}
+
+/// A build whose session is over, but maybe not its thread.
+pub(super) struct EndedBuild {
+    job: Job,
+    running: Running,
+    pub(super) outcome: Outcome,
+    reason: Option<String>,
+    _cancel: CancelOnDrop,
+}
+
+impl EndedBuild {
+    /// Waits for the thread.
+    pub(super) async fn end(self) {
+        let Job { rows, mut events, .. } = self.job;
+        drop(rows);
+        events.close();
+        while events.recv().await.is_some() {}
+        self.running.end(self.outcome, self.reason);
+    }
+}
+
+/// Stops a build whose session is gone, for whatever reason.
+struct CancelOnDrop(Control);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
