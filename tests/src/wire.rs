@@ -35,12 +35,17 @@ impl Notice {
         }
         notice
     }
+
+    /// The first line, as `psql` shows it.
+    pub fn headline(&self) -> String {
+        format!("{}:  {}", self.severity, self.message)
+    }
 }
 
 /// As `psql` shows it.
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:  {}", self.severity, self.message)?;
+        f.write_str(&self.headline())?;
         if !self.detail.is_empty() {
             write!(f, "\nDETAIL:  {}", self.detail)?;
         }

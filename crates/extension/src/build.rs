@@ -3,12 +3,14 @@
 use pages::{IncomingSpec, IndexMeta};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION};
+use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION, capability};
 
 use crate::column::Column;
-use crate::failure::{Failure, or_raise, tell};
+use crate::engage;
+use crate::failure::{Failure, info, information, or_raise, tell};
 use crate::hook::{self, owned};
 use crate::options::{self, IndexOptions};
+use crate::pace::{Pace, Stopwatch};
 use crate::progress::{self, Phase};
 use crate::scan::{self, Scanned};
 use crate::session::Session;
@@ -85,12 +87,10 @@ unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: Index
         (Column::of(index, options)?, scan::estimate_rows(heap))
     };
     let settings = Settings::get();
-    progress::enter(Phase::Connecting, estimate);
-    info_line(format!("connecting to external indexing server on {}:{}", settings.host, settings.port));
-    let mut session = Session::connect(&settings)?;
     // SAFETY: as promised by the caller.
-    session.start(unsafe { hello(index, &column, options, estimate) })?;
-    info_line("successfully connected to external indexing server".into());
+    let hello = unsafe { hello(index, &column, options, estimate) };
+    let session = engage::engage(&settings, hello)?;
+    info("successfully connected to external indexing server");
     Ok(Engaged { column, session, estimate })
 }
 
@@ -105,13 +105,18 @@ unsafe fn build(
 ) -> Result<Built, Failure> {
     let Engaged { column, mut session, estimate } = engaged;
     let key = random_key()?;
+    let mut pace = Pace::new(settings::max_rate());
+    let mut stopwatch = Stopwatch::start();
     scan::enter(estimate);
     // SAFETY: as promised by the caller.
-    let Scanned { heap_tuples, digest } = unsafe { scan::run(heap, index, info, &column, &mut session, key)? };
+    let Scanned { heap_tuples, digest } =
+        unsafe { scan::run(heap, index, info, &column, &mut session, &mut pace, key)? };
     session.end_of_tuples()?;
+    let scanning = stopwatch.lap();
     let rows = session.rows();
 
     let layout = wait_for_layout(&mut session)?;
+    let building = stopwatch.lap();
     if layout.rows != rows {
         return Err(Failure::invalid(format!("{} rows announced, {rows} were sent.", layout.rows)));
     }
@@ -125,9 +130,11 @@ unsafe fn build(
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
     let writer = unsafe { Writer::new(index, spec, key)? };
-    receive_pages(&mut session, writer, layout, digest)?;
+    receive_pages(&mut session, writer, layout, digest, &mut pace)?;
     progress::tuples(rows, rows);
-    info_line(format!("indexed {rows} elements"));
+    let writing = stopwatch.lap();
+    let report = information(format!("indexed {rows} elements"));
+    tell(PgLogLevel::INFO, report.set_detail(format!("Scan {scanning}, build {building}, pages {writing}.")));
     Ok(Built { heap_tuples, rows })
 }
 
@@ -139,7 +146,7 @@ unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions,
     Hello {
         protocol_min: PROTOCOL_VERSION,
         protocol_max: PROTOCOL_VERSION,
-        capabilities: 0,
+        capabilities: capability::REDIRECT,
         value_type: column.wire_type(),
         metric: column.metric,
         dims: column.dims,
@@ -187,10 +194,14 @@ fn receive_pages(
     mut writer: Writer,
     layout: Layout,
     sent: pages::RowDigest,
+    pace: &mut Pace,
 ) -> Result<(), Failure> {
     loop {
         match session.next()? {
-            BuilderMessage::Pages(pages) => writer.write(pages.first_block, &pages.pages)?,
+            BuilderMessage::Pages(pages) => {
+                writer.write(pages.first_block, &pages.pages)?;
+                pace.keep(pages.pages.len());
+            }
             BuilderMessage::Progress(_) => {}
             BuilderMessage::Done(done) => {
                 let expected = session.pages_checksum();
@@ -243,8 +254,4 @@ fn random_key() -> Result<[u64; 4], Failure> {
     // SAFETY: fills the array.
     let filled = unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), size_of_val(&key)) };
     if filled { Ok(key) } else { Err(Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "no random numbers")) }
-}
-
-fn info_line(text: String) {
-    tell(PgLogLevel::INFO, ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, text, "ambuild"));
 }

@@ -38,7 +38,7 @@ impl Connection {
     /// Connects, and agrees on TLS.
     pub(crate) fn open(settings: &Settings) -> Result<Self, Failure> {
         let peer = format!("{}:{}", settings.host, settings.port);
-        let tls = settings.tls.as_ref().map(|tls| tls::client(tls, &settings.host)).transpose()?.map(Box::new);
+        let tls = settings.tls.as_ref().map(tls::client).transpose()?.map(Box::new);
         let socket = connect(settings, &peer)?;
         let (unsent, received) = (BytesMut::new(), BytesMut::new());
         let mut connection = Self { socket, tls, unsent, received, closed: false, heard: Instant::now(), peer };
@@ -96,9 +96,12 @@ impl Connection {
             let taken = match &mut self.tls {
                 Some(tls) => tls.writer().write(bytes).map_err(|error| self.io_error(error))?,
                 None => {
-                    let taken = bytes.len().min(UNSENT_BYTES.saturating_sub(self.unsent.len()));
-                    self.unsent.extend_from_slice(&bytes[..taken]);
-                    taken
+                    // At once if that can be, without a copy. What goes wrong here is found again below.
+                    let written = if self.unsent.is_empty() { self.socket.write(bytes).unwrap_or(0) } else { 0 };
+                    let rest = &bytes[written..];
+                    let kept = rest.len().min(UNSENT_BYTES.saturating_sub(self.unsent.len()));
+                    self.unsent.extend_from_slice(&rest[..kept]);
+                    written + kept
                 }
             };
             bytes = &bytes[taken..];

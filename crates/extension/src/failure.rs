@@ -56,6 +56,12 @@ impl Failure {
         self
     }
 
+    /// Whether it was the connection that failed: another builder may be better.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        use PgSqlErrorCode::{ERRCODE_CONNECTION_FAILURE, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION};
+        matches!(self.code, ERRCODE_CONNECTION_FAILURE | ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION)
+    }
+
     /// Ends the statement.
     pub(crate) fn raise(self) -> ! {
         self.report().report(PgLogLevel::ERROR);
@@ -93,6 +99,16 @@ pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     // SAFETY: as above.
     unsafe { pg_sys::InterruptHoldoffCount -= 1 };
     pgrx::check_for_interrupts!();
+}
+
+/// An INFO line without detail or hint.
+pub(crate) fn info(message: impl Into<String>) {
+    tell(PgLogLevel::INFO, information(message));
+}
+
+/// Something to tell that is no error.
+pub(crate) fn information(message: impl Into<String>) -> ErrorReport {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.into(), "ambuild")
 }
 
 /// Ends the statement on failure.

@@ -11,6 +11,8 @@
 //! | [`column`] | which type, metric and dimensions? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
+//! | [`engage`] | who builds: queue and router |
+//! | [`pace`] | how fast, and how long did it take? |
 //! | [`pulse`], [`threads`] | how does the builder know that we are alive while PostgreSQL scans? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`build`] | in which order does all that happen? |
@@ -21,10 +23,12 @@ mod build;
 mod column;
 mod connect;
 mod connection;
+mod engage;
 mod failure;
 mod functions;
 mod hook;
 mod options;
+mod pace;
 mod progress;
 mod pulse;
 mod resolve;

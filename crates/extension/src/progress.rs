@@ -19,6 +19,7 @@ pub(crate) enum Phase {
     ChoosingNeighbors = 6,
     OrderingElements = 7,
     WritingPages = 8,
+    Queued = 9,
 }
 
 impl Phase {
@@ -35,6 +36,7 @@ impl Phase {
     fn name(number: i64) -> Option<&'static CStr> {
         [
             (Self::Connecting, c"connecting to builder"),
+            (Self::Queued, c"waiting for a place on the builder"),
             (Self::Waiting, c"waiting for external build"),
             (Self::BuildingGraph, c"building graph"),
             (Self::ChoosingNeighbors, c"choosing neighbors"),

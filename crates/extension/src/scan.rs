@@ -9,6 +9,7 @@ use protocol::TuplesWriter;
 
 use crate::column::Column;
 use crate::failure::{Failure, or_raise};
+use crate::pace::Pace;
 use crate::progress::{self, Phase};
 use crate::pulse::{self, Shared};
 use crate::session::Session;
@@ -24,6 +25,7 @@ pub(crate) struct Scanned {
 struct Scan<'a, 'b> {
     session: &'a Shared<'b>,
     column: &'a Column,
+    pace: &'a mut Pace,
     batch: TuplesWriter,
     digest: RowDigest,
     /// Emptied after every row.
@@ -42,10 +44,11 @@ pub(crate) unsafe fn run(
     info: *mut pg_sys::IndexInfo,
     column: &Column,
     session: &mut Session,
+    pace: &mut Pace,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
     // SAFETY: as promised by the caller.
-    pulse::beside(session, |session| unsafe { scan(heap, index, info, column, session, key) })
+    pulse::beside(session, |session| unsafe { scan(heap, index, info, column, session, pace, key) })
 }
 
 /// # Safety
@@ -56,6 +59,7 @@ unsafe fn scan(
     info: *mut pg_sys::IndexInfo,
     column: &Column,
     session: &Shared<'_>,
+    pace: &mut Pace,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
     let varying = column.value_type.value_len(column.dims).is_none();
@@ -70,7 +74,7 @@ unsafe fn scan(
         );
         let digest = RowDigest::new(key);
         let batch = TuplesWriter::new(varying);
-        let mut scan = Scan { session, column, batch, digest, context, scratch: Vec::new() };
+        let mut scan = Scan { session, column, pace, batch, digest, context, scratch: Vec::new() };
         let state = (&raw mut scan).cast::<c_void>();
         // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
         let heap_tuples =
@@ -125,11 +129,14 @@ impl Scan<'_, '_> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
+        let bytes = self.batch.len();
         let mut session = self.session.session()?;
         if !self.batch.is_empty() {
             session.send(&mut self.batch)?;
         }
         progress::tuples(session.rows(), 0);
+        drop(session);
+        self.pace.keep(bytes);
         Ok(())
     }
 }

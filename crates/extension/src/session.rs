@@ -3,15 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::{
-    Accept, BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, Hello, MAGIC,
-    PROTOCOL_VERSION, ProtocolError, ServerType, SessionState, StreamChecksum, TuplesWriter, Wait,
+    BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, ProtocolError, Refuse, ServerType,
+    SessionState, StreamChecksum, TuplesWriter,
 };
 
 use crate::connection::Connection;
-use crate::failure::{Failure, printable, tell};
+use crate::failure::Failure;
 use crate::settings::Settings;
 
 /// The most time to wait for the greeting where no timeout is set.
@@ -19,6 +18,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Session {
     connection: Connection,
+    is_router: bool,
     state: SessionState,
     sent: StreamChecksum,
     pages: StreamChecksum,
@@ -56,32 +56,15 @@ impl Session {
                 greeting.version
             )));
         }
-        if greeting.server_type != ServerType::Builder as u32 {
-            let found = greeting.server_type;
-            return Err(Failure::protocol(format!("The server is of type {found}, a builder (type 1) is expected.")));
+        let found = greeting.server_type;
+        let is_router = found == ServerType::Router as u32;
+        if !is_router && found != ServerType::Builder as u32 {
+            let detail = format!("The server is of type {found}, a builder (1) or a router (2) is expected.");
+            return Err(Failure::protocol(detail));
         }
         let (state, heartbeat) = (SessionState::Opened, Instant::now());
-        Ok(Self { connection, state, sent: StreamChecksum::new(), pages: StreamChecksum::new(), rows: 0, heartbeat })
-    }
-
-    /// Asks for a build and waits until the builder takes it.
-    pub(crate) fn start(&mut self, hello: Hello) -> Result<Accept, Failure> {
-        self.pass(|connection| connection.send(&MAGIC))?;
-        self.say(&ClientMessage::Hello(hello))?;
-        self.pass(Connection::flush)?;
-        loop {
-            match self.next()? {
-                BuilderMessage::Accept(accept) if accept.protocol == PROTOCOL_VERSION => return Ok(accept),
-                BuilderMessage::Accept(accept) => {
-                    let found = accept.protocol;
-                    return Err(Failure::protocol(format!(
-                        "Version {found} accepted, {PROTOCOL_VERSION} was offered."
-                    )));
-                }
-                BuilderMessage::Wait(wait) => tell(PgLogLevel::NOTICE, waiting(&wait)),
-                other => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
-            }
-        }
+        let (sent, pages) = (StreamChecksum::new(), StreamChecksum::new());
+        Ok(Self { connection, is_router, state, sent, pages, rows: 0, heartbeat })
     }
 
     /// Sends a batch of rows, and looks whether the builder has something to say.
@@ -141,6 +124,11 @@ impl Session {
         &mut self.connection
     }
 
+    /// Whether a router was reached: it may name a builder.
+    pub(crate) fn is_router(&self) -> bool {
+        self.is_router
+    }
+
     /// The number of rows sent.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
@@ -149,10 +137,23 @@ impl Session {
     /// Waits for the builder's next message. Errors it reports are failures, heartbeats are not worth a message.
     pub(crate) fn next(&mut self) -> Result<BuilderMessage, Failure> {
         loop {
+            if let Some(message) = self.next_within(Duration::MAX)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// The same; `None` when it has not come for about so long.
+    pub(crate) fn next_within(&mut self, limit: Duration) -> Result<Option<BuilderMessage>, Failure> {
+        let started = Instant::now();
+        loop {
             // A builder that never stops talking must not keep the backend from being cancelled.
             pgrx::check_for_interrupts!();
             if let Some(message) = self.received()? {
-                return Ok(message);
+                return Ok(Some(message));
+            }
+            if started.elapsed() >= limit {
+                return Ok(None);
             }
             if self.connection.is_closed() {
                 return Err(self.connection.broken("the builder closed the connection"));
@@ -187,9 +188,7 @@ impl Session {
                 BuilderMessage::Error(report) => {
                     Err(Failure::from_builder(report.sqlstate, &report.message, &report.detail, &report.hint))
                 }
-                BuilderMessage::Refuse(refuse) => {
-                    Err(Failure::from_builder(refuse.sqlstate, &refuse.message, &refuse.detail, &refuse.hint))
-                }
+                BuilderMessage::Refuse(refuse) => Err(refused(&refuse)),
                 message => Ok(Some(message)),
             };
         }
@@ -219,6 +218,16 @@ impl Session {
     }
 }
 
+/// The builder does not take the build, or not now.
+fn refused(refuse: &Refuse) -> Failure {
+    let hint = match refuse.retry_after_ms.div_ceil(1000) {
+        0 => refuse.hint.clone(),
+        1 => format!("{} Try again in a second.", refuse.hint),
+        seconds => format!("{} Try again in {seconds} seconds.", refuse.hint),
+    };
+    Failure::from_builder(refuse.sqlstate, &refuse.message, &refuse.detail, hint.trim())
+}
+
 fn malformed(error: ProtocolError) -> Failure {
     let failure = Failure::protocol(format!("{error}."));
     match error {
@@ -226,15 +235,4 @@ fn malformed(error: ProtocolError) -> Failure {
         ProtocolError::Checksum { .. } => failure.code(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED),
         _ => failure,
     }
-}
-
-/// The build is queued.
-fn waiting(wait: &Wait) -> ErrorReport {
-    let position = match wait.position {
-        0 => String::new(),
-        position => format!(", position {position} in its queue"),
-    };
-    let message = format!("waiting for external indexing server{position}");
-    let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "ambuild");
-    if wait.reason.is_empty() { report } else { report.set_detail(printable(&wait.reason)) }
 }

@@ -3,8 +3,9 @@
 //! Where rows go and which files are read is for superusers (and whom they grant it to) alone: an ordinary user must not be
 //! able to send a table elsewhere.
 
-use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, Ordering};
+mod loss;
+
+use std::ffi::{CStr, CString, c_char};
 use std::time::Duration;
 
 use pgrx::prelude::*;
@@ -22,6 +23,8 @@ static SSLKEY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(
 static EXTERNAL: GucSetting<bool> = GucSetting::<bool>::new(false);
 static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback::Error);
 static CONNECT_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10);
+static TOKEN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static MAX_RATE: GucSetting<i32> = GucSetting::<i32>::new(0);
 
 /// What to do when no builder can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -48,8 +51,8 @@ pub(crate) enum SslMode {
     VerifyFull,
 }
 
-/// The settings at one moment.
-#[derive(Clone, Debug)]
+/// Where the builder is, and how to get there, at one moment.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -57,11 +60,15 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsSettings>,
     /// `None`: as long as the system takes.
     pub(crate) connect_timeout: Option<Duration>,
+    /// The secret that the builder asks for; may be empty.
+    pub(crate) token: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
+    /// Whom the builder's certificate must be for.
+    pub(crate) name: String,
     pub(crate) root_cert: Option<String>,
     pub(crate) cert: Option<String>,
     pub(crate) key: Option<String>,
@@ -70,18 +77,21 @@ pub(crate) struct TlsSettings {
 impl Settings {
     /// What is set now.
     pub(crate) fn get() -> Self {
+        let host = text(&HOST).unwrap_or_else(|| DEFAULT_HOST.into());
         let settings = Self {
-            host: text(&HOST).unwrap_or_else(|| DEFAULT_HOST.into()),
             port: u16::try_from(PORT.get()).unwrap_or(protocol::DEFAULT_PORT),
             tls: SECURE.get().then(|| TlsSettings {
                 mode: SSLMODE.get(),
+                name: host.clone(),
                 root_cert: text(&SSLROOTCERT),
                 cert: text(&SSLCERT),
                 key: text(&SSLKEY),
             }),
             connect_timeout: u64::try_from(CONNECT_TIMEOUT.get()).ok().filter(|&s| s > 0).map(Duration::from_secs),
+            token: text(&TOKEN).unwrap_or_default(),
+            host,
         };
-        warn_before_defaults_are_used(&settings);
+        loss::warn_before_defaults_are_used(&settings);
         settings
     }
 }
@@ -96,6 +106,11 @@ pub(crate) fn fallback() -> Fallback {
     FALLBACK.get()
 }
 
+/// The most bytes per second that go out as rows and come in as pages; `None`: as many as can.
+pub(crate) fn max_rate() -> Option<u64> {
+    u64::try_from(MAX_RATE.get()).ok().filter(|&rate| rate > 0).map(|rate| rate << 10)
+}
+
 /// A text setting; empty is unset.
 fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
     setting.get().map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
@@ -103,7 +118,7 @@ fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
 
 /// Makes the settings known.
 pub(crate) fn define() {
-    notice_loss();
+    loss::notice();
     GucRegistry::define_bool_guc(
         c"hnsw.external_index",
         c"Builds every hnsw index externally, whether or not it was created with \"external\".",
@@ -170,6 +185,35 @@ pub(crate) fn define() {
         GucContext::Userset,
         GucFlags::UNIT_S,
     );
+    GucRegistry::define_int_guc(
+        c"hnsw.external_index_max_rate",
+        c"The most rows and pages to move per second while an index is built externally.",
+        c"Zero moves as much as can be.",
+        &MAX_RATE,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::UNIT_KB,
+    );
+    // SAFETY: the hook only returns a static string.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            c"hnsw.external_index_token",
+            c"Secret that the builder for external hnsw indexes asks for.",
+            c"",
+            &TOKEN,
+            GucContext::Suset,
+            GucFlags::SUPERUSER_ONLY | GucFlags::NO_SHOW_ALL,
+            None,
+            None,
+            Some(show_token),
+        );
+    }
+}
+
+/// A secret is not to be read off a screen, a superuser's neither.
+unsafe extern "C-unwind" fn show_token() -> *const c_char {
+    if text(&TOKEN).is_some() { c"********".as_ptr() } else { c"".as_ptr() }
 }
 
 fn text_setting(
@@ -179,44 +223,4 @@ fn text_setting(
     setting: &'static GucSetting<Option<CString>>,
 ) {
     GucRegistry::define_string_guc(name, short, long, setting, GucContext::Suset, GucFlags::default());
-}
-
-/// Whether settings of the configuration file may be lost.
-static LOST: AtomicBool = AtomicBool::new(false);
-
-/// pgvector discards settings of its prefix that nobody has defined when it is loaded (from PostgreSQL 15 on). So what
-/// postgresql.conf says for ours is lost when pgvector comes first.
-fn notice_loss() {
-    if cfg!(any(feature = "pg13", feature = "pg14")) {
-        return;
-    }
-    // SAFETY: reads PostgreSQL's state; the name is static.
-    let (pgvector_is_loaded, preloading) = unsafe {
-        let name = c"hnsw.ef_search".as_ptr();
-        let known = !pg_sys::GetConfigOption(name, true, false).is_null();
-        let placeholder = pg_sys::GetConfigOptionFlags(name, true) & pg_sys::GUC_CUSTOM_PLACEHOLDER as i32 != 0;
-        (known && !placeholder, pg_sys::process_shared_preload_libraries_in_progress)
-    };
-    LOST.store(pgvector_is_loaded, Ordering::Relaxed);
-    if pgvector_is_loaded && preloading {
-        warn_of_loss();
-    }
-}
-
-/// Rows must not go to the default address unencrypted or unverified because the settings that say otherwise got lost.
-fn warn_before_defaults_are_used(settings: &Settings) {
-    let defaults = settings.host == DEFAULT_HOST && settings.tls.as_ref().is_some_and(|tls| tls.root_cert.is_none());
-    if defaults && LOST.swap(false, Ordering::Relaxed) {
-        warn_of_loss();
-    }
-}
-
-fn warn_of_loss() {
-    ereport!(
-        PgLogLevel::WARNING,
-        PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
-        "settings hnsw.external_index_* of the configuration file, if any, are ignored",
-        "pgvector was loaded before lantern_index and removed them. \
-         Put \"lantern_index\" before \"vector\" in shared_preload_libraries, or leave \"vector\" out."
-    );
 }

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,16 +14,16 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, information, tell};
 use crate::settings::{SslMode, TlsSettings};
 
 /// Plaintext that may wait to be encrypted and sent.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// A client for one connection to `host`.
-pub(crate) fn client(settings: &TlsSettings, host: &str) -> Result<ClientConnection, Failure> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| config(format!("\"{host}\" is not a valid host name"), "hnsw.external_index_host"))?;
+/// A client for one connection.
+pub(crate) fn client(settings: &TlsSettings) -> Result<ClientConnection, Failure> {
+    let name = ServerName::try_from(settings.name.clone())
+        .map_err(|_| config(format!("\"{}\" is not a valid host name", settings.name), "hnsw.external_index_host"))?;
     let mut client = ClientConnection::new(Arc::new(client_config(settings)?), name)
         .map_err(|error| config(error.to_string(), "hnsw.external_index_sslmode"))?;
     client.set_buffer_limit(Some(BUFFER_BYTES));
@@ -120,8 +119,7 @@ fn say_once_that_nothing_is_verified() {
     if !SAID.swap(true, Ordering::Relaxed) {
         let message =
             "the connection to the external indexing server is encrypted, but its certificate is not verified";
-        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "ambuild");
-        tell(PgLogLevel::NOTICE, report.set_detail("Set hnsw.external_index_sslrootcert to verify it."));
+        tell(PgLogLevel::NOTICE, information(message).set_detail("Set hnsw.external_index_sslrootcert to verify it."));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting as a backend has to: for a socket, and for whatever else concerns it.
 
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 
@@ -14,6 +14,15 @@ pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
 }
 
+/// Does nothing for so long.
+pub(crate) fn pause(pause: Duration) {
+    let started = Instant::now();
+    while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
+        // Rounded up: a wait of 0 ms would be none.
+        wait(NO_SOCKET, 0, left.min(TICK) + Duration::from_millis(1));
+    }
+}
+
 /// Waits until something can be read, or the time is over.
 pub(crate) fn for_answer(socket: RawFd, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_READABLE, at_most);
@@ -23,6 +32,9 @@ pub(crate) fn for_answer(socket: RawFd, at_most: Duration) {
 pub(crate) fn for_connect(socket: RawFd, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_WRITEABLE, at_most);
 }
+
+/// PostgreSQL's `PGINVALID_SOCKET`.
+const NO_SOCKET: RawFd = -1;
 
 fn wait(socket: RawFd, events: u32, at_most: Duration) {
     let events = events | pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT;

@@ -4,9 +4,9 @@ use std::io;
 
 use graph::{ElementValues, Graph, GraphParts, HeapTids, NO_NEIGHBOR, ValueType};
 use pages::{IndexMeta, PAGE_SIZE, Page, PageBytes, PageWriter, Tuple};
-use protocol::{BuilderMessage, Done, Hello, Layout, StreamChecksum, encode_pages};
+use protocol::{BuilderMessage, Done, Hello, Layout, PROTOCOL_VERSION, StreamChecksum, encode_pages};
 
-use crate::fake::{Peer, Row};
+use crate::fake::{Peer, Row, accept};
 
 /// Layout, pages and Done.
 pub struct Answer {
@@ -119,7 +119,13 @@ impl Answer {
 
 /// Builds the index of the rows it gets, and sends it.
 pub fn honest(peer: &mut Peer) -> io::Result<()> {
-    let hello = peer.accept()?;
+    let hello = peer.hello()?;
+    build(peer, &hello)
+}
+
+/// The same from Hello on.
+pub fn build(peer: &mut Peer, hello: &Hello) -> io::Result<()> {
+    peer.say(&accept(PROTOCOL_VERSION))?;
     let rows = peer.rows()?;
-    Answer::new(&hello, &rows).send(peer)
+    Answer::new(hello, &rows).send(peer)
 }

@@ -1,6 +1,6 @@
 //! An index is taken if it is one of the rows that were sent, and no other.
 
-use harness::inspect;
+use harness::{Notice, inspect};
 use pages::PAGE_SIZE;
 use protocol::{ClientMessage, Metric, ValueType};
 
@@ -33,7 +33,7 @@ fn a_right_index_is_taken() {
             Ok(())
         })
         .unwrap();
-    let said: Vec<String> = scene.session.take_notices().iter().map(ToString::to_string).collect();
+    let said: Vec<String> = scene.session.take_notices().iter().map(Notice::headline).collect();
     assert!(said.contains(&"INFO:  indexed 24 elements".to_owned()), "{said:?}");
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
     let nearest = "SELECT string_agg(id::text, ',') FROM (
@@ -231,7 +231,7 @@ fn the_error_can_be_caught() {
             answer.send(peer)
         })
         .unwrap();
-    let said: Vec<String> = scene.session.take_notices().iter().map(ToString::to_string).collect();
+    let said: Vec<String> = scene.session.take_notices().iter().map(Notice::headline).collect();
     assert!(said.contains(&"NOTICE:  external indexing server sent an index that is not valid".into()), "{said:?}");
     assert_eq!(scene.session.value::<u32>("SELECT count(*) FROM items").unwrap(), 25);
     scene.expect_clean();

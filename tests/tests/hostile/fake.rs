@@ -18,6 +18,9 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 /// How long a peer waits for PostgreSQL before it gives up; no test gets there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a builder does with one client.
+pub type Script = Box<dyn FnOnce(&mut Peer) -> io::Result<()> + Send>;
+
 /// A row as it was received.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -34,6 +37,11 @@ pub struct FakeBuilder {
 impl FakeBuilder {
     /// Listens, and plays `script` to the first client. The script may fail: most end in PostgreSQL hanging up.
     pub fn play(script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Self {
+        Self::play_in_turn(vec![Box::new(script)])
+    }
+
+    /// The same with one client after the other.
+    pub fn play_in_turn(scripts: Vec<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // Rows that are not read must not all fit into the system's buffers.
         set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
@@ -41,13 +49,16 @@ impl FakeBuilder {
         let reached = Arc::new(AtomicBool::new(false));
         let reaching = Arc::clone(&reached);
         let thread = thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            stream.set_write_timeout(Some(PATIENCE)).unwrap();
-            let mut peer = Peer { stream, buffer: BytesMut::new(), reached: reaching, abrupt: false };
-            let _ = script(&mut peer);
-            peer.leave();
+            for script in scripts {
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                let reached = Arc::clone(&reaching);
+                let mut peer = Peer { stream, buffer: BytesMut::new(), reached, abrupt: false };
+                let _ = script(&mut peer);
+                peer.leave();
+            }
         });
         Self { port, reached, thread }
     }
@@ -86,14 +97,19 @@ impl Peer {
     /// Greets and reads what is wanted.
     pub fn hello(&mut self) -> io::Result<Hello> {
         self.greet()?;
+        match self.choice()? {
+            ClientMessage::Hello(hello) => Ok(hello),
+            other => panic!("{} in place of Hello", other.name()),
+        }
+    }
+
+    /// The choice of the protocol, and the message behind it.
+    pub fn choice(&mut self) -> io::Result<ClientMessage> {
         while self.buffer.len() < MAGIC.len() {
             self.read()?;
         }
         assert_eq!(self.buffer.split_to(MAGIC.len()), &MAGIC[..]);
-        match self.message()? {
-            ClientMessage::Hello(hello) => Ok(hello),
-            other => panic!("{} in place of Hello", other.name()),
-        }
+        self.message()
     }
 
     /// The same, and takes the build.

@@ -64,8 +64,8 @@ fn without_a_builder_the_database_builds() {
     expect_reason(&mut scene, "could not connect to external indexing server");
     scene.run(CREATE, refuse).unwrap();
     expect_reason(&mut scene, "64 builds are running: Not one more.");
-    scene.run(CREATE, |peer| peer.send(&Greeting::router().to_bytes())).unwrap();
-    expect_reason(&mut scene, "type 2");
+    scene.run(CREATE, |peer| peer.send(&Greeting { version: 1, server_type: 3 }.to_bytes())).unwrap();
+    expect_reason(&mut scene, "type 3");
     scene.run(CREATE, |peer| peer.hello().map(drop)).unwrap();
     expect_reason(&mut scene, "lost connection");
     scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
@@ -141,7 +141,7 @@ fn a_setting_makes_every_build_external() {
     let external = |scene: &mut Scene, sql: &str| {
         scene.session.take_notices();
         scene.session.execute(sql).unwrap();
-        let said: Vec<String> = scene.session.take_notices().iter().map(ToString::to_string).collect();
+        let said: Vec<String> = scene.session.take_notices().iter().map(Notice::headline).collect();
         inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
         (said, builder.metric("lantern_index_builds_total").unwrap())
     };

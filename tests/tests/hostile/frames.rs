@@ -10,7 +10,6 @@ use crate::scene::{CREATE, Scene};
 fn greetings() {
     let mut scene = Scene::new("greetings");
     scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
-    scene.fails_with("a router", ("08P01", "type 2"), |peer| peer.send(&Greeting::router().to_bytes()));
     scene.fails_with("another type", ("08P01", "type 4294967295"), |peer| {
         peer.send(&Greeting { version: 1, server_type: u32::MAX }.to_bytes())
     });

@@ -14,7 +14,7 @@ fn refuse() -> BuilderMessage {
         sqlstate: SqlState::TOO_MANY_CONNECTIONS,
         message: "64 builds are running".into(),
         detail: "That is as many as this builder takes.".into(),
-        hint: "Try again in 5 seconds.".into(),
+        hint: "Ask another builder.".into(),
     })
 }
 
@@ -30,8 +30,12 @@ fn error() -> BuilderMessage {
 fn expect_quoted(scene: &mut Scene, case: &str, script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) {
     println!("{case}:");
     let found = scene.fails(script);
-    let refused =
-        ["53300", "64 builds are running", "That is as many as this builder takes.", "Try again in 5 seconds."];
+    let refused = [
+        "53300",
+        "64 builds are running",
+        "That is as many as this builder takes.",
+        "Ask another builder. Try again in 5 seconds.",
+    ];
     let failed = ["53200", "out of memory", "The graph takes 7 GB.", "Ask for more."];
     let expected = if found.sqlstate == "53300" { refused } else { failed };
     let [sqlstate, message, detail, hint] = expected;

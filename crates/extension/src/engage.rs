@@ -1,0 +1,124 @@
+//! From the settings to a builder that has taken the build: it may be busy, and there may be a router in front of it.
+
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait};
+
+use crate::connection::Connection;
+use crate::failure::{Failure, info, information, printable, tell};
+use crate::progress::{self, Phase};
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// How often at most the user is told how the queue moves.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a builder or router answers.
+enum Answer {
+    Taken(Session),
+    Elsewhere(Redirect),
+}
+
+/// Asks for a build and waits until a builder takes it.
+pub(crate) fn engage(settings: &Settings, hello: Hello) -> Result<Session, Failure> {
+    let mut once_more = true;
+    loop {
+        let redirect = match ask(settings, hello.clone(), None)? {
+            Answer::Taken(session) => return Ok(session),
+            Answer::Elsewhere(redirect) => redirect,
+        };
+        match follow(settings, redirect, hello.clone()) {
+            // Builders come and go: the router may know another by now.
+            Err(failure) if once_more && failure.is_of_connection() => once_more = false,
+            result => return result,
+        }
+    }
+}
+
+/// Asks the builder that a router named.
+fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello) -> Result<Session, Failure> {
+    let Redirect { port, host, server_name, ticket } = redirect;
+    if host.is_empty() || port == 0 {
+        return Err(Failure::protocol("A router that names no builder."));
+    }
+    let mut there = Settings { host, port, ..settings.clone() };
+    if let Some(tls) = there.tls.as_mut().filter(|_| !server_name.is_empty()) {
+        tls.name = server_name;
+    }
+    hello.capabilities = 0;
+    match ask(&there, hello, Some(ticket).filter(|ticket| !ticket.is_empty()))? {
+        Answer::Taken(session) => Ok(session),
+        Answer::Elsewhere(_) => Err(Failure::protocol("A router that names another router.")),
+    }
+}
+
+fn ask(settings: &Settings, mut hello: Hello, ticket: Option<String>) -> Result<Answer, Failure> {
+    let estimate = hello.estimated_rows;
+    progress::enter(Phase::Connecting, estimate);
+    info(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
+    let mut session = Session::connect(settings)?;
+    session.pass(|connection| connection.send(&MAGIC))?;
+    if let Some(ticket) = ticket {
+        session.say(&ClientMessage::Ticket(Ticket { ticket }))?;
+    }
+    hello.token.clone_from(&settings.token);
+    session.say(&ClientMessage::Hello(hello))?;
+    session.pass(Connection::flush)?;
+    let mut queue = Queue::default();
+    loop {
+        match session.next_within(queue.tell())? {
+            None => {}
+            Some(BuilderMessage::Accept(accept)) if accept.protocol == PROTOCOL_VERSION => {
+                return Ok(Answer::Taken(session));
+            }
+            Some(BuilderMessage::Accept(accept)) => {
+                let found = accept.protocol;
+                return Err(Failure::protocol(format!("Version {found} accepted, {PROTOCOL_VERSION} was offered.")));
+            }
+            Some(BuilderMessage::Redirect(redirect)) if session.is_router() => return Ok(Answer::Elsewhere(redirect)),
+            Some(BuilderMessage::Wait(wait)) => queue.hear(wait, estimate),
+            Some(other) => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
+        }
+    }
+}
+
+/// What was said about the queue, and what of it the user knows.
+#[derive(Default)]
+struct Queue {
+    news: Option<Wait>,
+    told: Option<(Wait, Instant)>,
+}
+
+impl Queue {
+    fn hear(&mut self, wait: Wait, estimate: u64) {
+        if self.news.is_none() && self.told.is_none() {
+            progress::enter(Phase::Queued, estimate);
+        }
+        self.news = Some(wait).filter(|wait| self.told.as_ref().is_none_or(|(told, _)| told != wait));
+    }
+
+    /// Tells news, unless others were told only just now. Returns how long to wait for the builder until there is more to tell.
+    fn tell(&mut self) -> Duration {
+        let Some(wait) = self.news.take() else { return Duration::MAX };
+        if let Some((_, when)) = self.told
+            && let Some(left) = NOTICE_INTERVAL.checked_sub(when.elapsed())
+        {
+            self.news = Some(wait);
+            return left;
+        }
+        tell(PgLogLevel::NOTICE, waiting(&wait));
+        self.told = Some((wait, Instant::now()));
+        Duration::MAX
+    }
+}
+
+fn waiting(wait: &Wait) -> ErrorReport {
+    let position = match wait.position {
+        0 => String::new(),
+        position => format!(", position {position} in its queue"),
+    };
+    let report = information(format!("waiting for external indexing server{position}"));
+    if wait.reason.is_empty() { report } else { report.set_detail(printable(&wait.reason)) }
+}

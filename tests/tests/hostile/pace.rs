@@ -1,0 +1,70 @@
+//! `hnsw.external_index_max_rate`, and how long it took.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Builder, BuilderOptions, Session, inspect};
+
+use crate::scene::{CLUSTER, CREATE, SOON, Scene};
+
+/// Rows and pages of about 3 MB each.
+fn scene(database: &str) -> (Session, Builder) {
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
+    let mut session = CLUSTER.database(database).unwrap();
+    session
+        .execute(
+            "CREATE TABLE items (v vector(400));
+             INSERT INTO items SELECT (ARRAY[i::real] || array_fill(i * i % 101, ARRAY[399])::real[])::vector
+                 FROM generate_series(1, 2000) i",
+        )
+        .unwrap();
+    builder.attach(&mut session).unwrap();
+    (session, builder)
+}
+
+/// Seconds that the phases took, as the last line says.
+fn timings(session: &mut Session) -> [f64; 3] {
+    let notices = session.take_notices();
+    let last = notices.iter().find(|notice| notice.message == "indexed 2000 elements").unwrap();
+    println!("{last}");
+    ["Scan ", "build ", "pages "].map(|word| {
+        let (_, rest) = last.detail.split_once(word).unwrap();
+        rest.split_once(" s").unwrap().0.parse().unwrap()
+    })
+}
+
+#[test]
+fn rows_and_pages_keep_to_the_rate() {
+    let (mut session, _builder) = scene("pace");
+    session.execute("SET hnsw.external_index_max_rate = '2MB'").unwrap();
+    session.execute(CREATE).unwrap();
+    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    let index: f64 = session.value("SELECT pg_relation_size('items_idx')").unwrap();
+    let [scan, _, pages] = timings(&mut session);
+    let rate = f64::from(2 << 20);
+    assert!(scan > 0.99 * 2000.0 * 1600.0 / rate, "{scan}");
+    assert!(pages > 0.99 * index / rate, "{pages}");
+}
+
+#[test]
+fn a_pause_can_be_cancelled() {
+    let (mut session, _builder) = scene("pace_cancel");
+    session.execute("SET hnsw.external_index_max_rate = 1").unwrap();
+    let pid = session.pid();
+    let building = thread::spawn(move || (session.execute(CREATE).unwrap_err(), Instant::now()));
+    thread::sleep(Duration::from_secs(2));
+    let since = Instant::now();
+    CLUSTER.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+    let (error, ended) = building.join().unwrap();
+    assert_eq!(error.server().sqlstate, "57014", "{error}");
+    assert!(ended - since < SOON, "{error}");
+}
+
+#[test]
+fn everybody_may_set_it() {
+    let mut scene = Scene::new("pace_setting");
+    assert_eq!(scene.session.value::<String>("SHOW hnsw.external_index_max_rate").unwrap(), "0");
+    scene.session.execute("CREATE ROLE careful; SET ROLE careful; SET hnsw.external_index_max_rate = '16MB'").unwrap();
+    assert_eq!(scene.session.value::<String>("SHOW hnsw.external_index_max_rate").unwrap(), "16MB");
+    assert!(scene.session.execute("SET hnsw.external_index_max_rate = -1").is_err());
+}

@@ -1,0 +1,86 @@
+//! A builder that has no place yet.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::Notice;
+use protocol::{BuilderMessage, Wait};
+
+use crate::answer::build;
+use crate::fake::{FakeBuilder, Peer};
+use crate::scene::{CLUSTER, CREATE, SOON, Scene};
+
+fn wait(peer: &mut Peer, position: u32, reason: &str) -> io::Result<()> {
+    peer.say(&BuilderMessage::Wait(Wait { position, reason: reason.into() }))
+}
+
+/// What a queued client hears meanwhile.
+fn keep_waiting(peer: &mut Peer, seconds: u32) -> io::Result<()> {
+    for _ in 0..seconds {
+        peer.say(&BuilderMessage::Heartbeat)?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_user_is_told_and_waits() {
+    let mut scene = Scene::new("queue");
+    // It says how long to wait for a connection, not for a place.
+    scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
+    let builder = FakeBuilder::play(|peer| {
+        let hello = peer.hello()?;
+        wait(peer, 3, "Two builds have 7 GB of 8 GB.")?;
+        peer.reached();
+        wait(peer, 3, "Two builds have 7 GB of 8 GB.")?;
+        wait(peer, 2, "A build has 6 GB of 8 GB.")?;
+        wait(peer, 1, "A build has 6 GB of 8 GB.")?;
+        keep_waiting(peer, 12)?;
+        wait(peer, 0, "A builder is starting.")?;
+        build(peer, &hello)
+    });
+    scene.point_at(builder.port());
+    let phase = thread::scope(|scope| {
+        let building = scope.spawn(|| scene.session.execute(CREATE));
+        builder.wait_until_reached();
+        let mut watcher = CLUSTER.session("queue").unwrap();
+        let phase = harness::wait_for("the phase", Duration::from_secs(10), || {
+            let rows = watcher.query("SELECT phase FROM pg_stat_progress_create_index")?;
+            Ok(rows.first().and_then(|row| row[0].clone()).filter(|phase| phase.contains("place")))
+        });
+        building.join().unwrap().unwrap();
+        phase.unwrap()
+    });
+    assert_eq!(phase, "building index: waiting for a place on the builder");
+    builder.expect_left();
+    let mut said = scene.session.take_notices();
+    said.retain(|notice| notice.severity == "NOTICE");
+    let said: Vec<(String, String)> =
+        said.into_iter().map(|Notice { message, detail, .. }| (message, detail)).collect();
+    let expect = |position: u32, detail: &str| {
+        (format!("waiting for external indexing server, position {position} in its queue"), detail.to_owned())
+    };
+    // The changes in between are not worth a line each, and the last one came just before the build.
+    assert_eq!(said, [expect(3, "Two builds have 7 GB of 8 GB."), expect(1, "A build has 6 GB of 8 GB.")]);
+}
+
+#[test]
+fn a_queued_statement_can_be_cancelled() {
+    let mut scene = Scene::new("queue_cancel");
+    let script = |peer: &mut Peer| {
+        peer.hello()?;
+        wait(peer, 1, "")?;
+        peer.reached();
+        keep_waiting(peer, 30)
+    };
+    let failed = scene.fails_by(script, |pid| {
+        thread::sleep(Duration::from_millis(500));
+        let mut other = CLUSTER.session("postgres").unwrap();
+        let since = Instant::now();
+        other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        since
+    });
+    assert_eq!(failed.error.sqlstate, "57014", "{}", failed.error);
+    assert!(failed.took < SOON);
+}

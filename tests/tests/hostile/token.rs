@@ -1,0 +1,52 @@
+//! The token goes to the builder and nowhere else.
+
+use protocol::{BuilderMessage, Refuse, SqlState};
+
+use crate::answer::build;
+use crate::scene::{CLUSTER, CREATE, Scene};
+
+#[test]
+fn the_builder_gets_it() {
+    let mut scene = Scene::new("token");
+    scene.session.execute("SET hnsw.external_index_token = 'open sesame'").unwrap();
+    scene
+        .run(CREATE, |peer| {
+            let hello = peer.hello()?;
+            assert_eq!(hello.token, "open sesame");
+            build(peer, &hello)
+        })
+        .unwrap();
+    scene.session.execute("DROP INDEX items_idx; RESET hnsw.external_index_token").unwrap();
+    scene.fails_with("no token", ("28000", "token"), |peer| {
+        assert!(peer.hello()?.token.is_empty());
+        peer.say(&BuilderMessage::Refuse(Refuse {
+            retry_after_ms: 0,
+            sqlstate: SqlState::INVALID_AUTHORIZATION,
+            message: "the token is missing or wrong".into(),
+            detail: String::new(),
+            hint: "Set hnsw.external_index_token.".into(),
+        }))
+    });
+}
+
+#[test]
+fn nobody_is_shown_it() {
+    let mut scene = Scene::new("token_secret");
+    let session = &mut scene.session;
+    let shown = "SHOW hnsw.external_index_token";
+    assert_eq!(session.value::<String>(shown).unwrap(), "");
+    session.execute("SET hnsw.external_index_token = 'tell nobody'").unwrap();
+    assert_eq!(session.value::<String>(shown).unwrap(), "********");
+    let all = session.query("SHOW ALL").unwrap();
+    assert!(!all.iter().flatten().flatten().any(|text| text.contains("tell nobody")));
+    let listed = "SELECT count(*) FROM pg_settings WHERE name = 'hnsw.external_index_token'";
+    assert_eq!(session.value::<u32>(listed).unwrap(), 0);
+    session.execute("CREATE ROLE curious; SET ROLE curious").unwrap();
+    for statement in [shown, "SELECT current_setting('hnsw.external_index_token')"] {
+        assert_eq!(session.execute(statement).unwrap_err().server().sqlstate, "42501");
+    }
+    let error = session.execute("SET hnsw.external_index_token = 'mine'").unwrap_err();
+    assert_eq!(error.server().sqlstate, "42501", "{error}");
+    session.execute("RESET ROLE; RESET hnsw.external_index_token").unwrap();
+    assert!(!CLUSTER.log().contains("tell nobody"));
+}
