@@ -69,6 +69,7 @@ fn main() -> Result<()> {
         m: arguments.m,
         ef_construction: arguments.ef_construction,
         expected_rows: base.len() as u64,
+        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
         seed: arguments.seed,
     };
     let kind = match arguments.engine {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use distance::{Elements, Metric};
-use graph::{ElementValues, Graph, HeapTid, ValueType};
+use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 
 use crate::bulk::BulkEngine;
 use crate::space::Products;
@@ -23,6 +23,8 @@ pub struct BuildSpec {
     pub ef_construction: u16,
     /// The client's estimate of the number of rows; a hint, not a limit.
     pub expected_rows: u64,
+    /// The most rows of equal values that share an element: 1 to 10. pgvector's pages have room for 10.
+    pub rows_per_element: u8,
     /// Start of the random numbers: the same seed and rows give the same graph, where the engine can promise that.
     pub seed: u64,
 }
@@ -117,6 +119,7 @@ pub fn start(
     };
     within("m", spec.m, 2, 100)?;
     within("ef_construction", spec.ef_construction, 2 * spec.m, 1000)?;
+    within("rows per element", spec.rows_per_element.into(), 1, HEAP_TIDS_PER_ELEMENT as u16)?;
     let elements = match spec.value_type {
         ValueType::Vector => Elements::F32,
         ValueType::HalfVec => Elements::F16,

@@ -78,8 +78,16 @@ mod tests {
     use crate::BuildSpec;
 
     fn problem(value_type: ValueType, dims: u32, value: &[u8]) -> String {
-        let spec =
-            BuildSpec { value_type, metric: Metric::L2, dims, m: 16, ef_construction: 64, expected_rows: 0, seed: 0 };
+        let spec = BuildSpec {
+            value_type,
+            metric: Metric::L2,
+            dims,
+            m: 16,
+            ef_construction: 64,
+            expected_rows: 0,
+            rows_per_element: 10,
+            seed: 0,
+        };
         check(&spec, 7, value).map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use graph::{ElementValues, HEAP_TIDS_PER_ELEMENT, HeapTid, HeapTids};
+use graph::{ElementValues, HeapTid, HeapTids};
 use hashbrown::HashTable;
 use highway::{HighwayHash, HighwayHasher, Key};
 
@@ -10,9 +10,11 @@ use crate::input;
 use crate::values::{CHUNK, Chunk, ValueStore};
 use crate::{BuildError, BuildSpec, RowBatch};
 
-/// Rows become elements: rows of byte-equal values share one, up to ten each (pgvector's `HnswFindDuplicate`).
+/// Rows become elements: rows of byte-equal values share one, up to [`BuildSpec::rows_per_element`] each (pgvector's
+/// `HnswFindDuplicate`).
 pub(crate) struct Rows {
     value_len: Option<usize>,
+    rows_per_element: u8,
     store: Arc<ValueStore>,
     /// Elements in published chunks; those from here on lie in `pending`.
     published: u32,
@@ -61,6 +63,7 @@ impl Rows {
         let value_len = spec.value_type.value_len(spec.dims);
         Self {
             value_len,
+            rows_per_element: spec.rows_per_element,
             store,
             published: 0,
             pending: Chunk::new(value_len),
@@ -157,9 +160,7 @@ impl Rows {
         let same = |entry: &Entry| entry.hash == hash && self.value(entry.element) == value;
         let found = self.by_value.find(spread(hash), same).copied();
         let element = match found {
-            Some(Entry { element, .. }) if usize::from(self.counts[element as usize]) < HEAP_TIDS_PER_ELEMENT => {
-                element
-            }
+            Some(Entry { element, .. }) if self.counts[element as usize] < self.rows_per_element => element,
             _ => {
                 let element = self.elements;
                 // Element numbers are u32, the last is the mark of an unused slot.
@@ -229,7 +230,16 @@ mod tests {
     use crate::{BuildError, BuildSpec, RowBatch};
 
     fn spec(value_type: ValueType) -> BuildSpec {
-        BuildSpec { value_type, metric: Metric::L2, dims: 1, m: 16, ef_construction: 64, expected_rows: 0, seed: 0 }
+        BuildSpec {
+            value_type,
+            metric: Metric::L2,
+            dims: 1,
+            m: 16,
+            ef_construction: 64,
+            expected_rows: 0,
+            rows_per_element: 10,
+            seed: 0,
+        }
     }
 
     #[test]

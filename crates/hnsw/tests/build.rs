@@ -27,6 +27,7 @@ fn spec(dims: u32, m: u16) -> BuildSpec {
         m,
         ef_construction: (2 * m).max(64),
         expected_rows: 1000,
+        rows_per_element: 10,
         seed: 0,
     }
 }
@@ -111,6 +112,19 @@ fn many_copies() {
         let finished = build(kind, &spec(8, 16), &values).unwrap();
         check(&finished, 1500);
         assert_eq!(finished.graph.len(), 600);
+        assert!(finished.report.self_recall > 0.99);
+    }
+}
+
+#[test]
+fn every_row_its_own_element() {
+    for kind in ENGINES {
+        let mut numbers = Numbers(3);
+        let mut values: Vec<_> = (0..500).map(|_| numbers.vector(8)).collect();
+        values.extend(vec![vec![0.5; 8]; 300]);
+        let finished = build(kind, &BuildSpec { rows_per_element: 1, ..spec(8, 16) }, &values).unwrap();
+        check(&finished, 800);
+        assert_eq!(finished.graph.len(), 800);
         assert!(finished.report.self_recall > 0.99);
     }
 }

@@ -1,4 +1,4 @@
-use graph::ValueType;
+use graph::{HEAP_TIDS_PER_ELEMENT, ValueType};
 use hnsw::{BuildSpec, Metric};
 use protocol::{
     EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims, min_ef_construction,
@@ -70,6 +70,7 @@ pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
         ef_construction: hello.ef_construction,
         // Elements are counted in 32 bits; no estimate may make the engine reserve for more.
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
+        rows_per_element: HEAP_TIDS_PER_ELEMENT as u8,
         seed: 0,
     })
 }
