@@ -11,6 +11,7 @@ mod limits;
 mod message;
 mod order;
 mod sqlstate;
+pub mod v1;
 mod value;
 mod wire;
 

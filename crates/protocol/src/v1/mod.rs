@@ -1,0 +1,20 @@
+//! Lantern's protocol version 1, spoken by the pgvector forks `0.7.4-lanterncloud` and `0.8.0-lanterncloud`.
+//!
+//! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without any framing
+//! ([`RowDecoder`]), then [`END`]. The server answers [`ACK`], and at the end [`result_head`] and the file of the index, or
+//! [`error_frame`] where one of these is due. A router is asked by [`GIVE_ME_A_SERVER`] and answers a [`ServerAddress`].
+
+mod answer;
+mod error;
+mod init;
+mod router;
+mod rows;
+
+pub use answer::{ACK, MAX_ERROR_TEXT, error_frame, result_head};
+pub use error::V1Error;
+pub use init::{BuildOrder, INIT_BYTES, Init, LanternMetric};
+pub use router::{GIVE_ME_A_SERVER, MAX_ADDRESS_BYTES, ServerAddress};
+pub use rows::{END, LABEL_BYTES, RowDecoder, Step};
+
+/// The four bytes with which an error begins: `0x37333337`. No other answer may begin with them.
+pub const ERROR_MAGIC: [u8; 4] = 0x3733_3337_u32.to_le_bytes();

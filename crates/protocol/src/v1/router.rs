@@ -1,0 +1,50 @@
+use super::V1Error;
+
+/// What a client sends to a router instead of [`Init`](super::Init), and then waits.
+pub const GIVE_ME_A_SERVER: [u8; 4] = 3_u32.to_le_bytes();
+
+/// The most bytes of an address. Clients have room for 1024 and do not look at the length.
+pub const MAX_ADDRESS_BYTES: usize = 1000;
+
+/// A router's answer: where the client shall connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// Whether with TLS.
+    pub secure: bool,
+    /// A name or an IPv4 address: clients open IPv4 sockets only.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl ServerAddress {
+    /// The bytes to send, in one segment.
+    ///
+    /// # Errors
+    /// [`V1Error::Address`] when the host is empty, has a NUL or is too long for the client.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, V1Error> {
+        let host = self.host.as_bytes();
+        let length = u32::try_from(host.len()).unwrap_or(u32::MAX);
+        if host.is_empty() || host.len() > MAX_ADDRESS_BYTES || host.contains(&0) {
+            return Err(V1Error::Address(host.len()));
+        }
+        let secure = u32::from(self.secure).to_le_bytes();
+        Ok([&secure[..], &length.to_le_bytes(), host, &u32::from(self.port).to_le_bytes()].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_ADDRESS_BYTES, ServerAddress};
+    use crate::v1::V1Error;
+
+    #[test]
+    fn addresses_fit_the_clients_buffer() {
+        let address = |host: &str| ServerAddress { secure: true, host: host.to_owned(), port: 8998 }.to_bytes();
+        assert_eq!(address("b1").unwrap(), b"\x01\0\0\0\x02\0\0\0b1\x26\x23\0\0");
+        assert_eq!(address(&"x".repeat(MAX_ADDRESS_BYTES)).unwrap().len(), 12 + MAX_ADDRESS_BYTES);
+        assert_eq!(address(&"x".repeat(MAX_ADDRESS_BYTES + 1)), Err(V1Error::Address(1001)));
+        assert_eq!(address(""), Err(V1Error::Address(0)));
+        assert_eq!(address("a\0b"), Err(V1Error::Address(3)));
+    }
+}
