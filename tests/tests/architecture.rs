@@ -6,14 +6,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("distance", &[]),
     ("graph", &[]),
     ("hnsw", &["distance", "graph"]),
     ("pages", &["graph"]),
+    ("node-file", &["graph"]),
     ("protocol", &[]),
     ("service", &["protocol"]),
-    ("server", &["service", "protocol", "hnsw", "pages", "graph"]),
+    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "graph"]),
     ("lantern-index", &["server", "service", "hnsw", "pages"]),
     ("extension", &["protocol", "pages", "graph"]),
     ("router", &["service", "protocol"]),
