@@ -85,7 +85,7 @@ mod tests {
     fn sizes(value_len: u64, m: u64, salt: u64) -> impl Fn(u32) -> u64 {
         move |element| {
             let mixed = (u64::from(element) + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            let level = if mixed % m == 0 { 1 + u64::from(mixed % (m * m) == 0) } else { 0 };
+            let level = if mixed.is_multiple_of(m) { 1 + u64::from(mixed.is_multiple_of(m * m)) } else { 0 };
             10 + 4 + 12 * m + level * (4 + 6 * m) + value_len
         }
     }
