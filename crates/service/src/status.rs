@@ -1,3 +1,5 @@
+mod page;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -5,15 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::Report;
 use crate::{Activity, Readiness, throughput};
 
 /// Why the status server did not start.
@@ -52,7 +53,7 @@ pub struct StatusServer {
 }
 
 impl StatusServer {
-    /// Listens on `host:port` (0: any free port) and serves `/`, `/healthz`, `/readyz` and `/metrics`.
+    /// Listens on `host:port` (0: any free port) and serves `/`, `/status`, `/healthz`, `/livez`, `/readyz` and `/metrics`.
     ///
     /// # Errors
     /// When the address cannot be used, or no thread can be had.
@@ -111,21 +112,33 @@ async fn take_samples(activity: Arc<Activity>) {
 
 fn router(activity: Arc<Activity>) -> Router {
     Router::new()
-        .route("/", get(lantern_status))
+        .route("/", get(root))
+        .route("/page.css", get(page::style))
+        .route("/page.js", get(page::script))
+        .route("/page.svg", get(page::icon))
         .route("/status", get(report))
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(activity)
 }
 
-async fn lantern_status(State(activity): State<Arc<Activity>>) -> Json<LanternStatus> {
-    let (status, status_updated_at) = activity.status();
-    Json(LanternStatus { status, status_updated_at })
+/// The page for browsers, which say that they want HTML, and Lantern's JSON for everybody else.
+async fn root(State(activity): State<Arc<Activity>>, headers: HeaderMap) -> Response {
+    let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut response = if accepts.into_iter().any(|value| value.contains("text/html")) {
+        page::html()
+    } else {
+        let (status, status_updated_at) = activity.status();
+        Json(LanternStatus { status, status_updated_at }).into_response()
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    response
 }
 
-async fn report(State(activity): State<Arc<Activity>>) -> Json<Report> {
-    Json(activity.report())
+async fn report(State(activity): State<Arc<Activity>>) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], Json(activity.report())).into_response()
 }
 
 async fn ready(State(activity): State<Arc<Activity>>) -> (StatusCode, &'static str) {
@@ -136,7 +149,7 @@ async fn ready(State(activity): State<Arc<Activity>>) -> (StatusCode, &'static s
     }
 }
 
-async fn metrics(State(activity): State<Arc<Activity>>) -> axum::response::Response {
+async fn metrics(State(activity): State<Arc<Activity>>) -> Response {
     match activity.metrics().render() {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),

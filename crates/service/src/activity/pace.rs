@@ -9,10 +9,13 @@ use crate::report::{PhaseSeconds, Subject};
 /// Fewer rows say little about more.
 const LEAST_ROWS: u64 = 500;
 
-/// Seconds that a phase takes per row and unit of [`work`], in the order of the phases. Begins with what was measured on
-/// one core of 2020 and learns from every build.
+/// Seconds that each phase takes per unit of [`work`], in the order of the phases.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace([f64; 5]);
+pub(super) struct Pace {
+    units: [f64; 5],
+    /// Whether a build has been seen: until then the units are what another machine took.
+    learned: bool,
+}
 
 impl Default for Pace {
     fn default() -> Self {
@@ -23,7 +26,7 @@ impl Default for Pace {
 impl Pace {
     pub(super) fn new(threads: u32) -> Self {
         let threads = f64::from(threads.max(1));
-        Self([0.0, 4e-7 / threads, 2e-7 / threads, 2e-8, 2e-8])
+        Self { units: [0.0, 3e-9 / threads, 1e-9 / threads, 3e-9, 3e-9], learned: false }
     }
 
     /// Learns from a build that succeeded.
@@ -31,32 +34,34 @@ impl Pace {
         if rows < LEAST_ROWS {
             return;
         }
-        for (phase, unit) in self.0.iter_mut().enumerate().skip(1) {
-            let found = spent[phase].as_secs_f64() / (rows as f64 * work(subject, phase));
-            *unit = f64::midpoint(*unit, found);
+        for (phase, unit) in self.units.iter_mut().enumerate().skip(1) {
+            let found = spent[phase].as_secs_f64() / work(subject, rows, phase);
+            *unit = if self.learned { f64::midpoint(*unit, found) } else { found };
         }
+        self.learned = true;
     }
 
     /// Seconds for all phases after `phase`.
     pub(super) fn after(&self, phase: Phase, subject: &Subject, rows: u64) -> f64 {
         let first = phase as usize;
-        (first..5).map(|phase| self.0[phase] * work(subject, phase) * rows as f64).sum()
+        (first..5).map(|phase| self.units[phase] * work(subject, rows, phase)).sum()
     }
 
     /// Seconds for `phase`.
     pub(super) fn of(&self, phase: Phase, subject: &Subject, rows: u64) -> f64 {
         let phase = phase as usize - 1;
-        self.0[phase] * work(subject, phase) * rows as f64
+        self.units[phase] * work(subject, rows, phase)
     }
 }
 
-/// What a row costs in the phase with this index, in no unit: distances cost by dimension, and their number grows with `m`.
-fn work(subject: &Subject, phase: usize) -> f64 {
-    let (dims, m) = (f64::from(subject.dims), f64::from(subject.m));
+/// What rows cost in the phase with this index, in no unit: distances cost by dimension, and their number grows with `m` and
+/// with the logarithm of the rows.
+fn work(subject: &Subject, rows: u64, phase: usize) -> f64 {
+    let (dims, m, rows) = (f64::from(subject.dims), f64::from(subject.m), rows as f64);
     match phase {
-        1 | 2 => (dims + 100.0) * (m + 4.0),
-        3 => dims + 8.0 * m,
-        _ => dims + 24.0 * m,
+        1 | 2 => (dims + 600.0) * (m + 4.0) * rows * rows.max(2.0).log2() / 13.0,
+        3 => (dims + 8.0 * m) * rows,
+        _ => (dims + 24.0 * m) * rows,
     }
 }
 
@@ -80,13 +85,12 @@ mod tests {
         let subject = Subject { dims: 128, m: 16, ..Subject::default() };
         let mut pace = Pace::new(2);
         let spent = [5, 10, 2, 1, 3].map(Duration::from_secs);
-        for _ in 0..20 {
-            pace.learn(&subject, 100_000, &spent);
-        }
+        pace.learn(&subject, 100_000, &spent);
         let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
         close(pace.after(Phase::Rows, &subject, 100_000), 16.0);
-        close(pace.after(Phase::Graph, &subject, 200_000), 12.0);
-        close(pace.of(Phase::Graph, &subject, 50_000), 5.0);
+        close(pace.after(Phase::Order, &subject, 200_000), 6.0);
+        close(pace.of(Phase::Graph, &subject, 100_000), 10.0);
+        assert!(pace.of(Phase::Graph, &subject, 10_000_000) > 1000.0, "it grows faster than the rows");
         assert!(pace.after(Phase::Pages, &subject, 100_000).abs() < 1e-9);
         let before = pace.after(Phase::Rows, &subject, 1000);
         pace.learn(&subject, 3, &[Duration::from_secs(100); 5]);

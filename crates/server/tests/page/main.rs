@@ -1,0 +1,135 @@
+//! The status page in a real browser, during a real build.
+
+mod browser;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use browser::Browser;
+use protocol::Hello;
+use serde_json::Value;
+use support::{Builder, Rows, eventually, hello};
+
+const ROWS: usize = 12_000;
+const DIMS: u32 = 64;
+/// What a hostile client might call its build.
+const LABEL: &str = "<img src=x onerror=\"document.title='broken'\">";
+
+fn wanted(label: &str) -> Hello {
+    let mut hello = hello(DIMS);
+    hello.estimated_rows = ROWS as u64;
+    label.clone_into(&mut hello.label);
+    hello
+}
+
+/// Builds, with rows that take `period` to come, and says when that was over.
+fn build(builder: &Builder, label: &str, period: Duration) -> Instant {
+    let rows = Rows::new(ROWS, DIMS);
+    let mut client = builder.connect();
+    client.hello(wanted(label));
+    let parts = 60;
+    let since = Instant::now();
+    for part in 0..parts {
+        let values = &rows.values[part * rows.values.len() / parts..(part + 1) * rows.values.len() / parts];
+        client.rows(&Rows { dims: DIMS, values: values.to_vec() }, 1000);
+        let due = period * (part as u32 + 1) / parts as u32;
+        thread::sleep(due.saturating_sub(since.elapsed()));
+    }
+    client.end_of_rows(ROWS as u64);
+    client.pages();
+    Instant::now()
+}
+
+fn pictures() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("pictures")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_str().and_then(|text| text.parse().ok()).or_else(|| value.as_f64()).unwrap_or_else(|| panic!("{value}"))
+}
+
+#[test]
+fn the_page_shows_a_build_from_its_beginning_to_its_end() {
+    let builder = Builder::with(|config| config.status_labels = true);
+    let browser = Browser::start();
+    browser.show_as(1000, "light");
+    // The first build of a shape teaches the builder how long it takes.
+    build(&builder, "public.items_embedding_idx", Duration::ZERO);
+
+    let (mut moments, mut finished) = (Vec::new(), None);
+    thread::scope(|scope| {
+        let building = scope.spawn(|| build(&builder, LABEL, Duration::from_secs(6)));
+        browser.open(&format!("http://{}/", builder.status));
+        eventually("the build appears", || browser.value("document.querySelectorAll('.card[data-build]').length") == 1);
+        let title = browser.value("document.querySelector('.card h3').firstChild.textContent");
+        assert_eq!(title, LABEL, "a label is a text");
+        while !building.is_finished() {
+            let card = "document.querySelector('.card[data-build]')";
+            let look = format!(
+                "[{card}?.querySelector('.bar').getAttribute('aria-valuenow'), {card}?.querySelector('.eta').dataset.seconds,
+                  {card}?.querySelector('.bar').getBoundingClientRect().width,
+                  {card}?.querySelector('.bar i').getBoundingClientRect().width]"
+            );
+            let seen = browser.value(&look);
+            if seen[1].as_str().is_some_and(|seconds| !seconds.is_empty()) {
+                moments.push((Instant::now(), number(&seen[0]), number(&seen[1]), number(&seen[3]) / number(&seen[2])));
+            }
+            if moments.len() == 8 {
+                browser.keep_picture(&pictures().join("status-page.png"));
+                the_page_is_narrow_and_dark(&browser);
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        finished = Some(building.join().unwrap());
+    });
+    let finished = finished.unwrap();
+
+    let percents: Vec<f64> = moments.iter().map(|moment| moment.1).collect();
+    assert!(percents.is_sorted() && percents[0] < 50.0 && *percents.last().unwrap() > 50.0, "{percents:?}");
+    let widths: Vec<f64> = moments.iter().map(|moment| moment.3).collect();
+    assert!(widths.iter().any(|width| *width < 0.5) && widths.iter().any(|width| *width > 0.5), "{widths:?}");
+    let mut ratios: Vec<f64> = moments
+        .iter()
+        .map(|(at, _, eta, _)| (finished.saturating_duration_since(*at), eta))
+        .filter(|(left, _)| *left > Duration::from_secs(1))
+        .map(|(left, eta)| eta / left.as_secs_f64())
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!("estimated / real time to go: {ratios:.2?}");
+    let median = ratios[ratios.len() / 2];
+    assert!((0.5..=2.0).contains(&median), "the time to go is wrong: {ratios:?}");
+
+    eventually("the build is among the last ones", || {
+        browser.value("document.querySelectorAll('tr[data-ended]').length") == 2
+    });
+    let first = browser.value("document.querySelector('tr[data-ended]').innerText");
+    let first = first.as_str().unwrap();
+    assert!(first.contains("succeeded") && first.contains(LABEL) && first.contains("12,000 rows"), "{first}");
+    assert_eq!(browser.value("document.querySelectorAll('.card[data-build]').length"), 0);
+    assert_eq!(browser.value("document.querySelectorAll('#plots .curve').length"), 3, "rows, elements and pages");
+    assert_eq!(browser.value("document.querySelectorAll('img').length"), 1, "no label became an element");
+    assert_eq!(browser.value("document.title"), "lantern-index");
+    browser.keep_picture(&pictures().join("status-page-ended.png"));
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+fn the_page_is_narrow_and_dark(browser: &Browser) {
+    let ground = |scheme: &str| {
+        browser.show_as(400, scheme);
+        browser.value("getComputedStyle(document.body).backgroundColor").as_str().unwrap().to_owned()
+    };
+    let (light, dark) = (ground("light"), ground("dark"));
+    let sum = |color: &str| {
+        color.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok()).sum::<u32>()
+    };
+    assert!(sum(&light) > 600 && sum(&dark) < 150, "{light} {dark}");
+    assert_eq!(browser.value("innerWidth"), 400);
+    let spare = browser.value("document.documentElement.clientWidth - document.documentElement.scrollWidth");
+    assert_eq!(spare, 0, "nothing is wider than the window");
+    browser.keep_picture(&pictures().join("status-page-narrow-dark.png"));
+    browser.show_as(1000, "light");
+}
