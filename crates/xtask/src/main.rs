@@ -10,6 +10,7 @@ mod pgvector;
 mod setup;
 mod step;
 mod test;
+mod test_tools;
 
 use std::process::ExitCode;
 

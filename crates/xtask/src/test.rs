@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use harness::{PgConfig, pgvector_version};
 
-use crate::{build, install, setup};
+use crate::{build, install, setup, test_tools};
 
 /// The package of the integration tests.
 const INTEGRATION: &str = "lantern-index-tests";
@@ -22,6 +22,7 @@ pub fn run(name: Option<&str>) -> Result<()> {
         None => clippy(&config)?,
         _ => {}
     }
+    test_tools::install()?;
     let everything = ["--workspace", "--exclude", build::EXTENSION];
     let of_members = [&everything[..], &["--exclude", INTEGRATION]].concat();
     let counts = match name {
