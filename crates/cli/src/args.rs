@@ -31,6 +31,11 @@ pub enum Command {
     ///
     /// The exit code is 1 if anything is wrong with the index.
     Inspect(Inspect),
+    /// Show what a daemon does: its builds, its queue, how the last builds ended
+    ///
+    /// The exit code is 0 if the daemon takes builds, 1 if it does not answer, and 3 if it answers, but is starting or
+    /// shutting down.
+    Status(Status),
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -144,6 +149,19 @@ pub struct Inspect {
     /// Type of the indexed column [default: what its values look like]
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub value_type: Option<TypeName>,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Where the daemon answers status requests: a host, host:port or URL; the usual port is 8999
+    #[arg(default_value = "127.0.0.1:8999")]
+    pub url: String,
+    /// Look again every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+    /// Print what /status answers; with --watch, one line each time
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The names of the types in SQL.

@@ -8,6 +8,7 @@ mod inspect;
 mod period;
 mod serve;
 mod size;
+mod status;
 
 use std::env;
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve::run(serve),
         Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
         Command::Inspect(inspect) => inspect::run(inspect),
+        Command::Status(status) => status::run(status),
         Command::Config(ConfigCommand::Check) => config::check(check),
         Command::Config(ConfigCommand::Show) => config::show(),
     }
