@@ -11,20 +11,30 @@ use crate::cluster::tail;
 use crate::scratch::Scratch;
 use crate::{Session, binary, http, resident_bytes, wait_for, within};
 
-/// How to start a builder.
+/// How to start a builder, or a router.
 #[derive(Clone, Debug)]
 pub struct BuilderOptions {
+    /// `serve`, or `router`, which answers as a builder does.
+    pub command: &'static str,
     /// The program; None is the one that [`binary`] finds.
     pub program: Option<PathBuf>,
     /// Whether connections are encrypted.
     pub tls: bool,
-    /// Further arguments of `lantern-index serve`.
+    /// Further arguments of the command.
     pub arguments: Vec<String>,
 }
 
 impl Default for BuilderOptions {
     fn default() -> Self {
-        Self { program: None, tls: true, arguments: Vec::new() }
+        Self { command: "serve", program: None, tls: true, arguments: Vec::new() }
+    }
+}
+
+impl BuilderOptions {
+    /// A router with these arguments.
+    pub fn router(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Self { command: "router", arguments, ..Self::default() }
     }
 }
 
@@ -53,7 +63,9 @@ impl Builder {
         let scratch = Scratch::new("builder", 0o755)?;
         let log = fs::File::create(scratch.path().join("log"))?;
         let mut serve = Command::new(&program);
-        serve.args(["serve", "--host", "127.0.0.1", "--port", "0", "--status-port", "0"]).args(&options.arguments);
+        serve
+            .args([options.command, "--host", "127.0.0.1", "--port", "0", "--status-port", "0"])
+            .args(&options.arguments);
         if options.tls {
             let (cert, key) = (scratch.path().join("cert.pem"), scratch.path().join("key.pem"));
             make_certificate(&program, &cert, &key)?;
@@ -70,7 +82,9 @@ impl Builder {
                 bail!("the builder ended at once: {status}\n{}", tail(&log, 20));
             }
             let text = fs::read_to_string(&log)?;
-            Ok(announced(&text, "Status Server started on ").zip(announced(&text, "Indexing Server started on ")))
+            let address = announced(&text, "Indexing Server started on ");
+            let address = address.or_else(|| announced(&text, "Router Server started on "));
+            Ok(announced(&text, "Status Server started on ").zip(address))
         });
         // Whatever went wrong, the scratch directory's guard ends the process.
         let (status, address) = addresses.with_context(|| format!("the builder said\n{}", tail(&log, 20)))?;

@@ -27,12 +27,12 @@ pub fn resident_bytes(pid: u32) -> u64 {
 }
 
 /// The children of a process.
-pub(crate) fn children(parent: u32) -> Vec<u32> {
+pub fn children(parent: u32) -> Vec<u32> {
     all().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| pid).collect()
 }
 
 /// Whether a process exists and has not ended; a zombie has.
-pub(crate) fn is_running(pid: u32) -> bool {
+pub fn is_running(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }

@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("protocol", &[]),
     ("service", &["protocol"]),
     ("server", &["service", "protocol", "hnsw", "pages", "node-file", "graph"]),
-    ("lantern-index", &["server", "service", "hnsw", "pages"]),
+    ("lantern-index", &["server", "router", "service", "hnsw", "pages"]),
     ("extension", &["protocol", "pages", "graph"]),
     ("router", &["service", "protocol"]),
 ];

@@ -4,6 +4,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use service::LogFormat;
 
+use crate::router::Router;
 use crate::{period, size};
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.
@@ -22,6 +23,10 @@ pub enum Command {
     /// It takes builds on one port and status requests on another. SIGTERM or SIGINT gives running builds 10 seconds to
     /// end, a second one does not wait.
     Serve(Serve),
+    /// Run the router, which finds or starts a builder for each build
+    ///
+    /// Databases point at it as at a builder. By itself it runs builders as processes of this machine.
+    Router(Box<Router>),
     /// Make a self-signed certificate and its key
     ///
     /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
@@ -31,11 +36,6 @@ pub enum Command {
     ///
     /// The exit code is 1 if anything is wrong with the index.
     Inspect(Inspect),
-    /// Show what a daemon does: its builds, its queue, how the last builds ended
-    ///
-    /// The exit code is 0 if the daemon takes builds, 1 if it does not answer, and 3 if it answers, but is starting or
-    /// shutting down.
-    Status(Status),
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -95,10 +95,10 @@ pub struct Serve {
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
     /// Take only builds that a router sends: the file with the secret that it makes tickets with
-    #[arg(long, value_name = "FILE", env = "LANTERN_INDEX_TICKET_KEY")]
+    #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
     /// The name by which the router knows this builder; tickets for others are refused
-    #[arg(long, value_name = "NAME", env = "LANTERN_INDEX_TICKET_NAME", default_value = "", requires = "ticket_key")]
+    #[arg(long, value_name = "NAME", default_value = "", requires = "ticket_key")]
     pub ticket_name: String,
     /// End at once when standard input ends, as it does when the process that started this one is gone
     #[arg(long)]
@@ -149,19 +149,6 @@ pub struct Inspect {
     /// Type of the indexed column [default: what its values look like]
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub value_type: Option<TypeName>,
-}
-
-#[derive(Debug, Args)]
-pub struct Status {
-    /// Where the daemon answers status requests: a host, host:port or URL; the usual port is 8999
-    #[arg(default_value = "127.0.0.1:8999")]
-    pub url: String,
-    /// Look again every second, until interrupted
-    #[arg(long)]
-    pub watch: bool,
-    /// Print what /status answers; with --watch, one line each time
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The names of the types in SQL.

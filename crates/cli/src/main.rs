@@ -6,9 +6,10 @@ mod failure;
 mod gen_cert;
 mod inspect;
 mod period;
+mod router;
+mod router_config;
 mod serve;
 mod size;
-mod status;
 
 use std::env;
 use std::ffi::OsString;
@@ -43,9 +44,9 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Serve(serve) => serve::run(serve),
+        Command::Router(router) => router::run(router),
         Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
         Command::Inspect(inspect) => inspect::run(inspect),
-        Command::Status(status) => status::run(status),
         Command::Config(ConfigCommand::Check) => config::check(check),
         Command::Config(ConfigCommand::Show) => config::show(),
     }
@@ -55,6 +56,7 @@ fn run(command: &Command) -> Result<(), Failure> {
 fn check(command: &Command) -> Vec<Failure> {
     match command {
         Command::Serve(serve) => serve::check(serve),
+        Command::Router(router) => router::check(router),
         _ => Vec::new(),
     }
 }

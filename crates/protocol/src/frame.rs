@@ -68,6 +68,15 @@ impl Frame {
         Ok(Some(Frame { kind, flags, crc, payload }))
     }
 
+    /// Appends the frame's bytes as they were received.
+    pub fn encode(&self, out: &mut BytesMut) {
+        let length = u32::try_from(self.payload.len()).expect("limited by max_payload");
+        out.put_slice(&[self.kind, self.flags, 0, 0]);
+        out.put_u32_le(length);
+        out.put_u32_le(self.crc);
+        out.put_slice(&self.payload);
+    }
+
     /// Whether a receiver that does not know the kind skips the frame.
     #[must_use]
     pub fn is_optional(&self) -> bool {

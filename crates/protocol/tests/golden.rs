@@ -42,6 +42,9 @@ fn client_messages() {
         let mut bytes = BytesMut::new();
         message.encode(&mut bytes);
         assert_eq!(bytes, vector(name), "{name}");
+        let mut again = BytesMut::new();
+        frame(name).encode(&mut again);
+        assert_eq!(again, bytes, "{name}");
     }
 }
 

@@ -50,6 +50,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// The stream, and the bytes behind the last frame that have been read from it.
+    #[must_use]
+    pub fn into_parts(self) -> (R, BytesMut) {
+        (self.stream, self.buffer)
+    }
+
     /// Reads and forgets everything up to the end of the stream.
     ///
     /// # Errors
@@ -113,6 +119,12 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.stream.write_all(&body).await?;
         self.stream.flush().await?;
         Ok(length)
+    }
+
+    /// The stream.
+    #[must_use]
+    pub fn into_inner(self) -> W {
+        self.stream
     }
 
     /// Ends the stream: the peer reads its end after what was sent.

@@ -65,6 +65,12 @@ impl TicketKey {
         Ok(Self(hmac::Key::new(HMAC_SHA256, key)))
     }
 
+    /// The key of a text that [`generate`](Self::generate) has made.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        Self(hmac::Key::new(HMAC_SHA256, text.as_bytes()))
+    }
+
     /// The text of a new key, for a file.
     ///
     /// # Errors

@@ -2,8 +2,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::{self, BenchOptions};
-
 pub const USAGE: &str = "\
 usage: cargo xtask TASK
 
@@ -12,26 +10,17 @@ usage: cargo xtask TASK
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
   test    [NAME]               all checks and tests; NAME: fmt, clippy, unit, integration, a file of tests/tests,
                                or a part of a test's name
-  bench   [OPTION]...          builds by several means, compared; --help lists the options
 
 PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
 
 /// What is to be done.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Task {
     Help,
-    Setup {
-        pg_config: Option<PathBuf>,
-    },
-    Install {
-        pg_config: Option<PathBuf>,
-    },
+    Setup { pg_config: Option<PathBuf> },
+    Install { pg_config: Option<PathBuf> },
     Demo(DemoOptions),
-    Test {
-        name: Option<String>,
-    },
-    /// None shows the options.
-    Bench(Option<BenchOptions>),
+    Test { name: Option<String> },
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,12 +33,9 @@ pub struct DemoOptions {
 
 /// Reads the command line: few enough words to do without a library, which every fresh clone would compile first.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
-    let mut arguments = arguments.peekable();
-    if arguments.next_if(|word| word == "bench").is_some() {
-        return bench::parse(arguments).map(Task::Bench);
-    }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg_config) = (false, false, None, None);
+    let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),

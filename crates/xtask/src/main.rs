@@ -1,9 +1,8 @@
-//! Developer tasks: `cargo xtask setup | install | demo | test | bench`.
+//! Developer tasks: `cargo xtask setup | install | demo | test`.
 
 mod apt;
 mod apt_sources;
 mod arguments;
-mod bench;
 mod build;
 mod demo;
 mod install;
@@ -26,11 +25,6 @@ fn main() -> ExitCode {
         Task::Setup { pg_config } => setup::run(pg_config.as_deref()).map(drop),
         Task::Install { pg_config } => install::run(pg_config.as_deref()),
         Task::Demo(options) => demo::run(&options),
-        Task::Bench(None) => {
-            println!("{}", bench::USAGE);
-            Ok(())
-        }
-        Task::Bench(Some(options)) => bench::run(&options),
         Task::Test { name } => test::run(name.as_deref()),
     });
     match result {

@@ -24,7 +24,8 @@ pub struct Section {
 }
 
 /// The daemons.
-pub const SECTIONS: [Section; 1] = [Section { name: "serve", prefix: "LANTERN_INDEX_" }];
+pub const SECTIONS: [Section; 2] =
+    [Section { name: "serve", prefix: "LANTERN_INDEX_" }, Section { name: "router", prefix: "LANTERN_INDEX_ROUTER_" }];
 
 /// The command line, with an environment variable for every setting.
 pub fn command() -> Command {

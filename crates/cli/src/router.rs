@@ -1,0 +1,158 @@
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use service::{LogFormat, Shutdown};
+
+use crate::failure::Failure;
+use crate::period;
+use crate::router_config::{config, explain, parse_builder};
+
+/// Threads that move bytes; encryption is done on them too.
+const IO_THREADS: usize = 2;
+
+/// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
+#[derive(Debug, Args)]
+pub struct Router {
+    /// Certificate chain (PEM); with it connections of clients, and to builders of this router, are encrypted
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Name or address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port for clients; 0 takes any free one
+    #[arg(long, default_value_t = 8998)]
+    pub port: u16,
+    /// Name or address to listen on for status requests [default: the host]
+    #[arg(long, value_name = "HOST")]
+    pub status_host: Option<String>,
+    /// Port for status requests; 0 takes any free one
+    #[arg(long, value_name = "PORT", default_value_t = 8999)]
+    pub status_port: u16,
+    /// Show the names of relations in status, not only types and sizes
+    #[arg(long)]
+    pub status_labels: bool,
+    /// What happens to a client when there is a builder for it
+    #[arg(long, value_enum, default_value_t = ModeName::Relay)]
+    pub mode: ModeName,
+    /// Where builders come from
+    #[arg(long, value_enum, default_value_t = SourceName::Process)]
+    pub builders: SourceName,
+    /// Builders that are kept, idle or not
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub min_builders: u16,
+    /// The most builders at a time; more builds wait for their turn
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_builders: u16,
+    /// Builders that are kept idle besides the busy ones, so that the next build need not wait for one to start
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub spare_builders: u16,
+    /// How long other builders may be idle: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
+    pub idle_ttl: Duration,
+    /// How long a client waits for a builder that starts
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
+    pub start_timeout: Duration,
+    /// How long relayed builds may go on when the router is told to end
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period::parse)]
+    pub grace: Duration,
+    /// With --builders process: a further argument of `lantern-index serve`, as in --builder-arg=--threads=4; may be repeated
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub builder_arg: Vec<String>,
+    /// With --builders static: a builder, as host:port/status-port; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_builder)]
+    pub builder: Vec<router::FixedBuilder>,
+    /// Certificates (PEM) that vouch for the builders', when connections to them are encrypted
+    #[arg(long, value_name = "FILE", requires = "builder_name")]
+    pub builder_ca: Option<PathBuf>,
+    /// The name that the builders' certificate is for
+    #[arg(long, value_name = "NAME")]
+    pub builder_name: Option<String>,
+    /// The file with the secret that tickets are made with, where builders are not started by this router
+    #[arg(long, value_name = "FILE")]
+    pub ticket_key: Option<PathBuf>,
+    /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
+    #[arg(long)]
+    pub allow_plaintext_beyond_loopback: bool,
+    /// How log lines look on stderr: text or json
+    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_router=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
+    pub log_level: String,
+}
+
+/// The names of the modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// The router passes on the bytes: clients reach only the router
+    Relay,
+    /// The client is sent to the builder, which it must be able to reach; clients that cannot be sent are relayed
+    Redirect,
+}
+
+/// The names of the sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceName {
+    /// Processes of this machine, which end with the router
+    Process,
+    /// Those given with --builder, which somebody else runs
+    Static,
+}
+
+/// Runs the router daemon until a signal ends it.
+pub fn run(arguments: &Router) -> Result<(), Failure> {
+    service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
+    let config = config(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .context("cannot start the threads for connections")?;
+    let result = runtime.block_on(serve(config));
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+/// What is wrong with the files that the settings name.
+pub fn check(arguments: &Router) -> Vec<Failure> {
+    config(arguments).err().into_iter().collect()
+}
+
+async fn serve(config: router::Config) -> Result<(), Failure> {
+    // Before the ports: whoever sees them may send a signal.
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let (encrypted, mode, max_builders) = (config.tls.is_some(), config.mode, config.max_builders);
+    let router = router::Router::bind(config).await.map_err(explain)?;
+    announce(&router).context("cannot write to stdout")?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = %router.local_addr(),
+        status = %router.status_addr(),
+        tls = encrypted,
+        ?mode,
+        max_builders,
+        "router started"
+    );
+    if !encrypted && !router.local_addr().ip().is_loopback() {
+        tracing::warn!("connections are not encrypted and other machines can connect");
+    }
+    router.run(shutdown).await;
+    tracing::info!("router ended");
+    Ok(())
+}
+
+/// As a builder does.
+fn announce(router: &router::Router) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    let name = "[*] [Lantern External Index] Router";
+    writeln!(out, "{name} Status Server started on {}", router.status_addr())?;
+    writeln!(out, "{name} Server started on {}", router.local_addr())?;
+    out.flush()
+}

@@ -1,0 +1,118 @@
+//! What the settings of the router mean.
+
+use std::env;
+
+use anyhow::{Context, anyhow};
+use router::{BuilderTls, Config, FixedBuilder, Mode, ProcessConfig, RouterError, Source};
+
+use crate::failure::Failure;
+use crate::router::{ModeName, Router, SourceName};
+
+/// The router's set-up. Files that settings name are read.
+pub fn config(arguments: &Router) -> Result<Config, Failure> {
+    let cert_and_key = arguments.cert.clone().zip(arguments.key.clone());
+    let tls = match &cert_and_key {
+        Some((cert, key)) => Some(service::server_config(cert, key).map_err(Failure::usage)?),
+        None => None,
+    };
+    let source = source(arguments)?;
+    Ok(Config {
+        host: arguments.host.clone(),
+        port: arguments.port,
+        status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
+        status_port: arguments.status_port,
+        status_labels: arguments.status_labels,
+        tls,
+        builder_tls: builder_tls(arguments)?,
+        builder_name: arguments.builder_name.clone().unwrap_or_default(),
+        allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
+        mode: match arguments.mode {
+            ModeName::Relay => Mode::Relay,
+            ModeName::Redirect => Mode::Redirect,
+        },
+        min_builders: arguments.min_builders.into(),
+        max_builders: match arguments.builders {
+            SourceName::Static => arguments.builder.len(),
+            SourceName::Process => arguments.max_builders.into(),
+        },
+        spare_builders: arguments.spare_builders.into(),
+        idle_ttl: arguments.idle_ttl,
+        start_timeout: arguments.start_timeout,
+        grace: arguments.grace,
+        ..Config::new(source)
+    })
+}
+
+fn source(arguments: &Router) -> Result<Source, Failure> {
+    let refuse = |what: &str| Err(Failure::usage(anyhow!("{what}")));
+    match arguments.builders {
+        SourceName::Process if !arguments.builder.is_empty() => {
+            refuse("addresses of builders are for --builders static; this router starts its own")
+        }
+        SourceName::Process if arguments.ticket_key.is_some() => {
+            refuse("a ticket key is for builders that others start; this router makes one for its own")
+        }
+        SourceName::Process => Ok(Source::Process(ProcessConfig {
+            program: env::current_exe().context("cannot find this program")?,
+            // Clients that are relayed never see a builder.
+            host: match arguments.mode {
+                ModeName::Relay => "127.0.0.1".to_owned(),
+                ModeName::Redirect => arguments.host.clone(),
+            },
+            cert_and_key: arguments.cert.clone().zip(arguments.key.clone()),
+            arguments: arguments.builder_arg.clone(),
+        })),
+        SourceName::Static if arguments.builder.is_empty() => refuse("--builders static needs --builder, once or more"),
+        SourceName::Static => Ok(Source::Static(arguments.builder.clone(), arguments.ticket_key.clone())),
+    }
+}
+
+/// Builders of this router show its own certificate, others one that an authority vouches for.
+fn builder_tls(arguments: &Router) -> Result<Option<BuilderTls>, Failure> {
+    let tls = match (&arguments.builder_ca, &arguments.builder_name, &arguments.cert) {
+        (Some(ca), Some(name), _) => BuilderTls::authority(ca, name),
+        (_, _, Some(cert)) if arguments.builders == SourceName::Process => BuilderTls::pinned(cert),
+        _ => return Ok(None),
+    };
+    tls.map(Some).map_err(Failure::usage)
+}
+
+/// Reads `host:port/status-port`.
+pub fn parse_builder(text: &str) -> Result<FixedBuilder, String> {
+    let wrong = || format!("\"{text}\" is not host:port/status-port, as in builder-1:8998/8999");
+    let (address, status_port) = text.rsplit_once('/').ok_or_else(wrong)?;
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let (Ok(port), Ok(status_port)) = (port.parse(), status_port.parse()) else { return Err(wrong()) };
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    Ok(FixedBuilder { host: host.to_owned(), port, status_port })
+}
+
+/// A start that failed, with what may help.
+pub fn explain(error: RouterError) -> Failure {
+    match error {
+        RouterError::Plaintext(address) => Failure::usage(anyhow!(
+            "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
+             Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
+             --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
+        )),
+        error @ RouterError::Resolve { .. } => Failure::usage(error),
+        error => Failure::Other(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_builder;
+
+    #[test]
+    fn builders_have_two_ports() {
+        let builder = parse_builder("[::1]:8998/8999").unwrap();
+        assert_eq!((builder.host.as_str(), builder.port, builder.status_port), ("::1", 8998, 8999));
+        for bad in ["host", "host:1", "host/1", ":1/2", "host:1/99999", "host:x/1"] {
+            assert!(parse_builder(bad).is_err(), "{bad}");
+        }
+    }
+}

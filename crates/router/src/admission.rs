@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState, Wait};
+use service::{CodecError, Queued};
+use thiserror::Error;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::book::{Refusal, Wish};
+use crate::opening::Client;
+use crate::pool::{Lease, Pool};
+
+/// How long a last message to a client may take.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// Why a client gets no builder.
+#[derive(Debug, Error)]
+pub(crate) enum NoBuilder {
+    #[error("cancelled by the client")]
+    Cancelled,
+    #[error("client closed the connection")]
+    Left,
+    #[error("router is shutting down")]
+    Shutdown,
+    #[error(transparent)]
+    Client(#[from] CodecError),
+    #[error("{}", .0.message)]
+    Refused(Box<Refuse>),
+}
+
+/// Waits for a builder, while the client hears what it waits for and may cancel.
+pub(crate) async fn wait(client: &mut Client, pool: &Pool, wish: Wish, queued: &Queued) -> Result<Lease, NoBuilder> {
+    let mut request = pool.ask(wish);
+    let mut tick = interval(HEARTBEAT_INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first one is at once, when nothing is known yet; a builder that is there is had before the second.
+    tick.reset();
+    loop {
+        tokio::select! {
+            answer = request.answer() => return match answer {
+                Some(Ok(lease)) => Ok(lease),
+                Some(Err(refusal)) => Err(NoBuilder::Refused(Box::new(refuse(&refusal)))),
+                None => Err(NoBuilder::Shutdown),
+            },
+            _ = tick.tick() => {
+                let waiting = request.waiting();
+                queued.place(waiting.position, wish.memory);
+                let wait = Wait { position: waiting.position, reason: waiting.reason };
+                client.writer.send(&BuilderMessage::Wait(wait)).await.map_err(CodecError::from)?;
+            }
+            frame = client.reader.next() => listen(frame)?,
+        }
+    }
+}
+
+/// What a client may say while it waits.
+pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Result<(), NoBuilder> {
+    let frame = frame?.ok_or(NoBuilder::Left)?;
+    match ClientMessage::from_frame(&frame).map_err(CodecError::from)? {
+        Some(ClientMessage::Heartbeat) | None => Ok(()),
+        Some(ClientMessage::Cancel) => Err(NoBuilder::Cancelled),
+        Some(other) => {
+            let error = ProtocolError::Unexpected { message: other.name(), state: "waiting for a builder" };
+            Err(NoBuilder::Client(error.into()))
+        }
+    }
+}
+
+/// Tells the client why there is no builder, and ends the session.
+pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
+    let error = |sqlstate| {
+        BuilderMessage::Error(ErrorReport {
+            sqlstate,
+            message: why.to_string(),
+            detail: String::new(),
+            hint: String::new(),
+        })
+    };
+    let message = match why {
+        NoBuilder::Left | NoBuilder::Client(CodecError::Io(_)) => return,
+        NoBuilder::Cancelled => error(SqlState::QUERY_CANCELED),
+        NoBuilder::Shutdown => error(SqlState::ADMIN_SHUTDOWN),
+        NoBuilder::Client(CodecError::Protocol(problem)) => error(problem.sqlstate()),
+        NoBuilder::Refused(refuse) => BuilderMessage::Refuse((**refuse).clone()),
+    };
+    say_last(client, &message).await;
+}
+
+/// Sends a last message and gives the client time to read it.
+pub(crate) async fn say_last(client: &mut Client, message: &BuilderMessage) {
+    let last = async {
+        client.writer.send(message).await?;
+        client.writer.shutdown().await?;
+        client.reader.discard().await
+    };
+    // Whoever does not read it in time does not hear it.
+    let _ = timeout(LAST_WORD, last).await;
+}
+
+fn refuse(refusal: &Refusal) -> Refuse {
+    let (message, detail, hint, retry_after) = match refusal {
+        Refusal::NoStart(error, after) => {
+            ("router cannot start a builder".to_owned(), error.text.clone(), error.hint.clone(), *after)
+        }
+        Refusal::Late(after, error) => {
+            let (detail, hint) =
+                error.as_ref().map_or_else(Default::default, |error| (error.text.clone(), error.hint.clone()));
+            (format!("no builder was ready within {} s", after.as_secs()), detail, hint, Duration::from_secs(30))
+        }
+    };
+    Refuse {
+        retry_after_ms: u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX),
+        sqlstate: SqlState::CANNOT_CONNECT_NOW,
+        message,
+        detail,
+        hint,
+    }
+}

@@ -1,0 +1,168 @@
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::{Action, Book, Refusal, RequestId, Rules, Wish};
+use crate::spawner::SpawnError;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn peer(number: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, number])
+}
+
+fn ask(book: &mut Book, from: u8, memory: u64) -> RequestId {
+    book.ask(Wish { peer: peer(from), memory })
+}
+
+fn book(change: impl FnOnce(&mut Rules)) -> Book {
+    let mut rules = Rules { max_builders: 2, idle_ttl: 10 * SECOND, start_timeout: 60 * SECOND, ..Rules::default() };
+    change(&mut rules);
+    Book::new(rules)
+}
+
+#[test]
+fn a_builder_comes_for_a_build_and_goes_after_it() {
+    let (mut book, now) = (book(|_| {}), Instant::now());
+    assert_eq!(book.act(now), []);
+    let request = ask(&mut book, 1, 7);
+    assert_eq!(book.act(now), [Action::Start { id: 1, memory: 7 }]);
+    assert_eq!(book.act(now), [], "once is enough");
+    book.started(1, 7, now);
+    assert_eq!(book.act(now), [Action::Grant { request, id: 1 }]);
+    book.given_back(1);
+    assert_eq!(book.act(now + 100 * SECOND), [], "its build may go on");
+    book.rested(1, now);
+    assert_eq!(book.next_deadline(), Some(now + 10 * SECOND));
+    assert_eq!(book.act(now + 9 * SECOND), []);
+    assert_eq!(book.act(now + 10 * SECOND), [Action::Stop { id: 1 }]);
+    book.stopped(1);
+    assert_eq!((book.builders(), book.next_deadline()), (vec![], None));
+}
+
+#[test]
+fn no_more_builders_than_allowed_and_nobody_is_refused_for_that() {
+    let (mut book, now) = (book(|_| {}), Instant::now());
+    let requests: Vec<_> = (0..3).map(|_| ask(&mut book, 1, 1)).collect();
+    assert_eq!(book.act(now).len(), 2);
+    assert!(!book.is_full());
+    book.started(1, 1, now);
+    book.started(2, 1, now);
+    assert_eq!(book.act(now).len(), 2);
+    assert!(book.is_full());
+    assert_eq!(book.waiting(), requests[2..]);
+    assert_eq!(book.act(now + 9999 * SECOND), []);
+    book.given_back(2);
+    book.rested(2, now);
+    assert_eq!(book.act(now), [Action::Grant { request: requests[2], id: 2 }]);
+}
+
+#[test]
+fn each_database_gets_its_share() {
+    let (mut book, now) = (book(|rules| rules.max_builders = 1), Instant::now());
+    let greedy: Vec<_> = (0..3).map(|_| ask(&mut book, 1, 1)).collect();
+    let modest = ask(&mut book, 2, 1);
+    assert_eq!(book.waiting(), [greedy[0], modest, greedy[1], greedy[2]]);
+    book.act(now);
+    book.started(1, 1, now);
+    assert_eq!(book.act(now), [Action::Grant { request: greedy[0], id: 1 }]);
+    assert_eq!(book.waiting(), [modest, greedy[1], greedy[2]], "whoever builds already comes later");
+}
+
+#[test]
+fn whoever_leaves_is_forgotten() {
+    let (mut book, now) = (book(|_| {}), Instant::now());
+    let request = ask(&mut book, 1, 1);
+    book.act(now);
+    book.leave(request);
+    book.started(1, 1, now);
+    assert_eq!(book.act(now), []);
+    assert_eq!(book.builders(), [(1, "idle")]);
+}
+
+#[test]
+fn builders_fit_their_builds() {
+    let (mut book, now) = (book(|rules| rules.memory = (10, 100)), Instant::now());
+    let small = ask(&mut book, 1, 1);
+    assert_eq!(book.act(now), [Action::Start { id: 1, memory: 10 }]);
+    let large = ask(&mut book, 1, 9999);
+    assert_eq!(book.act(now), [Action::Start { id: 2, memory: 100 }], "the most there is");
+    book.started(2, 100, now);
+    book.started(1, 10, now);
+    assert_eq!(book.act(now), [Action::Grant { request: small, id: 1 }, Action::Grant { request: large, id: 2 }]);
+    for id in [1, 2] {
+        book.given_back(id);
+    }
+    book.rested(1, now);
+    let large = ask(&mut book, 1, 50);
+    assert_eq!(book.act(now), [Action::Stop { id: 1 }], "too small, it makes room");
+    book.stopped(1);
+    assert_eq!(book.act(now), [Action::Start { id: 3, memory: 50 }]);
+    book.rested(2, now);
+    assert_eq!(book.act(now), [Action::Grant { request: large, id: 2 }], "whichever is there first");
+}
+
+#[test]
+fn some_are_kept() {
+    let (mut book, now) = (book(|rules| (rules.min_builders, rules.spare_builders) = (1, 1)), Instant::now());
+    assert_eq!(book.act(now), [Action::Start { id: 1, memory: 0 }]);
+    book.started(1, 0, now);
+    assert_eq!(book.act(now + 99 * SECOND), []);
+    let request = ask(&mut book, 1, 0);
+    let actions = [Action::Grant { request, id: 1 }, Action::Start { id: 2, memory: 0 }];
+    assert_eq!(book.act(now), actions, "another spare");
+    book.started(2, 0, now);
+    book.given_back(1);
+    book.rested(1, now + SECOND);
+    assert_eq!(book.act(now + 10 * SECOND), [Action::Stop { id: 2 }], "the one that was idle longest");
+    book.stopped(2);
+    assert_eq!(book.act(now + 99 * SECOND), [], "the last one stays");
+    book.lost(1);
+    assert_eq!(book.act(now), [Action::Stop { id: 1 }, Action::Start { id: 3, memory: 0 }], "another one for it");
+}
+
+#[test]
+fn failed_starts_are_tried_again_ever_more_slowly() {
+    let (mut book, now) = (book(|rules| rules.breaker = 3), Instant::now());
+    let request = ask(&mut book, 1, 1);
+    let other = ask(&mut book, 2, 1);
+    assert_eq!(book.act(now).len(), 2);
+    let error = SpawnError::passing("no route to host");
+    book.failed(1, error.clone(), now);
+    book.failed(2, error.clone(), now);
+    assert_eq!(book.last_failure(), Some(&error));
+    assert_eq!(book.act(now + SECOND), []);
+    assert_eq!(book.next_deadline(), Some(now + 2 * SECOND));
+    let again = now + 2 * SECOND;
+    assert_eq!(book.act(again), [Action::Start { id: 3, memory: 1 }], "one, to try");
+    book.failed(3, error.clone(), again);
+    let refused = |request| Action::Refuse { request, refusal: Refusal::NoStart(error.clone(), 4 * SECOND) };
+    assert_eq!(book.act(again), [refused(request), refused(other)], "the third time, nobody is kept waiting");
+    let request = ask(&mut book, 1, 1);
+    assert_eq!(book.act(again), [refused(request)]);
+    let request = ask(&mut book, 1, 1);
+    let again = again + 4 * SECOND;
+    assert_eq!(book.act(again), [Action::Start { id: 4, memory: 1 }]);
+    book.started(4, 1, again);
+    assert_eq!(book.act(again), [Action::Grant { request, id: 4 }]);
+    assert_eq!(book.last_failure(), None);
+}
+
+#[test]
+fn what_lasts_is_said_at_once() {
+    let (mut book, now) = (book(|_| {}), Instant::now());
+    let request = ask(&mut book, 1, 1);
+    book.act(now);
+    let error = SpawnError::lasting("forbidden", "Look at the role.");
+    book.failed(1, error.clone(), now);
+    assert_eq!(book.act(now), [Action::Refuse { request, refusal: Refusal::NoStart(error, SECOND) }]);
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_start() {
+    let (mut book, now) = (book(|rules| rules.breaker = 99), Instant::now());
+    let request = ask(&mut book, 1, 1);
+    book.act(now);
+    assert_eq!(book.next_deadline(), Some(now + 60 * SECOND));
+    let refusal = Refusal::Late(60 * SECOND, None);
+    assert_eq!(book.act(now + 60 * SECOND), [Action::Refuse { request, refusal }]);
+}

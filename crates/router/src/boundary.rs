@@ -1,0 +1,113 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::{BuilderMessage, Frame, HEADER_BYTES, kind};
+
+use crate::stages::Stages;
+
+/// Payloads up to this length are looked into: Progress is much shorter.
+const MAX_LOOK: usize = 64;
+
+/// Follows where frames end in a builder's stream that is passed on as bytes, and what it says of its progress.
+///
+/// Whether frames are right is for their receiver to say.
+#[derive(Debug)]
+pub(crate) struct Boundary {
+    header: [u8; HEADER_BYTES],
+    have: usize,
+    payload_left: usize,
+    /// The payload of a Progress.
+    payload: Vec<u8>,
+    /// The kind of the last frame that is complete.
+    last: Option<u8>,
+    stages: Arc<Stages>,
+}
+
+impl Boundary {
+    /// Before the first frame.
+    pub(crate) fn new(stages: Arc<Stages>) -> Self {
+        Self { header: [0; HEADER_BYTES], have: 0, payload_left: 0, payload: Vec::new(), last: None, stages }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.payload_left > 0 {
+                let (of_payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
+                if self.header[0] == kind::PROGRESS && self.payload.len() + of_payload.len() <= MAX_LOOK {
+                    self.payload.extend_from_slice(of_payload);
+                }
+                self.payload_left -= of_payload.len();
+                bytes = rest;
+            } else {
+                let (of_header, rest) = bytes.split_at((HEADER_BYTES - self.have).min(bytes.len()));
+                self.header[self.have..self.have + of_header.len()].copy_from_slice(of_header);
+                self.have += of_header.len();
+                bytes = rest;
+                if self.have < HEADER_BYTES {
+                    return;
+                }
+                let [_, _, _, _, l0, l1, l2, l3, ..] = self.header;
+                self.payload_left = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            }
+            if self.payload_left == 0 {
+                self.end_frame();
+            }
+        }
+    }
+
+    fn end_frame(&mut self) {
+        let [kind, flags, ..] = self.header;
+        if kind == kind::PROGRESS {
+            let frame = Frame { kind, flags, crc: 0, payload: Bytes::copy_from_slice(&self.payload) };
+            if let Ok(Some(BuilderMessage::Progress(progress))) = BuilderMessage::from_frame(&frame) {
+                self.stages.see(&progress);
+            }
+        }
+        self.payload.clear();
+        self.last = Some(kind);
+        self.have = 0;
+    }
+
+    /// Whether the bytes so far end with a frame.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.have == 0
+    }
+
+    /// The kind of the last frame that is complete.
+    pub(crate) fn last(&self) -> Option<u8> {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::BytesMut;
+    use protocol::{BuilderMessage, Phase, Progress, kind};
+
+    use super::Boundary;
+    use crate::stages::Stages;
+
+    #[test]
+    fn ends_are_found_at_every_split() {
+        let mut bytes = BytesMut::new();
+        BuilderMessage::Progress(Progress { phase: 3, done: 2, total: 7 }).encode(&mut bytes);
+        let first = bytes.len();
+        BuilderMessage::Heartbeat.encode(&mut bytes);
+        for split in 0..=bytes.len() {
+            let stages = Arc::new(Stages::new());
+            let mut boundary = Boundary::new(stages.clone());
+            boundary.pass(&bytes[..split]);
+            assert_eq!(boundary.is_between_frames(), [0, first, bytes.len()].contains(&split), "{split}");
+            let ends = [(bytes.len(), kind::HEARTBEAT), (first, kind::PROGRESS)];
+            let last = ends.into_iter().find(|(end, _)| split >= *end);
+            assert_eq!(boundary.last(), last.map(|(_, kind)| kind));
+            boundary.pass(&bytes[split..]);
+            assert!(boundary.is_between_frames());
+            let stage = stages.stage();
+            assert_eq!((stage.phase, stage.done, stage.total), (Phase::Repair, 2, 7));
+        }
+    }
+}

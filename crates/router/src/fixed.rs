@@ -1,0 +1,127 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::health;
+use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
+
+/// How often a builder is asked whether it is still there.
+const CHECK: Duration = Duration::from_secs(1);
+/// Checks in a row that may go wrong.
+const MISSES: u32 = 3;
+
+/// A builder that somebody else runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedBuilder {
+    /// Its name or address.
+    pub host: String,
+    /// Its port for builds.
+    pub port: u16,
+    /// Its port for status requests.
+    pub status_port: u16,
+}
+
+/// Builders from a list: to start one is to find one that is well, to stop it to leave it alone.
+pub(crate) struct Fixed {
+    free: Arc<Mutex<VecDeque<FixedBuilder>>>,
+}
+
+impl Fixed {
+    pub(crate) fn new(builders: Vec<FixedBuilder>) -> Self {
+        Self { free: Arc::new(Mutex::new(builders.into())) }
+    }
+
+    async fn find(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
+        let tries = lock(&self.free).len();
+        let mut ill = Vec::new();
+        for _ in 0..tries {
+            let Some(next) = lock(&self.free).pop_front() else { break };
+            // Goes back to the end of the list when it is dropped.
+            let found = Found::new(next, order.memory, self.free.clone());
+            if health::is_ready(&found.place).await {
+                return Ok(Arc::new(found));
+            }
+            ill.push(found.name.clone());
+        }
+        Err(SpawnError {
+            hint: "Look whether the builders run, and whether the router reaches their status ports.".to_owned(),
+            ..SpawnError::passing(if ill.is_empty() {
+                "all builders of the list are taken".to_owned()
+            } else {
+                format!("not ready: {}", ill.join(", "))
+            })
+        })
+    }
+}
+
+impl Spawner for Fixed {
+    fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>> {
+        Box::pin(self.find(order))
+    }
+
+    fn outlives_router(&self) -> bool {
+        true
+    }
+}
+
+struct Found {
+    builder: FixedBuilder,
+    name: String,
+    place: Place,
+    memory: u64,
+    free: Arc<Mutex<VecDeque<FixedBuilder>>>,
+}
+
+impl Found {
+    fn new(builder: FixedBuilder, memory: u64, free: Arc<Mutex<VecDeque<FixedBuilder>>>) -> Self {
+        let place = Place {
+            host: Some(builder.host.clone()),
+            port: builder.port,
+            status_host: None,
+            status_port: builder.status_port,
+        };
+        Self { name: format!("{}:{}", builder.host, builder.port), place, memory, free, builder }
+    }
+}
+
+impl Builder for Found {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    fn gone(&self) -> Boxed<'_, String> {
+        Box::pin(async {
+            let mut misses = 0;
+            while misses < MISSES {
+                sleep(CHECK).await;
+                // Not its readiness: a builder that drains still has its builds.
+                misses = if health::builds(&self.place).await.is_ok() { 0 } else { misses + 1 };
+            }
+            "its status port does not answer".to_owned()
+        })
+    }
+
+    fn stop(&self) -> Boxed<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        lock(&self.free).push_back(self.builder.clone());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

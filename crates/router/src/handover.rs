@@ -1,0 +1,88 @@
+use std::io;
+
+use bytes::BytesMut;
+use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket, capability, kind};
+use service::{CodecError, FrameReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+
+use crate::admission::{NoBuilder, listen};
+use crate::opening::Client;
+use crate::pool::Lease;
+use crate::stream::{Stream, connect};
+use crate::tls::BuilderTls;
+
+/// A builder that has been told of the build.
+pub(crate) struct Asked {
+    pub(crate) reader: FrameReader<ReadHalf<Box<dyn Stream>>>,
+    pub(crate) write: WriteHalf<Box<dyn Stream>>,
+}
+
+/// Whether the client can be sent to the builder.
+pub(crate) fn can_be_sent(client: &Client) -> bool {
+    client.hello.capabilities & capability::REDIRECT != 0
+}
+
+/// Where to send a client that has reached the router at `here`.
+pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderMessage {
+    BuilderMessage::Redirect(Redirect {
+        port: lease.place().port,
+        host: lease.place().host.clone().unwrap_or_else(|| here.to_owned()),
+        server_name: server_name.to_owned(),
+        ticket: lease.ticket.clone(),
+    })
+}
+
+/// Connects to the builder and says the client's Hello to it.
+///
+/// # Errors
+/// When the builder cannot be reached or is none.
+pub(crate) async fn ask(lease: &Lease, hello: &Frame, tls: Option<&BuilderTls>) -> io::Result<Asked> {
+    let mut stream = connect(lease.place(), tls).await?;
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting).await?;
+    let greeting = Greeting::from_bytes(greeting);
+    if greeting.server_type != ServerType::Builder as u32 {
+        return Err(io::Error::other(format!("it is of type {}, not a builder", greeting.server_type)));
+    }
+    let mut bytes = BytesMut::from(&MAGIC[..]);
+    if !lease.ticket.is_empty() {
+        ClientMessage::Ticket(Ticket { ticket: lease.ticket.clone() }).encode(&mut bytes);
+    }
+    hello.encode(&mut bytes);
+    stream.write_all(&bytes).await?;
+    stream.flush().await?;
+    let (read, write) = split(stream);
+    Ok(Asked { reader: FrameReader::new(read), write })
+}
+
+/// What came of the builder's admission.
+pub(crate) enum Admission {
+    /// The frame that ends it: Accept, Refuse or Error.
+    Decided(Frame),
+    /// The builder is gone; no row has been sent.
+    BuilderLost(String),
+}
+
+/// Passes on what the builder says until it takes the build or does not. The frame that decides is not passed on yet.
+///
+/// # Errors
+/// When the client is gone or cancels.
+pub(crate) async fn admit(client: &mut Client, builder: &mut Asked) -> Result<Admission, NoBuilder> {
+    loop {
+        tokio::select! {
+            frame = builder.reader.next() => match frame {
+                Ok(Some(frame)) if matches!(frame.kind, kind::ACCEPT | kind::REFUSE | kind::ERROR) => {
+                    return Ok(Admission::Decided(frame));
+                }
+                Ok(Some(frame)) => match BuilderMessage::from_frame(&frame) {
+                    Ok(Some(message)) => _ = client.writer.send(&message).await.map_err(CodecError::from)?,
+                    Ok(None) => {}
+                    Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
+                },
+                Ok(None) => return Ok(Admission::BuilderLost("it closed the connection".to_owned())),
+                Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
+            },
+            frame = client.reader.next() => listen(frame)?,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The router: databases point at it, it finds or starts a builder for each build and hands the client over.
+//!
+//! `book` has the rules, without clock or network; `pool` carries them out with a `spawner`; `session` speaks with clients.
+
+mod admission;
+mod book;
+mod boundary;
+mod config;
+mod error;
+mod fixed;
+mod handover;
+mod health;
+mod listener;
+mod opening;
+mod pool;
+mod process;
+mod relay;
+mod relayed;
+mod router;
+mod session;
+mod size;
+mod spawner;
+mod stages;
+mod stream;
+mod tls;
+
+pub use config::{Config, Mode, Source};
+pub use error::RouterError;
+pub use fixed::FixedBuilder;
+pub use process::ProcessConfig;
+pub use router::Router;
+pub use tls::{BuilderTls, BuilderTlsError};

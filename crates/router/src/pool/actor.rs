@@ -1,0 +1,291 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use service::TicketKey;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::snapshot::{BuilderState, Snapshot};
+use super::{Lease, Message, Waiting};
+use crate::book::{Action, Book, BuilderId, Refusal, RequestId, Rules};
+use crate::health;
+use crate::spawner::{Builder, Order, SpawnError, Spawner};
+
+/// How long a client has to begin with its builder.
+pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
+/// How often those who wait hear what a start is doing.
+const NEWS: Duration = Duration::from_millis(500);
+/// How long a stop may take before the router ends without it.
+const CLOSE: Duration = Duration::from_secs(10);
+
+struct Client {
+    waiting: watch::Sender<Waiting>,
+    answer: oneshot::Sender<Result<Lease, Refusal>>,
+}
+
+/// A builder in the book.
+struct Known {
+    since: Instant,
+    /// What its start says it is doing.
+    news: watch::Receiver<String>,
+    /// Once it has started.
+    builder: Option<Arc<dyn Builder>>,
+    lost: watch::Sender<Option<String>>,
+}
+
+pub(super) struct Actor {
+    book: Book,
+    start_timeout: Duration,
+    spawner: Arc<dyn Spawner>,
+    key: Option<TicketKey>,
+    clients: HashMap<RequestId, Client>,
+    builders: HashMap<BuilderId, Known>,
+    messages: mpsc::UnboundedSender<Message>,
+    publish: watch::Sender<Snapshot>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        rules: Rules,
+        spawner: Arc<dyn Spawner>,
+        key: Option<TicketKey>,
+        messages: mpsc::UnboundedSender<Message>,
+        publish: watch::Sender<Snapshot>,
+    ) -> Self {
+        Self {
+            start_timeout: rules.start_timeout,
+            book: Book::new(rules),
+            spawner,
+            key,
+            clients: HashMap::new(),
+            builders: HashMap::new(),
+            messages,
+            publish,
+        }
+    }
+
+    /// Takes a builder over that an earlier router has left; it may still be building.
+    pub(super) fn adopt(&mut self, builder: Arc<dyn Builder>) {
+        tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
+        let id = self.book.adopt(builder.memory());
+        self.know(id, watch::channel(String::new()).1);
+        self.watch(id, builder.clone());
+        self.rest(id);
+    }
+
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+        loop {
+            for action in self.book.act(Instant::now().into_std()) {
+                self.perform(action);
+            }
+            self.tell();
+            let news = (!self.clients.is_empty()).then(|| Instant::now() + NEWS);
+            let deadline = self.book.next_deadline().map(Instant::from_std).into_iter().chain(news).min();
+            let wake = async {
+                match deadline {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = inbox.recv() => match message {
+                    Some(Message::Close { done }) => {
+                        self.close().await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(message) => self.hear(message),
+                    None => return,
+                },
+                () = wake => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        let now = Instant::now();
+        match message {
+            Message::Ask { wish, waiting, answer } => {
+                let request = self.book.ask(wish);
+                self.clients.insert(request, Client { waiting, answer });
+            }
+            Message::Left => {
+                let gone = self.clients.extract_if(|_, client| client.answer.is_closed());
+                gone.for_each(|(request, _)| self.book.leave(request));
+            }
+            Message::Started { id, builder } => {
+                let took = self.builders.get(&id).map_or(Duration::ZERO, |known| now - known.since);
+                tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
+                self.book.started(id, builder.memory(), now.into_std());
+                self.watch(id, builder);
+            }
+            Message::Failed { id, error } => {
+                tracing::warn!(%error, "builder not started");
+                self.builders.remove(&id);
+                self.book.failed(id, error, now.into_std());
+            }
+            Message::GivenBack { id } => {
+                self.book.given_back(id);
+                self.rest(id);
+            }
+            Message::Rested { id } => self.book.rested(id, now.into_std()),
+            Message::Lost { id, why } => {
+                if let Some(known) = self.builders.get(&id) {
+                    if known.lost.send_replace(Some(why.clone())).is_none() {
+                        let name = known.builder.as_ref().map_or("", |builder| builder.name());
+                        tracing::warn!(builder = name, why, "builder lost");
+                    }
+                    self.book.lost(id);
+                }
+            }
+            Message::Stopped { id } => {
+                self.builders.remove(&id);
+                self.book.stopped(id);
+            }
+            // Only `run` gets it.
+            Message::Close { .. } => {}
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start { id, memory } => {
+                let (tell, news) = watch::channel(String::new());
+                self.know(id, news);
+                let (spawner, messages) = (self.spawner.clone(), self.messages.clone());
+                let order = Order { memory, limit: self.start_timeout, tell };
+                tokio::spawn(async move {
+                    let message = match spawner.start(order).await {
+                        Ok(builder) => Message::Started { id, builder },
+                        Err(error) => Message::Failed { id, error },
+                    };
+                    let _ = messages.send(message);
+                });
+            }
+            Action::Stop { id } => {
+                let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
+                tracing::info!(builder = builder.name(), "builder is stopped");
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    builder.stop().await;
+                    let _ = messages.send(Message::Stopped { id });
+                });
+            }
+            Action::Grant { request, id } => self.grant(request, id),
+            Action::Refuse { request, refusal } => {
+                if let Some(client) = self.clients.remove(&request) {
+                    let _ = client.answer.send(Err(refusal));
+                }
+            }
+        }
+    }
+
+    fn grant(&mut self, request: RequestId, id: BuilderId) {
+        let Some(known) = self.builders.get(&id) else { return };
+        let Some(builder) = known.builder.clone() else { return };
+        let ticket = match &self.key {
+            Some(key) => key.issue(builder.name(), TICKET_LIFETIME),
+            None => Ok(String::new()),
+        };
+        let answer = match ticket {
+            Ok(ticket) => Ok(Lease::new(id, builder, ticket, known.lost.subscribe(), self.messages.clone())),
+            Err(error) => Err(Refusal::NoStart(SpawnError::passing(error.to_string()), Duration::ZERO)),
+        };
+        if answer.is_err() {
+            let _ = self.messages.send(Message::GivenBack { id });
+        }
+        // A lease that nobody takes goes back by being dropped.
+        if let Some(client) = self.clients.remove(&request) {
+            let _ = client.answer.send(answer);
+        }
+    }
+
+    fn know(&mut self, id: BuilderId, news: watch::Receiver<String>) {
+        let lost = watch::channel(None).0;
+        self.builders.insert(id, Known { since: Instant::now(), news, builder: None, lost });
+    }
+
+    /// Notices when a builder is gone.
+    fn watch(&mut self, id: BuilderId, builder: Arc<dyn Builder>) {
+        if let Some(known) = self.builders.get_mut(&id) {
+            known.builder = Some(builder.clone());
+        }
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                why = builder.gone() => {
+                    let _ = messages.send(Message::Lost { id, why });
+                }
+                () = messages.closed() => {}
+            }
+        });
+    }
+
+    /// Waits until a builder's build is over also in the builder, with its memory free again.
+    fn rest(&self, id: BuilderId) {
+        let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let message = match health::wait_until(builder.place(), |builds| builds.active == 0).await {
+                Ok(_) => Message::Rested { id },
+                Err(error) => Message::Lost { id, why: format!("its status port does not answer: {error}") },
+            };
+            let _ = messages.send(message);
+        });
+    }
+
+    /// Tells all who listen how things are.
+    fn tell(&self) {
+        let busy = self.book.is_full();
+        let failure = self.book.last_failure().map_or_else(String::new, |error| error.text.clone());
+        let states = self.book.builders();
+        let starting = states.iter().filter(|(_, state)| *state == "starting");
+        let mut news = starting.filter_map(|(id, _)| Some(self.builders.get(id)?.news.borrow().clone()));
+        let news = news.rfind(|news| !news.is_empty()).unwrap_or_default();
+        let reason = match (busy, news.is_empty(), failure.is_empty()) {
+            (true, ..) => format!("all {} builders are busy", states.len()),
+            (false, false, _) => news,
+            (false, true, false) => format!("no builder could be started: {failure}; trying again"),
+            (false, true, true) => "a builder is starting".to_owned(),
+        };
+        for (index, request) in self.book.waiting().into_iter().enumerate() {
+            let Some(client) = self.clients.get(&request) else { continue };
+            let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
+            let now = Waiting { position, reason: reason.clone() };
+            client.waiting.send_if_modified(|told| {
+                *told != now && {
+                    *told = now.clone();
+                    true
+                }
+            });
+        }
+        let builders = states
+            .into_iter()
+            .filter_map(|(id, state)| {
+                let known = self.builders.get(&id)?;
+                let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.name().to_owned());
+                Some(BuilderState { name, state })
+            })
+            .collect();
+        self.publish.send_replace(Snapshot { builders });
+    }
+
+    async fn close(&mut self) {
+        self.clients.clear();
+        if self.spawner.outlives_router() {
+            return;
+        }
+        let stops: Vec<_> = self.builders.values().filter_map(|known| known.builder.clone()).collect();
+        let all = async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for builder in stops {
+                tasks.spawn(async move { builder.stop().await });
+            }
+            tasks.join_all().await;
+        };
+        if timeout(CLOSE, all).await.is_err() {
+            tracing::warn!("ended without waiting for all builders");
+        }
+    }
+}

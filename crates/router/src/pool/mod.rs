@@ -1,0 +1,135 @@
+//! Carries out what the book says: starts and stops builders, tells those who wait, and watches what becomes of it all.
+
+mod actor;
+mod lease;
+mod snapshot;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use actor::Actor;
+pub(crate) use actor::TICKET_LIFETIME;
+pub(crate) use lease::{Followed, Lease};
+pub(crate) use snapshot::{BuilderState, Snapshot};
+
+use crate::book::{BuilderId, Refusal, Rules, Wish};
+use crate::spawner::{Builder, SpawnError, Spawner};
+use service::TicketKey;
+
+/// What the pool is told.
+enum Message {
+    Ask {
+        wish: Wish,
+        waiting: watch::Sender<Waiting>,
+        answer: oneshot::Sender<Result<Lease, Refusal>>,
+    },
+    /// Somebody who waited is gone: their answer's receiver is closed.
+    Left,
+    Started {
+        id: BuilderId,
+        builder: Arc<dyn Builder>,
+    },
+    Failed {
+        id: BuilderId,
+        error: SpawnError,
+    },
+    GivenBack {
+        id: BuilderId,
+    },
+    Rested {
+        id: BuilderId,
+    },
+    Lost {
+        id: BuilderId,
+        why: String,
+    },
+    Stopped {
+        id: BuilderId,
+    },
+    Close {
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// What those who wait are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// The place in the queue, from 1; 0 = not known yet.
+    pub(crate) position: u32,
+    /// What for.
+    pub(crate) reason: String,
+}
+
+/// A handle to the pool.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    messages: mpsc::UnboundedSender<Message>,
+    snapshot: watch::Receiver<Snapshot>,
+}
+
+impl Pool {
+    /// Starts the pool's task. It takes over the builders that an earlier router has left.
+    pub(crate) async fn start(
+        rules: Rules,
+        spawner: Arc<dyn Spawner>,
+        key: Option<TicketKey>,
+    ) -> Result<Self, SpawnError> {
+        let leftovers = spawner.leftovers().await?;
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let (publish, snapshot) = watch::channel(Snapshot::default());
+        let mut actor = Actor::new(rules, spawner, key, messages.clone(), publish);
+        for builder in leftovers {
+            actor.adopt(builder);
+        }
+        tokio::spawn(actor.run(inbox));
+        Ok(Self { messages, snapshot })
+    }
+
+    /// Gets in line for a builder.
+    pub(crate) fn ask(&self, wish: Wish) -> Request {
+        let (waiting, updates) = watch::channel(Waiting::default());
+        let (answer, answered) = oneshot::channel();
+        let _ = self.messages.send(Message::Ask { wish, waiting, answer });
+        Request { updates, answered, messages: self.messages.clone() }
+    }
+
+    /// What is going on.
+    pub(crate) fn snapshot(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    /// Stops all builders that are to end with the router.
+    pub(crate) async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.messages.send(Message::Close { done }).is_ok() {
+            let _ = closed.await;
+        }
+    }
+}
+
+/// A place in the line; dropping it leaves.
+pub(crate) struct Request {
+    updates: watch::Receiver<Waiting>,
+    answered: oneshot::Receiver<Result<Lease, Refusal>>,
+    messages: mpsc::UnboundedSender<Message>,
+}
+
+impl Request {
+    /// What it waits for.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.updates.borrow().clone()
+    }
+
+    /// The builder, or why there is none. `None`: the router is ending. May be dropped and called again.
+    pub(crate) async fn answer(&mut self) -> Option<Result<Lease, Refusal>> {
+        (&mut self.answered).await.ok()
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.answered.close();
+        let _ = self.messages.send(Message::Left);
+    }
+}

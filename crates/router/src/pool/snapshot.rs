@@ -1,0 +1,28 @@
+use service::report::BuilderReport;
+
+/// What the pool is doing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// The builders, by age.
+    pub(crate) builders: Vec<BuilderState>,
+}
+
+/// One builder.
+#[derive(Clone, Debug)]
+pub(crate) struct BuilderState {
+    pub(crate) name: String,
+    pub(crate) state: &'static str,
+}
+
+impl BuilderState {
+    /// As status shows it.
+    pub(crate) fn report(&self) -> BuilderReport {
+        BuilderReport {
+            name: self.name.clone(),
+            state: self.state.to_owned(),
+            builds: u32::from(matches!(self.state, "building" | "finishing")),
+            memory_free_bytes: None,
+            threads: None,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+use std::env;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
+
+/// How long a builder may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(5);
+/// The settings of daemons in the environment begin with this; those of the router are not the builders'.
+const SETTINGS: &str = "LANTERN_INDEX_";
+
+/// How to run builders on this machine.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig {
+    /// The program `lantern-index`.
+    pub program: PathBuf,
+    /// Where builders listen: a name or an address of this machine.
+    pub host: String,
+    /// The certificate and key that builders show, when connections are encrypted.
+    pub cert_and_key: Option<(PathBuf, PathBuf)>,
+    /// Further arguments of `lantern-index serve`.
+    pub arguments: Vec<String>,
+}
+
+/// Builders are processes of this machine, and end with the router, however that ends: they watch a pipe that it holds.
+pub(crate) struct Processes {
+    config: ProcessConfig,
+    ticket_key: PathBuf,
+    started: AtomicU64,
+    _secrets: TempDir,
+}
+
+impl Processes {
+    /// `ticket_key` is the text of the key, which the builders get in a file that only this account can read.
+    pub(crate) fn new(config: ProcessConfig, ticket_key: &str) -> io::Result<Self> {
+        let secrets = tempfile::Builder::new().prefix("lantern-index-router-").tempdir()?;
+        let file = secrets.path().join("ticket-key");
+        std::fs::write(&file, ticket_key)?;
+        Ok(Self { config, ticket_key: file, started: AtomicU64::new(0), _secrets: secrets })
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.config.program);
+        // Nothing but what is given here: the file and the environment are the router's.
+        for (variable, _) in env::vars_os() {
+            if variable.to_string_lossy().starts_with(SETTINGS) {
+                command.env_remove(variable);
+            }
+        }
+        command.args(["serve", "--config", "/dev/null", "--host", &self.config.host, "--port", "0", "--stop-at-eof"]);
+        command.args(["--status-host", "127.0.0.1", "--status-port", "0", "--ticket-name", name]);
+        command.arg("--ticket-key").arg(&self.ticket_key);
+        match &self.config.cert_and_key {
+            Some((cert, key)) => _ = command.arg("--cert").arg(cert).arg("--key").arg(key),
+            // The router itself was told whether that may be.
+            None => _ = command.arg("--allow-plaintext-beyond-loopback"),
+        }
+        command.args(&self.config.arguments);
+        // A Ctrl-C at the terminal is for the router, which has builds to end first.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+        command
+    }
+
+    async fn start_one(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
+        let name = format!("builder-{}", self.started.fetch_add(1, Ordering::Relaxed) + 1);
+        let program = self.config.program.display();
+        let mut child = self.command(&name).spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                SpawnError::lasting(format!("cannot start {program}: {error}"), "Was the program replaced or removed?")
+            }
+            _ => SpawnError::passing(format!("cannot start {program}: {error}")),
+        })?;
+        order.tell.send_replace(format!("builder process {} is starting", child.id().unwrap_or(0)));
+        let stdout = child.stdout.take().ok_or_else(|| SpawnError::passing("builder without output"))?;
+        let mut lines = BufReader::new(stdout).lines();
+        // An error drops the child, which kills it.
+        let (status, address) = match timeout(order.limit, announced(&mut lines)).await {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) => {
+                let ended = timeout(GRACE, child.wait()).await.ok().and_then(Result::ok);
+                let how = ended.map_or_else(|| "closed its output".to_owned(), said);
+                return Err(SpawnError {
+                    hint: "The router's log has what it said.".to_owned(),
+                    ..SpawnError::passing(format!("builder process {how} before it was ready"))
+                });
+            }
+            Err(_) => return Err(SpawnError::passing("builder process was not ready in time")),
+        };
+        let host = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
+        let place = Place {
+            host,
+            port: address.port(),
+            status_port: status.port(),
+            status_host: Some(status.ip().to_string()),
+        };
+        let (tell_gone, gone) = watch::channel(None);
+        let stop = Arc::new(Notify::new());
+        tokio::spawn(supervise(child, lines, stop.clone(), tell_gone));
+        Ok(Arc::new(Process { name, place, memory: order.memory, stop, gone }))
+    }
+}
+
+impl Spawner for Processes {
+    fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>> {
+        Box::pin(self.start_one(order))
+    }
+}
+
+/// Where it listens for status requests and for builds; `None` when it ends before it says so.
+async fn announced(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<(SocketAddr, SocketAddr)> {
+    let (mut status, mut builds) = (None, None);
+    loop {
+        if let (Some(status), Some(builds)) = (status, builds) {
+            return Some((status, builds));
+        }
+        let line = lines.next_line().await.ok()??;
+        if let Some((words, address)) = line.split_once(" started on ") {
+            let address: Option<SocketAddr> = address.trim().parse().ok();
+            *(if words.contains("Status") { &mut status } else { &mut builds }) = address;
+        }
+    }
+}
+
+struct Process {
+    name: String,
+    place: Place,
+    memory: u64,
+    stop: Arc<Notify>,
+    gone: watch::Receiver<Option<String>>,
+}
+
+impl Builder for Process {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    fn gone(&self) -> Boxed<'_, String> {
+        let mut gone = self.gone.clone();
+        Box::pin(async move {
+            match gone.wait_for(Option::is_some).await {
+                Ok(how) => how.clone().unwrap_or_default(),
+                Err(_) => "the router is ending".to_owned(),
+            }
+        })
+    }
+
+    fn stop(&self) -> Boxed<'_, ()> {
+        self.stop.notify_one();
+        Box::pin(async { _ = self.gone().await })
+    }
+}
+
+async fn supervise(
+    mut child: Child,
+    mut lines: Lines<BufReader<ChildStdout>>,
+    stop: Arc<Notify>,
+    tell_gone: watch::Sender<Option<String>>,
+) {
+    // Held here: waiting for a child closes its input, which ends it.
+    let stdin = child.stdin.take();
+    let output = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            tracing::debug!(line, "builder says");
+        }
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = child.wait() => Some(ended),
+        () = stop.notified() => None,
+        () = output => None,
+    };
+    let how = match ended {
+        Some(Ok(status)) => format!("its process {}", said(status)),
+        Some(Err(error)) => format!("its process cannot be watched: {error}"),
+        None => {
+            drop(stdin);
+            if timeout(GRACE, child.wait()).await.is_err() {
+                let _ = child.kill().await;
+            }
+            "it was stopped".to_owned()
+        }
+    };
+    tell_gone.send_replace(Some(how));
+}
+
+fn said(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(9)) => "was killed (signal 9), perhaps for want of memory".to_owned(),
+        (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,135 @@
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::{BuilderMessage, ErrorReport, SqlState, kind};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+use crate::boundary::Boundary;
+use crate::stream::Stream;
+
+/// Bytes that are passed on at a time.
+const BUFFER: usize = 256 << 10;
+/// How long a client may take to close after the end.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// How the bytes of a build came to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The builder said its last word, of this kind.
+    Said(u8),
+    /// The builder is gone without a last word.
+    Lost,
+    /// The client is gone.
+    Left,
+}
+
+/// One side of a relay: its halves, and what was read of it but not passed on yet.
+pub(crate) struct Side {
+    pub(crate) read: ReadHalf<Box<dyn Stream>>,
+    pub(crate) write: WriteHalf<Box<dyn Stream>>,
+    pub(crate) pending: BytesMut,
+}
+
+/// Passes bytes on in both directions until one side ends. A builder that is lost is not reported to the client: that is for
+/// [`report`].
+pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut Boundary) -> End {
+    boundary.pass(&builder.pending);
+    let Side { read: from_client, write: to_client, pending: client_pending } = client;
+    let Side { read: from_builder, write: to_builder, pending: builder_pending } = builder;
+    let back = async {
+        let copied = copy(from_builder, to_client, builder_pending, |bytes| boundary.pass(bytes)).await;
+        match (copied, boundary.last()) {
+            (Err(Broken::Writing), _) => End::Left,
+            (_, Some(last @ (kind::DONE | kind::ERROR | kind::REFUSE))) if boundary.is_between_frames() => {
+                // As the builder does: the client reads the end behind the last word.
+                let _ = to_client.shutdown().await;
+                End::Said(last)
+            }
+            _ => End::Lost,
+        }
+    };
+    let mut back = std::pin::pin!(back);
+    let forth = async {
+        let copied = copy(from_client, to_builder, client_pending, |_| {}).await;
+        if copied.is_ok() {
+            let _ = to_builder.shutdown().await;
+        }
+        copied
+    };
+    tokio::select! {
+        // The builder's word counts even when the client has gone in the same moment.
+        biased;
+        end = &mut back => {
+            if let End::Said(_) = end {
+                let _ = timeout(LINGER, discard(from_client)).await;
+            }
+            end
+        }
+        copied = forth => match copied {
+            // It closed its side, perhaps only that: the builder takes it for a cancellation and ends.
+            Ok(()) => match timeout(LINGER, back).await {
+                Ok(end @ End::Said(_)) => end,
+                _ => End::Left,
+            },
+            Err(Broken::Reading) => End::Left,
+            // A builder that does not take rows may have said why.
+            Err(Broken::Writing) => timeout(LINGER, back).await.unwrap_or(End::Lost),
+        },
+    }
+}
+
+/// Tells the client that its builder is lost, if it stands between two frames.
+pub(crate) async fn report(client: &mut Side, boundary: &Boundary, name: &str, why: &str) {
+    let report = ErrorReport {
+        sqlstate: SqlState::CONNECTION_FAILURE,
+        message: format!("router lost its connection to builder {name}"),
+        detail: format!("Of the builder is known: {why}."),
+        hint: "The build can be tried again.".to_owned(),
+    };
+    let mut bytes = BytesMut::new();
+    // Within a frame the client could not tell the report from the rest of it.
+    if boundary.is_between_frames() {
+        BuilderMessage::Error(report).encode(&mut bytes);
+    }
+    let last = async {
+        client.write.write_all(&bytes).await?;
+        client.write.shutdown().await?;
+        discard(&mut client.read).await;
+        Ok::<_, io::Error>(())
+    };
+    // Whoever does not read it in time does not hear it.
+    let _ = timeout(LINGER, last).await;
+}
+
+/// Reads and forgets, so that closing does not throw away what is on its way to the other side.
+async fn discard(from: &mut (impl AsyncRead + Unpin)) {
+    let mut rest = vec![0; BUFFER];
+    while from.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+}
+
+enum Broken {
+    Reading,
+    Writing,
+}
+
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut BytesMut,
+    mut see: impl FnMut(&[u8]),
+) -> Result<(), Broken> {
+    loop {
+        if !buffer.is_empty() {
+            to.write_all(buffer).await.map_err(|_| Broken::Writing)?;
+            to.flush().await.map_err(|_| Broken::Writing)?;
+            buffer.clear();
+        }
+        buffer.reserve(BUFFER);
+        if from.read_buf(buffer).await.map_err(|_| Broken::Reading)? == 0 {
+            return Ok(());
+        }
+        see(buffer);
+    }
+}

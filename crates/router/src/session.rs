@@ -1,0 +1,199 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use protocol::{BuilderMessage, Hello, Refuse, SqlState, Wait};
+use service::report::Subject;
+use service::{Closed, CodecError, Outcome, Queued, Refusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::admission::{NoBuilder, refuse_client, say_last, wait};
+use crate::book::Wish;
+use crate::config::Mode;
+use crate::handover::{can_be_sent, redirect};
+use crate::health;
+use crate::opening::{Client, Opening, lantern_address, open};
+use crate::pool::{Followed, Lease, TICKET_LIFETIME};
+use crate::relayed::{self, Relayed};
+use crate::router::Shared;
+use crate::size;
+use crate::stages::Stages;
+use crate::stream::{Stream, set_options};
+
+/// Builders that may be lost one after the other before any has taken the build.
+const ATTEMPTS: u32 = 3;
+
+/// Serves one connection until it is closed.
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, id: u64) {
+    if let Err(error) = set_options(&stream) {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+    let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
+    let limit = shared.config.handshake_timeout;
+    let closed = |reason, error: &dyn std::fmt::Display| {
+        tracing::info!(%error, "connection closed before it said what to build");
+        shared.activity.metrics().closed(reason);
+    };
+    let stream: Box<dyn Stream> = match shared.config.tls.clone() {
+        None => Box::new(stream),
+        Some(tls) => match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
+            Ok(Ok(stream)) => Box::new(stream),
+            Ok(Err(error)) => return closed(Closed::Tls, &error),
+            Err(_) => return closed(Closed::Timeout, &"no TLS handshake in time"),
+        },
+    };
+    let session = Session { shared, peer, here, id };
+    match open(stream, shared.config.mode, limit).await {
+        Ok(Opening::Build(client)) => session.build(*client).await,
+        Ok(Opening::LanternAddress(stream)) => session.lantern_address(stream).await,
+        Ok(Opening::Nothing) => tracing::debug!("client left after the greeting"),
+        Err(error) => {
+            let reason = match &error {
+                CodecError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => Closed::Timeout,
+                CodecError::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => Closed::Broken,
+                _ => Closed::Protocol,
+            };
+            closed(reason, &error);
+        }
+    }
+}
+
+struct Session<'a> {
+    shared: &'a Arc<Shared>,
+    peer: SocketAddr,
+    /// The address under which the client has reached us.
+    here: String,
+    id: u64,
+}
+
+impl Session<'_> {
+    /// From the Hello to the end of the connection.
+    async fn build(&self, mut client: Client) {
+        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: size::memory(&client.hello) };
+        let mut queued = self.shared.activity.queue(self.subject(&client.hello));
+        tracing::info!(memory = wish.memory, "build asked for");
+        for attempt in 1..=ATTEMPTS {
+            let lease = tokio::select! {
+                lease = wait(&mut client, &self.shared.pool, wish, &queued) => lease,
+                () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
+            };
+            let lease = match lease {
+                Ok(lease) => lease,
+                Err(why) => return refuse(client, queued, &why).await,
+            };
+            if self.shared.config.mode == Mode::Redirect && can_be_sent(&client) {
+                return self.redirect(client, queued, lease).await;
+            }
+            match relayed::relay(self.shared, client, queued, lease).await {
+                Relayed::Ended => return,
+                Relayed::Refused(client, queued, why) => return refuse(*client, queued, &why).await,
+                Relayed::Lost(again, same, why) => {
+                    (client, queued) = (*again, same);
+                    tracing::warn!(attempt, why, "builder lost before it took the build");
+                    let wait = Wait { position: 0, reason: format!("{why}; looking for another builder") };
+                    if client.writer.send(&BuilderMessage::Wait(wait)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        let why = Refuse {
+            retry_after_ms: 10_000,
+            sqlstate: SqlState::CANNOT_CONNECT_NOW,
+            message: format!("{ATTEMPTS} builders were lost before one took the build"),
+            detail: String::new(),
+            hint: "The router's log says what became of each.".to_owned(),
+        };
+        refuse(client, queued, &NoBuilder::Refused(Box::new(why))).await;
+    }
+
+    fn subject(&self, hello: &Hello) -> Subject {
+        Subject {
+            id: self.id,
+            peer: self.peer.to_string(),
+            label: Some(hello.label.clone()),
+            value_type: hello.value_type.name().to_owned(),
+            metric: hello.metric.name().to_owned(),
+            dims: hello.dims,
+            m: hello.m,
+            ef_construction: hello.ef_construction,
+            expected_rows: hello.estimated_rows,
+        }
+    }
+
+    /// Sends the client to the builder, and keeps that one for it as long as the build takes.
+    async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) {
+        // Before the client knows: else its build might be over before we look.
+        let before = match health::builds(lease.place()).await {
+            Ok(before) => before,
+            Err(error) => {
+                lease.condemn(&format!("its status port does not answer: {error}"));
+                let why = format!("builder {} does not answer", lease.name());
+                let refuse_with = Refuse {
+                    retry_after_ms: 1_000,
+                    sqlstate: SqlState::CANNOT_CONNECT_NOW,
+                    message: why,
+                    detail: error.to_string(),
+                    hint: String::new(),
+                };
+                return refuse(client, queued, &NoBuilder::Refused(Box::new(refuse_with))).await;
+            }
+        };
+        tracing::info!(builder = lease.name(), "client is sent to its builder");
+        let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
+        let stages = Stages::new();
+        let running = queued.begin(lease.memory(), move || stages.stage());
+        self.shared.tasks.spawn(async move {
+            let name = lease.name().to_owned();
+            let followed = lease.follow(before, TICKET_LIFETIME).await;
+            tracing::info!(builder = name, ?followed, "build ended");
+            match followed {
+                Followed::Built => running.end(Outcome::Succeeded, None),
+                Followed::Failed => running.end(Outcome::Failed, Some("the builder knows more".to_owned())),
+                Followed::NeverCame => running.end(Outcome::Cancelled, Some("client did not go there".to_owned())),
+                Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
+            }
+        });
+        say_last(&mut client, &message).await;
+    }
+
+    /// Tells a Lantern client where its builder is.
+    async fn lantern_address(&self, mut stream: Box<dyn Stream>) {
+        // It says nothing of its build, so the builder is of the least size.
+        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: 0 };
+        let mut request = self.shared.pool.ask(wish);
+        let mut byte = [0];
+        let lease = tokio::select! {
+            answer = request.answer() => match answer {
+                Some(Ok(lease)) => lease,
+                // Its protocol has no error here: it reads the end of the connection.
+                other => {
+                    return tracing::warn!(refusal = ?other.and_then(Result::err), "Lantern client gets no builder");
+                }
+            },
+            _ = stream.read(&mut byte) => return tracing::info!("Lantern client left"),
+        };
+        let Ok(before) = health::builds(lease.place()).await else { return };
+        let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
+        let bytes = lantern_address(self.shared.config.tls.is_some(), &host, lease.place().port);
+        tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
+        self.shared.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
+        let _ = stream.write_all(&bytes).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+/// Says why there is no builder, to the client and to status.
+async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
+    match why {
+        NoBuilder::Refused(refuse) => {
+            tracing::warn!(reason = refuse.message, detail = refuse.detail, "build refused");
+            queued.refuse(Refusal::Builders, refuse.message.clone());
+        }
+        NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),
+        why => tracing::info!(%why, "client gets no builder"),
+    }
+    refuse_client(&mut client, why).await;
+}

@@ -1,0 +1,99 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::watch;
+
+/// A future of a trait object.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where builders come from.
+pub(crate) trait Spawner: Send + Sync {
+    /// Gets a builder that takes builds. When it returns an error, nothing is left behind.
+    fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>>;
+
+    /// Whether builders go on when the router ends.
+    fn outlives_router(&self) -> bool {
+        false
+    }
+
+    /// Builders that an earlier router has left.
+    fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// One builder, from when it is ready until it is gone.
+pub(crate) trait Builder: Send + Sync {
+    /// Its name in logs, status and tickets.
+    fn name(&self) -> &str;
+    /// How it is reached.
+    fn place(&self) -> &Place;
+    /// Memory in bytes that it was given.
+    fn memory(&self) -> u64;
+    /// Waits until it is gone and says why.
+    fn gone(&self) -> Boxed<'_, String>;
+    /// Takes it away. Returns when nothing is left of it.
+    fn stop(&self) -> Boxed<'_, ()>;
+}
+
+/// How a builder is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// A name or an address. `None`: the one under which the client has reached the router.
+    pub(crate) host: Option<String>,
+    /// The port for builds.
+    pub(crate) port: u16,
+    /// Where the router asks for its status; `None`: as for builds.
+    pub(crate) status_host: Option<String>,
+    /// The port of its status.
+    pub(crate) status_port: u16,
+}
+
+impl Place {
+    /// Where the router itself reaches it.
+    pub(crate) fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or("127.0.0.1")
+    }
+
+    /// Where its status is.
+    pub(crate) fn status_host(&self) -> &str {
+        self.status_host.as_deref().unwrap_or(self.host())
+    }
+}
+
+/// What to start.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Memory in bytes that the build will take.
+    pub(crate) memory: u64,
+    /// How long it may take.
+    pub(crate) limit: Duration,
+    /// For what those who wait are told.
+    pub(crate) tell: watch::Sender<String>,
+}
+
+/// Why there is no builder.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{text}")]
+pub(crate) struct SpawnError {
+    /// What the system or Kubernetes said.
+    pub(crate) text: String,
+    /// What may help; may be empty.
+    pub(crate) hint: String,
+    /// Trying again at once is in vain.
+    pub(crate) lasting: bool,
+}
+
+impl SpawnError {
+    /// One that may be over soon.
+    pub(crate) fn passing(text: impl Into<String>) -> Self {
+        Self { text: text.into(), hint: String::new(), lasting: false }
+    }
+
+    /// One that somebody has to do something about.
+    pub(crate) fn lasting(text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { text: text.into(), hint: hint.into(), lasting: true }
+    }
+}

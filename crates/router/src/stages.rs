@@ -1,0 +1,36 @@
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use protocol::{Phase, Progress};
+use service::Stage;
+
+/// How far a relayed build is, as its builder tells the client.
+#[derive(Debug)]
+pub(crate) struct Stages(Mutex<(Stage, Instant)>);
+
+impl Stages {
+    pub(crate) fn new() -> Self {
+        let stage = Stage { phase: Phase::Rows, done: 0, total: 0, spent: [Duration::ZERO; 5] };
+        Self(Mutex::new((stage, Instant::now())))
+    }
+
+    /// The builder said so.
+    pub(crate) fn see(&self, progress: &Progress) {
+        let Some(phase) = Phase::from_number(progress.phase) else { return };
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stage, since) = &mut *inner;
+        if phase != stage.phase {
+            stage.spent[stage.phase as usize - 1] += since.elapsed();
+            (stage.phase, *since) = (phase, Instant::now());
+        }
+        (stage.done, stage.total) = (progress.done, progress.total);
+    }
+
+    /// How far it is now.
+    pub(crate) fn stage(&self) -> Stage {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut stage, since) = *inner;
+        stage.spent[stage.phase as usize - 1] += since.elapsed();
+        stage
+    }
+}

@@ -1,0 +1,144 @@
+//! Clients that the router sends to their builder, byte by byte: whether extensions follow is not the matter here.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use harness::{Builder, BuilderOptions};
+use protocol::{
+    BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, Metric, Redirect, Ticket, ValueType, capability,
+};
+
+use crate::scene::{builders, wait_for_builders};
+
+fn start(arguments: &[&str]) -> Builder {
+    let options = BuilderOptions::router(&[&["--mode", "redirect", "--idle-ttl", "1s"], arguments].concat());
+    Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap()
+}
+
+fn connect(address: SocketAddr, greeting: Greeting) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut bytes = [0; 8];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(Greeting::from_bytes(bytes), greeting);
+    stream
+}
+
+fn hello(capabilities: u64) -> Hello {
+    Hello {
+        protocol_min: 2,
+        protocol_max: 2,
+        capabilities,
+        value_type: ValueType::Vector,
+        metric: Metric::L2,
+        dims: 3,
+        m: 16,
+        ef_construction: 64,
+        estimated_rows: 10,
+        page_size: 8192,
+        client_version: "test".to_owned(),
+        server_version: "test".to_owned(),
+        label: "items_idx".to_owned(),
+        token: String::new(),
+    }
+}
+
+/// Says Hello, with a ticket or without, and returns the first answer that is not about waiting.
+fn ask(stream: &mut TcpStream, ticket: &str, capabilities: u64) -> BuilderMessage {
+    let mut bytes = BytesMut::from(&MAGIC[..]);
+    if !ticket.is_empty() {
+        ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }).encode(&mut bytes);
+    }
+    ClientMessage::Hello(hello(capabilities)).encode(&mut bytes);
+    stream.write_all(&bytes).unwrap();
+    let mut received = BytesMut::new();
+    loop {
+        while let Some(frame) = Frame::decode(&mut received).unwrap() {
+            match BuilderMessage::from_frame(&frame).unwrap().unwrap() {
+                BuilderMessage::Wait(_) | BuilderMessage::Heartbeat => {}
+                message => return message,
+            }
+        }
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "closed early");
+        received.extend_from_slice(&bytes[..read]);
+    }
+}
+
+fn redirected(router: &Builder) -> Redirect {
+    match ask(&mut connect(router.address(), Greeting::router()), "", capability::REDIRECT) {
+        BuilderMessage::Redirect(redirect) => redirect,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn expect_refused(answer: &BuilderMessage, words: &str) {
+    let BuilderMessage::Refuse(refuse) = answer else { panic!("{answer:?}") };
+    assert_eq!(refuse.sqlstate.as_str(), "28000", "{refuse:?}");
+    assert!(refuse.message.contains(words), "{refuse:?}");
+}
+
+#[test]
+fn a_client_is_sent_to_a_builder_that_takes_its_ticket_once() {
+    let router = start(&[]);
+    let Redirect { port, host, server_name, ticket } = redirected(&router);
+    assert_eq!((host.as_str(), server_name.as_str()), ("127.0.0.1", ""));
+    let at: SocketAddr = format!("{host}:{port}").parse().unwrap();
+    let builder = || connect(at, Greeting::builder());
+    expect_refused(&ask(&mut builder(), "", 0), "only from its router");
+    let forged = format!("{}0", &ticket[..ticket.len() - 1]);
+    let forged = if forged == ticket { format!("{}1", &ticket[..ticket.len() - 1]) } else { forged };
+    expect_refused(&ask(&mut builder(), &forged, 0), "not one for this builder");
+    let mut build = builder();
+    assert!(matches!(ask(&mut build, &ticket, 0), BuilderMessage::Accept(_)));
+    expect_refused(&ask(&mut builder(), &ticket, 0), "used before");
+    // As long as the build goes on its builder is not idle, and not another's.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(builders(&router).len(), 1);
+    let other = redirected(&router);
+    assert_ne!(other.port, port, "one build per builder");
+    expect_refused(&ask(&mut connect(at, Greeting::builder()), &other.ticket, 0), "not one for this builder");
+    drop(build);
+    let mut build = connect(format!("{}:{}", other.host, other.port).parse().unwrap(), Greeting::builder());
+    assert!(matches!(ask(&mut build, &other.ticket, 0), BuilderMessage::Accept(_)));
+    drop(build);
+    wait_for_builders(&router, 0);
+}
+
+#[test]
+fn clients_that_cannot_be_sent_are_relayed() {
+    let router = start(&[]);
+    let mut stream = connect(router.address(), Greeting::router());
+    assert!(matches!(ask(&mut stream, "", 0), BuilderMessage::Accept(_)));
+    drop(stream);
+    wait_for_builders(&router, 0);
+}
+
+#[test]
+fn lanterns_clients_are_told_an_address_in_their_own_format() {
+    let router = start(&[]);
+    let mut stream = connect(router.address(), Greeting::router());
+    stream.write_all(&3u32.to_le_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let word = |at: usize| u32::from_le_bytes(answer[at..at + 4].try_into().unwrap());
+    assert_eq!((word(0), word(4), &answer[8..17]), (0, 9, &b"127.0.0.1"[..]));
+    let port = u16::try_from(word(17)).unwrap();
+    connect(([127, 0, 0, 1], port).into(), Greeting::builder());
+}
+
+#[test]
+fn what_is_no_client_is_sent_away() {
+    let router = start(&[]);
+    let mut stream = connect(router.address(), Greeting::router());
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
+    let mut stream = connect(router.address(), Greeting::router());
+    stream.write_all(&[&MAGIC[..], &[0xff; 64]].concat()).unwrap();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
+    assert_eq!(builders(&router), []);
+    assert!(router.metric("lantern_index_connections_closed_total").unwrap() >= 2.0);
+}
