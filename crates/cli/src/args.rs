@@ -2,15 +2,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pages::ValueType;
 use service::LogFormat;
 
 use crate::router::Router;
 use crate::{period, size};
 
+/// What the program's end says.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0   success; of daemons: a signal ended it and builds were given their time
+  1   failure; of inspect: something is wrong with the index
+  64  arguments, settings or the files they name cannot work: they must change first";
+
 /// Builds pgvector HNSW indexes outside PostgreSQL.
 #[derive(Debug, Parser)]
 #[command(name = "lantern-index", version)]
-#[command(after_help = "Exit codes: 0 success, 1 failure, 64 arguments or settings that cannot work.")]
+#[command(after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -36,9 +44,27 @@ pub enum Command {
     ///
     /// The exit code is 1 if anything is wrong with the index.
     Inspect(Inspect),
+    /// Tell what a build will take: index size, memory of the builder, bytes on the wire
+    ///
+    /// In the database, lantern_index.estimate() tells the same of a table.
+    Estimate(Estimate),
+    /// Say which kernels this machine's processor is served by
+    Cpu,
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// Where to
+        dir: PathBuf,
+    },
+    /// Print the completions for a shell
+    #[command(hide = true)]
+    Completions {
+        /// Which
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,7 +99,7 @@ pub struct Serve {
     #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
     /// Show the names of relations in status, not only types and sizes
-    #[arg(long, env = "LANTERN_INDEX_STATUS_LABELS")]
+    #[arg(long)]
     pub status_labels: bool,
     /// Threads of each build; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -151,6 +177,34 @@ pub struct Inspect {
     pub value_type: Option<TypeName>,
 }
 
+#[derive(Debug, Args)]
+pub struct Estimate {
+    /// Rows to be indexed
+    #[arg(long, value_name = "N")]
+    pub rows: u64,
+    /// Dimensions of the column
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub dims: u32,
+    /// Type of the column
+    #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = TypeName::Vector)]
+    pub value_type: TypeName,
+    /// Neighbors per element and layer, as in WITH (m = …)
+    #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=100))]
+    pub m: u16,
+    /// Different values among the rows: equal ones share an element, up to ten [default: all are different]
+    #[arg(long, value_name = "N")]
+    pub distinct: Option<u64>,
+    /// Of sparsevec: how many values of a row are not zero, on average
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub nonzero: u16,
+    /// Threads of the builder
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub threads: u32,
+    /// Print JSON, in bytes
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// The names of the types in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lowercase")]
@@ -159,6 +213,17 @@ pub enum TypeName {
     HalfVec,
     Bit,
     SparseVec,
+}
+
+impl From<TypeName> for ValueType {
+    fn from(name: TypeName) -> Self {
+        match name {
+            TypeName::Vector => Self::Vector,
+            TypeName::HalfVec => Self::HalfVec,
+            TypeName::Bit => Self::Bit,
+            TypeName::SparseVec => Self::SparseVec,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,18 +4,13 @@ use anyhow::{Context, anyhow};
 use pages::ValueType;
 use pages::{FileSource, Options, verify};
 
-use crate::args::{Inspect, TypeName};
+use crate::args::Inspect;
 use crate::failure::Failure;
 
 /// Verifies an index file and prints the report.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let mut source = FileSource::open(&arguments.file).map_err(Failure::usage)?;
-    let value_type = arguments.value_type.map(|name| match name {
-        TypeName::Vector => ValueType::Vector,
-        TypeName::HalfVec => ValueType::HalfVec,
-        TypeName::Bit => ValueType::Bit,
-        TypeName::SparseVec => ValueType::SparseVec,
-    });
+    let value_type = arguments.value_type.map(ValueType::from);
     let report = verify(&mut source, Options { value_type });
     write!(stdout(), "{report}").context("cannot write to stdout")?;
     if report.is_ok() {

@@ -2,6 +2,9 @@
 
 mod args;
 mod config;
+mod cpu;
+mod documents;
+mod estimate;
 mod failure;
 mod gen_cert;
 mod inspect;
@@ -47,6 +50,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Router(router) => router::run(router),
         Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
         Command::Inspect(inspect) => inspect::run(inspect),
+        Command::Estimate(estimate) => estimate::run(estimate),
+        Command::Cpu => cpu::run(),
+        Command::Man { dir } => documents::man(dir),
+        Command::Completions { shell } => documents::completions(*shell),
         Command::Config(ConfigCommand::Check) => config::check(check),
         Command::Config(ConfigCommand::Show) => config::show(),
     }

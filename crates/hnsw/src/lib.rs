@@ -25,7 +25,7 @@ mod usearch;
 mod values;
 
 pub use build::{BuildSpec, Engine, EngineKind, Finished, Report, RowBatch, start};
-pub use distance::Metric;
+pub use distance::{Level, Metric};
 pub use error::BuildError;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};

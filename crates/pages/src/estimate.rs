@@ -37,13 +37,13 @@ impl Estimate {
     #[must_use]
     pub fn blocks(&self) -> u64 {
         // pgvector's meta page, and a data page even if it is empty.
-        1 + self.data_pages().max(1)
+        self.data_pages().max(1).saturating_add(1)
     }
 
     /// Bytes of the index.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
-        self.blocks() * PAGE_SIZE as u64
+        self.blocks().saturating_mul(PAGE_SIZE as u64)
     }
 
     /// Bytes between database and builder, in both directions: heap TIDs and values, and pages.

@@ -50,7 +50,10 @@ pub fn show() -> Result<(), Failure> {
         let matches = matches.subcommand_matches(section.name).context("settings do not fit their definition")?;
         let _ = writeln!(text, "[{}]", section.name);
         for setting in section.settings(&definition) {
-            let (line, place) = (line(setting, matches), layers.place(setting, matches));
+            let place = layers.place(setting, matches);
+            // Defaults may be others in the next release: who saves this does not pin them.
+            let mark = if place == Place::Default { "# " } else { "" };
+            let line = format!("{mark}{}", line(setting, matches));
             let _ = writeln!(text, "{line:<44} # {}", said(&place, matches.contains_id(setting.get_id().as_str())));
         }
     }
@@ -89,7 +92,7 @@ fn line(setting: &Arg, matches: &ArgMatches) -> String {
         Err(_) => toml::Value::from(value.as_str()).to_string(),
     };
     match (values.as_slice(), key(setting)) {
-        ([], key) => format!("# {key} ="),
+        ([], key) => format!("{key} ="),
         (values, key) if is_list(setting) => {
             format!("{key} = [{}]", values.iter().map(quoted).collect::<Vec<_>>().join(", "))
         }

@@ -39,8 +39,14 @@ pub fn command() -> Command {
     };
     let mut command = Arguments::command();
     for section in &SECTIONS {
-        command =
-            command.mut_subcommand(section.name, |daemon| daemon.mut_args(|arg| section.setting(arg)).arg(file()));
+        let layers = format!(
+            "What no flag says is taken from the environment ({}…), else from [{}] in the configuration file, where keys are \
+             flags without their dashes.",
+            section.prefix, section.name
+        );
+        command = command.mut_subcommand(section.name, |daemon| {
+            daemon.mut_args(|arg| section.setting(arg)).arg(file()).after_help(layers)
+        });
     }
     command.mut_subcommand("config", |config| {
         config.mut_subcommand("check", |check| check.arg(file())).mut_subcommand("show", |show| show.arg(file()))

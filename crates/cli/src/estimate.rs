@@ -1,0 +1,94 @@
+use std::io::{Write, stdout};
+
+use anyhow::{Context, anyhow};
+use pages::{ValueType, max_dims};
+use serde_json::json;
+
+use crate::args::Estimate;
+use crate::failure::Failure;
+
+/// The most blocks of a relation.
+const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
+
+/// Prints what a build will take.
+pub fn run(arguments: &Estimate) -> Result<(), Failure> {
+    let value_type = ValueType::from(arguments.value_type);
+    let estimate = estimate(arguments, value_type).map_err(Failure::Usage)?;
+    let memory = estimate.builder_memory_bytes(arguments.threads);
+    let text = if arguments.json {
+        let object = json!({
+            "rows": estimate.rows,
+            "elements": estimate.elements,
+            "blocks": estimate.blocks(),
+            "index_bytes": estimate.index_bytes(),
+            "builder_memory_bytes": memory,
+            "wire_bytes": estimate.wire_bytes(),
+        });
+        format!("{object}\n")
+    } else {
+        format!(
+            "{} rows of {}({}), m = {}\nindex              {:>10}  {} blocks\nmemory of builder  {:>10}  with {} threads\n\
+             on the wire        {:>10}  both ways\n",
+            estimate.rows,
+            value_type.name(),
+            arguments.dims,
+            arguments.m,
+            human(estimate.index_bytes()),
+            estimate.blocks(),
+            human(memory),
+            arguments.threads,
+            human(estimate.wire_bytes()),
+        )
+    };
+    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+    Ok(())
+}
+
+fn estimate(arguments: &Estimate, value_type: ValueType) -> anyhow::Result<pages::Estimate> {
+    let (dims, rows) = (arguments.dims, arguments.rows);
+    let most = max_dims(value_type);
+    if dims > most {
+        return Err(anyhow!("pgvector indexes a {} of at most {most} dimensions", value_type.name()));
+    }
+    let elements = arguments.distinct.unwrap_or(rows);
+    if elements > rows || (elements == 0 && rows > 0) {
+        return Err(anyhow!("--distinct must be from 1 to --rows"));
+    }
+    let nonzero = usize::from(arguments.nonzero).min(dims as usize);
+    let value_len = value_type.value_len(dims).unwrap_or(4 + 8 * nonzero);
+    // An element has room for ten rows.
+    let elements = elements.max(rows.div_ceil(10));
+    let estimate = pages::Estimate { value_type, value_len, m: arguments.m, rows, elements };
+    if estimate.blocks() > MAX_BLOCKS {
+        return Err(anyhow!("the index would have more blocks than PostgreSQL allows: {MAX_BLOCKS} of 8 KiB"));
+    }
+    Ok(estimate)
+}
+
+/// Bytes with a unit and three digits or so.
+fn human(bytes: u64) -> String {
+    let (mut number, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter());
+    let mut unit = units.next();
+    while number >= 1024.0
+        && let Some(next) = units.next()
+    {
+        (number, unit) = (number / 1024.0, Some(next));
+    }
+    let digits = if bytes < 1024 || number >= 100.0 { 0 } else { 1 };
+    format!("{number:.digits$} {}", unit.unwrap_or(&""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn bytes_for_people() {
+        let cases =
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99 << 20, "99.0 MiB"), (8_300_000_000, "7.7 GiB")];
+        for (bytes, text) in cases {
+            assert_eq!(human(bytes), text);
+        }
+        assert!(human(u64::MAX).ends_with(" PiB"));
+    }
+}
