@@ -40,6 +40,7 @@ pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
 pub use processes::{children, cpu_seconds, is_running, open_sockets, resident_bytes};
 pub use proxy::{Direction, Proxy};
 pub use recall::{Recall, load_queries, recall};
+pub use scratch::Scratch;
 pub use session::{Rows, Session};
 pub use sql_case::{compare_sql_case, sql_case_names};
 pub use wait::{wait_for, within};

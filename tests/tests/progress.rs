@@ -1,5 +1,6 @@
 //! `pg_stat_progress_create_index` moves in every phase.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
@@ -38,13 +39,16 @@ fn phases_are_seen_and_move() {
             .unwrap();
     });
     let mut seen: Vec<Sight> = Vec::new();
+    let mut waits = BTreeSet::new();
     while !building.is_finished() {
         let rows = watcher
             .query(
-                "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total FROM pg_stat_progress_create_index",
+                "SELECT phase, wait_event_type || ' ' || wait_event, tuples_done, tuples_total, blocks_done, blocks_total
+                 FROM pg_stat_progress_create_index JOIN pg_stat_activity USING (pid)",
             )
             .unwrap();
-        if let Some([Some(phase), numbers @ ..]) = rows.first().map(Vec::as_slice) {
+        if let Some([Some(phase), wait, numbers @ ..]) = rows.first().map(Vec::as_slice) {
+            waits.extend(wait.clone());
             let number = |at: usize| numbers[at].as_ref().map_or(0, |number| number.parse().unwrap());
             let sight = (phase.clone(), number(0), number(1), number(2), number(3));
             if seen.last() != Some(&sight) {
@@ -70,4 +74,6 @@ fn phases_are_seen_and_move() {
     let first = |phase| seen.iter().position(|sight| sight.0.ends_with(phase)).unwrap();
     assert!(phases.is_sorted_by_key(first), "{seen:#?}");
     assert!(of(phases[3]).last().unwrap().4 > 1000, "the blocks of the index are not told: {seen:#?}");
+    let wait = if cluster.config().major >= 17 { "Extension ExternalIndexBuilder" } else { "Extension Extension" };
+    assert!(waits.contains(wait), "{waits:?}");
 }

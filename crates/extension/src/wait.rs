@@ -41,11 +41,29 @@ fn wait(socket: RawFd, events: u32, at_most: Duration) {
     // SAFETY: the socket is open while its owner waits for it, and no lock is held here.
     unsafe {
         let timeout = at_most.as_millis() as std::ffi::c_long;
-        let found =
-            pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, timeout, pg_sys::PG_WAIT_EXTENSION);
+        let found = pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, timeout, wait_event());
         if found as u32 & pg_sys::WL_LATCH_SET != 0 {
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
     }
     pgrx::check_for_interrupts!();
+}
+
+/// What `pg_stat_activity` shows: up to PostgreSQL 16 only that it is an extension that waits.
+#[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
+fn wait_event() -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
+}
+
+/// What `pg_stat_activity` shows.
+#[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
+fn wait_event() -> u32 {
+    thread_local! {
+        static EVENT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    if EVENT.get() == 0 {
+        // SAFETY: a backend is connected to shared memory, where the name is kept; the same name gets the same number.
+        EVENT.set(unsafe { pg_sys::WaitEventExtensionNew(c"ExternalIndexBuilder".as_ptr()) });
+    }
+    EVENT.get()
 }

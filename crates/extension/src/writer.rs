@@ -1,34 +1,38 @@
-//! Puts pages into the index: through shared buffers, logged while they arrive.
+//! Puts pages into the index, checked and logged while they arrive.
 
-use pages::{IncomingError, IncomingSpec, IncomingVerifier, PAGE_SIZE, PageBytes, RowDigest};
+use pages::{IncomingError, IncomingSpec, IncomingVerifier, PAGE_SIZE, RowDigest};
 use pgrx::prelude::*;
 
 use crate::failure::Failure;
 use crate::progress;
 
+#[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
+#[path = "writer/buffers.rs"]
+mod file;
+#[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
+#[path = "writer/bulk.rs"]
+mod file;
+
+use file::IndexFile;
+
 const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages are made for blocks of 8 KiB");
 
 /// An index that is being filled, block by block.
 pub(crate) struct Writer {
-    index: pg_sys::Relation,
+    file: IndexFile,
     verifier: IncomingVerifier,
     blocks: u32,
     written: u32,
-    logged: bool,
-    /// A small ring of buffers, so that the index does not push everything else out of shared buffers.
-    strategy: pg_sys::BufferAccessStrategy,
 }
 
 impl Writer {
     /// # Safety
-    /// `index` must be an open, empty index that nobody else uses.
+    /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
     pub(crate) unsafe fn new(index: pg_sys::Relation, spec: IncomingSpec, key: [u64; 4]) -> Result<Self, Failure> {
         let verifier = IncomingVerifier::new(spec, key).map_err(refused)?;
         // SAFETY: as promised by the caller.
-        unsafe {
-            let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE);
-            Ok(Self { index, verifier, blocks: spec.blocks, written: 0, logged: needs_wal(index), strategy })
-        }
+        let file = unsafe { IndexFile::new(index) };
+        Ok(Self { file, verifier, blocks: spec.blocks, written: 0 })
     }
 
     /// Checks and stores pages that follow those stored before.
@@ -39,62 +43,19 @@ impl Writer {
         }
         for (block, page) in (first_block..).zip(pages) {
             self.verifier.page(block, page).map_err(refused)?;
-            self.store(block, page)?;
+            self.file.append(block, page)?;
+            self.written += 1;
         }
         progress::blocks(self.written, self.blocks);
         pgrx::check_for_interrupts!();
         Ok(())
     }
 
-    fn store(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
-        // SAFETY: the buffer is pinned and locked while the page is copied into it, and every buffer has PAGE_SIZE bytes. An error
-        // between the change and its log record would leave them different, so it is made to end the server (as everywhere
-        // in PostgreSQL). Logged while the pin of the ring is held: reading the page again would take it out of the ring.
-        let found = unsafe {
-            let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
-            let buffer = pg_sys::ReadBufferExtended(self.index, main, pg_sys::InvalidBlockNumber, mode, self.strategy);
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
-            let found = pg_sys::BufferGetBlockNumber(buffer);
-            if found == block {
-                let target = pg_sys::BufferGetPage(buffer).cast::<u8>();
-                pg_sys::CritSectionCount += 1;
-                std::ptr::copy_nonoverlapping(page.as_ptr(), target, PAGE_SIZE);
-                pg_sys::MarkBufferDirty(buffer);
-                if self.logged {
-                    pg_sys::log_newpage_buffer(buffer, true);
-                }
-                pg_sys::CritSectionCount -= 1;
-            }
-            pg_sys::UnlockReleaseBuffer(buffer);
-            found
-        };
-        if found != block {
-            let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
-            return Err(Failure::new(code, format!("index was extended by block {found}, {block} expected")));
-        }
-        self.written += 1;
-        Ok(())
-    }
-
     /// The index is complete: are all rows in it that were sent, and no other?
     pub(crate) fn finish(self, sent: RowDigest) -> Result<(), Failure> {
-        self.verifier.finish(sent).map_err(refused)
-    }
-}
-
-/// Whether changes of the index go to the write-ahead log: PostgreSQL's `RelationNeedsWAL`.
-unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
-    // SAFETY: the relation is open.
-    unsafe {
-        let permanent = (*(*index).rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char;
-        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
-        let new_file = (*index).rd_firstRelfilenodeSubid;
-        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-        let new_file = (*index).rd_firstRelfilelocatorSubid;
-        const NONE: pg_sys::SubTransactionId = 0;
-        let in_this_transaction = (*index).rd_createSubid != NONE || new_file != NONE;
-        permanent && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 || !in_this_transaction)
+        self.verifier.finish(sent).map_err(refused)?;
+        self.file.finish();
+        Ok(())
     }
 }
 

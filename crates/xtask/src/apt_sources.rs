@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use crate::other_apt::Kind;
+
 /// An archive, as apt's sources name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
@@ -14,10 +16,14 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The same archive as a source of source packages of another release, in deb822 style.
-    pub fn source_stanza(&self, suite: &str) -> String {
+    /// The same archive as a source of packages of another release, in deb822 style.
+    pub fn stanza(&self, suite: &str, kind: Kind) -> String {
+        let types = match kind {
+            Kind::Binaries => "deb",
+            Kind::Sources => "deb-src",
+        };
         let signed_by = self.signed_by.as_ref().map_or(String::new(), |keys| format!("Signed-By: {keys}\n"));
-        format!("Types: deb-src\nURIs: {}\nSuites: {suite}\nComponents: main\n{signed_by}", self.uri)
+        format!("Types: {types}\nURIs: {}\nSuites: {suite}\nComponents: main\n{signed_by}", self.uri)
     }
 
     /// Debian's own archive before others that happen to have a component `main` for the same release.
@@ -130,7 +136,7 @@ mod tests {
                     Suites: bookworm-security\nComponents: main\n";
         let found: Vec<Archive> = stanzas(text).iter().filter_map(|stanza| deb822(stanza, "bookworm")).collect();
         assert_eq!(found.len(), 1);
-        let stanza = found[0].source_stanza("trixie");
+        let stanza = found[0].stanza("trixie", Kind::Sources);
         assert!(stanza.starts_with("Types: deb-src\nURIs: http://mirror.example/debian\nSuites: trixie\n"), "{stanza}");
         assert!(stanza.ends_with("Signed-By: \n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n"), "{stanza}");
     }

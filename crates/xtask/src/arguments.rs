@@ -8,8 +8,9 @@ usage: cargo xtask TASK
   setup   [--pg-config P]      install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
   install [--pg-config P]      build the extension and put it into a PostgreSQL
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
-  test    [NAME]               all checks and tests; NAME: fmt, clippy, unit, integration, a file of tests/tests,
-                               or a part of a test's name
+  test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
+                               integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
+                               --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
 
 PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
 
@@ -20,7 +21,7 @@ pub enum Task {
     Setup { pg_config: Option<PathBuf> },
     Install { pg_config: Option<PathBuf> },
     Demo(DemoOptions),
-    Test { name: Option<String> },
+    Test { name: Option<String>, pg: Option<u32> },
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct DemoOptions {
 /// Reads the command line: few enough words to do without a library, which every fresh clone would compile first.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     let mut words = Vec::new();
-    let (mut keep, mut help, mut rows, mut pg_config) = (false, false, None, None);
+    let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);
     let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
@@ -47,6 +48,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
             "--help" | "-h" => help = true,
             "--keep" => keep = true,
             "--rows" => rows = Some(value()?.parse().context("--rows wants a number")?),
+            "--pg" => pg = Some(value()?.parse().context("--pg wants a release, for instance 17")?),
             "--pg-config" => pg_config = Some(PathBuf::from(value()?)),
             other if other.starts_with('-') => bail!("unknown option {other}\n\n{USAGE}"),
             _ => words.push(flag),
@@ -58,15 +60,16 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     }
     let is_demo = words[0] == "demo";
     let is_setup = matches!(words[0], "setup" | "install");
-    if (!is_demo && (keep || rows.is_some())) || (!is_setup && pg_config.is_some()) {
+    let is_test = words[0] == "test";
+    if (!is_demo && (keep || rows.is_some())) || (!is_setup && pg_config.is_some()) || (!is_test && pg.is_some()) {
         bail!("that option does not go with {}\n\n{USAGE}", words[0]);
     }
     match words[..] {
         ["setup"] => Ok(Task::Setup { pg_config }),
         ["install"] => Ok(Task::Install { pg_config }),
         ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
-        ["test"] => Ok(Task::Test { name: None }),
-        ["test", name] => Ok(Task::Test { name: Some(name.to_owned()) }),
+        ["test"] => Ok(Task::Test { name: None, pg }),
+        ["test", name] => Ok(Task::Test { name: Some(name.to_owned()), pg }),
         _ => bail!("cannot make sense of {:?}\n\n{USAGE}", words.join(" ")),
     }
 }
@@ -87,12 +90,24 @@ mod tests {
             words("install --pg-config=/x/pg_config").unwrap(),
             Task::Install { pg_config: Some("/x/pg_config".into()) }
         );
-        assert_eq!(words("test failures").unwrap(), Task::Test { name: Some("failures".to_owned()) });
+        assert_eq!(
+            words("test failures --pg 17").unwrap(),
+            Task::Test { name: Some("failures".to_owned()), pg: Some(17) }
+        );
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["test a b", "demo --rows", "demo --rows many", "test --keep", "setup --fast", "dance"] {
+        for line in [
+            "test a b",
+            "demo --rows",
+            "demo --rows many",
+            "test --keep",
+            "demo --pg 17",
+            "test --pg no",
+            "setup --fast",
+            "dance",
+        ] {
             assert!(words(line).is_err(), "{line}");
         }
     }

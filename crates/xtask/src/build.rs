@@ -23,14 +23,14 @@ pub fn cargo(config: Option<&PgConfig>) -> Command {
 }
 
 /// The arguments that choose the extension, for a PostgreSQL release.
-pub fn extension_arguments(config: &PgConfig) -> [String; 5] {
-    ["-p", EXTENSION, "--no-default-features", "--features", &config.feature()].map(str::to_owned)
+pub fn extension_arguments(major: u32) -> [String; 5] {
+    ["-p", EXTENSION, "--no-default-features", "--features", &format!("pg{major}")].map(str::to_owned)
 }
 
 /// Builds the PostgreSQL library, optimised; where it lies.
 pub fn extension(config: &PgConfig) -> Result<PathBuf> {
     let mut build = cargo(Some(config));
-    build.args(["build", "--release"]).args(extension_arguments(config));
+    build.args(["build", "--release"]).args(extension_arguments(config.major));
     let what = format!("building the extension for PostgreSQL {}", config.major);
     step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
     Ok(step::target_dir()?.join("release/liblantern_index.so"))

@@ -6,11 +6,14 @@ mod arguments;
 mod build;
 mod demo;
 mod install;
+mod other_apt;
 mod pgvector;
 mod setup;
 mod step;
 mod test;
 mod test_tools;
+mod unpacked;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
         Task::Setup { pg_config } => setup::run(pg_config.as_deref()).map(drop),
         Task::Install { pg_config } => install::run(pg_config.as_deref()),
         Task::Demo(options) => demo::run(&options),
-        Task::Test { name } => test::run(name.as_deref()),
+        Task::Test { name, pg } => test::run(name.as_deref(), pg),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

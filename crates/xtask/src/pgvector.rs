@@ -5,7 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use harness::{MINIMUM_PGVECTOR, PgConfig, pgvector_version};
 
-use crate::{apt, apt_sources, build, step};
+use crate::other_apt::{Kind, OtherApt};
+use crate::{apt, build, step};
 
 /// Newer Debian releases whose source package will do, in this order.
 const SUITES: [&str; 2] = ["trixie", "sid"];
@@ -33,58 +34,19 @@ pub fn install(config: &PgConfig) -> Result<()> {
     Ok(())
 }
 
-/// Gets Debian's source package of a newer release, by an apt configuration of our own: that of the machine stays.
+/// Gets Debian's source package of a newer release.
 fn fetch(config: &PgConfig) -> Result<PathBuf> {
-    for program in ["apt-get", "dpkg-source"] {
-        ensure!(apt::has_program(program), "Debian's source package cannot be used: there is no {program}");
-    }
-    let release = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
-    let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("sid");
-    let archives = apt_sources::archives(Path::new("/etc/apt"), codename.trim_matches('"'));
-    ensure!(!archives.is_empty(), "apt's sources name no archive of Debian {codename}");
-    let mut failure = None;
-    for suite in SUITES {
-        for archive in &archives {
-            let dir = step::work_dir()?.join(format!("pgvector-pg{}", config.major));
-            match fetch_from(&archive.source_stanza(suite), suite, &dir) {
-                Ok(source) => return Ok(source),
-                Err(error) => failure = Some(error),
-            }
-        }
-    }
-    Err(failure.context("no release to get it from")?)
-}
-
-fn fetch_from(stanza: &str, suite: &str, dir: &Path) -> Result<PathBuf> {
-    if dir.exists() {
-        fs::remove_dir_all(dir).with_context(|| format!("cannot delete {}", dir.display()))?;
-    }
-    for part in ["lists/partial", "cache/archives/partial", "none", "source"] {
-        fs::create_dir_all(dir.join(part)).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    fs::write(dir.join("newer.sources"), stanza)?;
-    let path = dir.to_str().context("the path is not UTF-8")?;
-    fs::write(dir.join("apt.conf"), apt_conf(path))?;
-    let run = |what: &str, arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("APT_CONFIG", dir.join("apt.conf")).current_dir(dir.join("source"));
-        step::command(what, "The archive comes from the sources in /etc/apt; is it reachable?", &mut command)
+    ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
+    let dir = step::work_dir()?.join(format!("pgvector-pg{}", config.major));
+    let from = |suite| {
+        OtherApt::with(suite, Kind::Sources, &dir, |apt| {
+            apt.get(&["source", "pgvector"])?;
+            let source = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path()).find(|path| path.is_dir());
+            source.context("apt-get source left no directory")
+        })
     };
-    run(&format!("looking for pgvector in Debian {suite}"), &["update"])?;
-    run(&format!("fetching pgvector's source from Debian {suite}"), &["source", "pgvector"])?;
-    let source = fs::read_dir(dir.join("source"))?.flatten().map(|entry| entry.path()).find(|path| path.is_dir());
-    source.context("apt-get source left no directory")
-}
-
-/// Everything of our own but how to reach the network; and none of the machine's hooks.
-fn apt_conf(dir: &str) -> String {
-    format!(
-        "Dir::Etc::SourceList \"{dir}/newer.sources\";\nDir::Etc::SourceParts \"{dir}/none\";\n\
-         Dir::Etc::Preferences \"{dir}/none/preferences\";\nDir::Etc::PreferencesParts \"{dir}/none\";\n\
-         Dir::State::Lists \"{dir}/lists\";\nDir::Cache \"{dir}/cache\";\n\
-         APT::Sandbox::User \"\";\nAPT::Default-Release \"\";\n\
-         #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
-    )
+    let [first, second] = SUITES;
+    from(first).or_else(|_| from(second))
 }
 
 fn compile(config: &PgConfig, source: &Path) -> Result<()> {

@@ -1,102 +1,107 @@
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
-use crate::{build, install, setup, test_tools};
+use crate::{build, install, setup, unpacked, versions};
+
+mod counts;
+
+use counts::{Counts, test};
 
 /// The package of the integration tests.
 const INTEGRATION: &str = "lantern-index-tests";
 
-/// Set-up, checks and tests; or the part called `name`.
-pub fn run(name: Option<&str>) -> Result<()> {
+/// The release that everything is tested on as well, if another one is found here.
+const SECOND: u32 = 17;
+
+/// Set-up, checks and tests, or the part called `name`; on the PostgreSQL found here (a whole run: and on [`SECOND`]), or on release `pg`.
+pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("fmt") => return format(),
         None => format()?,
         _ => {}
     }
-    let config = setup::run(None)?;
+    let native = setup::run(None)?;
     match name {
-        Some("clippy") => return clippy(&config),
-        None => clippy(&config)?,
+        Some("clippy") => return clippy(&native),
+        Some("versions") => return versions::check(native.major),
+        None => {
+            clippy(&native)?;
+            versions::check(native.major)?;
+        }
         _ => {}
     }
-    test_tools::install()?;
+    if name == Some("unit") {
+        return report(&[unit(&native)?]);
+    }
+    let mut releases = vec![pg.unwrap_or(native.major)];
+    if name.is_none() && pg.is_none() && native.major != SECOND {
+        releases.push(SECOND);
+    }
+    let mut summaries = Vec::new();
+    for (number, release) in releases.into_iter().enumerate() {
+        // What does not depend on PostgreSQL is tested once.
+        let name = if number == 0 { name } else { Some("integration") };
+        summaries.push(if release == native.major {
+            install::install(&native)?;
+            on(&native, name)?
+        } else {
+            let unpacked = unpacked::prepare(release)?;
+            install::install(&unpacked)?;
+            on(&unpacked::runnable(&unpacked)?.config, name)?
+        });
+    }
+    report(&summaries)
+}
+
+/// Unit tests, those of the harness as well.
+fn unit(config: &PgConfig) -> Result<Summary> {
+    let of_members = ["--workspace", "--exclude", build::EXTENSION, "--exclude", INTEGRATION];
+    let counts = test(config, &of_members, &[])? + test(config, &["-p", INTEGRATION, "--lib"], &[])?;
+    Ok(Summary::new(config, counts))
+}
+
+/// Runs tests on a PostgreSQL that has the extension.
+fn on(config: &PgConfig, name: Option<&str>) -> Result<Summary> {
     let everything = ["--workspace", "--exclude", build::EXTENSION];
-    let of_members = [&everything[..], &["--exclude", INTEGRATION]].concat();
+    loud(config, "build", &everything)?;
     let counts = match name {
-        Some("unit") => test(&config, &of_members, &[])? + test(&config, &["-p", INTEGRATION, "--lib"], &[])?,
-        other => {
-            install::install(&config)?;
-            loud(&config, "build", &everything)?;
-            match other {
-                None => test(&config, &everything, &[])?,
-                Some("integration") => test(&config, &["-p", INTEGRATION, "--tests"], &[])?,
-                Some(file) if is_file(file) => test(&config, &["-p", INTEGRATION, "--test", file], &[])?,
-                Some(part) => {
-                    let counts = test(&config, &everything, &[part])?;
-                    ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
-                    counts
-                }
-            }
+        None => test(config, &everything, &[])?,
+        Some("integration") => test(config, &["-p", INTEGRATION, "--tests"], &[])?,
+        Some(file) if is_file(file) => test(config, &["-p", INTEGRATION, "--test", file], &[])?,
+        Some(part) => {
+            let counts = test(config, &everything, &[part])?;
+            ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
+            counts
         }
     };
-    let pgvector = pgvector_version(&config).unwrap_or_default();
-    println!("\nPostgreSQL {}, pgvector {pgvector}, {}", config.version, rustc()?);
-    println!("{} passed, {} failed", counts.passed, counts.failed);
-    ensure!(counts.failed == 0 && counts.complete, "some tests failed");
+    Ok(Summary::new(config, counts))
+}
+
+/// What was tested on one PostgreSQL.
+struct Summary {
+    what: String,
+    counts: Counts,
+}
+
+impl Summary {
+    fn new(config: &PgConfig, counts: Counts) -> Self {
+        let pgvector = pgvector_version(config).unwrap_or_default();
+        Self { what: format!("PostgreSQL {}, pgvector {pgvector}", config.version), counts }
+    }
+}
+
+fn report(summaries: &[Summary]) -> Result<()> {
+    println!();
+    let mut total = Counts::NONE;
+    for Summary { what, counts } in summaries {
+        println!("{what}: {counts}");
+        total = total + *counts;
+    }
+    println!("{}: {total}", rustc()?);
+    ensure!(total.failed == 0 && total.complete, "some tests failed");
     Ok(())
-}
-
-/// Results summed over test programs.
-#[derive(Debug, PartialEq, Eq)]
-struct Counts {
-    passed: u64,
-    failed: u64,
-    /// Cargo says that all went well; otherwise something may not even have been compiled.
-    complete: bool,
-}
-
-impl std::ops::Add for Counts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            passed: self.passed + other.passed,
-            failed: self.failed + other.failed,
-            complete: self.complete && other.complete,
-        }
-    }
-}
-
-/// Runs `cargo test`, shows what it says, and adds up its summaries.
-fn test(config: &PgConfig, arguments: &[&str], filter: &[&str]) -> Result<Counts> {
-    let mut cargo = build::cargo(Some(config));
-    cargo.args(["test", "--no-fail-fast"]).args(arguments).arg("--").args(filter).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot run cargo")?;
-    let output = BufReader::new(child.stdout.take().context("cargo has no stdout")?);
-    let mut counts = Counts { passed: 0, failed: 0, complete: true };
-    for line in output.lines() {
-        let line = line.context("cannot read what cargo says")?;
-        println!("{line}");
-        if let Some((passed, failed)) = summary(&line) {
-            counts.passed += passed;
-            counts.failed += failed;
-        }
-    }
-    counts.complete = child.wait()?.success();
-    if !counts.complete && counts.failed == 0 {
-        bail!("cargo test did not come to an end; see above");
-    }
-    Ok(counts)
-}
-
-/// Passed and failed in `test result: ok. 3 passed; 0 failed; …`.
-fn summary(line: &str) -> Option<(u64, u64)> {
-    let mut parts = line.strip_prefix("test result: ")?.split_once(". ")?.1.split("; ");
-    let mut count = |word: &str| parts.next()?.strip_suffix(word)?.trim().parse().ok();
-    Some((count("passed")?, count("failed")?))
 }
 
 fn format() -> Result<()> {
@@ -109,7 +114,7 @@ fn format() -> Result<()> {
 fn clippy(config: &PgConfig) -> Result<()> {
     let deny = ["--all-targets", "--", "-D", "warnings"];
     loud(config, "clippy", &[&["--workspace", "--exclude", build::EXTENSION][..], &deny].concat())?;
-    let extension = build::extension_arguments(config);
+    let extension = build::extension_arguments(config.major);
     let extension: Vec<&str> = extension.iter().map(String::as_str).collect();
     loud(config, "clippy", &[&extension[..], &deny].concat())
 }
@@ -130,17 +135,4 @@ fn rustc() -> Result<String> {
     let output = Command::new("rustc").arg("--version").output().context("cannot run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summaries() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.02s";
-        assert_eq!(summary(line), Some((12, 3)));
-        assert_eq!(summary("test result: ok. 0 passed; 0 failed; 0 ignored"), Some((0, 0)));
-        assert_eq!(summary("test main_job ... ok"), None);
-    }
 }

@@ -1,0 +1,54 @@
+//! From PostgreSQL 17 on: by its bulk writer, which logs and writes many pages at a time, past shared buffers, and sees to it that they
+//! are on disk before anybody relies on it.
+
+use pages::{PAGE_SIZE, PageBytes};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::prelude::*;
+
+use crate::failure::Failure;
+
+/// PostgreSQL's own, of which nothing is known outside.
+#[repr(C)]
+struct BulkWriteState {
+    _private: [u8; 0],
+}
+
+// storage/bulk_write.h, which pgrx does not know: so these are not guarded yet, other than those of `pg_sys`.
+unsafe extern "C-unwind" {
+    fn smgr_bulk_start_rel(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) -> *mut BulkWriteState;
+    fn smgr_bulk_get_buf(state: *mut BulkWriteState) -> *mut PageBytes;
+    fn smgr_bulk_write(state: *mut BulkWriteState, block: pg_sys::BlockNumber, page: *mut PageBytes, standard: bool);
+    fn smgr_bulk_finish(state: *mut BulkWriteState);
+}
+
+/// The file of an index.
+pub(super) struct IndexFile {
+    state: *mut BulkWriteState,
+}
+
+impl IndexFile {
+    /// # Safety
+    /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
+    pub(super) unsafe fn new(index: pg_sys::Relation) -> Self {
+        // SAFETY: as promised by the caller. The state lies in the current memory context, that of the statement.
+        let state = unsafe { pg_guard_ffi_boundary(|| smgr_bulk_start_rel(index, pg_sys::ForkNumber::MAIN_FORKNUM)) };
+        Self { state }
+    }
+
+    /// Appends a page, which must become `block`.
+    pub(super) fn append(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
+        // SAFETY: the state lives as long as the statement. A buffer has PAGE_SIZE bytes, and is ours until it is handed back.
+        unsafe {
+            let buffer = pg_guard_ffi_boundary(|| smgr_bulk_get_buf(self.state));
+            std::ptr::copy_nonoverlapping(page.as_ptr(), buffer.cast::<u8>(), PAGE_SIZE);
+            pg_guard_ffi_boundary(|| smgr_bulk_write(self.state, block, buffer, true));
+        }
+        Ok(())
+    }
+
+    /// All pages are there. An index that fails is never finished: its file goes with the transaction.
+    pub(super) fn finish(self) {
+        // SAFETY: the state lives as long as the statement, and is not used again.
+        unsafe { pg_guard_ffi_boundary(|| smgr_bulk_finish(self.state)) };
+    }
+}

@@ -1,0 +1,93 @@
+//! Debian's packages of another release than this machine's, by an apt whose lists and files lie in a folder of our own: the machine's
+//! configuration stays as it is, and says only which archive to ask and whose signature to expect.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{apt, apt_sources, step};
+
+/// What to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Binaries,
+    Sources,
+}
+
+/// An apt for one release.
+pub struct OtherApt<'a> {
+    dir: &'a Path,
+    suite: &'a str,
+}
+
+impl<'a> OtherApt<'a> {
+    /// Does `work` with the first of this machine's archives with which it succeeds. Files go to `dir`, whose content is deleted before.
+    pub fn with<T>(suite: &'a str, kind: Kind, dir: &'a Path, work: impl Fn(&Self) -> Result<T>) -> Result<T> {
+        for program in ["apt-get", "dpkg-deb"] {
+            ensure!(apt::has_program(program), "packages of Debian {suite} cannot be used: there is no {program}");
+        }
+        let release = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+        let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("sid");
+        let archives = apt_sources::archives(Path::new("/etc/apt"), codename.trim_matches('"'));
+        ensure!(!archives.is_empty(), "apt's sources name no archive of Debian {codename}");
+        let mut result = Err(anyhow::anyhow!("no archive"));
+        for archive in &archives {
+            result = Self::prepare(dir, &archive.stanza(suite, kind)).and_then(|()| {
+                let other = Self { dir, suite };
+                other.get(&["update"])?;
+                work(&other)
+            });
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn prepare(dir: &Path, stanza: &str) -> Result<()> {
+        if dir.exists() {
+            fs::remove_dir_all(dir).with_context(|| format!("cannot delete {}", dir.display()))?;
+        }
+        for part in ["lists/partial", "cache/archives/partial", "none", "files"] {
+            fs::create_dir_all(dir.join(part)).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        fs::write(dir.join("other.sources"), stanza)?;
+        // Nothing is installed.
+        fs::write(dir.join("status"), "")?;
+        fs::write(dir.join("apt.conf"), configuration(dir.to_str().context("the path is not UTF-8")?))?;
+        Ok(())
+    }
+
+    /// Runs `apt-get` in [`Self::files`].
+    pub fn get(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("APT_CONFIG", self.dir.join("apt.conf")).current_dir(self.files());
+        let what = format!("Debian {}: apt-get {}", self.suite, arguments.join(" "));
+        step::command(&what, "The archive comes from the sources in /etc/apt; is it reachable?", &mut command)
+    }
+
+    /// Where what is fetched goes, but for [`Self::packages`].
+    pub fn files(&self) -> PathBuf {
+        self.dir.join("files")
+    }
+
+    /// The packages that `apt-get install --download-only` fetched.
+    pub fn packages(&self) -> Result<Vec<PathBuf>> {
+        let files = fs::read_dir(self.dir.join("cache/archives"))?.flatten().map(|entry| entry.path());
+        Ok(files.filter(|path| path.extension().is_some_and(|extension| extension == "deb")).collect())
+    }
+}
+
+/// Everything of our own but how to reach the network; and none of the machine's hooks.
+fn configuration(dir: &str) -> String {
+    format!(
+        "Dir::Etc::SourceList \"{dir}/other.sources\";\nDir::Etc::SourceParts \"{dir}/none\";\n\
+         Dir::Etc::Preferences \"{dir}/none/preferences\";\nDir::Etc::PreferencesParts \"{dir}/none\";\n\
+         Dir::State::Lists \"{dir}/lists\";\nDir::State::Status \"{dir}/status\";\nDir::Cache \"{dir}/cache\";\n\
+         APT::Sandbox::User \"\";\nAPT::Default-Release \"\";\nAPT::Keep-Downloaded-Packages \"true\";\n\
+         #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n\
+         #clear DPkg::Pre-Invoke;\n#clear DPkg::Post-Invoke;\n#clear DPkg::Pre-Install-Pkgs;\n"
+    )
+}

@@ -1,0 +1,124 @@
+//! A PostgreSQL of another Debian release, unpacked into a folder with all the libraries that it needs: no chroot, no container, and
+//! root has nothing to do with it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use harness::{PgConfig, Scratch};
+
+use crate::other_apt::{Kind, OtherApt};
+use crate::step;
+
+/// PostgreSQL releases and the Debian releases that have them, with a pgvector that is new enough. Libraries must be newer than this
+/// machine's: the extension is linked with the latter.
+const RELEASES: [(u32, &str); 2] = [(17, "trixie"), (18, "forky")];
+
+/// Stands in place of a program, and starts it with its own release's loader and libraries, wherever the folder lies.
+const STARTER: &str = r#"#!/bin/sh
+own=$(readlink -f "$0")
+libraries=${own%/postgresql/*}/MULTIARCH
+exec "$libraries/LOADER" --library-path "$libraries" --argv0 "$own" "$own.elf" "$@"
+"#;
+
+/// A PostgreSQL in a temporary folder, for servers to run from: the account they run under may not be able to read `target/`.
+pub struct Runnable {
+    /// Where it is.
+    pub config: PgConfig,
+    _scratch: Scratch,
+}
+
+/// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now.
+pub fn prepare(major: u32) -> Result<PgConfig> {
+    let root = root(major)?;
+    let complete = root.join("complete");
+    if !complete.is_file() {
+        let (_, suite) = RELEASES.iter().find(|(found, _)| *found == major).with_context(|| {
+            format!("PostgreSQL {major} is not the one found here, and not one of those that are fetched for tests")
+        })?;
+        fetch(major, suite, &root)
+            .with_context(|| format!("cannot get PostgreSQL {major}; `--pg` tests with other releases only"))?;
+        fs::write(complete, "")?;
+    }
+    let config = PgConfig::read(&root.join(format!("usr/lib/postgresql/{major}/bin/pg_config")))?;
+    config.check()?;
+    ensure!(config.has_headers(), "{} lacks {}/postgres.h", root.display(), config.include.display());
+    Ok(config)
+}
+
+/// A copy of what [`prepare`] made, without the headers.
+pub fn runnable(config: &PgConfig) -> Result<Runnable> {
+    let root = root(config.major)?;
+    let scratch = Scratch::new("postgresql", 0o755)?;
+    let parts = ["lib/postgresql".to_owned(), "share/postgresql".to_owned(), format!("lib/{}", multiarch(&root)?)];
+    let mut copy = Command::new("cp");
+    copy.args(["--archive", "--parents"]).args(parts.iter().map(|part| format!("usr/{part}")));
+    let output = copy.arg(scratch.path()).current_dir(&root).output().context("cannot run cp")?;
+    ensure!(output.status.success(), "copying PostgreSQL failed: {}", String::from_utf8_lossy(&output.stderr));
+    let path = config.path.strip_prefix(&root).context("it is not one of those unpacked here")?;
+    Ok(Runnable { config: PgConfig::read(&scratch.path().join(path))?, _scratch: scratch })
+}
+
+fn root(major: u32) -> Result<PathBuf> {
+    Ok(step::work_dir()?.join(format!("postgresql-{major}")))
+}
+
+fn fetch(major: u32, suite: &str, root: &Path) -> Result<()> {
+    let dir = step::work_dir()?.join(format!("debian-{suite}"));
+    OtherApt::with(suite, Kind::Binaries, &dir, |apt| {
+        let server = [format!("postgresql-{major}"), format!("postgresql-{major}-pgvector")];
+        let arguments = ["install", "--download-only", "--yes", "--no-install-recommends", &server[0], &server[1]];
+        apt.get(&arguments)?;
+        // Of this one only the headers: not the compiler that it wants.
+        apt.get(&["download", &format!("postgresql-server-dev-{major}")])?;
+        let headers = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path());
+        step::timed(&format!("unpacking PostgreSQL {major}"), || {
+            if root.exists() {
+                fs::remove_dir_all(root).with_context(|| format!("cannot delete {}", root.display()))?;
+            }
+            apt.packages()?.into_iter().chain(headers).try_for_each(|package| unpack(&package, root))?;
+            replace_programs(major, root)
+        })
+    })?;
+    fs::remove_dir_all(&dir).with_context(|| format!("cannot delete {}", dir.display()))
+}
+
+fn unpack(package: &Path, root: &Path) -> Result<()> {
+    let output = Command::new("dpkg-deb").arg("--extract").arg(package).arg(root).output();
+    let output = output.context("cannot run dpkg-deb")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cannot unpack {}: {said}", package.display());
+    Ok(())
+}
+
+/// Moves each program `x` to `x.elf` and puts a starter in its place.
+fn replace_programs(major: u32, root: &Path) -> Result<()> {
+    let multiarch = multiarch(root)?;
+    let libraries = root.join("usr/lib").join(&multiarch);
+    let loader = find(&libraries, |name| name.starts_with("ld-linux") && name.contains(".so."))?;
+    let starter = STARTER.replace("MULTIARCH", &multiarch).replace("LOADER", &loader);
+    for program in fs::read_dir(root.join(format!("usr/lib/postgresql/{major}/bin")))?.flatten() {
+        let path = program.path();
+        let is_program = !program.file_type()?.is_symlink() && fs::read(&path)?.starts_with(b"\x7fELF");
+        if is_program {
+            fs::rename(&path, path.with_extension("elf"))?;
+            fs::write(&path, &starter)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+    }
+    Ok(())
+}
+
+/// Debian's name for the processor, for instance `x86_64-linux-gnu`.
+fn multiarch(root: &Path) -> Result<String> {
+    find(&root.join("usr/lib"), |name| name.contains("-linux-gnu"))
+}
+
+/// The entry of a directory whose name fits.
+fn find(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<String> {
+    let names = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?.flatten();
+    let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.find(|name| fits(name)).with_context(|| format!("{} lacks a file", dir.display()))
+}

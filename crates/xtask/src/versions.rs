@@ -1,0 +1,38 @@
+//! Type checks for PostgreSQL releases whose headers are not at hand.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use harness::PgConfig;
+
+use crate::{build, step};
+
+/// pgrx brings bindings for each release, made for its documentation: `docsrs`, for that one crate, puts them in the place of those
+/// that it would make of PostgreSQL's headers.
+const COMPILER: &str = r#"#!/bin/sh
+[ "$CARGO_PKG_NAME" = pgrx-pg-sys ] && set -- "$@" --cfg docsrs
+exec "$@"
+"#;
+
+/// Runs clippy on the extension for every supported release but `native`, which the caller has checked with its headers.
+pub fn check(native: u32) -> Result<()> {
+    let compiler = compiler()?;
+    for major in PgConfig::SUPPORTED.filter(|&major| major != native) {
+        let mut clippy = build::cargo(None);
+        clippy.args(["clippy", "--quiet", "--all-targets"]).args(build::extension_arguments(major));
+        clippy.args(["--", "-D", "warnings"]).env("RUSTC_WRAPPER", &compiler).env("DOCS_RS", "1");
+        let what = format!("clippy of the extension for PostgreSQL {major}");
+        let status = step::timed(&what, || Ok(clippy.status()?))?;
+        ensure!(status.success(), "{what} failed");
+    }
+    Ok(())
+}
+
+fn compiler() -> Result<PathBuf> {
+    let path = step::work_dir()?.join("rustc-with-bindings");
+    fs::write(&path, COMPILER)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
