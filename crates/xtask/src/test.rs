@@ -3,7 +3,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
-use crate::{build, install, setup, unpacked, versions};
+use crate::{build, install, setup, test_tools, unpacked, versions};
 
 mod counts;
 
@@ -26,33 +26,36 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("clippy") => return clippy(&native),
         Some("versions") => return versions::check(native.major),
-        None => {
-            clippy(&native)?;
-            versions::check(native.major)?;
-        }
         _ => {}
     }
+    test_tools::install()?;
     if name == Some("unit") {
         return report(&[unit(&native)?]);
     }
-    let mut releases = vec![pg.unwrap_or(native.major)];
-    if name.is_none() && pg.is_none() && native.major != SECOND {
-        releases.push(SECOND);
+    let releases = releases(name, pg, &native)?;
+    if name.is_none() {
+        clippy(&native)?;
+        versions::check(native.major)?;
     }
     let mut summaries = Vec::new();
-    for (number, release) in releases.into_iter().enumerate() {
+    for (number, config) in releases.iter().enumerate() {
+        install::install(config)?;
+        let runnable = (config.major != native.major).then(|| unpacked::runnable(config)).transpose()?;
         // What does not depend on PostgreSQL is tested once.
         let name = if number == 0 { name } else { Some("integration") };
-        summaries.push(if release == native.major {
-            install::install(&native)?;
-            on(&native, name)?
-        } else {
-            let unpacked = unpacked::prepare(release)?;
-            install::install(&unpacked)?;
-            on(&unpacked::runnable(&unpacked)?.config, name)?
-        });
+        summaries.push(on(runnable.as_ref().map_or(config, |runnable| &runnable.config), name)?);
     }
     report(&summaries)
+}
+
+/// What to test on.
+fn releases(name: Option<&str>, pg: Option<u32>, native: &PgConfig) -> Result<Vec<PgConfig>> {
+    let mut majors = vec![pg.unwrap_or(native.major)];
+    if name.is_none() && pg.is_none() && native.major != SECOND {
+        majors.push(SECOND);
+    }
+    let prepare = |major| if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major) };
+    majors.into_iter().map(prepare).collect()
 }
 
 /// Unit tests, those of the harness as well.
