@@ -19,8 +19,8 @@ SET hnsw.ef_search = 100;
 --! queries SELECT v FROM glove_queries
 SELECT id, v <-> :q AS distance FROM own.items ORDER BY distance LIMIT 10;
 
--- A superuser's REINDEX runs expressions as the owner.
-CREATE FUNCTION own.half(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS
+-- A superuser's REINDEX runs expressions as the owner; from PostgreSQL 17 on without the user's search path.
+CREATE FUNCTION own.half(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE SET search_path = public AS
 $$ BEGIN RETURN subvector(v, 1, 50); END $$;
 --! builds 600
 CREATE INDEX items_half ON own.items USING hnsw ((own.half(v)::vector(50)) vector_l2_ops);
