@@ -4,6 +4,7 @@
 //! of a run before, as far as a machine's timing can be repeated.
 
 mod fault;
+mod form;
 mod lengths;
 mod random;
 mod rig;
@@ -14,6 +15,7 @@ use std::env;
 use std::time::{Instant, SystemTime};
 
 use fault::{Fault, Moment};
+use form::Form;
 use random::Random;
 use round::Scene;
 
@@ -40,10 +42,10 @@ fn faults_lose_nothing() {
         }
         let fault = deck.pop().expect("just filled");
         let tls = random.below(2) == 0;
-        let reindex = random.below(3) == 0;
+        let form = Form::ALL[random.below(Form::ALL.len() as u64) as usize];
         let moment = Moment::draw(&mut random, fault);
-        let what = format!("{fault:?} at {moment:?}, tls {tls}, reindex {reindex}");
-        let ended = scene.round(&mut random, fault, moment, tls, reindex);
+        let what = format!("{form:?}, {fault:?} at {moment:?}, tls {tls}");
+        let ended = scene.round(&mut random, form, fault, moment, tls);
         println!("{:4.0} s, round {round} of seed {seed}: {what}: {ended}", start.elapsed().as_secs_f64());
     }
     scene.expect_no_creep();

@@ -11,6 +11,7 @@ use harness::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fault::{Fault, Moment};
+use crate::form::Form;
 use crate::random::Random;
 use crate::rig::Rig;
 use crate::watch::Crashes;
@@ -19,8 +20,6 @@ const DATABASE: &str = "faults";
 const ROWS: usize = 3000;
 /// Rows of table `spare`.
 const SPARE: usize = 4000;
-const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
-const REINDEX: &str = "REINDEX INDEX items_idx";
 const DROP: &str = "DROP INDEX IF EXISTS items_idx";
 
 /// A statement ends by then, whatever happens: 30 seconds of silence are the most it waits for.
@@ -50,7 +49,7 @@ impl Scene {
         let mut rigs = [Rig::new(true), Rig::new(false)];
         for rig in &mut rigs {
             for _ in 0..2 {
-                rig.build(&mut session, CREATE);
+                rig.build(&mut session, Form::Create.sql());
                 session.execute(DROP).unwrap();
             }
         }
@@ -60,23 +59,23 @@ impl Scene {
     }
 
     /// One fault in one build, and a look at everything afterwards. How the build ended.
-    pub fn round(&mut self, random: &mut Random, fault: Fault, moment: Moment, tls: bool, reindex: bool) -> String {
+    pub fn round(&mut self, random: &mut Random, form: Form, fault: Fault, moment: Moment, tls: bool) -> String {
         self.change_rows(random);
         let rows = self.digest();
         let mut rig = self.take_rig(fault, tls);
-        if reindex {
-            rig.build(&mut self.session, CREATE);
+        if form.is_reindex() {
+            rig.build(&mut self.session, Form::Create.sql());
         }
-        let result = self.disturbed_build(&mut rig, random, fault, moment, if reindex { REINDEX } else { CREATE });
+        let result = self.disturbed_build(&mut rig, random, fault, moment, form.sql());
 
         // Rows are what they were; there is the index that was there before, a whole new one, or none.
         assert_eq!(self.digest(), rows, "rows are lost or altered");
-        let indexes: u32 = self.session.value("SELECT count(*) FROM pg_class WHERE relname = 'items_idx'").unwrap();
+        let indexes = self.valid_indexes(form, result.is_ok());
         match &result {
             Ok(()) => assert_eq!(indexes, 1, "the statement succeeded"),
             // After a crash the statement may have come to its end without our hearing of it.
-            Err(_) if fault.is_crash() => assert!(indexes == 1 || !reindex),
-            Err(_) => assert_eq!(indexes, u32::from(reindex)),
+            Err(_) if fault.is_crash() => assert!(indexes == 1 || !form.is_reindex()),
+            Err(_) => assert_eq!(indexes, u32::from(form.is_reindex())),
         }
         assert!(fault != Fault::Stall || result.is_ok(), "a short stall is no failure: {result:?}");
         if indexes == 1 {
@@ -92,7 +91,7 @@ impl Scene {
         }
         let rig = self.rigs[usize::from(!tls)].as_mut().expect("not taken");
         rig.expect_idle();
-        rig.build(&mut self.session, CREATE);
+        rig.build(&mut self.session, Form::Create.sql());
         self.expect_whole();
         self.session.execute(DROP).unwrap();
 

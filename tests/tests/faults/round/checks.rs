@@ -2,6 +2,7 @@ use harness::{expect_every_row, inspect, near_rows};
 
 use super::{DATABASE, Scene};
 use crate::fault::Fault;
+use crate::form::Form;
 use crate::watch::Crashes;
 
 /// What a builder's memory may vary by; the rows of one build and its graph are 6 MB.
@@ -13,6 +14,17 @@ impl Scene {
         let sql =
             "SELECT format('%s %s', count(*), sum(hashtextextended(encode(vector_send(v), 'hex'), id))) FROM items";
         self.session.value(sql).unwrap()
+    }
+
+    /// The number of valid indexes. Others are dropped; there is one at most, and only after a failure that may leave it.
+    pub fn valid_indexes(&mut self, form: Form, succeeded: bool) -> u32 {
+        let others = "SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'items'::regclass AND NOT indisvalid";
+        let others = self.session.query(others).unwrap();
+        assert!(others.len() <= usize::from(form.is_concurrent() && !succeeded), "{others:?}");
+        for other in others.iter().flatten().flatten() {
+            self.session.execute(&format!("DROP INDEX {other}")).unwrap();
+        }
+        self.session.value("SELECT count(*) FROM pg_index WHERE indrelid = 'items'::regclass AND indisvalid").unwrap()
     }
 
     /// The index is without errors, leads to every row, and finds what an exact search finds.
