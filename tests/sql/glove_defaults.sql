@@ -1,10 +1,12 @@
--- A hard set, as it comes: word vectors of different lengths, at the default ef_search and at a greater one.
+-- A hard set, as it comes: word vectors of different lengths, with all defaults, and at a greater ef_search.
 
 --! load glove 2000
 --! builds 2000
-CREATE INDEX glove_l2 ON glove USING hnsw (v vector_l2_ops) WITH (m = 24, ef_construction = 128);
+CREATE INDEX glove_l2 ON glove USING hnsw (v vector_l2_ops);
 --! builds 2000
-CREATE INDEX glove_cosine ON glove USING hnsw (v vector_cosine_ops) WITH (m = 24, ef_construction = 128);
+CREATE INDEX glove_cosine ON glove USING hnsw (v vector_cosine_ops);
+--! builds 2000
+CREATE INDEX glove_l1 ON glove USING hnsw (v vector_l1_ops);
 
 --! search glove_l2
 --! queries SELECT v FROM glove_queries
@@ -12,6 +14,9 @@ SELECT id, v <-> :q AS distance FROM glove ORDER BY distance LIMIT 10;
 --! search glove_cosine
 --! queries SELECT v FROM glove_queries
 SELECT id, v <=> :q AS distance FROM glove ORDER BY distance LIMIT 10;
+--! search glove_l1
+--! queries SELECT v FROM glove_queries
+SELECT id, v <+> :q AS distance FROM glove ORDER BY distance LIMIT 10;
 SET hnsw.ef_search = 200;
 --! search glove_l2
 --! queries SELECT v FROM glove_queries

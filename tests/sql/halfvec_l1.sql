@@ -1,11 +1,11 @@
--- Taxicab distance of half precision vectors. Denser than the defaults: words are hard.
+-- Taxicab distance of half precision vectors.
 
 --! load glove 1500
 CREATE TABLE items (id int, v halfvec(100));
 INSERT INTO items SELECT id, v FROM glove;
 
 --! builds 1500
-CREATE INDEX items_v ON items USING hnsw (v halfvec_l1_ops) WITH (m = 24, ef_construction = 200);
+CREATE INDEX items_v ON items USING hnsw (v halfvec_l1_ops);
 SET hnsw.ef_search = 200;
 
 --! search items_v

@@ -2,7 +2,7 @@
 //!
 //! While there is something to send, what arrives is read as well, so that neither side waits for the other.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -166,7 +166,7 @@ impl Connection {
         }
         let read = match &mut self.tls {
             Some(tls) => read_tls(tls, &mut self.socket, &mut self.received),
-            None => read_into(&mut self.socket, &mut self.received),
+            None => read_into(&self.socket, &mut self.received),
         };
         match read {
             Ok(0) => self.closed = true,
@@ -222,12 +222,14 @@ impl Connection {
     }
 }
 
-fn read_into(socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
+fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
+    received.reserve(READ_BYTES);
     let before = received.len();
-    received.resize(before + READ_BYTES, 0);
-    let read = socket.read(&mut received[before..]);
-    received.truncate(before + read.as_ref().map_or(0, |&read| read));
-    read
+    let (read, _) = rustix::io::read(socket, &mut received.spare_capacity_mut()[..READ_BYTES])?;
+    let read = read.len();
+    // SAFETY: so many bytes behind the end were just written.
+    unsafe { received.set_len(before + read) };
+    Ok(read)
 }
 
 /// rustls takes a few KiB at a time: goes on until there is enough to be worth a look.
@@ -241,11 +243,15 @@ fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut B
             Err(error) => return Err(error),
         }
         let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        let plain = state.plaintext_bytes_to_read();
-        if plain > 0 {
-            let before = received.len();
-            received.resize(before + plain, 0);
-            tls.reader().read_exact(&mut received[before..])?;
+        let mut left = state.plaintext_bytes_to_read();
+        received.reserve(left);
+        while left > 0 {
+            let mut reader = tls.reader();
+            let chunk = reader.fill_buf()?;
+            received.extend_from_slice(chunk);
+            let taken = chunk.len();
+            reader.consume(taken);
+            left = if taken > 0 { left.saturating_sub(taken) } else { 0 };
         }
     }
     Ok(total)

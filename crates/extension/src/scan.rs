@@ -30,7 +30,6 @@ struct Scan<'a, 'b> {
     digest: RowDigest,
     /// Emptied after every row.
     context: pg_sys::MemoryContext,
-    scratch: Vec<u8>,
 }
 
 /// Sends every row that belongs into the index, as PostgreSQL's own scan for index builds finds them: the predicate of a partial
@@ -74,7 +73,7 @@ unsafe fn scan(
         );
         let digest = RowDigest::new(key);
         let batch = TuplesWriter::new(varying);
-        let mut scan = Scan { session, column, pace, batch, digest, context, scratch: Vec::new() };
+        let mut scan = Scan { session, column, pace, batch, digest, context };
         let state = (&raw mut scan).cast::<c_void>();
         // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
         let heap_tuples =
@@ -119,10 +118,9 @@ impl Scan<'_, '_> {
     /// As for `callback`.
     unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
         // SAFETY: as promised by the caller; an ItemPointer is six bytes.
-        let (tid, value) =
-            unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element_value(value, &mut self.scratch)?) };
-        if let Some(value) = value {
-            self.batch.push(tid, value);
+        let (tid, element) = unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element(value)?) };
+        if let Some(element) = element {
+            let value = self.batch.push_with(tid, |out| element.append(out));
             self.digest.add(HeapTid(tid), value);
         }
         Ok(())

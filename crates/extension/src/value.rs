@@ -12,17 +12,45 @@ const HEADER: usize = 8;
 /// `sparsevec`: length word, dimensions, number of entries, unused.
 const SPARSE_HEADER: usize = 16;
 
+/// A value to index, in pieces that are where PostgreSQL has them: pgvector's `HnswFormIndexValue`, without its header.
+pub(crate) enum Element<'a> {
+    AsItIs(&'a [u8]),
+    /// Components that are to be divided by a norm.
+    Divided(&'a [u8], f64),
+    /// The number of entries, and the entries.
+    Sparse(&'a [u8], &'a [u8]),
+}
+
+impl Element<'_> {
+    /// Appends the value as it travels.
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::AsItIs(bytes) => out.extend_from_slice(bytes),
+            Self::Sparse(count, entries) => {
+                out.extend_from_slice(count);
+                out.extend_from_slice(entries);
+            }
+            // As pgvector's l2_normalize: divided in double precision, then rounded.
+            Self::Divided(components, norm) => {
+                let start = out.len();
+                out.resize(start + components.len(), 0);
+                let (components, _) = components.as_chunks();
+                let (divided, _) = out[start..].as_chunks_mut();
+                for (divided, &component) in divided.iter_mut().zip(components) {
+                    *divided = ((f64::from(f32::from_le_bytes(component)) / norm) as f32).to_le_bytes();
+                }
+            }
+        }
+    }
+}
+
 impl Column {
-    /// The value to index, as it travels: pgvector's `HnswFormIndexValue`, without its header. `None` if the row is not to be
-    /// indexed. The bytes lie in the current memory context or in `scratch`.
+    /// The value to index; `None` if the row is not to be indexed. What it refers to lies in the table's page or in the current
+    /// memory context.
     ///
     /// # Safety
-    /// `datum` must be a value of the column, not null.
-    pub(crate) unsafe fn element_value<'a>(
-        &self,
-        datum: pg_sys::Datum,
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<Option<&'a [u8]>, Failure> {
+    /// `datum` must be a value of the column, not null, and live as long as the result.
+    pub(crate) unsafe fn element<'a>(&self, datum: pg_sys::Datum) -> Result<Option<Element<'a>>, Failure> {
         // SAFETY: the column's types are varlenas; functions of pgvector get what pgvector would give them.
         unsafe {
             let mut value = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
@@ -43,33 +71,24 @@ impl Column {
                 norm = None;
             }
             let size = pgrx::varsize_any(value);
-            let bytes = std::slice::from_raw_parts(value.cast::<u8>(), size);
-            self.payload(bytes, norm, scratch).map(Some)
+            self.payload(std::slice::from_raw_parts(value.cast::<u8>(), size), norm).map(Some)
         }
     }
 
-    /// What follows the header, checked against the column and divided by the norm if there is one.
-    fn payload<'a>(&self, value: &'a [u8], norm: Option<f64>, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Failure> {
+    /// What follows the header, checked against the column.
+    fn payload<'a>(&self, value: &'a [u8], norm: Option<f64>) -> Result<Element<'a>, Failure> {
         let malformed = || {
             Failure::new(PgSqlErrorCode::ERRCODE_DATA_EXCEPTION, "value does not fit the dimensions of its column")
                 .detail(format!("Expected a {} of {} dimensions.", self.value_type.name(), self.dims))
         };
         if self.value_type == ValueType::SparseVec {
-            let entries = value.get(HEADER..HEADER + 4).ok_or_else(malformed)?;
-            scratch.clear();
-            scratch.extend_from_slice(entries);
-            scratch.extend_from_slice(value.get(SPARSE_HEADER..).ok_or_else(malformed)?);
-            return Ok(scratch);
+            let count = value.get(HEADER..HEADER + 4).ok_or_else(malformed)?;
+            return Ok(Element::Sparse(count, value.get(SPARSE_HEADER..).ok_or_else(malformed)?));
         }
         let elements = value.get(HEADER..).ok_or_else(malformed)?;
         if self.value_type.value_len(self.dims) != Some(elements.len()) {
             return Err(malformed());
         }
-        let Some(norm) = norm else { return Ok(elements) };
-        // As pgvector's l2_normalize: divided in double precision, then rounded.
-        scratch.clear();
-        let (elements, _) = elements.as_chunks();
-        scratch.extend(elements.iter().flat_map(|&x| ((f64::from(f32::from_le_bytes(x)) / norm) as f32).to_le_bytes()));
-        Ok(scratch)
+        Ok(norm.map_or(Element::AsItIs(elements), |norm| Element::Divided(elements, norm)))
     }
 }

@@ -5,14 +5,10 @@ mod old_snapshot;
 
 use std::sync::LazyLock;
 
-use harness::{Builder, BuilderOptions, Cluster, compare_sql_case, sql_case_names};
+use harness::{Builder, Cluster, compare_sql_case, sql_case_names};
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
-/// With one thread the graphs are the same every time, however busy the machine is.
-static BUILDER: LazyLock<Builder> = LazyLock::new(|| {
-    let arguments = vec!["--threads".to_owned(), "1".to_owned()];
-    Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap()
-});
+static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
 
 /// A test per file, of the same name.
 macro_rules! cases {

@@ -1,9 +1,9 @@
 use crate::frame::{FLAG_LENGTHS, HEADER_BYTES, header};
 use crate::{HEAP_TID_BYTES, MAX_DATA_PAYLOAD, TUPLES_BATCH_BYTES, kind};
 
-use super::tuples::{HEAD_BYTES, LENGTH_BYTES};
+use super::tuples::HEAD_BYTES;
 
-/// Collects rows for one Tuples frame after the other; each value is copied once.
+/// Collects rows for one Tuples frame after the other; each value is copied once, or made in its place.
 #[derive(Debug)]
 pub struct TuplesWriter {
     varying: bool,
@@ -25,16 +25,27 @@ impl TuplesWriter {
     /// # Panics
     /// If the batch gets larger than a frame may be, far above `is_full`.
     pub fn push(&mut self, tid: [u8; HEAP_TID_BYTES], value: &[u8]) {
-        let lengths = if self.varying { LENGTH_BYTES } else { 0 };
-        let len = self.len() + HEAP_TID_BYTES + lengths + value.len();
-        assert!(len <= MAX_DATA_PAYLOAD, "batch of {len} bytes, {MAX_DATA_PAYLOAD} allowed");
+        self.push_with(tid, |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a row whose value `append` puts behind those that are there: a value that is made anew need not lie elsewhere first.
+    /// Returns the value.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
+    pub fn push_with(&mut self, tid: [u8; HEAP_TID_BYTES], append: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        let start = self.values.len();
+        append(&mut self.values);
+        let value_len = self.values.len() - start;
         self.tids.extend_from_slice(&tid);
         if self.varying {
-            let length = u32::try_from(value.len()).expect("shorter than a frame");
+            let length = u32::try_from(value_len).expect("shorter than a frame");
             self.lengths.extend_from_slice(&length.to_le_bytes());
         }
-        self.values.extend_from_slice(value);
+        let len = self.len();
+        assert!(len <= MAX_DATA_PAYLOAD, "batch of {len} bytes, {MAX_DATA_PAYLOAD} allowed");
         self.rows += 1;
+        &self.values[start..]
     }
 
     /// The rows of the batch.
