@@ -1,4 +1,4 @@
--- A hard set, as it comes: word vectors of different lengths, with all defaults, and at a greater ef_search.
+-- A hard set, as it comes: word vectors of different lengths, with all defaults, and at a greater ef_search (taxicab distance only there).
 
 --! load glove 2000
 --! builds 2000
@@ -14,10 +14,10 @@ SELECT id, v <-> :q AS distance FROM glove ORDER BY distance LIMIT 10;
 --! search glove_cosine
 --! queries SELECT v FROM glove_queries
 SELECT id, v <=> :q AS distance FROM glove ORDER BY distance LIMIT 10;
---! search glove_l1
---! queries SELECT v FROM glove_queries
-SELECT id, v <+> :q AS distance FROM glove ORDER BY distance LIMIT 10;
 SET hnsw.ef_search = 200;
 --! search glove_l2
 --! queries SELECT v FROM glove_queries
 SELECT id, v <-> :q AS distance FROM glove ORDER BY distance LIMIT 10;
+--! search glove_l1
+--! queries SELECT v FROM glove_queries
+SELECT id, v <+> :q AS distance FROM glove ORDER BY distance LIMIT 10;
