@@ -20,7 +20,10 @@ mod tile;
 pub use dense::decode;
 pub use level::Level;
 pub use metric::{Elements, Metric};
-pub use tile::{BLOCK, COLS, Panel, ROWS, Tile, TileInput, TileKernel, tile_kernel};
+pub use tile::{
+    BLOCK, COLS, CodeBlock, CodeKernel, CodePanel, Panel, ROWS, Tile, TileInput, TileKernel, code_kernel, encode,
+    tile_kernel,
+};
 
 /// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.
 pub type Kernel = fn(&[u8], &[u8]) -> f32;

@@ -4,11 +4,23 @@
 //! every element that was loaded is used many times. The distances are `scale * product + term of a + term of b`: approximate
 //! where terms cancel, so what is kept should be measured again by a [`crate::Kernel`].
 
+mod code_kernel;
+mod codes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_codes;
 mod panel;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x64;
+#[cfg(target_arch = "x86_64")]
+mod x64_codes;
 
 use crate::Level;
+pub use code_kernel::{CodeKernel, code_kernel};
+pub use codes::{CodeBlock, CodePanel, encode};
 pub use panel::{BLOCK, Panel};
 
 /// Vectors of one side of a tile: one block.
@@ -79,7 +91,11 @@ fn tile_kernel_at(level: Level) -> TileKernel {
     match level {
         Level::Avx512 => return x64::avx512(),
         Level::Avx2 => return x64::avx2(),
-        Level::Portable => {}
+        _ => {}
+    }
+    #[cfg(target_arch = "aarch64")]
+    if level != Level::Portable {
+        return neon::neon();
     }
     let _ = level;
     portable
@@ -106,64 +122,5 @@ fn portable(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut T
             hits |= u32::from(hit) << col;
         }
         tile.hits[row] = hits;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BLOCK, COLS, Panel, ROWS, Tile, TileInput, tile_kernel_at};
-    use crate::{Elements, Level};
-
-    /// Sums of f32 in another order, for values around 1.
-    const EPSILON: f64 = 1e-5;
-
-    #[test]
-    fn every_level_equals_the_reference_on_every_length() {
-        let mut state = 9u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-        };
-        for dims in (1..70).chain([127, 128, 384, 1001]) {
-            let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
-            let bytes: Vec<Vec<u8>> =
-                vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-            let mut panel = Panel::new();
-            panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
-            let row_terms: [f32; ROWS] = std::array::from_fn(|_| next());
-            let col_terms: [f32; COLS] = std::array::from_fn(|_| next());
-            let (row_limits, col_limits) = ([0.5; ROWS], std::array::from_fn(|_| next()));
-            let input = TileInput {
-                scale: -2.0,
-                row_terms: &row_terms,
-                col_terms: &col_terms,
-                row_limits: &row_limits,
-                col_limits: &col_limits,
-            };
-            for level in Level::available() {
-                let mut tile = Tile::new();
-                tile_kernel_at(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
-                for row in 0..ROWS {
-                    for col in 0..COLS {
-                        let product: f64 = vectors[row]
-                            .iter()
-                            .zip(&vectors[BLOCK + col])
-                            .map(|(&a, &b)| f64::from(a) * f64::from(b))
-                            .sum();
-                        let expected = -2.0 * product + f64::from(row_terms[row]) + f64::from(col_terms[col]);
-                        let limit = f64::from(row_limits[row].max(col_limits[col]));
-                        let hit = tile.hits[row] >> col & 1 == 1;
-                        let slack = EPSILON * dims as f64;
-                        if (expected - limit).abs() > slack {
-                            assert_eq!(hit, expected < limit, "{level:?} {dims} dims ({row}, {col})");
-                        }
-                        if tile.hits[row] != 0 {
-                            let found = f64::from(tile.distances[row][col]);
-                            assert!((found - expected).abs() <= slack, "{level:?} {dims} dims: {found}, {expected}");
-                        }
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,72 @@
+//! Tiles of codes with the dot products of aarch64: four products of int8 are added to a sum in one step.
+
+use std::arch::aarch64::*;
+
+use super::code_kernel::{CodeKernel, finish};
+use super::codes::{CodeBlock, GROUP};
+use super::{BLOCK, COLS, ROWS, Tile, TileInput};
+
+/// Vectors per register.
+const LANES: usize = 4;
+/// 4 rows x 16 columns are 16 of the 32 registers.
+const ROWS_AT_ONCE: usize = 4;
+const LANE_SETS: usize = BLOCK / LANES;
+
+pub(super) fn dot() -> CodeKernel {
+    // SAFETY: `Level::detect` found the dot products.
+    |rows, cols, input, tile| unsafe { tile_dot(rows, cols, input, tile) }
+}
+
+#[target_feature(enable = "neon,dotprod")]
+fn tile_dot(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
+    let groups = rows.len();
+    assert!(cols.iter().all(|block| block.len() >= groups));
+    for first in (0..ROWS).step_by(ROWS_AT_ONCE) {
+        let mut products = [[0i32; COLS]; ROWS_AT_ONCE];
+        for (side, cols) in cols.iter().enumerate() {
+            let mut sums = [[vdupq_n_s32(0); LANE_SETS]; ROWS_AT_ONCE];
+            for group in 0..groups {
+                // SAFETY: each block has 64 bytes for each of `groups` groups, as asserted; a row has four of them.
+                let (row, cols): (_, [int8x16_t; LANE_SETS]) = unsafe {
+                    let cols = cols.as_ptr().add(group * GROUP * BLOCK);
+                    let row = rows.as_ptr().add(group * GROUP * BLOCK + first * GROUP);
+                    (vld1q_s8(row), std::array::from_fn(|set| vld1q_s8(cols.add(set * GROUP * LANES))))
+                };
+                let row = vreinterpretq_s32_s8(row);
+                let each = [
+                    vdupq_laneq_s32::<0>(row),
+                    vdupq_laneq_s32::<1>(row),
+                    vdupq_laneq_s32::<2>(row),
+                    vdupq_laneq_s32::<3>(row),
+                ];
+                for (sums, row) in sums.iter_mut().zip(each) {
+                    for (sum, col) in sums.iter_mut().zip(cols) {
+                        *sum = sdot(*sum, col, vreinterpretq_s8_s32(row));
+                    }
+                }
+            }
+            for (sums, products) in sums.iter().zip(&mut products) {
+                for (set, &sum) in sums.iter().enumerate() {
+                    // SAFETY: there is room for four.
+                    unsafe { vst1q_s32(products[side * BLOCK + set * LANES..].as_mut_ptr(), sum) };
+                }
+            }
+        }
+        for (at, products) in products.iter().enumerate() {
+            let row = first + at;
+            tile.hits[row] = finish(row, products, rows, cols, input, &mut tile.distances[row]);
+        }
+    }
+}
+
+/// Adds to each sum the four products of its lane.
+#[target_feature(enable = "neon,dotprod")]
+fn sdot(sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    let mut sum = sum;
+    // SAFETY: one instruction on registers, which the function is compiled for; the intrinsic is not stable yet.
+    unsafe {
+        std::arch::asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) sum, in(vreg) a, in(vreg) b,
+                        options(pure, nomem, nostack, preserves_flags));
+    }
+    sum
+}

@@ -1,0 +1,158 @@
+use super::code_kernel::code_kernel_at;
+use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
+use crate::{Elements, Level};
+
+/// Sums of f32 in another order, for values around 1.
+const EPSILON: f64 = 1e-5;
+
+#[test]
+fn every_level_equals_the_reference_on_every_length() {
+    let mut state = 9u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    for dims in (1..70).chain([127, 128, 384, 1001]) {
+        let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
+        let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+        let mut panel = Panel::new();
+        panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
+        let row_terms: [f32; ROWS] = std::array::from_fn(|_| next());
+        let col_terms: [f32; COLS] = std::array::from_fn(|_| next());
+        let (row_limits, col_limits) = ([0.5; ROWS], std::array::from_fn(|_| next()));
+        let input = TileInput {
+            scale: -2.0,
+            row_terms: &row_terms,
+            col_terms: &col_terms,
+            row_limits: &row_limits,
+            col_limits: &col_limits,
+        };
+        for level in Level::available() {
+            let mut tile = Tile::new();
+            tile_kernel_at(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
+            for row in 0..ROWS {
+                for col in 0..COLS {
+                    let product: f64 = vectors[row]
+                        .iter()
+                        .zip(&vectors[BLOCK + col])
+                        .map(|(&a, &b)| f64::from(a) * f64::from(b))
+                        .sum();
+                    let expected = -2.0 * product + f64::from(row_terms[row]) + f64::from(col_terms[col]);
+                    let limit = f64::from(row_limits[row].max(col_limits[col]));
+                    let hit = tile.hits[row] >> col & 1 == 1;
+                    let slack = EPSILON * dims as f64;
+                    if (expected - limit).abs() > slack {
+                        assert_eq!(hit, expected < limit, "{level:?} {dims} dims ({row}, {col})");
+                    }
+                    if tile.hits[row] != 0 {
+                        let found = f64::from(tile.distances[row][col]);
+                        assert!((found - expected).abs() <= slack, "{level:?} {dims} dims: {found}, {expected}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Repeatable numbers between -1 and 1.
+fn numbers(seed: u64) -> impl FnMut() -> f32 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    }
+}
+
+#[test]
+fn products_of_codes_are_exact_at_every_level_and_length() {
+    let mut next = numbers(5);
+    for dims in (1..70).chain([127, 128, 384, 1001]) {
+        let extreme = |x: f32| if x.abs() > 0.9 { 127.0 * x.signum() } else { (127.0 * x).round() };
+        let codes: Vec<Vec<i8>> =
+            (0..ROWS + COLS).map(|_| (0..dims).map(|_| extreme(next()) as i8).collect()).collect();
+        let mut panel = CodePanel::new();
+        panel.fill_encoded(dims, codes.iter().map(|codes| (codes.as_slice(), 1.0)));
+        let input = TileInput {
+            scale: 1.0,
+            row_terms: &[0.0; ROWS],
+            col_terms: &[0.0; COLS],
+            row_limits: &std::array::from_fn(|row| 10.0 * row as f32),
+            col_limits: &[-20.5; COLS],
+        };
+        for level in Level::available() {
+            let mut tile = Tile::new();
+            code_kernel_at(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
+            for row in 0..ROWS {
+                for col in 0..COLS {
+                    let pairs = codes[row].iter().zip(&codes[BLOCK + col]);
+                    let product = pairs.map(|(&a, &b)| i32::from(a) * i32::from(b)).sum::<i32>() as f32;
+                    let hit = product < 10.0 * row as f32 || product < -20.5;
+                    assert_eq!(tile.hits[row] >> col & 1 == 1, hit, "{level:?} {dims} dims ({row}, {col})");
+                    assert_eq!(tile.distances[row][col], product, "{level:?} {dims} dims ({row}, {col})");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn codes_are_as_near_as_they_can_be() {
+    let mut next = numbers(6);
+    for dims in [1, 2, 3, 4, 5, 63, 384] {
+        for size in [1e-30f32, 1e-3, 1.0, 1e30] {
+            let vector: Vec<f32> = (0..dims).map(|_| size * next()).collect();
+            let mut codes = vec![0; dims];
+            let factor = encode(&vector, &mut codes);
+            for (x, &code) in vector.iter().zip(&codes) {
+                let error = (f64::from(*x) - f64::from(code) * f64::from(factor)).abs();
+                assert!(error <= 0.5001 * f64::from(factor), "{x} {code} {factor}");
+            }
+        }
+    }
+    for hopeless in [[0.0, 0.0], [f32::NAN, 1.0], [f32::INFINITY, 1.0], [1.0, f32::NEG_INFINITY], [1e-45, 0.0]] {
+        let mut codes = [1; 2];
+        assert_eq!((encode(&hopeless, &mut codes), codes), (0.0, [0; 2]), "{hopeless:?}");
+    }
+}
+
+#[test]
+fn tiles_of_codes_are_near_those_of_f32() {
+    let mut next = numbers(7);
+    let dims = 100;
+    let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
+    let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+    let center: Vec<f32> = (0..dims).map(|_| 0.3 * next()).collect();
+    let lifts: Vec<f32> = (0..ROWS + COLS).map(|_| next()).collect();
+    let (mut panel, mut rough) = (Panel::new(), CodePanel::new());
+    let all = || bytes.iter().map(Vec::as_slice);
+    panel.fill(Elements::F32, dims, all(), Some(&center), &lifts);
+    rough.fill(Elements::F32, dims, all(), Some(&center), &lifts);
+    assert_eq!((rough.rows(), rough.blocks()), (panel.rows(), panel.blocks()));
+    let of = |block: usize| (panel.squared_norms(block), rough.squared_norms(block));
+    for block in 0..panel.blocks() {
+        let (exact, rough) = of(block);
+        assert!(exact.iter().zip(&rough).all(|(a, b)| (a - b).abs() <= 0.02 * a), "{exact:?} {rough:?}");
+    }
+    let (row_terms, [left, right]) = (of(0).1, [of(1).1, of(2).1]);
+    let col_terms = std::array::from_fn(|col| if col < BLOCK { left[col] } else { right[col - BLOCK] });
+    let input = TileInput {
+        scale: -2.0,
+        row_terms: &row_terms,
+        col_terms: &col_terms,
+        row_limits: &[f32::INFINITY; ROWS],
+        col_limits: &[0.0; COLS],
+    };
+    let mut tile = Tile::new();
+    for level in Level::available() {
+        code_kernel_at(level)(rough.block(0), [rough.block(1), rough.block(2)], &input, &mut tile);
+        for row in 0..ROWS {
+            for col in 0..COLS {
+                let other = BLOCK + col;
+                let squares = vectors[row].iter().zip(&vectors[other]).map(|(a, b)| (a - b) * (a - b));
+                let expected = squares.sum::<f32>() + (lifts[row] - lifts[other]).powi(2);
+                let found = tile.distances[row][col];
+                assert!((found - expected).abs() <= 0.02 * expected, "{level:?}: {found}, {expected}");
+            }
+        }
+    }
+}
