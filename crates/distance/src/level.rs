@@ -105,3 +105,33 @@ macro_rules! for_each_level {
     };
 }
 pub(crate) use for_each_level;
+
+/// One portable function, compiled for each level: `fn name(level: Level) -> fn(...) -> ...`. The body must be
+/// `#[inline(always)]` and give the same result whatever it is compiled for.
+macro_rules! compiled_for_each_level {
+    ($name:ident, $body:ident, ($($argument:ident: $type:ty),*) -> $result:ty) => {
+        fn $name(level: $crate::Level) -> fn($($argument: $type),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn avx2($($argument: $type),*) -> $result {
+                    $body($($argument),*)
+                }
+                #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+                fn avx512($($argument: $type),*) -> $result {
+                    $body($($argument),*)
+                }
+                match level {
+                    // SAFETY: `Level::detect` found every feature the function is compiled for.
+                    $crate::Level::Avx512 => return |$($argument),*| unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    $crate::Level::Avx2 => return |$($argument),*| unsafe { avx2($($argument),*) },
+                    _ => {}
+                }
+            }
+            let _ = level;
+            |$($argument),*| $body($($argument),*)
+        }
+    };
+}
+pub(crate) use compiled_for_each_level;

@@ -1,5 +1,6 @@
 use super::panel::BLOCK;
-use crate::{Elements, dense};
+use crate::level::compiled_for_each_level;
+use crate::{Elements, Level, dense};
 
 /// Dimensions whose codes lie next to each other, as the instructions for int8 products want them.
 pub(super) const GROUP: usize = 4;
@@ -22,6 +23,7 @@ pub struct CodePanel {
     lines: Vec<Line>,
     factors: Vec<[f32; BLOCK]>,
     sums: Vec<[i32; BLOCK]>,
+    squared_norms: Vec<[f32; BLOCK]>,
     scratch: Vec<f32>,
     codes: Vec<i8>,
 }
@@ -32,7 +34,8 @@ pub struct CodeBlock<'a> {
     lines: &'a [Line],
     /// What a code is multiplied by, of each vector.
     pub factors: &'a [f32; BLOCK],
-    /// The sum of each vector's codes.
+    /// The sum of each vector's codes, which products of unsigned by signed codes need.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) sums: &'a [i32; BLOCK],
 }
 
@@ -60,19 +63,44 @@ impl CodeBlock<'_> {
 /// If the lengths differ.
 pub fn encode(vector: &[f32], codes: &mut [i8]) -> f32 {
     assert_eq!(vector.len(), codes.len());
-    let greatest = vector.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
-    let sum = vector.iter().fold(0f32, |sum, x| sum + x);
+    encoder(Level::detect())(vector, codes)
+}
+
+compiled_for_each_level!(encoder, encode_body, (vector: &[f32], codes: &mut [i8]) -> f32);
+compiled_for_each_level!(adder, add_body, (codes: &[i8]) -> (i32, i32));
+
+#[inline(always)]
+fn encode_body(vector: &[f32], codes: &mut [i8]) -> f32 {
+    const LANES: usize = 16;
+    let (mut greatest, mut finite) = ([0f32; LANES], [0f32; LANES]);
+    let mut look = |lane: usize, x: f32| {
+        let size = x.abs();
+        greatest[lane] = if size > greatest[lane] { size } else { greatest[lane] };
+        // NaN if one is not finite.
+        finite[lane] += x * 0.0;
+    };
+    let (chunks, rest) = vector.as_chunks::<LANES>();
+    chunks.iter().for_each(|chunk| (0..LANES).for_each(|lane| look(lane, chunk[lane])));
+    rest.iter().for_each(|&x| look(0, x));
+    let greatest = greatest.into_iter().fold(0f32, f32::max);
     let (factor, inverse) = (greatest / LIMIT, LIMIT / greatest);
-    if !(sum.is_finite() && inverse.is_finite()) {
+    if finite.into_iter().sum::<f32>().is_nan() || !inverse.is_finite() {
         codes.fill(0);
         return 0.0;
     }
-    // Adding and subtracting this leaves an integer, rounded to the nearest: faster than `round`.
+    // Adding this leaves the nearest integer in the last bits, two's complement.
     const ROUND: f32 = 12_582_912.0;
     for (code, x) in codes.iter_mut().zip(vector) {
-        *code = (x * inverse + ROUND - ROUND) as i8;
+        *code = (x * inverse + ROUND).to_bits() as i8;
     }
     factor
+}
+
+/// The sum of codes, and of their squares.
+#[inline(always)]
+fn add_body(codes: &[i8]) -> (i32, i32) {
+    let add = |(sum, squares), &code: &i8| (sum + i32::from(code), squares + i32::from(code) * i32::from(code));
+    codes.iter().fold((0, 0), add)
 }
 
 impl CodePanel {
@@ -101,6 +129,7 @@ impl CodePanel {
         scratch.resize(width, 0.0);
         codes.resize(width, 0);
         self.reset(width, vectors.len());
+        let (encode, add) = (encoder(Level::detect()), adder(Level::detect()));
         for (row, vector) in vectors.enumerate() {
             dense::decode(elements, vector, &mut scratch[..dims]);
             if let Some(center) = center {
@@ -110,7 +139,7 @@ impl CodePanel {
                 scratch[dims] = lift;
             }
             let factor = encode(&scratch, &mut codes);
-            self.put(row, &codes, factor);
+            self.put(row, &codes, factor, add);
         }
         (self.scratch, self.codes) = (scratch, codes);
     }
@@ -121,9 +150,10 @@ impl CodePanel {
     /// If a vector has not `dims` codes.
     pub fn fill_encoded<'a>(&mut self, dims: usize, vectors: impl ExactSizeIterator<Item = (&'a [i8], f32)>) {
         self.reset(dims, vectors.len());
+        let add = adder(Level::detect());
         for (row, (codes, factor)) in vectors.enumerate() {
             assert_eq!(codes.len(), dims);
-            self.put(row, codes, factor);
+            self.put(row, codes, factor, add);
         }
     }
 
@@ -137,9 +167,11 @@ impl CodePanel {
         self.factors.resize(blocks, [0.0; BLOCK]);
         self.sums.clear();
         self.sums.resize(blocks, [0; BLOCK]);
+        self.squared_norms.clear();
+        self.squared_norms.resize(blocks, [0.0; BLOCK]);
     }
 
-    fn put(&mut self, row: usize, codes: &[i8], factor: f32) {
+    fn put(&mut self, row: usize, codes: &[i8], factor: f32, add: fn(&[i8]) -> (i32, i32)) {
         let (block, lane) = (row / BLOCK, row % BLOCK);
         let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
         let (groups, rest) = codes.as_chunks::<GROUP>();
@@ -150,7 +182,9 @@ impl CodePanel {
             line.0[lane * GROUP..lane * GROUP + rest.len()].copy_from_slice(rest);
         }
         self.factors[block][lane] = factor;
-        self.sums[block][lane] = codes.iter().map(|&code| i32::from(code)).sum();
+        let (sum, squares) = add(codes);
+        self.sums[block][lane] = sum;
+        self.squared_norms[block][lane] = squares as f32 * factor * factor;
     }
 
     /// The number of vectors.
@@ -178,13 +212,30 @@ impl CodePanel {
     /// The squared lengths of the vectors of a block, as their codes have them.
     #[must_use]
     pub fn squared_norms(&self, block: usize) -> [f32; BLOCK] {
-        let block = self.block(block);
-        let mut sums = [0i32; BLOCK];
-        for line in block.groups() {
-            for (sum, group) in sums.iter_mut().zip(line.as_chunks::<GROUP>().0) {
-                *sum += group.iter().map(|&code| i32::from(code) * i32::from(code)).sum::<i32>();
-            }
+        self.squared_norms[block]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_has_the_same_codes() {
+        let mut state = 3u32;
+        for dims in 0..130 {
+            let vector: Vec<f32> = (0..dims)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+                })
+                .collect();
+            let at = |level: Level| {
+                let mut codes = vec![1; dims];
+                let factor = encoder(level)(&vector, &mut codes);
+                (factor, adder(level)(&codes), codes)
+            };
+            assert!(Level::available().into_iter().all(|level| at(level) == at(Level::Portable)), "{dims}");
         }
-        std::array::from_fn(|lane| sums[lane] as f32 * block.factors[lane] * block.factors[lane])
     }
 }

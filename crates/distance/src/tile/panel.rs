@@ -3,6 +3,11 @@ use crate::{Elements, dense};
 /// Vectors per block: the f32 lanes of the widest registers.
 pub const BLOCK: usize = 16;
 
+/// A dimension of a block, in a cache line of its own: loads that cross lines cost twice.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; BLOCK]);
+
 /// Vectors as f32, packed for products: in blocks of [`BLOCK`], and in a block dimension by dimension.
 ///
 /// Reused from one use to the next. The last block is filled up with zeros, and there is always an even number of blocks.
@@ -10,7 +15,7 @@ pub const BLOCK: usize = 16;
 pub struct Panel {
     dims: usize,
     rows: usize,
-    data: Vec<f32>,
+    data: Vec<Line>,
     scratch: Vec<f32>,
 }
 
@@ -39,13 +44,14 @@ impl Panel {
         self.dims = width;
         self.rows = vectors.len();
         let blocks = self.rows.div_ceil(BLOCK).next_multiple_of(2);
-        self.data.resize(blocks * width * BLOCK, 0.0);
+        self.data.resize(blocks * width, Line([0.0; BLOCK]));
         self.scratch.resize(BLOCK * dims, 0.0);
         let mut vectors = vectors;
-        for block in self.data.chunks_exact_mut((width * BLOCK).max(1)) {
+        for block in self.data.chunks_exact_mut(width.max(1)) {
             let rows: [Option<&[u8]>; BLOCK] = std::array::from_fn(|_| vectors.next());
-            let (block, lift) = block.split_at_mut(dims * BLOCK);
-            lift.iter_mut().for_each(|lane| *lane = lifts.next().unwrap_or_default());
+            let (block, lift) = block.split_at_mut(dims);
+            let lanes = lift.iter_mut().flat_map(|line| &mut line.0);
+            lanes.for_each(|lane| *lane = lifts.next().unwrap_or_default());
             if elements == Elements::F32
                 && center.is_none()
                 && let Some(rows) = all(rows)
@@ -65,8 +71,8 @@ impl Panel {
                 }
             }
             let rows: [&[f32]; BLOCK] = std::array::from_fn(|row| &self.scratch[row * dims..(row + 1) * dims]);
-            for (dim, lanes) in block.chunks_exact_mut(BLOCK).enumerate() {
-                for (lane, row) in lanes.iter_mut().zip(rows) {
+            for (dim, line) in block.iter_mut().enumerate() {
+                for (lane, row) in line.0.iter_mut().zip(rows) {
                     *lane = row[dim];
                 }
             }
@@ -88,8 +94,9 @@ impl Panel {
     /// One block: [`BLOCK`] values of each dimension.
     #[must_use]
     pub fn block(&self, block: usize) -> &[f32] {
-        let len = self.dims * BLOCK;
-        &self.data[block * len..(block + 1) * len]
+        let lines = &self.data[block * self.dims..(block + 1) * self.dims];
+        // SAFETY: a line is an array of f32 and nothing else.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * BLOCK) }
     }
 
     /// The squared lengths of the vectors of a block.
@@ -108,9 +115,8 @@ impl Panel {
     pub fn normalize(&mut self) {
         for block in 0..self.blocks() {
             let factors = self.squared_norms(block).map(|sum| if sum > 0.0 { sum.sqrt().recip() } else { 0.0 });
-            let len = self.dims * BLOCK;
-            for lanes in self.data[block * len..(block + 1) * len].chunks_exact_mut(BLOCK) {
-                lanes.iter_mut().zip(factors).for_each(|(lane, factor)| *lane *= factor);
+            for line in &mut self.data[block * self.dims..(block + 1) * self.dims] {
+                line.0.iter_mut().zip(factors).for_each(|(lane, factor)| *lane *= factor);
             }
         }
     }
@@ -121,10 +127,10 @@ fn all(rows: [Option<&[u8]>; BLOCK]) -> Option<[&[u8]; BLOCK]> {
 }
 
 /// The common case without a detour.
-fn transpose_f32(rows: [&[u8]; BLOCK], dims: usize, block: &mut [f32]) {
+fn transpose_f32(rows: [&[u8]; BLOCK], dims: usize, block: &mut [Line]) {
     let rows = rows.map(|row| row[..4 * dims].as_chunks::<4>().0);
-    for (dim, lanes) in block.chunks_exact_mut(BLOCK).enumerate() {
-        for (lane, row) in lanes.iter_mut().zip(rows) {
+    for (dim, line) in block.iter_mut().enumerate() {
+        for (lane, row) in line.0.iter_mut().zip(rows) {
             *lane = f32::from_le_bytes(row[dim]);
         }
     }
