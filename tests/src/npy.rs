@@ -3,7 +3,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::from_half;
+use crate::{from_half, fvecs};
 
 /// Some vectors of equal dimensions.
 #[derive(Clone, Debug)]
@@ -19,10 +19,24 @@ impl Vectors {
         Self { dims, values }
     }
 
-    /// Reads a `.npy` file of two dimensions, f16 or f32, little-endian.
+    /// Reads a `.npy` file of two dimensions, f16, f32 (little-endian) or u8, or a `.fvecs` file.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        parse(&bytes).with_context(|| format!("{} is not as expected", path.display()))
+        let vectors = if path.extension().is_some_and(|extension| extension == "fvecs") {
+            fvecs::parse(&bytes).map(|(dims, values)| Self { dims, values })
+        } else {
+            parse(&bytes)
+        };
+        vectors.with_context(|| format!("{} is not as expected", path.display()))
+    }
+
+    /// Writes a `.npy` file of f32.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", self.rows(), self.dims);
+        bytes.extend_from_slice(format!("{header:117}\n").as_bytes());
+        bytes.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
+        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Dimensions of every vector.
@@ -47,6 +61,15 @@ impl Vectors {
         self
     }
 
+    /// The first rows without the last `count`, and those.
+    #[must_use]
+    pub fn split_last(mut self, count: usize) -> (Self, Self) {
+        let at = self.rows().saturating_sub(count);
+        let last = self.values.split_off(at * self.dims);
+        let dims = self.dims;
+        (self, Self { dims, values: last })
+    }
+
     /// With every row changed by `change`, which gets its number and its values.
     #[must_use]
     pub fn changed(mut self, mut change: impl FnMut(usize, &mut [f32])) -> Self {
@@ -66,8 +89,10 @@ fn parse(bytes: &[u8]) -> Result<Vectors> {
     let [rows, dims] = shape[..] else { anyhow::bail!("{} dimensions instead of two", shape.len()) };
     let values: Vec<f32> = if header.contains("'<f2'") {
         data.chunks_exact(2).map(|value| from_half(u16::from_le_bytes([value[0], value[1]]))).collect()
+    } else if header.contains("'|u1'") {
+        data.iter().map(|&value| value.into()).collect()
     } else {
-        ensure!(header.contains("'<f4'"), "the values are neither f16 nor f32");
+        ensure!(header.contains("'<f4'"), "the values are neither f16, f32 nor u8");
         data.chunks_exact(4).map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]])).collect()
     };
     ensure!(
@@ -80,7 +105,19 @@ fn parse(bytes: &[u8]) -> Result<Vectors> {
 
 #[cfg(test)]
 mod tests {
-    use crate::data_set;
+    use crate::{Vectors, data_set};
+
+    #[test]
+    fn what_was_written_can_be_read() {
+        let path = std::env::temp_dir().join(format!("lantern-index-npy-{}.npy", std::process::id()));
+        let vectors = Vectors::new(3, (0..21).map(|x| x as f32 / 3.0).collect());
+        vectors.write(&path).unwrap();
+        let read = Vectors::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        let (first, last) = read.unwrap().split_last(2);
+        assert_eq!((first.rows(), last.rows()), (5, 2));
+        assert_eq!((first.row(4), last.row(0)), (vectors.row(4), vectors.row(5)));
+    }
 
     #[test]
     fn the_samples_can_be_read() {

@@ -6,17 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use benches::{EF_SEARCH, Found, Memory, MetricName, exact_neighbors, read_values};
 use clap::{Parser, ValueEnum};
 use graph::{HeapTid, ValueType};
-use harness::Vectors;
 use hnsw::{BuildSpec, Control, EngineKind, Finished, Metric, Pool, RowBatch};
-
-#[derive(Clone, Copy, ValueEnum)]
-enum MetricName {
-    L2,
-    Ip,
-    Cosine,
-}
 
 #[derive(Clone, Copy, ValueEnum)]
 enum EngineName {
@@ -52,13 +45,10 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let metric = match arguments.metric {
-        MetricName::L2 => Metric::L2,
-        MetricName::Ip => Metric::InnerProduct,
-        MetricName::Cosine => Metric::Cosine,
-    };
-    let base = read(&arguments.base, metric)?;
-    let queries = read(&arguments.queries, metric)?;
+    let metric = Metric::from(arguments.metric);
+    let base = read_values(&arguments.base, metric)?;
+    let mut queries = read_values(&arguments.queries, metric)?;
+    queries.truncate(arguments.count);
     let dims = base[0].len() / 4;
     let kernel = distance::kernel(distance::Elements::F32, metric).context("no kernel")?;
 
@@ -76,40 +66,29 @@ fn main() -> Result<()> {
         EngineName::Bulk => EngineKind::Bulk,
         EngineName::Usearch => EngineKind::Usearch,
     };
+    let memory = Memory::watch();
     let started = Instant::now();
     let finished = build(kind, spec, &base, arguments.threads)?;
     let seconds = started.elapsed().as_secs_f64();
-    print!("{} x {dims}: {seconds:.2} s", base.len());
+    println!("{} x {dims} seconds {seconds:.3} peak {}", base.len(), memory.peak());
 
-    let exact: Vec<Vec<usize>> = queries.iter().take(arguments.count).map(|q| nearest(&base, q, kernel)).collect();
-    for ef in [40, 100, 200] {
-        let (mut hits, distances) = (0, Cell::new(0u64));
+    let exact = exact_neighbors(&base, &queries, kernel);
+    for ef in EF_SEARCH {
+        let mut found = Found { queries: queries.len(), ..Found::default() };
+        let distances = Cell::new(0);
         for (query, exact) in queries.iter().zip(&exact) {
             let distance = |element| {
                 distances.set(distances.get() + 1);
                 kernel(query, finished.values.value(element))
             };
-            let found = hnsw::search(&finished.graph, distance, ef);
-            let rows =
-                found.iter().take(10).flat_map(|&e| finished.graph.heap_tids().of(e)).map(|tid| tid.block() as usize);
-            hits += rows.filter(|row| exact.contains(row)).count();
+            let results = hnsw::search(&finished.graph, distance, ef);
+            let tids = results.iter().take(10).flat_map(|&element| finished.graph.heap_tids().of(element));
+            found.hits += tids.filter(|tid| exact.contains(&(tid.block() as usize))).count();
         }
-        let recall = hits as f64 / (10 * exact.len()) as f64;
-        print!("  ef {ef} {recall:.4} ({})", distances.get() / exact.len() as u64);
+        found.distances = distances.get();
+        println!("{}", found.line(ef));
     }
-    println!();
     Ok(())
-}
-
-/// Vectors as the builder gets them, normalised for cosine.
-fn read(path: &std::path::Path, metric: Metric) -> Result<Vec<Vec<u8>>> {
-    let vectors = Vectors::read(path)?;
-    let encode = |row: &[f32]| -> Vec<u8> {
-        let norm = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
-        let by = if metric == Metric::Cosine { norm } else { 1.0 };
-        row.iter().flat_map(|&x| ((f64::from(x) / by) as f32).to_le_bytes()).collect()
-    };
-    Ok((0..vectors.rows()).map(|row| encode(vectors.row(row))).collect())
 }
 
 fn build(kind: EngineKind, spec: BuildSpec, base: &[Vec<u8>], threads: usize) -> Result<Finished> {
@@ -119,10 +98,4 @@ fn build(kind: EngineKind, spec: BuildSpec, base: &[Vec<u8>], threads: usize) ->
         engine.add(RowBatch { tids: &tids, values: &batch.concat(), lengths: &[] })?;
     }
     Ok(engine.finish()?)
-}
-
-fn nearest(base: &[Vec<u8>], query: &[u8], kernel: distance::Kernel) -> Vec<usize> {
-    let mut rows: Vec<(f32, usize)> = base.iter().enumerate().map(|(row, value)| (kernel(query, value), row)).collect();
-    rows.select_nth_unstable_by(9, |a, b| a.0.total_cmp(&b.0));
-    rows[..10].iter().map(|&(_, row)| row).collect()
 }

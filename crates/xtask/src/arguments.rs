@@ -2,6 +2,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bench::{self, BenchOptions};
+
 pub const USAGE: &str = "\
 usage: cargo xtask TASK
 
@@ -11,17 +13,28 @@ usage: cargo xtask TASK
   test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
                                --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
+  test    aarch64              the kernels for that architecture, cross-compiled and emulated
+  bench   [OPTION]...          builds by several means, compared; --help lists the options
 
 PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
 
 /// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum Task {
     Help,
-    Setup { pg_config: Option<PathBuf> },
-    Install { pg_config: Option<PathBuf> },
+    Setup {
+        pg_config: Option<PathBuf>,
+    },
+    Install {
+        pg_config: Option<PathBuf>,
+    },
     Demo(DemoOptions),
-    Test { name: Option<String>, pg: Option<u32> },
+    Test {
+        name: Option<String>,
+        pg: Option<u32>,
+    },
+    /// None shows the options.
+    Bench(Option<BenchOptions>),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,9 +47,12 @@ pub struct DemoOptions {
 
 /// Reads the command line: few enough words to do without a library, which every fresh clone would compile first.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|word| word == "bench").is_some() {
+        return bench::parse(arguments).map(Task::Bench);
+    }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);
-    let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),

@@ -44,6 +44,15 @@ pub fn program() -> Result<PathBuf> {
     Ok(step::target_dir()?.join("release/lantern-index"))
 }
 
+/// Builds the programs `graph` and `visits` of the benchmarks, optimised; where they lie.
+pub fn benches() -> Result<[PathBuf; 2]> {
+    let mut build = cargo(None);
+    build.args(["build", "--release", "-p", "lantern-index-benches", "--bins"]);
+    step::command("building the benchmarks", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
+    let dir = step::target_dir()?.join("release");
+    Ok(["graph", "visits"].map(|name| dir.join(name)))
+}
+
 /// How many things can be done at once.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)

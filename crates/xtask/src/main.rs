@@ -1,8 +1,10 @@
-//! Developer tasks: `cargo xtask setup | install | demo | test`.
+//! Developer tasks: `cargo xtask setup | install | demo | test | bench`.
 
+mod aarch64;
 mod apt;
 mod apt_sources;
 mod arguments;
+mod bench;
 mod build;
 mod demo;
 mod install;
@@ -29,6 +31,11 @@ fn main() -> ExitCode {
         Task::Install { pg_config } => install::run(pg_config.as_deref()),
         Task::Demo(options) => demo::run(&options),
         Task::Test { name, pg } => test::run(name.as_deref(), pg),
+        Task::Bench(None) => {
+            println!("{}", bench::USAGE);
+            Ok(())
+        }
+        Task::Bench(Some(options)) => bench::run(&options),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
-use crate::{build, install, setup, test_tools, unpacked, versions};
+use crate::{aarch64, build, install, setup, test_tools, unpacked, versions};
 
 mod counts;
 
@@ -19,6 +19,7 @@ const SECOND: u32 = 17;
 pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("fmt") => return format(),
+        Some("aarch64") => return aarch64::run(),
         None => format()?,
         _ => {}
     }

@@ -1,0 +1,81 @@
+//! `cargo xtask bench`: builds of the same index by several means, in turn on the same machine.
+
+use anyhow::Result;
+
+mod cold;
+mod contest;
+mod figures;
+mod floor;
+mod markdown;
+mod memory;
+mod options;
+mod peer;
+mod plot;
+mod programs;
+mod report;
+mod results;
+mod scaling;
+mod set;
+mod stage;
+mod venv;
+mod watch;
+
+pub use options::{BenchOptions, USAGE, parse};
+
+use crate::step;
+use contest::alternate;
+use figures::Figures;
+use options::{Case, Part};
+use peer::{Peer, Tools};
+use results::Results;
+use set::Set;
+use stage::Stage;
+
+/// ef_search values at which recall is compared.
+const EF_SEARCH: [u32; 3] = [40, 100, 200];
+const NEIGHBORS: usize = 10;
+
+/// Measures, and writes a report with plots.
+pub fn run(options: &BenchOptions) -> Result<()> {
+    let tools = Tools::prepare(options)?;
+    let mut results = Results::new(&options.name, &tools.config)?;
+    for name in &options.sets {
+        let set = Set::find(name, options)?;
+        let mut stage = step::timed("starting a cluster and loading the set", || Stage::new(&tools, options, &set))?;
+        results.heading(&set.title());
+        if options.parts.contains(&Part::Builds) {
+            builds(&mut stage, options, &set, &mut results)?;
+        }
+        if options.parts.contains(&Part::Floor) {
+            results.table("Floor", &floor::measure(&mut stage, options)?);
+        }
+        if options.parts.contains(&Part::Scaling) {
+            results.table("Scaling, graph only", &scaling::measure(&stage, options, &set)?);
+        }
+        results.write()?;
+    }
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+/// All peers at all settings, a table for each setting and one plot.
+fn builds(stage: &mut Stage<'_>, options: &BenchOptions, set: &Set, results: &mut Results) -> Result<()> {
+    let mut all: Vec<(Case, Vec<(Peer, Figures)>)> = Vec::new();
+    for case in options.cases() {
+        let peers: Vec<Peer> = stage.peers(options);
+        let rounds = alternate(options.rounds, &peers, |round, peer| {
+            let figures = stage.build(peer, case, round == 0)?;
+            println!("{case}, round {}, {}: {}", round + 1, peer.name(), figures.line());
+            Ok(figures)
+        })?;
+        let medians: Vec<_> = peers.into_iter().zip(rounds.iter().map(|rounds| Figures::median(rounds))).collect();
+        results.table(&case.to_string(), &report::building(&medians));
+        results.table("Per query, at each ef_search", &report::searching(&medians));
+        if let Some(table) = report::equal_recall(&medians) {
+            results.table("Per query, where the index finds as much as the database's at each ef_search", &table);
+        }
+        results.raw(&case.to_string(), &report::raw(&medians, &rounds));
+        all.push((case, medians));
+    }
+    results.plot(&set.file_name(), &report::recall_plot(&set.title(), &all))
+}

@@ -1,0 +1,70 @@
+//! How much memory others take.
+
+use std::fs;
+
+/// Makes the system forget the highest use of a process so far.
+pub fn forget_peak(pid: u32) {
+    // Where that is not allowed, the figure of an earlier, greater build may stand.
+    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
+/// The most resident bytes that a process has had.
+pub fn peak(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines().find_map(|line| bytes(line, "VmHWM:")).unwrap_or_default()
+}
+
+/// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. What they share otherwise, as the graph of
+/// a parallel build, counts once.
+pub fn of_backend(pid: u32) -> u64 {
+    let worker = format!("parallel worker for PID {pid}");
+    let is_worker = |other: &u32| {
+        let title = fs::read(format!("/proc/{other}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&title).contains(&worker)
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of = |pid: u32| unshared(&fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default());
+    of(pid) + pids.filter(is_worker).map(of).sum::<u64>()
+}
+
+/// Adds up the shares of mappings, but for that of shared buffers, which has no file that anybody could open.
+fn unshared(smaps: &str) -> u64 {
+    let (mut sum, mut counts) = (0, false);
+    for line in smaps.lines() {
+        let is_head = line.split(' ').next().is_some_and(|word| word.contains('-') && !word.ends_with(':'));
+        if is_head {
+            counts = !line.contains("/dev/zero") && !line.contains("/SYSV");
+        } else if counts {
+            sum += bytes(line, "Pss:").unwrap_or_default();
+        }
+    }
+    sum
+}
+
+/// The bytes of a field in kB.
+fn bytes(line: &str, field: &str) -> Option<u64> {
+    let kib: u64 = line.strip_prefix(field)?.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(1024 * kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_take_some() {
+        let own = std::process::id();
+        assert!(peak(own) > 1 << 20);
+        assert!(of_backend(own) > 1 << 20);
+        assert_eq!(peak(0), 0);
+    }
+
+    #[test]
+    fn shared_buffers_do_not_count() {
+        let smaps = "55d0-55d1 r-xp 0 08:01 1 /usr/lib/postgres\nSize: 8 kB\nPss:      10 kB\nPss_Dirty:   5 kB\n\
+                     7f00-7f01 rw-s 0 00:01 2 /dev/zero (deleted)\nPss:     900 kB\n\
+                     7f02-7f03 rw-s 0 00:19 3 /dev/shm/PostgreSQL.17\nPss:      32 kB\n";
+        assert_eq!(unshared(smaps), 42 * 1024);
+    }
+}

@@ -1,0 +1,166 @@
+use std::num::NonZero;
+use std::thread;
+
+use crate::Vectors;
+
+/// Dimensions that the vectors really have.
+const LATENT: usize = 40;
+/// Width of the layer between.
+const HIDDEN: usize = 128;
+/// Vectors made from one stream of random numbers, so that threads do not matter.
+const AT_ONCE: usize = 1000;
+
+/// Vectors that look like embeddings: clusters of uneven sizes around centers of centers, spread unevenly along few
+/// dimensions, bent into many, with some noise and a common direction; of unit length. The same seed gives the same vectors,
+/// and the first of them whatever their number. Queries are another draw from the same distribution.
+///
+/// Independent random numbers would be no substitute: in hundreds of dimensions all of them are equally far apart.
+pub fn synthetic(rows: usize, queries: usize, dims: usize, seed: u64) -> (Vectors, Vectors) {
+    let world = World::new(dims, seed);
+    (world.draw(rows, 1), world.draw(queries, 2))
+}
+
+/// The distribution.
+struct World {
+    dims: usize,
+    seed: u64,
+    centers: Vec<[f32; LATENT]>,
+    /// Shares of the clusters, summed up.
+    shares: Vec<f32>,
+    inner: Vec<f32>,
+    inner_bias: [f32; HIDDEN],
+    outer: Vec<f32>,
+    direction: Vec<f32>,
+}
+
+const CLUSTERS: usize = 300;
+const FAMILIES: usize = 18;
+
+impl World {
+    fn new(dims: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let families: Vec<[f32; LATENT]> = (0..FAMILIES).map(|_| random.latent()).collect();
+        let centers = (0..CLUSTERS)
+            .map(|_| {
+                let (family, own) = (families[random.below(FAMILIES)], random.latent());
+                std::array::from_fn(|at| 0.8 * family[at] + 0.6 * own[at])
+            })
+            .collect();
+        let mut sum = 0.0;
+        let shares = (1..=CLUSTERS).map(|rank| {
+            sum += (rank as f32).powf(-0.7);
+            sum
+        });
+        Self {
+            dims,
+            seed,
+            centers,
+            shares: shares.collect(),
+            inner: (0..LATENT * HIDDEN).map(|_| random.normal() / (LATENT as f32).sqrt()).collect(),
+            inner_bias: std::array::from_fn(|_| 0.3 * random.normal()),
+            outer: (0..HIDDEN * dims).map(|_| random.normal() / (HIDDEN as f32).sqrt()).collect(),
+            direction: (0..dims).map(|_| random.normal()).collect(),
+        }
+    }
+
+    fn draw(&self, rows: usize, stream: u64) -> Vectors {
+        let mut values = vec![0f32; rows * self.dims];
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let blocks = rows.div_ceil(AT_ONCE);
+        let share = blocks.div_ceil(threads).max(1);
+        thread::scope(|scope| {
+            for (at, part) in values.chunks_mut((share * AT_ONCE * self.dims).max(1)).enumerate() {
+                scope.spawn(move || {
+                    for (block, rows) in part.chunks_mut(AT_ONCE * self.dims).enumerate() {
+                        let number = (at * share + block) as u64;
+                        let mut random = Random::new(self.seed ^ stream << 56 ^ number.wrapping_mul(0x9e37_79b9));
+                        rows.chunks_exact_mut(self.dims).for_each(|row| self.vector(&mut random, row));
+                    }
+                });
+            }
+        });
+        Vectors::new(self.dims, values)
+    }
+
+    fn vector(&self, random: &mut Random, row: &mut [f32]) {
+        let total = self.shares.last().copied().unwrap_or_default();
+        let share = random.unit() * total;
+        let cluster = self.shares.partition_point(|&sum| sum < share).min(CLUSTERS - 1);
+        let own = random.latent();
+        // Some directions matter more than others, and which ones depends on the cluster.
+        let spread = |at: usize| 0.85 * (1.0 + ((at + 7 * cluster) % LATENT) as f32).powf(-0.3);
+        let latent: [f32; LATENT] = std::array::from_fn(|at| self.centers[cluster][at] + spread(at) * own[at]);
+        let mut hidden = self.inner_bias;
+        for (value, weights) in latent.iter().zip(self.inner.chunks_exact(HIDDEN)) {
+            hidden.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += value * weight);
+        }
+        row.iter_mut().zip(&self.direction).for_each(|(x, direction)| *x = 0.35 * direction);
+        for (value, weights) in hidden.iter().zip(self.outer.chunks_exact(self.dims)) {
+            let bent = value.tanh();
+            row.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += bent * weight);
+        }
+        row.iter_mut().for_each(|x| *x += 0.04 * random.normal());
+        let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+        row.iter_mut().for_each(|x| *x /= norm);
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut random = Self(seed);
+        random.next();
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Above 0, at most 1.
+    fn unit(&mut self) -> f32 {
+        ((self.next() >> 40) + 1) as f32 / (1u32 << 24) as f32
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// Of mean 0 and variance 1.
+    fn normal(&mut self) -> f32 {
+        let angle = std::f32::consts::TAU * self.unit();
+        (-2.0 * self.unit().ln()).sqrt() * angle.cos()
+    }
+
+    fn latent(&mut self) -> [f32; LATENT] {
+        std::array::from_fn(|_| self.normal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::synthetic;
+    use crate::{Metric, exact_neighbors};
+
+    #[test]
+    fn the_same_seed_gives_the_same_vectors_and_some_are_near() {
+        let (few, queries) = synthetic(1500, 20, 96, 7);
+        let (more, _) = synthetic(3100, 1, 96, 7);
+        assert!((0..few.rows()).all(|row| few.row(row) == more.row(row)));
+        assert!(synthetic(1, 1, 96, 8).0.row(0) != few.row(0));
+        let nearest = exact_neighbors(&few, &queries, Metric::Cosine, few.rows());
+        let cosine = |query: usize, row: u32| -> f32 {
+            few.row(row as usize).iter().zip(queries.row(query)).map(|(a, b)| a * b).sum()
+        };
+        for (query, rows) in nearest.iter().enumerate() {
+            let (first, middle) = (cosine(query, rows[0]), cosine(query, rows[rows.len() / 2]));
+            assert!(first - middle > 0.1, "{first} {middle}");
+        }
+    }
+}
