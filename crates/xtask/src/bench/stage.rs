@@ -32,7 +32,11 @@ impl<'a> Stage<'a> {
     pub fn new(tools: &'a Tools, options: &BenchOptions, set: &'a Set) -> Result<Self> {
         let builder = |arguments: &[&str]| {
             let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
-            Builder::start_with(&BuilderOptions { program: Some(tools.program.clone()), tls: true, arguments })
+            Builder::start_with(&BuilderOptions {
+                program: Some(tools.program.clone()),
+                arguments,
+                ..BuilderOptions::default()
+            })
         };
         let bulk = builder(&[])?;
         let usearch = options.peers.contains(&Peer::Usearch).then(|| builder(&["--engine", "usearch"])).transpose()?;
@@ -143,10 +147,10 @@ pub fn create_index(
     let cpu = || (cluster.cpu_seconds(), builder.and_then(Builder::pid).map_or(0.0, cpu_seconds));
     let (before, start) = (cpu(), Instant::now());
     let pid = session.pid();
-    let ((built, seconds), seen) = watch::during(cluster, DATABASE, pid, || {
+    let ((built, seconds), most) = watch::during(pid, || {
         let built = session.execute(&sql);
         (built, start.elapsed().as_secs_f64())
-    })?;
+    });
     built.context("the index was not built")?;
     // Parallel workers count once the postmaster has waited for them.
     thread::sleep(Duration::from_millis(300));
@@ -154,11 +158,11 @@ pub fn create_index(
     let notices = session.take_notices();
     let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
     ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
-    let memory = seen.memory + builder.and_then(Builder::pid).map_or(0, memory::peak);
+    let memory = most + builder.and_then(Builder::pid).map_or(0, memory::peak);
     Ok(Figures {
         seconds,
         cpu: Some((after.0 - before.0, after.1 - before.1)),
-        phases: builder.map(|_| seen.phases),
+        phases: notices.iter().find_map(|notice| watch::phases(&notice.detail)),
         memory: Some(memory as f64),
         size: Some(session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?),
         ..Figures::default()
