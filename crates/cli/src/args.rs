@@ -114,6 +114,9 @@ pub struct Serve {
     /// What builds the graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
+    /// Take what a Lantern client announces as cosine for inner product: it calls both so
+    #[arg(long, env = "LANTERN_INDEX_LANTERN_INNER_PRODUCT")]
+    pub lantern_inner_product: bool,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,

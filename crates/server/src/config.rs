@@ -32,6 +32,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// Builds at a time; 0 for as many as there is memory for.
     pub max_builds: usize,
+    /// Whether what a Lantern client announces as cosine is inner product: it calls both so.
+    pub lantern_inner_product: bool,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent.
     pub idle_timeout: Duration,
     /// How long a client has from the connection to its first frame.
@@ -57,6 +59,7 @@ impl Default for Config {
             threads: 0,
             memory_limit: 0,
             max_builds: 0,
+            lantern_inner_product: false,
             idle_timeout: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),

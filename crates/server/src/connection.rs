@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use service::Closed;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::server::Shared;
 use crate::session;
@@ -16,6 +18,24 @@ use crate::session;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
+
+/// A connection, encrypted or not.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Makes the end of this process' part, wanted or not, a reset and not an end of the stream, from now on.
+    fn reset_when_closed(&self) -> io::Result<()>;
+}
+
+impl Transport for TcpStream {
+    fn reset_when_closed(&self) -> io::Result<()> {
+        SockRef::from(self).set_linger(Some(Duration::ZERO))
+    }
+}
+
+impl Transport for TlsStream<TcpStream> {
+    fn reset_when_closed(&self) -> io::Result<()> {
+        self.get_ref().0.reset_when_closed()
+    }
+}
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer: SocketAddr) {

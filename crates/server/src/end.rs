@@ -2,6 +2,8 @@ use std::io;
 use std::time::Duration;
 
 use hnsw::BuildError;
+use node_file::NodeFileError;
+use protocol::v1::V1Error;
 use protocol::{ErrorReport, ProtocolError, SqlState};
 use service::{CodecError, Outcome};
 use thiserror::Error;
@@ -32,6 +34,12 @@ pub(crate) enum SessionError {
     #[error("build needs more memory than it was taken on with, and there is no more")]
     Outgrown { rows: u64, needed: u64, reserved: u64, free: u64 },
     #[error(transparent)]
+    V1(#[from] V1Error),
+    #[error("client sent more after the end of its rows")]
+    BeyondEnd,
+    #[error(transparent)]
+    NodeFile(#[from] NodeFileError),
+    #[error(transparent)]
     Build(#[from] BuildError),
     #[error("builder defect: {0}")]
     Defect(String),
@@ -50,6 +58,9 @@ impl SessionError {
             | Self::Unread(_)
             | Self::Shutdown => Outcome::Cancelled,
             Self::Protocol(_)
+            | Self::V1(_)
+            | Self::BeyondEnd
+            | Self::NodeFile(_)
             | Self::RowCount { .. }
             | Self::RowChecksum { .. }
             | Self::Outgrown { .. }
@@ -65,6 +76,8 @@ impl SessionError {
             Self::Cancelled => SqlState::QUERY_CANCELED,
             Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
             Self::Protocol(error) => error.sqlstate(),
+            Self::V1(_) | Self::BeyondEnd => SqlState::PROTOCOL_VIOLATION,
+            Self::NodeFile(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
             Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
             Self::Build(error) => build_sqlstate(error),
@@ -80,6 +93,7 @@ impl SessionError {
                 "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
             }
             Self::Build(BuildError::Internal(_)) | Self::Defect(_) => "The builder's log may say more.",
+            Self::NodeFile(NodeFileError::Empty) => "Create the index without the option external.",
             Self::Shutdown => "Try again when the builder is back.",
             _ => "",
         };

@@ -13,6 +13,16 @@ use tokio::sync::mpsc;
 use crate::admission::Reservation;
 use crate::end::SessionError;
 use crate::paging;
+use crate::server::Shared;
+use crate::v1::{self, Lantern};
+
+/// What a client gets in the end.
+pub(crate) enum Form {
+    /// The pages of an index.
+    Pages,
+    /// A file of nodes, from which a Lantern client makes the pages.
+    Nodes(Lantern),
+}
 
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
 const QUEUE: usize = 4;
@@ -49,14 +59,30 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts the build of a session.
-    ///
+    /// Starts the build of a session and waits until its engine takes rows.
+    pub(crate) async fn start(
+        session: u64,
+        shared: &Shared,
+        spec: BuildSpec,
+        form: Form,
+        reservation: Arc<Reservation>,
+    ) -> Result<Self, SessionError> {
+        let mut job = Self::spawn(session, shared.config.engine, spec, form, shared.threads, reservation)
+            .map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
+        match job.events.recv().await {
+            Some(Event::Started) => Ok(job),
+            Some(Event::Failed(error)) => Err(error),
+            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
+        }
+    }
+
     /// A build has its own threads for the CPU work: so the system shares the cores fairly among builds, while in one
     /// common pool the tasks of a build that came first would all go before those of the next.
-    pub(crate) fn spawn(
+    fn spawn(
         session: u64,
         engine: EngineKind,
         spec: BuildSpec,
+        form: Form,
         threads: usize,
         reservation: Arc<Reservation>,
     ) -> io::Result<Self> {
@@ -64,7 +90,7 @@ impl Job {
         let (output, events) = mpsc::channel(QUEUE);
         let control = Control::default();
         let mut build =
-            Build { engine, spec, threads, control: control.clone(), input, output, started: Instant::now() };
+            Build { engine, spec, form, threads, control: control.clone(), input, output, started: Instant::now() };
         let span = tracing::Span::current();
         thread::Builder::new().name(format!("build-{session}")).spawn(move || {
             let _entered = span.enter();
@@ -84,6 +110,7 @@ impl Job {
 struct Build {
     engine: EngineKind,
     spec: BuildSpec,
+    form: Form,
     threads: usize,
     control: Control,
     input: mpsc::Receiver<Input>,
@@ -105,7 +132,11 @@ impl Build {
             seconds = self.started.elapsed().as_secs_f64(),
             "graph built"
         );
-        let sent = paging::send(&finished, &self.spec, &pool, &self.control, |event| self.say(event))?;
+        let say = |event| self.say(event);
+        let sent = match &self.form {
+            Form::Pages => paging::send(&finished, &self.spec, &pool, &self.control, say)?,
+            Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, say)?,
+        };
         drop(finished);
         Ok(self.totals(&report, sent))
     }
@@ -117,6 +148,10 @@ impl Build {
         loop {
             match self.input.blocking_recv() {
                 Some(Input::Rows(batch)) => {
+                    let batch = match &mut self.form {
+                        Form::Pages => batch,
+                        Form::Nodes(lantern) => lantern.prepare(batch),
+                    };
                     tids.clear();
                     tids.extend(batch.tids().map(HeapTid));
                     lengths.clear();
@@ -125,7 +160,12 @@ impl Build {
                     }
                     engine.add(RowBatch { tids: &tids, values: &batch.values, lengths: &lengths })?;
                 }
-                Some(Input::End) => return Ok(engine.finish()?),
+                Some(Input::End) => {
+                    if let Form::Nodes(lantern) = &self.form {
+                        lantern.remark();
+                    }
+                    return Ok(engine.finish()?);
+                }
                 None => return Err(BuildError::Cancelled.into()),
             }
         }

@@ -7,6 +7,7 @@ mod admission;
 mod config;
 mod connection;
 mod end;
+mod ended;
 mod error;
 mod greet;
 mod hello;
@@ -20,6 +21,7 @@ mod rows;
 mod server;
 mod session;
 mod ticket;
+mod v1;
 mod writing;
 
 pub use config::Config;

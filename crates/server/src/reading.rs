@@ -101,7 +101,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
 }
 
 /// Gives the build thread its input, waiting for it to take what came before. If it has ended, it says why itself.
-async fn hand_over(job: &mpsc::Sender<Input>, input: Input) {
+pub(crate) async fn hand_over(job: &mpsc::Sender<Input>, input: Input) {
     if job.send(input).await.is_err() {
         pending::<()>().await;
     }

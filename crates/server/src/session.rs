@@ -13,12 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 
 use self::admit::NotBegun;
-use self::build::EndedBuild;
+use crate::connection::Transport;
 use crate::end::SessionError;
+use crate::ended::EndedBuild;
 use crate::greet::{self, Choice};
 use crate::hello;
 use crate::reading::Reader;
 use crate::server::Shared;
+use crate::v1;
 use crate::writing::Writer;
 
 /// How long a frame that is being written may take when the session is to end.
@@ -32,7 +34,7 @@ const VERSION: &str = concat!("lantern-index ", env!("CARGO_PKG_VERSION"));
 /// Serves a connection from the greeting to the close.
 pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: Transport,
 {
     let limit = shared.config.handshake_timeout;
     let greeting = async { timeout(limit, greet::greet(&mut stream)).await.unwrap_or_else(|_| Err(late(limit))) };
@@ -40,6 +42,9 @@ where
         choice = greeting => choice,
         () = shared.drain.cancelled() => return,
     };
+    if let Ok(Some(Choice::LanternV1)) = choice {
+        return v1::serve(stream, shared, id, peer).await;
+    }
     let metrics = shared.activity.metrics();
     let (read, write) = split(stream);
     let mut session = Session {
@@ -67,7 +72,6 @@ where
 
 fn log_other(choice: &io::Result<Option<Choice>>) -> Option<Closed> {
     match choice {
-        Ok(Some(Choice::LanternV1)) => tracing::info!("closed: Lantern's protocol version 1 is not served yet"),
         Ok(Some(magic)) => tracing::info!(?magic, "closed: no known protocol"),
         Ok(None) => {
             tracing::debug!("client left after the greeting");

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hnsw::{BuildError, BuildSpec};
+use hnsw::BuildSpec;
 use protocol::{BuilderMessage, ClientMessage, HEARTBEAT_INTERVAL, Hello, Refuse, Wait};
 use service::Queued;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,7 +10,7 @@ use super::Session;
 use crate::admission::{Need, Place, Reservation};
 use crate::end::SessionError;
 use crate::hello;
-use crate::job::{Event, Job};
+use crate::job::{Form, Job};
 use crate::ticket;
 
 /// A build that has its memory and whose engine takes rows.
@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         let place = self.shared.admission.enter(bytes);
         let place = place.map_err(|never| NotBegun::Refused(hello::refuse_never(hello, never)))?;
         let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
-        let job = self.start(spec.clone(), reservation.clone()).await;
+        let job = Job::start(self.id, self.shared, spec.clone(), Form::Pages, reservation.clone()).await;
         let job = job.map_err(|error| NotBegun::Refused(hello::refuse_error(&error)))?;
         Ok(Begun { job, spec, need, reservation })
     }
@@ -84,17 +84,5 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
 
     async fn say(&mut self, message: &BuilderMessage) -> Result<(), NotBegun> {
         self.writer.send(message).await.map_err(NotBegun::Ended)
-    }
-
-    /// Starts the build thread and waits until its engine takes rows.
-    async fn start(&self, spec: BuildSpec, reservation: Arc<Reservation>) -> Result<Job, SessionError> {
-        let config = &self.shared.config;
-        let mut job = Job::spawn(self.id, config.engine, spec, self.shared.threads, reservation)
-            .map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
-        match job.events.recv().await {
-            Some(Event::Started) => Ok(job),
-            Some(Event::Failed(error)) => Err(error),
-            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
-        }
     }
 }

@@ -1,6 +1,6 @@
 use std::pin::pin;
 
-use hnsw::{BuildSpec, Control};
+use hnsw::BuildSpec;
 use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION};
 use service::{Outcome, Queued, Running};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::admit::Begun;
 use super::{LAST_FRAME, Session, VERSION};
 use crate::end::SessionError;
+use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::job::Job;
 use crate::meter::Meter;
 use crate::progress::Watch;
@@ -19,7 +20,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, begun: Begun, queued: Queued) -> EndedBuild {
         let Begun { mut job, spec, need, reservation } = begun;
-        let cancel = CancelOnDrop(job.control.clone());
+        let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
         let running = queued.begin(reservation.bytes(), move || stage.stage());
@@ -55,7 +56,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 (error.outcome(), Some(error.to_string()))
             }
         };
-        EndedBuild { job, running, outcome, reason, _cancel: cancel }
+        EndedBuild::new(job, running, outcome, reason, cancel)
     }
 
     /// Both halves of the build at once, until one of them ends it.
@@ -100,34 +101,5 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(Ok(Some(_))) => Ok(()),
             _ => Err(error),
         }
-    }
-}
-
-/// A build whose session is over, but maybe not its thread.
-pub(super) struct EndedBuild {
-    job: Job,
-    running: Running,
-    pub(super) outcome: Outcome,
-    reason: Option<String>,
-    _cancel: CancelOnDrop,
-}
-
-impl EndedBuild {
-    /// Waits for the thread.
-    pub(super) async fn end(self) {
-        let Job { rows, mut events, .. } = self.job;
-        drop(rows);
-        events.close();
-        while events.recv().await.is_some() {}
-        self.running.end(self.outcome, self.reason);
-    }
-}
-
-/// Stops a build whose session is gone, for whatever reason.
-struct CancelOnDrop(Control);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }

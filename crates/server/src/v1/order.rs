@@ -1,0 +1,66 @@
+use graph::ValueType;
+use hnsw::{BuildSpec, Metric};
+use protocol::Tuples;
+use protocol::v1::{BuildOrder, LanternMetric};
+
+use super::unit::Units;
+
+/// What is different in a build for a Lantern client.
+#[derive(Clone, Debug)]
+pub(crate) struct Lantern {
+    /// Makes unit vectors of the values where the metric is cosine.
+    units: Option<Units>,
+}
+
+impl Lantern {
+    /// The build for a client's order. Clients announce inner product as cosine: `inner_product` says what it means here.
+    pub(crate) fn new(order: &BuildOrder, inner_product: bool) -> (BuildSpec, Self) {
+        let (value_type, dims) = match order.value_type {
+            protocol::ValueType::HalfVec => (ValueType::HalfVec, order.dims),
+            protocol::ValueType::Bit => (ValueType::Bit, order.dims),
+            protocol::ValueType::Vector | protocol::ValueType::SparseVec => (ValueType::Vector, order.dims),
+        };
+        let metric = match order.metric {
+            LanternMetric::CosineOrInnerProduct if inner_product => Metric::InnerProduct,
+            LanternMetric::CosineOrInnerProduct => Metric::Cosine,
+            LanternMetric::L2 => Metric::L2,
+            LanternMetric::Hamming => Metric::Hamming,
+        };
+        let spec = BuildSpec {
+            value_type,
+            metric,
+            dims,
+            m: order.m,
+            ef_construction: order.ef_construction,
+            expected_rows: 0,
+            // A node of the file has one heap TID.
+            rows_per_element: 1,
+            seed: 0,
+        };
+        (spec, Self { units: (metric == Metric::Cosine).then(|| Units::new(value_type, dims)) })
+    }
+
+    /// Rows as pgvector would index them; those that it would leave out are missing.
+    pub(crate) fn prepare(&mut self, rows: Tuples) -> Tuples {
+        match &mut self.units {
+            Some(units) => units.make(&rows),
+            None => rows,
+        }
+    }
+
+    /// Logs what may not be as the client meant it.
+    pub(crate) fn remark(&self) {
+        let Some(units) = &self.units else { return };
+        let (zeros, scaled) = (units.zeros(), units.scaled());
+        if zeros > 0 {
+            tracing::info!(rows = zeros, "vectors of length 0 are left out, as cosine has no angle for them");
+        }
+        if scaled > 0 {
+            tracing::warn!(
+                rows = scaled,
+                "vectors that are not of length 1 are indexed by cosine; if the index is one for inner product, which this \
+                 client announces as cosine, its answers are wrong: build it with --lantern-inner-product"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+use std::io;
+
+use bytes::BytesMut;
+use protocol::v1::{INIT_BYTES, Init, RowDecoder, Step};
+use service::{Metrics, Running};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+use crate::end::SessionError;
+use crate::job::Input;
+use crate::meter::Meter;
+use crate::reading::hand_over;
+
+/// Room for a read. Rows come one by one, and many small reads would cost more than they carry.
+const READ_BYTES: usize = 256 << 10;
+
+/// What the client sends.
+pub(super) struct Receiver<'a, R> {
+    stream: R,
+    metrics: &'a Metrics,
+    ended: bool,
+}
+
+impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
+    pub(super) fn new(stream: R, metrics: &'a Metrics) -> Self {
+        Self { stream, metrics, ended: false }
+    }
+
+    /// What is to be built.
+    pub(super) async fn init(&mut self) -> Result<Init, SessionError> {
+        let mut bytes = [0; INIT_BYTES];
+        self.stream.read_exact(&mut bytes).await.map_err(left)?;
+        self.metrics.received_bytes.inc_by(4 + INIT_BYTES as u64);
+        Ok(Init::from_bytes(&bytes))
+    }
+
+    /// Whether all rows have come, so that the client waits for an answer.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The client's half of a build: hands its rows to the job, then waits whether it leaves. Ends only by an error.
+    ///
+    /// There is no limit to the time that it takes: a scan may find no row for hours, and these clients have no way to say so. A
+    /// host that vanished is noticed by keepalive.
+    pub(super) async fn drive(
+        &mut self,
+        decoder: RowDecoder,
+        mut meter: Meter,
+        job: &mpsc::Sender<Input>,
+        running: &Running,
+    ) -> SessionError {
+        let mut buffer = BytesMut::new();
+        loop {
+            match decoder.next(&mut buffer) {
+                Ok(Step::Rows(rows)) => {
+                    running.add_rows(rows.count.into());
+                    match meter.add(&rows) {
+                        Ok(true) => running.set_memory(meter.reserved()),
+                        Ok(false) => {}
+                        Err(error) => return error,
+                    }
+                    hand_over(job, Input::Rows(rows)).await;
+                }
+                Ok(Step::More) => match self.read(&mut buffer).await {
+                    Ok(()) => {}
+                    Err(error) => return error,
+                },
+                Ok(Step::End) => break,
+                Err(error) => return error.into(),
+            }
+        }
+        if !buffer.is_empty() {
+            return SessionError::BeyondEnd;
+        }
+        self.ended = true;
+        meter.end();
+        running.set_memory(meter.reserved());
+        hand_over(job, Input::End).await;
+        match self.read(&mut buffer).await {
+            Ok(()) => SessionError::BeyondEnd,
+            Err(error) => error,
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut BytesMut) -> Result<(), SessionError> {
+        buffer.reserve(READ_BYTES);
+        match self.stream.read_buf(buffer).await {
+            Ok(0) => Err(SessionError::Left),
+            Ok(bytes) => {
+                self.metrics.received_bytes.inc_by(bytes as u64);
+                Ok(())
+            }
+            Err(error) => Err(SessionError::Connection(error)),
+        }
+    }
+
+    /// Reads and forgets what the client still sends.
+    pub(super) async fn discard(&mut self) {
+        let mut buffer = BytesMut::new();
+        while self.read(&mut buffer).await.is_ok() {
+            buffer.clear();
+        }
+    }
+}
+
+fn left(error: io::Error) -> SessionError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => SessionError::Left,
+        _ => SessionError::Connection(error),
+    }
+}

@@ -1,0 +1,78 @@
+use std::io;
+use std::time::Duration;
+
+use protocol::Done;
+use service::{Metrics, Running};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::end::SessionError;
+use crate::job::Event;
+use crate::progress::Watch;
+
+/// The way to the client.
+pub(super) struct Sender<'a, W> {
+    stream: W,
+    idle_timeout: Duration,
+    metrics: &'a Metrics,
+    begun: bool,
+}
+
+impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
+    pub(super) fn new(stream: W, idle_timeout: Duration, metrics: &'a Metrics) -> Self {
+        Self { stream, idle_timeout, metrics, begun: false }
+    }
+
+    /// Whether any of the result was sent, so that an error would be taken for more of it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Sends bytes in one segment, if they are few.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let limit = self.idle_timeout;
+        let sent: io::Result<()> = timeout(limit, sending).await.map_err(|_| SessionError::Unread(limit))?;
+        sent.map_err(SessionError::Connection)?;
+        self.metrics.sent_bytes.inc_by(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// The builder's half of a build: nothing until the file begins, then the file.
+    pub(super) async fn drive(
+        &mut self,
+        events: &mut mpsc::Receiver<Event>,
+        watch: &Watch,
+        running: &Running,
+    ) -> Result<Done, SessionError> {
+        loop {
+            match events.recv().await {
+                Some(Event::Started) => {}
+                Some(Event::Layout(layout)) => watch.enter_pages(layout.blocks),
+                Some(Event::Pages { count, head, body }) => {
+                    self.begun = true;
+                    self.send(&head).await?;
+                    self.send(&body).await?;
+                    running.add_pages(count.into());
+                    watch.add_pages(count);
+                }
+                Some(Event::Done(done)) => {
+                    running.set_elements(done.elements);
+                    return Ok(done);
+                }
+                Some(Event::Failed(error)) => return Err(error),
+                None => return Err(SessionError::Defect("build thread ended without a result".to_owned())),
+            }
+        }
+    }
+
+    /// Ends the stream: only now does the client know that it has the whole file.
+    pub(super) async fn shutdown(&mut self) {
+        // If the connection is broken, that is the end as well.
+        let _ = self.stream.shutdown().await;
+    }
+}

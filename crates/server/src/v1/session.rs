@@ -1,0 +1,236 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hnsw::BuildSpec;
+use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
+use service::report::Subject;
+use service::{Closed, Outcome, Queued, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
+use tokio::time::timeout;
+
+use super::receive::Receiver;
+use super::send::Sender;
+use super::{Lantern, answer};
+use crate::admission::{Need, Place, Reservation};
+use crate::connection::Transport;
+use crate::end::SessionError;
+use crate::ended::{CancelOnDrop, EndedBuild};
+use crate::hello;
+use crate::job::{Form, Job};
+use crate::meter::Meter;
+use crate::progress::Watch;
+use crate::server::Shared;
+
+/// How long a build may wait for its turn: clients give up when they are not answered within 10 seconds.
+const PATIENCE: Duration = Duration::from_secs(7);
+/// How long the client may take to close after it was told of an error.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Serves a connection after the choice of the protocol.
+pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr)
+where
+    S: Transport,
+{
+    if let Err(error) = stream.reset_when_closed() {
+        // The client would take our end for the end of its file.
+        return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
+    }
+    let metrics = shared.activity.metrics();
+    let (read, write) = split(stream);
+    let receiver = Receiver::new(read, metrics);
+    let sender = Sender::new(write, shared.config.idle_timeout, metrics);
+    let mut session = Session { id, peer, shared, receiver, sender };
+    match session.run().await {
+        // The client is not kept waiting for the build thread, nor the status for the client.
+        (told, Some(build)) => _ = tokio::join!(session.close(told, build.outcome), build.end()),
+        (told, None) => session.close(told, Outcome::Refused).await,
+    }
+}
+
+struct Session<'a, S> {
+    id: u64,
+    peer: SocketAddr,
+    shared: &'a Arc<Shared>,
+    receiver: Receiver<'a, ReadHalf<S>>,
+    sender: Sender<'a, WriteHalf<S>>,
+}
+
+/// Whether the client has what it needs: the file, or why there is none.
+type Told = bool;
+
+/// A build whose engine takes rows.
+struct Begun {
+    job: Job,
+    reservation: Arc<Reservation>,
+    need: Need,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
+    async fn run(&mut self) -> (Told, Option<EndedBuild>) {
+        let order = match self.order().await {
+            Ok(order) => order,
+            Err(error) => {
+                self.shared.activity.metrics().closed(Closed::Protocol);
+                return (self.fail(&error).await, None);
+            }
+        };
+        let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
+        let queued = self.shared.activity.queue(self.subject(&spec));
+        match self.begin(&spec, lantern, &queued).await {
+            Ok(begun) => {
+                let (told, build) = self.build(&spec, begun, queued).await;
+                (told, Some(build))
+            }
+            Err((refusal, text)) => {
+                tracing::warn!(reason = text, "build refused");
+                let told = self.tell(&text).await;
+                queued.refuse(refusal, text);
+                (told, None)
+            }
+        }
+    }
+
+    /// What the client wants, which must come in time.
+    async fn order(&mut self) -> Result<BuildOrder, SessionError> {
+        let limit = self.shared.config.handshake_timeout;
+        let init = tokio::select! {
+            init = timeout(limit, self.receiver.init()) => init.map_err(|_| SessionError::Late(limit))??,
+            () = self.shared.drain.cancelled() => return Err(SessionError::Shutdown),
+        };
+        Ok(init.order()?)
+    }
+
+    fn subject(&self, spec: &BuildSpec) -> Subject {
+        Subject {
+            id: self.id,
+            peer: self.peer.to_string(),
+            label: None,
+            value_type: spec.value_type.name().to_owned(),
+            metric: spec.metric.name().to_owned(),
+            dims: spec.dims,
+            m: spec.m,
+            ef_construction: spec.ef_construction,
+            expected_rows: 0,
+        }
+    }
+
+    /// From the order to the answer, which is still to be sent.
+    async fn begin(&self, spec: &BuildSpec, lantern: Lantern, queued: &Queued) -> Result<Begun, (Refusal, String)> {
+        if self.shared.config.tickets.is_some() {
+            let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
+            return Err((Refusal::Access, text.to_owned()));
+        }
+        let need = Need::new(spec, self.shared.threads());
+        // The client says nothing of use about the number of rows.
+        let bytes = need.at_first(0);
+        let place = self.shared.admission.enter(bytes).map_err(|never| {
+            let text = format!("the build needs {} bytes of memory, the builder has {}", never.needed, never.limit);
+            (Refusal::Memory, text)
+        })?;
+        let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
+        let form = Form::Nodes(lantern);
+        let started = Job::start(self.id, self.shared, spec.clone(), form, reservation.clone()).await;
+        let job = started.map_err(|error| {
+            let refuse = hello::refuse_error(&error);
+            (hello::refusal(refuse.sqlstate), answer::of_refusal(&refuse))
+        })?;
+        Ok(Begun { job, reservation, need })
+    }
+
+    async fn queue(&self, place: &Place, queued: &Queued, bytes: u64) -> Result<Reservation, (Refusal, String)> {
+        let turn = async {
+            loop {
+                let changed = place.changed();
+                if let Some(reservation) = place.take() {
+                    return reservation;
+                }
+                let (position, reason) = place.position();
+                tracing::info!(position, reason, "build waits");
+                queued.place(position, bytes);
+                changed.await;
+            }
+        };
+        tokio::select! {
+            turn = timeout(PATIENCE, turn) => turn.map_err(|_| {
+                let (position, reason) = place.position();
+                let text = format!("builder is busy, try again later: number {position} in the queue, {reason}");
+                (Refusal::Queue, text)
+            }),
+            () = self.shared.drain.cancelled() => Err((Refusal::Draining, SessionError::Shutdown.to_string())),
+        }
+    }
+
+    async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Told, EndedBuild) {
+        let Begun { mut job, reservation, need } = begun;
+        let cancel = CancelOnDrop::new(&job.control);
+        let watch = Watch::new(job.control.clone());
+        let stage = watch.clone();
+        let running = queued.begin(reservation.bytes(), move || stage.stage());
+        tracing::info!(
+            value_type = spec.value_type.name(),
+            metric = spec.metric.name(),
+            dims = spec.dims,
+            m = spec.m,
+            ef_construction = spec.ef_construction,
+            memory = reservation.bytes(),
+            "build started for a Lantern client"
+        );
+        let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
+        let result = match self.sender.send(&ACK).await {
+            Ok(()) => tokio::select! {
+                sent = self.sender.drive(&mut job.events, &watch, &running) => sent,
+                error = self.receiver.drive(decoder, Meter::new(need, reservation), &job.rows, &running) => Err(error),
+                () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
+            },
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(done) => {
+                let seconds = done.build_ms as f64 / 1e3;
+                tracing::info!(rows = done.rows, nodes = done.elements, seconds, "build succeeded");
+                (true, EndedBuild::new(job, running, Outcome::Succeeded, None, cancel))
+            }
+            Err(error) => {
+                job.control.cancel();
+                let reason = Some(error.to_string());
+                let told = if self.receiver.has_ended() && !self.sender.has_begun() {
+                    self.fail(&error).await
+                } else {
+                    tracing::warn!(%error, "connection reset: a Lantern client cannot be told why at this time");
+                    false
+                };
+                (told, EndedBuild::new(job, running, error.outcome(), reason, cancel))
+            }
+        }
+    }
+
+    /// Logs why the session ends and tells the client, which waits for an answer.
+    async fn fail(&mut self, error: &SessionError) -> Told {
+        match error.outcome() {
+            Outcome::Failed => tracing::warn!(%error, "session failed"),
+            _ => tracing::info!(%error, "session ended early"),
+        }
+        match error {
+            SessionError::Left | SessionError::Connection(_) | SessionError::Late(_) => false,
+            error => self.tell(&answer::of_error(error)).await,
+        }
+    }
+
+    async fn tell(&mut self, text: &str) -> Told {
+        matches!(timeout(LINGER, self.sender.send(&error_frame(text))).await, Ok(Ok(())))
+    }
+
+    /// Ends the stream if the client is to read it to its end, and lets it. Otherwise the connection is reset.
+    async fn close(mut self, told: Told, outcome: Outcome) {
+        if !told {
+            return;
+        }
+        let limit = if outcome == Outcome::Succeeded { self.shared.config.idle_timeout } else { LINGER };
+        let both = async { tokio::join!(self.sender.shutdown(), self.receiver.discard()) };
+        tokio::select! {
+            _ = timeout(limit, both) => {}
+            () = self.shared.stop.cancelled() => {}
+        }
+    }
+}

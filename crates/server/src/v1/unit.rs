@@ -1,0 +1,121 @@
+use bytes::{BufMut, BytesMut};
+use graph::ValueType;
+use half::f16;
+use protocol::{HEAP_TID_BYTES, Tuples};
+
+/// Makes vectors of length 1 of others, as pgvector does before it indexes them by cosine.
+#[derive(Clone, Debug)]
+pub(crate) struct Units {
+    half: bool,
+    value_len: usize,
+    zeros: u64,
+    scaled: u64,
+}
+
+impl Units {
+    /// For `vector` and `halfvec`.
+    pub(crate) fn new(value_type: ValueType, dims: u32) -> Self {
+        let value_len = value_type.value_len(dims).unwrap_or(0);
+        Self { half: value_type == ValueType::HalfVec, value_len, zeros: 0, scaled: 0 }
+    }
+
+    /// Rows that were left out because their vectors have no direction.
+    pub(crate) fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
+    /// Rows whose vectors were not of length 1, give or take the rounding of their numbers.
+    pub(crate) fn scaled(&self) -> u64 {
+        self.scaled
+    }
+
+    /// The rows with vectors of length 1; those of length 0 are missing.
+    pub(crate) fn make(&mut self, rows: &Tuples) -> Tuples {
+        let mut tids = BytesMut::with_capacity(rows.count as usize * HEAP_TID_BYTES);
+        let mut values = BytesMut::with_capacity(rows.values.len());
+        let mut count = 0;
+        for (tid, value) in rows.tids().zip(rows.values.chunks_exact(self.value_len)) {
+            let norm = if self.half { norm(halves(value)) } else { norm(singles(value)) };
+            if norm == 0.0 {
+                self.zeros += 1;
+                continue;
+            }
+            count += 1;
+            tids.put_slice(&tid);
+            if (norm - 1.0).abs() <= self.rounding() {
+                values.put_slice(value);
+                continue;
+            }
+            // What is not finite stays so, and is refused with its row number.
+            self.scaled += 1;
+            if self.half {
+                halves(value).for_each(|x| values.put_slice(&f16::from_f32((x / norm) as f32).to_le_bytes()));
+            } else {
+                singles(value).for_each(|x| values.put_f32_le((x / norm) as f32));
+            }
+        }
+        Tuples { count, tids: tids.freeze(), lengths: rows.lengths.clone(), values: values.freeze() }
+    }
+
+    /// How far the length of a unit vector may be from 1 when its numbers are rounded.
+    fn rounding(&self) -> f64 {
+        if self.half { 1e-3 } else { 1e-6 }
+    }
+}
+
+fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+fn singles(value: &[u8]) -> impl Iterator<Item = f64> {
+    value.as_chunks().0.iter().map(|&bytes| f64::from(f32::from_le_bytes(bytes)))
+}
+
+fn halves(value: &[u8]) -> impl Iterator<Item = f64> {
+    value.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).to_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use graph::ValueType;
+    use half::f16;
+    use protocol::Tuples;
+
+    use super::{Units, halves, singles};
+
+    fn rows(count: u32, values: Vec<u8>) -> Tuples {
+        let tids = (0..count).flat_map(|row| [0, 0, 0, 0, row as u8 + 1, 0]).collect::<Vec<_>>();
+        Tuples { count, tids: tids.into(), lengths: Bytes::new(), values: values.into() }
+    }
+
+    #[test]
+    fn vectors_get_length_1_and_zeros_go() {
+        let values: Vec<u8> = [3.0f32, 4.0, 0.0, -0.0, 0.6, 0.8].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut units = Units::new(ValueType::Vector, 2);
+        let made = units.make(&rows(3, values.clone()));
+        assert_eq!((made.count, &made.tids[4..5], &made.tids[10..11]), (2, &[1][..], &[3][..]));
+        assert_eq!(singles(&made.values[..8]).map(|x| x as f32).collect::<Vec<_>>(), [0.6, 0.8]);
+        assert_eq!(made.values[8..], values[16..], "unit vectors stay as they are");
+        assert_eq!((units.zeros(), units.scaled()), (1, 1));
+    }
+
+    #[test]
+    fn halves_too() {
+        let values: Vec<u8> =
+            [3.0f32, 4.0, 60000.0, 0.0].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect();
+        let made = Units::new(ValueType::HalfVec, 2).make(&rows(2, values));
+        let numbers: Vec<_> = halves(&made.values).collect();
+        assert!((numbers[0] - 0.6).abs() < 1e-3 && (numbers[1] - 0.8).abs() < 1e-3, "{numbers:?}");
+        assert_eq!(numbers[2..], [1.0, 0.0]);
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_so() {
+        let values: Vec<u8> = [f32::NAN, 1.0, f32::INFINITY, 1.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let made = Units::new(ValueType::Vector, 2).make(&rows(2, values));
+        assert!(singles(&made.values[..8]).any(f64::is_nan) && singles(&made.values[8..]).any(f64::is_nan));
+        let tiny: Vec<u8> = [f32::MIN_POSITIVE, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(singles(&Units::new(ValueType::Vector, 2).make(&rows(1, tiny)).values).next(), Some(1.0));
+    }
+}

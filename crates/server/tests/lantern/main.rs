@@ -1,0 +1,10 @@
+//! Lantern's clients, played from what is known of them: they are served, and survive.
+
+mod client;
+mod hostile;
+mod index;
+mod indexes;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;

@@ -1,0 +1,208 @@
+//! Clients that wait, leave, come together, or find no room.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, RootCertStore, StreamOwned};
+
+use crate::client::{Client, Failure, connect};
+use crate::support::{Builder, eventually, hello};
+use crate::table::{Opclass, Table};
+
+fn table(rows: usize) -> Table {
+    Table::random(Opclass::L2, rows, 32, 7)
+}
+
+/// A client whose build runs.
+fn begun(builder: &Builder, table: &Table) -> Client<TcpStream> {
+    let mut client = Client::open(connect(builder.address), table.init());
+    client.acknowledged().unwrap();
+    eventually("the build runs", || builder.metric("lantern_index_build_active") == 1);
+    client
+}
+
+#[test]
+fn two_at_once_and_one_of_ours() {
+    let builder = Builder::start();
+    let tables = [table(3000), Table::random(Opclass::Cosine, 2000, 16, 9)];
+    let mut clients = tables.each_ref().map(|table| Client::open(connect(builder.address), table.init()));
+    clients.iter_mut().for_each(|client| client.acknowledged().unwrap());
+    let mut ours = builder.connect();
+    ours.hello(hello(4));
+    assert_eq!(builder.metric("lantern_index_build_active"), 3);
+    thread::scope(|scope| {
+        for (mut client, table) in clients.into_iter().zip(&tables) {
+            scope.spawn(move || {
+                table.send(&mut client).unwrap();
+                let index = client.finish().unwrap();
+                index.check();
+                assert!(table.recall(&index, 20) >= 0.98);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_scan_that_pauses_is_waited_for() {
+    // Far beyond what our own clients may be silent.
+    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(50));
+    let table = table(100);
+    let mut client = begun(&builder, &table);
+    table.send(&mut client).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    table.send(&mut client).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let mut client = begun_after(&builder, client, &table);
+    table.send(&mut client).unwrap();
+    client.finish().unwrap().check();
+}
+
+/// Leaves a build and begins another.
+fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> Client<TcpStream> {
+    drop(client);
+    builder.settle();
+    begun(builder, table)
+}
+
+#[test]
+fn who_leaves_ends_the_build() {
+    let builder = Builder::start();
+    let table = table(5000);
+    // While rows flow, and after the last one.
+    for ended in [false, true] {
+        let mut client = begun(&builder, &table);
+        table.send(&mut client).unwrap();
+        if ended {
+            std::io::Write::write_all(&mut client.stream, &crate::client::END).unwrap();
+        }
+        drop(client);
+        assert!(builder.settle() < Duration::from_secs(30));
+    }
+    assert_eq!(builder.builds("cancelled") + builder.builds("succeeded"), 2);
+    assert!(builder.builds("cancelled") >= 1);
+    let reserved = builder.metric("lantern_index_memory_reserved_bytes");
+    assert_eq!(reserved, 0);
+}
+
+#[test]
+fn a_builder_that_stops_tells_who_waits_and_resets_who_sends() {
+    let builder = Builder::with(|config| config.grace = Duration::from_millis(100));
+    let table = table(1000);
+    let mut client = begun(&builder, &table);
+    table.send(&mut client).unwrap();
+    builder.shutdown.drain.cancel();
+    let until = Instant::now() + Duration::from_secs(30);
+    let failure = loop {
+        assert!(Instant::now() < until, "the client is never told");
+        match client.row([0, 0, 0, 0, 1, 0], &[0; 128]) {
+            Ok(()) => thread::sleep(Duration::from_millis(20)),
+            Err(failure) => break failure,
+        }
+    };
+    assert_eq!(failure, Failure::Broken);
+}
+
+#[test]
+fn a_client_that_waits_for_its_turn_hears_in_time() {
+    let builder = Builder::with(|config| config.max_builds = 1);
+    let table = table(100);
+    let first = begun(&builder, &table);
+    // Not for long: in time for the client, which gives up after 10 seconds.
+    let since = Instant::now();
+    let Err(Failure::Told(text)) = table.build(connect(builder.address)) else { panic!("two builds at a time") };
+    assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
+    assert!(text.starts_with("builder is busy, try again later: number 1 in the queue"), "{text}");
+
+    let waiting = thread::scope(|scope| {
+        let second = scope.spawn(|| table.build(connect(builder.address)));
+        thread::sleep(Duration::from_millis(300));
+        drop(first);
+        second.join().unwrap()
+    });
+    waiting.unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let builder = Builder::with(|config| config.memory_limit = 1 << 20);
+    let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("it fits") };
+    assert!(text.contains("of memory, the builder has 1048576"), "{text}");
+    assert_eq!(builder.builds("refused"), 1);
+}
+
+#[test]
+fn more_rows_than_memory_reset_the_connection() {
+    let builder = Builder::with(|config| config.memory_limit = 40 << 20);
+    let failure = table(100_000).build(connect(builder.address)).unwrap_err();
+    assert_eq!(failure, Failure::Broken);
+    builder.settle();
+    assert_eq!(builder.builds("failed"), 1);
+}
+
+#[test]
+fn a_builder_that_belongs_to_a_router_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("key");
+    std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
+    let key = service::TicketKey::read(&file).unwrap();
+    let gate = service::TicketGate::new(key, "b1".to_owned());
+    let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
+    let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
+    assert!(text.contains("only builds that its router sends"), "{text}");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up() {
+    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(300));
+    let table = Table::random(Opclass::L2, 3000, 1000, 3);
+    let mut client = begun(&builder, &table);
+    table.send(&mut client).unwrap();
+    std::io::Write::write_all(&mut client.stream, &crate::client::END).unwrap();
+    builder.settle();
+    // What it reads then is an error, and not the end of a short file.
+    let mut bytes = vec![0; 1 << 16];
+    let end = loop {
+        match std::io::Read::read(&mut client.stream, &mut bytes) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => break Some(error.kind()),
+        }
+    };
+    assert_eq!(end, Some(std::io::ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn with_tls_too() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, certified.cert.pem()).unwrap();
+    std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
+    let tls = service::server_config(&cert, &key).unwrap();
+    let builder = Builder::with(|config| config.tls = Some(tls));
+
+    let mut roots = RootCertStore::empty();
+    roots.add(certified.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let connection =
+        ClientConnection::new(Arc::new(config.with_no_client_auth()), ServerName::try_from("localhost").unwrap());
+    let stream = StreamOwned::new(connection.unwrap(), connect(builder.address));
+    let table = table(2000);
+    let index = table.build(stream).unwrap();
+    assert!(table.recall(&index, 20) >= 0.98);
+}
+
+#[test]
+fn a_client_that_closes_its_half_has_left() {
+    let builder = Builder::start();
+    let table = table(2000);
+    let mut client = begun(&builder, &table);
+    table.send(&mut client).unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    builder.settle();
+    assert_eq!(builder.builds("cancelled"), 1);
+}
