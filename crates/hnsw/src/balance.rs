@@ -4,39 +4,38 @@
 //! are led to by hardly any. (Insertion has no such trouble only because the first elements had no better neighbors than
 //! each other.) The slots that the diversity rule left over are the means: they hold links that it found superfluous.
 
-use crate::candidates::Candidate;
-use crate::complete::Gathered;
 use crate::draft::Draft;
 use crate::{BuildError, Control};
 
-/// Gives elements that few others link to links from their nearest candidates, in place of superfluous ones to elements that
-/// have many. `chosen` is, for each element, how many of its neighbors the diversity rule chose: those stay.
+/// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
+/// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
+/// chose: those stay.
 pub(crate) fn spread_links(
     draft: &mut Draft,
-    gathered: &Gathered,
+    points: &[u32],
+    order: &[u32],
     chosen: &[u16],
     control: &Control,
 ) -> Result<(), BuildError> {
     let enough = (draft.m() * 3 / 4).max(2) as u32;
     let mut links = vec![0u32; draft.len()];
-    for &point in &gathered.points {
+    let mut fixed = vec![0; draft.len()];
+    for (&point, &chosen) in points.iter().zip(chosen) {
         draft.neighbors(point, 0).iter().for_each(|&neighbor| links[neighbor as usize] += 1);
+        fixed[point as usize] = chosen;
     }
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for &at in &gathered.order {
-        let element = gathered.points[at as usize];
+    for &at in order {
+        let element = points[at as usize];
         if links[element as usize] >= enough {
             continue;
         }
         control.check()?;
-        candidates.clear();
-        gathered.candidates.of(at as usize, &mut candidates);
-        for &(_, host) in &candidates {
+        for host in draft.neighbors(element, 0).to_vec() {
             if links[element as usize] >= enough {
                 break;
             }
             let slots = draft.slots_mut(host, 0);
-            let first = usize::from(chosen[host as usize]);
+            let first = usize::from(fixed[host as usize]);
             if slots.contains(&element) {
                 continue;
             }

@@ -4,7 +4,7 @@ use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 
 use crate::bulk::BulkEngine;
-use crate::space::Products;
+use crate::space::Measure;
 use crate::usearch::UsearchEngine;
 use crate::{BuildError, Control, Pool};
 
@@ -126,14 +126,13 @@ pub fn start(
         ValueType::Bit => Elements::Bits,
         ValueType::SparseVec => Elements::Sparse,
     };
-    let kernel = distance::kernel(elements, spec.metric).ok_or(BuildError::Unsupported {
+    let measure = Measure::new(elements, spec.metric, spec.dims).ok_or(BuildError::Unsupported {
         engine: kind.name(),
         value_type: spec.value_type.name(),
         metric: spec.metric.name(),
     })?;
-    let products = Products::of(elements, spec.metric, spec.dims);
     match kind {
-        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, products, kernel, pool, control))),
-        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, products, kernel, pool, control)?)),
+        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, measure, pool, control))),
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, measure, pool, control)?)),
     }
 }

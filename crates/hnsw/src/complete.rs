@@ -1,4 +1,4 @@
-//! Chooses the neighbors at layer 0 from what an engine found.
+//! Chooses the neighbors of a layer from what an engine found.
 //!
 //! pgvector keeps every layer-0 list full, with the nearest of the candidates that its diversity rule had dropped, and VACUUM
 //! rebuilds the lists that are not. So where an engine found too little, the candidates' own candidates are looked at as well.
@@ -7,50 +7,83 @@ use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
 
 use crate::candidates::{self, Candidate, Candidates};
-use crate::draft::Draft;
+use crate::draft::{self, Draft};
 use crate::select::Selector;
 use crate::space::Space;
-use crate::{BuildError, Control, Pool, balance};
+use crate::{BuildError, Control, Pool, balance, mutual};
 
-/// What an engine found.
+/// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {
-    /// All elements but copies, in ascending order.
+    /// All elements of the layer but copies, in ascending order.
     pub(crate) points: Vec<u32>,
     /// The positions in `points`, near ones next to each other: their candidates are read from memory once.
     pub(crate) order: Vec<u32>,
-    pub(crate) candidates: Candidates,
+    pub(crate) near: Candidates,
+    /// Under inner product, those that are near by Euclidean distance.
+    pub(crate) also: Option<Candidates>,
+    pub(crate) far: Far,
     /// With fewer candidates than this the neighborhood is searched for more.
     pub(crate) at_least: usize,
+    /// Whether elements are to consider those that chose them.
+    pub(crate) mutual: bool,
 }
 
-/// Chooses every point's neighbors at layer 0: `2 * m`, or all other points if there are fewer.
+/// For each point, the nearest of a few elements that are spread over all of them: without links to such, a search on its way
+/// through a long thin cloud takes too many steps, and between separate ones it has no way at all.
+pub(crate) struct Far {
+    per_point: usize,
+    elements: Vec<u32>,
+}
+
+impl Far {
+    pub(crate) fn none() -> Self {
+        Self { per_point: 0, elements: Vec::new() }
+    }
+
+    /// From `per_point` elements for each point, in order; `NO_NEIGHBOR` where there are fewer.
+    pub(crate) fn new(per_point: usize, elements: Vec<u32>) -> Self {
+        Self { per_point, elements }
+    }
+
+    fn of(&self, at: usize) -> impl Iterator<Item = u32> {
+        let elements = self.elements.get(at * self.per_point..(at + 1) * self.per_point).unwrap_or_default();
+        elements.iter().copied().filter(|&element| element != NO_NEIGHBOR)
+    }
+}
+
+/// Chooses every point's neighbors at a layer: at layer 0 `2 * m`, or all other points if there are fewer.
 pub(crate) fn fill(
     draft: &mut Draft,
-    found: &Gathered,
+    layer: u8,
+    gathered: Gathered,
     space: Space<'_>,
     pool: &Pool,
     control: &Control,
 ) -> Result<(), BuildError> {
-    let width = 2 * draft.m();
-    let mut lists = vec![NO_NEIGHBOR; found.points.len() * width];
-    let mut counts = vec![0; found.points.len()];
+    let width = draft.width(layer);
+    let mut lists = vec![NO_NEIGHBOR; gathered.points.len() * width];
+    let mut counts = vec![0; gathered.points.len()];
     let choose = |scratch: &mut Scratch, ((slots, count), &at): ((&mut [u32], &mut u16), &u32)| {
         control.check()?;
-        *count = found.choose(space, at as usize, slots, scratch) as u16;
-        control.progress().add(1);
+        *count = gathered.choose(space, at as usize, slots, layer == 0, scratch) as u16;
+        control.progress().add(u64::from(layer == 0));
         Ok(())
     };
     pool.run(|| {
-        lists.par_chunks_mut(width).zip(&mut counts).zip(&found.order).try_for_each_init(Scratch::default, choose)
+        lists.par_chunks_mut(width).zip(&mut counts).zip(&gathered.order).try_for_each_init(Scratch::default, choose)
     })?;
-    let mut chosen = vec![0; draft.len()];
-    for ((&at, list), count) in found.order.iter().zip(lists.chunks_exact(width)).zip(counts) {
-        let point = found.points[at as usize];
-        draft.slots_mut(point, 0).copy_from_slice(list);
-        chosen[point as usize] = count;
+    let Gathered { points, order, near, also, mutual, .. } = gathered;
+    drop((near, also));
+    let mut chosen = vec![0; points.len()];
+    for ((&at, list), count) in order.iter().zip(lists.chunks_exact(width)).zip(counts) {
+        draft.set(points[at as usize], layer, draft::used(list).iter().copied());
+        chosen[at as usize] = count;
     }
     drop(lists);
-    balance::spread_links(draft, found, &chosen, control)
+    if mutual {
+        chosen = mutual::choose_again(draft, layer, &points, &order, space, pool, control)?;
+    }
+    if layer == 0 { balance::spread_links(draft, &points, &order, &chosen, control) } else { Ok(()) }
 }
 
 #[derive(Default)]
@@ -62,22 +95,30 @@ struct Scratch {
 }
 
 impl Gathered {
-    fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], scratch: &mut Scratch) -> usize {
+    fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], full: bool, scratch: &mut Scratch) -> usize {
+        let element = self.points[at];
         let wanted = slots.len().min(self.points.len() - 1);
         let Scratch { candidates, more, list, selector } = scratch;
         candidates.clear();
-        self.candidates.of(at, candidates);
-        if candidates.len() < self.at_least.max(wanted) {
+        self.near.of(at, candidates);
+        more.clear();
+        if let Some(also) = &self.also {
+            also.of(at, more);
+        }
+        for other in self.far.of(at).chain(more.iter().map(|&(_, other)| other)) {
+            if other != element && candidates.iter().all(|&(_, known)| known != other) {
+                candidates.push((space.distance(element, other), other));
+            }
+        }
+        if full && candidates.len() < self.at_least.max(wanted) {
             self.spread(space, at, self.at_least.max(2 * wanted), candidates, more);
             if candidates.len() < wanted {
                 self.everybody(space, at, wanted, candidates);
             }
-            candidates.sort_unstable_by(candidates::order);
         }
-        let chosen = selector.choose(space, self.points[at], candidates, wanted, list);
-        for (slot, &neighbor) in slots.iter_mut().zip(&*list) {
-            *slot = neighbor;
-        }
+        candidates.sort_unstable_by(candidates::order);
+        let chosen = selector.choose(space, element, candidates, wanted, list);
+        slots[..list.len()].copy_from_slice(list);
         chosen
     }
 
@@ -95,7 +136,7 @@ impl Gathered {
         while next < known.len() && known.len() < target {
             let Ok(local) = self.points.binary_search(&known[next].1) else { return };
             more.clear();
-            self.candidates.of(local, more);
+            self.near.of(local, more);
             for &(_, other) in &*more {
                 if other != element && known.iter().all(|&(_, known)| known != other) {
                     known.push((space.distance(element, other), other));

@@ -36,6 +36,11 @@ impl Draft {
         self.m
     }
 
+    /// Slots of a list.
+    pub(crate) fn width(&self, layer: u8) -> usize {
+        if layer == 0 { 2 * self.m } else { self.m }
+    }
+
     pub(crate) fn level(&self, element: u32) -> u8 {
         self.levels[element as usize]
     }

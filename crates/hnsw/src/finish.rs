@@ -26,10 +26,10 @@ impl Job<'_> {
         rows: u64,
     ) -> Result<Finished, BuildError> {
         let elements = draft.len() as u64;
-        self.control.progress().enter(Phase::Repair, elements);
+        let rounds = if gathered.mutual { 2 } else { 1 };
+        self.control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let space = self.space;
-        complete::fill(&mut draft, &gathered, space, self.pool, self.control)?;
-        drop(gathered);
+        complete::fill(&mut draft, 0, gathered, space, self.pool, self.control)?;
         copies::link(&mut draft, &taken, self.control)?;
         let relinked = reach::repair(&mut draft, space, self.control)?;
         let graph = draft.finish(taken.heap_tids)?;

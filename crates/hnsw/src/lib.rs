@@ -13,6 +13,7 @@ mod error;
 mod finish;
 mod group;
 mod input;
+mod mutual;
 mod order;
 mod pool;
 mod progress;

@@ -166,7 +166,7 @@ mod tests {
     use super::{Layer, repair};
     use crate::Control;
     use crate::draft::Draft;
-    use crate::space::Space;
+    use crate::space::{Measure, Space};
     use crate::values::{Chunk, ValueStore};
     use graph::NO_NEIGHBOR;
 
@@ -182,15 +182,14 @@ mod tests {
     fn two_rings_become_one_graph() {
         // Elements 0-9 and 10-19: two parts whose lists are full and know nothing of each other.
         let store = store(20);
-        let kernel = distance::kernel(distance::Elements::F32, distance::Metric::L2).unwrap();
+        let measure =
+            Measure { products: None, ..Measure::new(distance::Elements::F32, distance::Metric::L2, 1).unwrap() };
         let mut draft = Draft::new(2, vec![0; 20]);
         for element in 0..20u32 {
             let part = element / 10 * 10;
             draft.set(element, 0, (1..=4).map(|step| part + (element + step) % 10));
         }
-        let linked =
-            repair(&mut draft, Space { kernel, store: &store, products: None, lifts: &[] }, &Control::default())
-                .unwrap();
+        let linked = repair(&mut draft, Space { measure, store: &store, lifts: &[] }, &Control::default()).unwrap();
         assert_eq!(linked, 1);
         let layer = Layer::new(&mut draft, 0, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
@@ -202,16 +201,13 @@ mod tests {
     #[test]
     fn empty_upper_lists_get_links_both_ways() {
         let store = store(4);
-        let kernel = distance::kernel(distance::Elements::F32, distance::Metric::L2).unwrap();
+        let measure =
+            Measure { products: None, ..Measure::new(distance::Elements::F32, distance::Metric::L2, 1).unwrap() };
         let mut draft = Draft::new(2, vec![1, 1, 1, 1]);
         for element in 0..4u32 {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
-        assert_eq!(
-            repair(&mut draft, Space { kernel, store: &store, products: None, lifts: &[] }, &Control::default())
-                .unwrap(),
-            0
-        );
+        assert_eq!(repair(&mut draft, Space { measure, store: &store, lifts: &[] }, &Control::default()).unwrap(), 0);
         let layer = Layer::new(&mut draft, 1, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));

@@ -19,7 +19,7 @@ pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
     for element in graph.elements().step_by(step) {
         tried += 1;
         let value = space.store.value(element);
-        let results = search(graph, |other| (space.kernel)(value, space.store.value(other)), EF_SEARCH);
+        let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
         found += u32::from(results.iter().any(|&result| space.store.value(result) == value));
     }
     if tried == 0 { 1.0 } else { found as f32 / tried as f32 }

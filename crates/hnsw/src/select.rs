@@ -1,10 +1,16 @@
-//! pgvector's choice of neighbors.
+//! The choice of neighbors.
 
 use distance::{COLS, ROWS, Tile, TileInput};
 
-use crate::candidates::Candidate;
+use crate::candidates::{self, Candidate};
 use crate::group::Group;
 use crate::space::{Products, Space};
+
+/// How much nearer to a chosen neighbor than to the element a candidate must be to be superfluous, as a ratio of squared
+/// distances: first this much, then, where there is room left, this much.
+const SLACKS: [f32; 2] = [1.1, 1.25];
+/// With more candidates than these it costs less to compare them with those chosen only.
+const MOST_COMPARED: usize = 192;
 
 /// Chooses neighbors; keeps its memory from one element to the next.
 #[derive(Default)]
@@ -13,20 +19,21 @@ pub(crate) struct Selector {
     group: Group,
     center: Vec<f32>,
     tile: Tile,
-    limits: Vec<f32>,
-    /// For each candidate, a bit for each other one that it makes superfluous.
-    masks: Vec<u32>,
-    pruned: Vec<u32>,
+    /// Distances between candidates: a row for each, at and right of the diagonal.
+    between: Vec<f32>,
+    /// For each candidate, how near the nearest neighbor chosen so far is.
+    closest: Vec<f32>,
+    taken: Vec<bool>,
 }
 
 impl Selector {
-    /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`): of the candidates, nearest
-    /// first, those that are nearer to the element than to any neighbor chosen before; what is then left of the list gets the
-    /// nearest of the rest.
+    /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`, and the slack of DiskANN's
+    /// RobustPrune): of the candidates, nearest first, those that are nearer to the element than to any neighbor chosen before;
+    /// what is then left of the list gets the nearest of the rest.
     ///
     /// `candidates` are in ascending order of distance to `element`; `list` is emptied first. Returns how many the rule chose: they
     /// come first.
-    pub(crate) fn choose(
+    pub(crate) fn choose_by(
         &mut self,
         space: Space<'_>,
         element: u32,
@@ -39,23 +46,68 @@ impl Selector {
             list.extend(candidates.iter().map(|&(_, candidate)| candidate));
             return list.len();
         }
-        self.pruned.clear();
-        match space.products {
-            Some(products) => self.by_products(space, products, element, candidates, wanted, list),
-            None => self.one_by_one(space, candidates, wanted, list),
+        self.taken.clear();
+        self.taken.resize(candidates.len(), false);
+        match space.measure.products {
+            Some(products) if candidates.len() <= MOST_COMPARED => {
+                self.by_products(space, products, element, candidates, wanted, list);
+            }
+            _ => self.one_by_one(space, element, candidates, wanted, list),
         }
         let chosen = list.len();
-        list.extend(self.pruned.iter().take(wanted - chosen));
+        let rest = candidates.iter().zip(&self.taken).filter(|&(_, taken)| !taken);
+        list.extend(rest.map(|(&(_, candidate), _)| candidate).take(wanted - chosen));
         chosen
     }
 
-    fn one_by_one(&mut self, space: Space<'_>, candidates: &[Candidate], wanted: usize, list: &mut Vec<u32>) {
-        for &(distance, candidate) in candidates {
-            if list.len() == wanted {
-                return;
+    /// The neighbors of an element from `candidates`, which are in ascending order of distance.
+    ///
+    /// Under inner product those that are nearest to everybody are the longest vectors. They are where queries end, but the way
+    /// from one to another is by Euclidean distance: so half of the neighbors are chosen by each.
+    pub(crate) fn choose(
+        &mut self,
+        space: Space<'_>,
+        element: u32,
+        candidates: &[Candidate],
+        wanted: usize,
+        list: &mut Vec<u32>,
+    ) -> usize {
+        let Some(euclidean) = space.euclidean().filter(|_| candidates.len() > wanted) else {
+            return self.choose_by(space, element, candidates, wanted, list);
+        };
+        let by_metric = self.choose_by(space, element, candidates, wanted * 3 / 4, list);
+        let others = candidates.iter().filter(|&(_, other)| !list.contains(other));
+        let mut others: Vec<Candidate> =
+            others.map(|&(_, other)| (euclidean.distance(element, other), other)).collect();
+        others.sort_unstable_by(candidates::order);
+        let mut rest = list.split_off(by_metric);
+        let mut more = Vec::new();
+        let chosen = self.choose_by(euclidean, element, &others, wanted - by_metric - rest.len(), &mut more);
+        list.extend(&more[..chosen]);
+        rest.extend(&more[chosen..]);
+        list.append(&mut rest);
+        by_metric + chosen
+    }
+
+    fn one_by_one(
+        &mut self,
+        space: Space<'_>,
+        element: u32,
+        candidates: &[Candidate],
+        wanted: usize,
+        list: &mut Vec<u32>,
+    ) {
+        for slack in SLACKS {
+            for (&(distance, candidate), taken) in candidates.iter().zip(&mut self.taken) {
+                if list.len() == wanted {
+                    return;
+                }
+                let limit = space.nearer(element, candidate, distance, slack);
+                if !*taken && list.iter().all(|&chosen| space.distance(candidate, chosen) > limit) {
+                    *taken = true;
+                    list.push(candidate);
+                }
             }
-            let keep = list.iter().all(|&chosen| space.distance(candidate, chosen) > distance);
-            if keep { list.push(candidate) } else { self.pruned.push(candidate) }
         }
     }
 
@@ -70,25 +122,37 @@ impl Selector {
         list: &mut Vec<u32>,
     ) {
         self.compare(space, products, element, candidates);
-        let words = self.words();
-        let mut superfluous = vec![0; words];
-        for (at, &(_, candidate)) in candidates.iter().enumerate() {
-            if list.len() == wanted {
-                return;
+        self.closest.clear();
+        self.closest.resize(candidates.len(), f32::INFINITY);
+        for slack in SLACKS {
+            for (at, &(distance, candidate)) in candidates.iter().enumerate() {
+                if list.len() == wanted {
+                    return;
+                }
+                // A tie makes superfluous, too.
+                if !self.taken[at] && self.closest[at] > space.nearer(element, candidate, distance, slack) {
+                    self.take(at);
+                    list.push(candidate);
+                }
             }
-            if superfluous[at / 32] >> (at % 32) & 1 == 1 {
-                self.pruned.push(candidate);
-                continue;
-            }
-            list.push(candidate);
-            let mask = &self.masks[at * words..(at + 1) * words];
-            superfluous.iter_mut().zip(mask).for_each(|(word, mask)| *word |= mask);
         }
     }
 
-    /// Words per mask: a bit for each column of the tiles.
-    fn words(&self) -> usize {
-        self.group.panel.blocks() / 2
+    fn take(&mut self, chosen: usize) {
+        self.taken[chosen] = true;
+        let width = self.width();
+        let (before, after) = self.closest.split_at_mut(chosen);
+        for (at, closest) in before.iter_mut().enumerate() {
+            *closest = closest.min(self.between[at * width + chosen]);
+        }
+        for (closest, &distance) in after.iter_mut().zip(&self.between[chosen * width + chosen..]) {
+            *closest = closest.min(distance);
+        }
+    }
+
+    /// Distances in a row: as many as there are columns of tiles.
+    fn width(&self) -> usize {
+        self.group.panel.blocks() / 2 * COLS
     }
 
     fn compare(&mut self, space: Space<'_>, products: Products, element: u32, candidates: &[Candidate]) {
@@ -97,28 +161,24 @@ impl Selector {
         self.center.resize(products.dims, 0.0);
         distance::decode(products.elements, space.value(element), &mut self.center);
         self.group.pack(space, products, &self.elements, Some(&self.center));
-        let words = self.words();
-        // A tie makes superfluous, too.
-        self.limits.clear();
-        self.limits.extend(candidates.iter().map(|&(distance, _)| distance.next_up()));
-        self.limits.resize(words * COLS, f32::NEG_INFINITY);
-        self.masks.clear();
-        self.masks.resize(self.group.panel.blocks() * ROWS * words, 0);
+        let width = self.width();
+        self.between.resize(width * self.group.panel.blocks() * ROWS, 0.0);
         for row_block in 0..self.group.panel.blocks() {
             let first_row = row_block * ROWS;
-            for word in row_block / 2..words {
-                let first_col = word * COLS;
+            for col_pair in row_block / 2..self.group.panel.blocks() / 2 {
+                let first_col = col_pair * COLS;
                 let input = TileInput {
                     scale: products.scale(),
                     row_terms: self.group.terms(first_row),
                     col_terms: self.group.terms(first_col),
-                    row_limits: &[f32::NEG_INFINITY; ROWS],
-                    col_limits: self.limits[first_col..].first_chunk().expect("padded to whole tiles"),
+                    row_limits: &[f32::INFINITY; ROWS],
+                    col_limits: &[f32::INFINITY; COLS],
                 };
-                let cols = [self.group.panel.block(2 * word), self.group.panel.block(2 * word + 1)];
+                let cols = [self.group.panel.block(2 * col_pair), self.group.panel.block(2 * col_pair + 1)];
                 (products.tile)(self.group.panel.block(row_block), cols, &input, &mut self.tile);
-                for (row, &hits) in self.tile.hits.iter().enumerate() {
-                    self.masks[(first_row + row) * words + word] = hits;
+                for (row, distances) in self.tile.distances.iter().enumerate() {
+                    let start = (first_row + row) * width + first_col;
+                    self.between[start..start + COLS].copy_from_slice(distances);
                 }
             }
         }

@@ -3,15 +3,14 @@ use graph::ElementValues;
 
 use crate::values::ValueStore;
 
-/// Values and how far they are apart.
+/// A metric for values of one kind.
 #[derive(Clone, Copy)]
-pub(crate) struct Space<'a> {
+pub(crate) struct Measure {
+    pub(crate) elements: Elements,
+    pub(crate) metric: Metric,
     pub(crate) kernel: Kernel,
-    pub(crate) store: &'a ValueStore,
     /// For dense vectors whose distances can be made of products.
     pub(crate) products: Option<Products>,
-    /// Under inner product, one more coordinate for each element; else none. See [`lifts`].
-    pub(crate) lifts: &'a [f32],
 }
 
 /// What tiles need to know.
@@ -23,22 +22,62 @@ pub(crate) struct Products {
     pub(crate) tile: TileKernel,
 }
 
+/// Values and how far they are apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Space<'a> {
+    pub(crate) measure: Measure,
+    pub(crate) store: &'a ValueStore,
+    /// Under inner product, one for each element; else none.
+    pub(crate) lifts: &'a [Lift],
+}
+
+impl Measure {
+    /// `None`: values of this kind do not have the metric.
+    pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
+        let kernel = distance::kernel(elements, metric)?;
+        Some(Self { elements, metric, kernel, products: Products::of(elements, metric, dims) })
+    }
+
+    /// Under inner product: Euclidean distance.
+    fn euclidean(&self) -> Option<Self> {
+        let kernel = distance::kernel(self.elements, Metric::L2).filter(|_| self.metric == Metric::InnerProduct)?;
+        let products = self.products.map(|products| Products { metric: Metric::L2, ..products });
+        Some(Self { metric: Metric::L2, kernel, products, ..*self })
+    }
+}
+
 impl Space<'_> {
     pub(crate) fn value(&self, element: u32) -> &[u8] {
         self.store.value(element)
     }
 
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
-        let distance = (self.kernel)(self.value(a), self.value(b));
+        let distance = (self.measure.kernel)(self.value(a), self.value(b));
         match (self.lifts.get(a as usize), self.lifts.get(b as usize)) {
-            (Some(a), Some(b)) => distance - a * b,
+            (Some(a), Some(b)) => distance - a.coordinate * b.coordinate,
             _ => distance,
         }
     }
 
-    /// The lifts of some elements, in order.
+    /// Under inner product: the same values by Euclidean distance.
+    pub(crate) fn euclidean(&self) -> Option<Space<'_>> {
+        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[] })
+    }
+
+    /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.
+    pub(crate) fn nearer(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
+        // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
+        let squares = match (self.measure.metric, self.lifts.get(a as usize), self.lifts.get(b as usize)) {
+            (Metric::Cosine, ..) => 1.0,
+            (_, Some(a), Some(b)) => (a.square + b.square) / 2.0,
+            _ => 0.0,
+        };
+        (squares + distance) / slack - squares
+    }
+
+    /// The coordinates that are added to some elements, in order.
     pub(crate) fn lifts_of(&self, elements: &[u32]) -> Vec<f32> {
-        let lift = |&element: &u32| self.lifts.get(element as usize).copied();
+        let lift = |&element: &u32| Some(self.lifts.get(element as usize)?.coordinate);
         elements.iter().map_while(lift).collect()
     }
 }
@@ -62,16 +101,24 @@ impl Products {
     }
 }
 
-/// One more coordinate for each of `elements` elements under inner product.
+/// One more coordinate of an element, and its squared length with that.
 ///
 /// Inner product is no metric: the longest vectors are nearest to everybody, and a graph of nearest neighbors leads nowhere else.
 /// With a coordinate `sqrt(l² - |x|²)` all vectors up to length `l` are equally long, so that being near is mutual, while a query,
 /// whose own coordinate is 0, sees the same order as before. With the greatest length for `l` the coordinate outweighs
-/// all others where lengths differ much; the median measured best, from 3 dimensions to word vectors.
-pub(crate) fn lifts(space: Space<'_>, elements: u32) -> Vec<f32> {
+/// all others where lengths differ much; one that most vectors exceed measured best, from 3 dimensions to word vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct Lift {
+    coordinate: f32,
+    square: f32,
+}
+
+/// The lifts of `elements` elements.
+pub(crate) fn lifts(space: Space<'_>, elements: u32) -> Vec<Lift> {
     let squares: Vec<f32> = (0..elements).map(|element| -space.distance(element, element)).collect();
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
-    let median = sorted.get(sorted.len() / 2).copied().filter(|median| median.is_finite()).unwrap_or_default();
-    squares.into_iter().map(|square| (median - square).max(0.0).sqrt()).collect()
+    let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
+    let lift = |square: f32| Lift { coordinate: (length - square).max(0.0).sqrt(), square: square.max(length) };
+    squares.into_iter().map(lift).collect()
 }

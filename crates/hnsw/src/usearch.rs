@@ -12,11 +12,11 @@ use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
 use crate::candidates::Candidates;
-use crate::complete::Gathered;
+use crate::complete::{Far, Gathered};
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::Rows;
-use crate::space::{Products, Space};
+use crate::space::{Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
@@ -31,8 +31,7 @@ pub(crate) struct UsearchEngine {
     spec: BuildSpec,
     pool: Arc<Pool>,
     control: Control,
-    products: Option<Products>,
-    kernel: Kernel,
+    measure: Measure,
     store: Arc<ValueStore>,
     rows: Rows,
     index: Inserter,
@@ -41,16 +40,15 @@ pub(crate) struct UsearchEngine {
 impl UsearchEngine {
     pub(crate) fn start(
         spec: BuildSpec,
-        products: Option<Products>,
-        kernel: Kernel,
+        measure: Measure,
         pool: Arc<Pool>,
         control: Control,
     ) -> Result<Self, BuildError> {
         let store = Arc::new(ValueStore::new());
-        let index = Inserter::new(&spec, kernel, store.clone(), pool.threads())?;
+        let index = Inserter::new(&spec, measure.kernel, store.clone(), pool.threads())?;
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Ok(Self { spec, pool, control, products, kernel, store, rows, index })
+        Ok(Self { spec, pool, control, measure, store, rows, index })
     }
 }
 
@@ -66,19 +64,27 @@ impl Engine for UsearchEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let Self { spec, pool, control, products, kernel, store, mut rows, mut index } = *self;
+        let Self { spec, pool, control, measure, store, mut rows, mut index } = *self;
         let row_count = rows.len();
         control.progress().enter(Phase::Graph, u64::from(rows.elements()));
         let (taken, last) = rows.finish();
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
         let points = taken.points();
-        let space = Space { kernel, store: &store, products, lifts: &[] };
+        let space = Space { measure, store: &store, lifts: &[] };
         let (draft, candidates) =
             index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;
         drop(index);
         let order = (0..points.len() as u32).collect();
-        let gathered = Gathered { points, order, candidates, at_least: AT_LEAST };
+        let gathered = Gathered {
+            points,
+            order,
+            near: candidates,
+            far: Far::none(),
+            at_least: AT_LEAST,
+            also: None,
+            mutual: false,
+        };
         Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
     }
 }

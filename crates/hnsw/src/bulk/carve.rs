@@ -2,13 +2,15 @@
 
 use std::sync::OnceLock;
 
+use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
 
 use super::leaders::Leaders;
 use super::leaf::{self, Scratch};
-use super::plan::{LEAF_AIM, LEAF_MAX, LEAF_MIN, MAX_LEADERS, Plan};
+use super::plan::Plan;
 use super::random::Random;
 use crate::candidates::Candidates;
+use crate::complete::Far;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
@@ -20,6 +22,8 @@ const REPEATED: u64 = 1 << 32;
 const HUB_ROUNDS: usize = 3;
 /// A leader of so many times the points that it would have by even shares is one.
 const HUB_FACTOR: usize = 16;
+/// Points for each leader where they are few enough for one leaf.
+const FEW: usize = 64;
 /// Points assigned to leaders at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -35,15 +39,24 @@ pub(crate) struct Carver<'a> {
 }
 
 impl Carver<'_> {
-    /// Runs on the threads of the pool it is called from. Returns all points, those of a group next to each other.
-    pub(crate) fn run(&self, random: &Random) -> Result<Vec<u32>, BuildError> {
+    /// Runs on the threads of the pool it is called from. Returns all points, those of a group next to each other, and the
+    /// leaders that are nearest to each.
+    pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, Far), BuildError> {
         let mut all: Vec<u32> = (0..self.points.len() as u32).collect();
-        let homes = OnceLock::new();
-        self.carve(all.clone(), 0, random, &homes)?;
-        if let Some(homes) = homes.get() {
-            all.sort_by_key(|&at| homes[at as usize]);
+        let fan = self.plan.fan(0);
+        let leads = OnceLock::new();
+        if all.len() <= self.plan.leaf_max && all.len() > 2 * FEW {
+            let leaders = random.fork(REPEATED).sample((all.len() / FEW).max(fan + 2), all.len());
+            let leaders = leaders.into_iter().map(|at| self.points[at]).collect::<Vec<_>>();
+            let nearest = self.assign(&all, &leaders, fan)?;
+            leads.get_or_init(|| named(&nearest, &leaders));
         }
-        Ok(all)
+        self.carve(all.clone(), 0, random, &leads)?;
+        let leads = leads.into_inner().unwrap_or_default();
+        if !leads.is_empty() {
+            all.sort_by_key(|&at| leads[at as usize * fan]);
+        }
+        Ok((all, Far::new(fan, leads)))
     }
 
     fn carve(
@@ -51,14 +64,14 @@ impl Carver<'_> {
         group: Vec<u32>,
         depth: usize,
         random: &Random,
-        homes: &OnceLock<Vec<u32>>,
+        leads: &OnceLock<Vec<u32>>,
     ) -> Result<(), BuildError> {
         self.control.check()?;
-        if group.len() <= LEAF_MAX {
+        if group.len() <= self.plan.leaf_max {
             self.leaf(&group, depth);
             return Ok(());
         }
-        let groups = self.parts(&group, depth, random, homes)?;
+        let groups = self.parts(&group, depth, random, leads)?;
         if falls_apart(&group, &groups) {
             drop(group);
         } else {
@@ -67,7 +80,7 @@ impl Carver<'_> {
         let fan = self.plan.fan(0) as u64;
         groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
             let len = part.len() as u64;
-            self.carve(part, depth + 1, &random.fork(at as u64 + 1), homes)?;
+            self.carve(part, depth + 1, &random.fork(at as u64 + 1), leads)?;
             if self.counted && depth == 0 {
                 self.control.progress().add(len / fan);
             }
@@ -81,13 +94,13 @@ impl Carver<'_> {
         group: &[u32],
         depth: usize,
         random: &Random,
-        homes: &OnceLock<Vec<u32>>,
+        leads: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
         if depth >= MAX_DEPTH {
             return Ok(Vec::new());
         }
         let fan = self.plan.fan(depth);
-        let parts = self.split(group, depth, fan, random, homes)?;
+        let parts = self.split(group, depth, fan, random, leads)?;
         if fan == 1 || falls_apart(group, &parts) {
             return Ok(parts);
         }
@@ -95,7 +108,7 @@ impl Carver<'_> {
         // split has other leaders.
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
-            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), homes)?);
+            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), leads)?);
         }
         Ok(parts)
     }
@@ -108,7 +121,7 @@ impl Carver<'_> {
             for last in (1..group.len()).rev() {
                 group.swap(last, random.below(last + 1));
             }
-            group.par_chunks(LEAF_MAX).try_for_each(|part| {
+            group.par_chunks(self.plan.leaf_max).try_for_each(|part| {
                 self.control.check()?;
                 self.leaf(part, depth);
                 Ok(())
@@ -134,14 +147,14 @@ impl Carver<'_> {
         depth: usize,
         fan: usize,
         random: &Random,
-        homes: &OnceLock<Vec<u32>>,
+        leads: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
-        let count = (group.len() * fan).div_ceil(LEAF_AIM).clamp(fan + 2, MAX_LEADERS);
+        let count = (group.len() * fan).div_ceil(self.plan.leaf_aim).clamp(fan + 2, self.plan.max_leaders);
         let sample = random.clone().sample(count, group.len());
         let mut leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
         let mut nearest = self.assign(group, &leaders, fan)?;
         for _ in 0..HUB_ROUNDS {
-            let hubs = hubs(&nearest, leaders.len(), group.len());
+            let hubs = self.hubs(&nearest, leaders.len(), group.len());
             let others = leaders.len() - hubs.iter().filter(|&&hub| hub).count();
             if others == leaders.len() || others < fan + 2 {
                 break;
@@ -151,8 +164,8 @@ impl Carver<'_> {
             nearest = self.assign(group, &leaders, fan)?;
         }
         if depth == 0 {
-            // The first group of all has every point, in order; its nearest leader is the first of each.
-            homes.get_or_init(|| nearest.iter().copied().step_by(fan).collect());
+            // The first group of all has every point, in order.
+            leads.get_or_init(|| named(&nearest, &leaders));
         }
         let mut groups = vec![Vec::new(); leaders.len()];
         for (&point, nearest) in group.iter().zip(nearest.chunks_exact(fan)) {
@@ -160,7 +173,7 @@ impl Carver<'_> {
                 groups[leader as usize].push(point);
             }
         }
-        Ok(join_small(groups))
+        Ok(self.join_small(groups))
     }
 
     /// The `fan` nearest leaders of each point.
@@ -174,36 +187,42 @@ impl Carver<'_> {
         let chunks: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
         Ok(chunks.concat())
     }
+
+    /// Leaders in the middle, who are near everybody, and so say nothing about where anybody is.
+    fn hubs(&self, nearest: &[u32], leaders: usize, points: usize) -> Vec<bool> {
+        let mut sizes = vec![0usize; leaders];
+        nearest.iter().filter(|&&leader| leader != u32::MAX).for_each(|&leader| sizes[leader as usize] += 1);
+        let limit = (HUB_FACTOR * nearest.len() / leaders).min(points / 2).max(self.plan.leaf_max);
+        sizes.into_iter().map(|size| size > limit).collect()
+    }
+
+    /// A leaf costs something however few points it has.
+    fn join_small(&self, groups: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        let (small, mut joined): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.len() < self.plan.leaf_min());
+        let mut current: Vec<u32> = Vec::new();
+        for group in small {
+            current.extend(group);
+            if current.len() >= self.plan.leaf_aim / 2 {
+                joined.push(std::mem::take(&mut current));
+            }
+        }
+        joined.push(current);
+        for group in &mut joined {
+            group.sort_unstable();
+            group.dedup();
+        }
+        joined.retain(|group| group.len() > 1);
+        joined
+    }
 }
 
-/// Leaders in the middle, who are near everybody, and so say nothing about where anybody is.
-fn hubs(nearest: &[u32], leaders: usize, points: usize) -> Vec<bool> {
-    let mut sizes = vec![0usize; leaders];
-    nearest.iter().filter(|&&leader| leader != u32::MAX).for_each(|&leader| sizes[leader as usize] += 1);
-    let limit = (HUB_FACTOR * nearest.len() / leaders).min(points / 2).max(LEAF_MAX);
-    sizes.into_iter().map(|size| size > limit).collect()
+/// The elements that positions among leaders stand for.
+fn named(nearest: &[u32], leaders: &[u32]) -> Vec<u32> {
+    nearest.iter().map(|&leader| leaders.get(leader as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
 }
 
 /// Whether no part has nearly all of the group.
 fn falls_apart(group: &[u32], parts: &[Vec<u32>]) -> bool {
     !parts.is_empty() && parts.iter().all(|part| part.len() <= group.len() - group.len() / 8)
-}
-
-/// A leaf costs something however few points it has.
-fn join_small(groups: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
-    let (small, mut joined): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.len() < LEAF_MIN);
-    let mut current: Vec<u32> = Vec::new();
-    for group in small {
-        current.extend(group);
-        if current.len() >= LEAF_AIM / 2 {
-            joined.push(std::mem::take(&mut current));
-        }
-    }
-    joined.push(current);
-    for group in &mut joined {
-        group.sort_unstable();
-        group.dedup();
-    }
-    joined.retain(|group| group.len() > 1);
-    joined
 }

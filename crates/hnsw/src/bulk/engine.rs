@@ -1,26 +1,23 @@
 use std::sync::Arc;
 
-use distance::{Kernel, Metric};
+use distance::Metric;
 use graph::max_level;
-use rayon::prelude::*;
 
 use super::carve::Carver;
 use super::plan::Plan;
 use super::random::Random;
 use crate::candidates::Candidates;
-use crate::complete::Gathered;
+use crate::complete::{self, Gathered};
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::{Rows, TakenRows};
-use crate::select::Selector;
-use crate::space::{self, Products, Space};
+use crate::space::{self, Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
 pub(crate) struct BulkEngine {
     spec: BuildSpec,
-    products: Option<Products>,
-    kernel: Kernel,
+    measure: Measure,
     pool: Arc<Pool>,
     control: Control,
     store: Arc<ValueStore>,
@@ -28,17 +25,11 @@ pub(crate) struct BulkEngine {
 }
 
 impl BulkEngine {
-    pub(crate) fn start(
-        spec: BuildSpec,
-        products: Option<Products>,
-        kernel: Kernel,
-        pool: Arc<Pool>,
-        control: Control,
-    ) -> Self {
+    pub(crate) fn start(spec: BuildSpec, measure: Measure, pool: Arc<Pool>, control: Control) -> Self {
         let store = Arc::new(ValueStore::new());
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Self { spec, products, kernel, pool, control, store, rows }
+        Self { spec, measure, pool, control, store, rows }
     }
 }
 
@@ -51,11 +42,11 @@ impl Engine for BulkEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let Self { spec, products, kernel, pool, control, store, mut rows } = *self;
+        let Self { spec, measure, pool, control, store, mut rows } = *self;
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let mut space = Space { kernel, store: &store, products, lifts: &[] };
+        let mut space = Space { measure, store: &store, lifts: &[] };
         let lifts = match spec.metric {
             Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32)),
             _ => Vec::new(),
@@ -75,7 +66,7 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// Draws levels, makes the upper layers, and finds candidates for layer 0.
+    /// Draws levels, fills the upper layers, and finds candidates for layer 0.
     fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
         let random = Random::new(self.spec.seed);
         let points = taken.points();
@@ -87,39 +78,33 @@ impl Layers<'_> {
         let mut draft = Draft::new(self.spec.m, levels);
         let m = draft.m();
         self.control.progress().enter(Phase::Graph, points.len() as u64);
-        let (found, order) = self.candidates(&points, 2 * m, true, &random.fork(2))?;
         let top = draft.entry().map_or(0, |entry| draft.level(entry));
         for layer in 1..=top {
-            let points: Vec<u32> = draft.on_layer(layer).collect();
-            let (found, _) = self.candidates(&points, m, false, &random.fork(2 + u64::from(layer)))?;
-            let choose = |selector: &mut Selector, (at, &point): (usize, &u32)| {
-                let (mut candidates, mut list) = (Vec::new(), Vec::new());
-                found.of(at, &mut candidates);
-                selector.choose(self.space, point, &candidates, m, &mut list);
-                list
-            };
-            let lists: Vec<_> =
-                self.pool.run(|| points.par_iter().enumerate().map_init(Selector::default, choose).collect());
-            for (point, list) in points.into_iter().zip(lists) {
-                draft.set(point, layer, list);
-            }
+            let points = draft.on_layer(layer).collect();
+            let gathered = self.gather(points, m, false, &random.fork(2 + u64::from(layer)))?;
+            complete::fill(&mut draft, layer, gathered, self.space, self.pool, self.control)?;
         }
-        Ok((draft, Gathered { points, order, candidates: found, at_least: 0 }))
+        let gathered = self.gather(points, 2 * m, true, &random.fork(2))?;
+        Ok((draft, gathered))
     }
 
-    fn candidates(
-        &self,
-        points: &[u32],
-        list: usize,
-        counted: bool,
-        random: &Random,
-    ) -> Result<(Candidates, Vec<u32>), BuildError> {
-        let plan = Plan::new(self.spec.ef_construction, list);
-        let found = Candidates::new(points.len(), plan.keep);
-        let Self { space, control, .. } = *self;
-        let carver = Carver { space, points, plan: &plan, found: &found, control, counted };
-        let order = self.pool.run(|| carver.run(random))?;
-        Ok((found, order))
+    /// Finds candidates for the lists, of so many slots, of some points.
+    fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
+        let plan = Plan::new(self.spec.ef_construction, list, self.space.measure.products.is_some());
+        let Self { space, control, pool, .. } = *self;
+        let find = |space, keep, counted| {
+            let found = Candidates::new(points.len(), keep);
+            let carver = Carver { space, points: &points, plan: &plan, found: &found, control, counted };
+            pool.run(|| carver.run(random)).map(|(order, far)| (found, order, far))
+        };
+        let Some(euclidean) = space.euclidean() else {
+            let (near, order, far) = find(space, plan.keep, counted)?;
+            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
+        };
+        // As many candidates as otherwise, by two metrics.
+        let (also, ..) = find(euclidean, plan.keep / 4, false)?;
+        let (near, order, far) = find(space, plan.keep - plan.keep / 4, counted)?;
+        Ok(Gathered { points, order, near, also: Some(also), far, at_least: 0, mutual: true })
     }
 }
 

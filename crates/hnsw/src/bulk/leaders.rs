@@ -19,7 +19,7 @@ struct Packed {
 
 impl Leaders {
     pub(crate) fn new(space: Space<'_>, elements: Vec<u32>) -> Self {
-        let packed = space.products.map(|products| {
+        let packed = space.measure.products.map(|products| {
             let center = group::center(space, products, &elements);
             let mut group = Group::default();
             group.pack(space, products, &elements, center.as_deref());

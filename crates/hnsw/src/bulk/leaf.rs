@@ -15,7 +15,7 @@ pub(crate) struct Scratch {
     tile: Tile,
 }
 
-/// Finds the `k` nearest of every point within the leaf and gives them to both. `leaf` has positions in `points`.
+/// Finds the `k` nearest of every point within the leaf. `leaf` has positions in `points`.
 pub(crate) fn all_pairs(
     space: Space<'_>,
     points: &[u32],
@@ -30,7 +30,7 @@ pub(crate) fn all_pairs(
     let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
     let k = k.min(leaf.len() - 1);
     let Scratch { group, nearest, tile } = scratch;
-    let rough = match space.products {
+    let rough = match space.measure.products {
         Some(products) => {
             let center = group::center(space, products, &elements);
             group.pack(space, products, &elements, center.as_deref());
@@ -46,15 +46,10 @@ pub(crate) fn all_pairs(
     };
     for (at, &point) in leaf.iter().enumerate() {
         let exact = |(distance, other): (f32, u32)| {
-            let other = other as usize;
-            let distance = if rough { space.distance(elements[at], elements[other]) } else { distance };
-            (other, distance)
+            let other = elements[other as usize];
+            (if rough { space.distance(elements[at], other) } else { distance }, other)
         };
-        let pairs: Vec<_> = nearest.of(at).map(exact).collect();
-        found.add(point as usize, pairs.iter().map(|&(other, distance)| (distance, elements[other])));
-        for (other, distance) in pairs {
-            found.add(leaf[other] as usize, std::iter::once((distance, elements[at])));
-        }
+        found.add(point as usize, nearest.of(at).map(exact));
     }
 }
 

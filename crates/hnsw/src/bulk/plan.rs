@@ -4,32 +4,36 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// To how many of the nearest leaders a point goes, at the first split, the second, …; to one after the last.
-    pub(crate) fans: Vec<usize>,
+    pub(crate) fans: [usize; 2],
+    /// Points of a leaf at most: all pairs of a leaf are looked at.
+    pub(crate) leaf_max: usize,
+    /// Points of a leaf that splits aim at.
+    pub(crate) leaf_aim: usize,
+    /// Leaders of a split at most: every point is compared with all of them.
+    pub(crate) max_leaders: usize,
     /// Neighbors wanted from all leaves of a point together.
     pub(crate) wanted: usize,
     /// The nearest candidates that are kept for each point.
     pub(crate) keep: usize,
 }
 
-/// Points of a leaf at most: all pairs of a leaf are looked at.
-pub(crate) const LEAF_MAX: usize = 1536;
-/// Points of a leaf that splits aim at.
-pub(crate) const LEAF_AIM: usize = 800;
-/// Leaders of a split at most.
-pub(crate) const MAX_LEADERS: usize = 1000;
-/// Groups smaller than this are put together.
-pub(crate) const LEAF_MIN: usize = 128;
 /// The fewest neighbors taken from a leaf.
 const LEAST_PER_LEAF: usize = 8;
 
 impl Plan {
-    pub(crate) fn new(ef_construction: u16, list: usize) -> Self {
-        let (fans, wanted) = match ef_construction {
-            0..=64 => (vec![8, 3], 64),
-            65..=128 => (vec![10, 3], 96),
-            _ => (vec![12, 4], 128),
+    /// For lists of `list` slots. `by_products`: whether distances cost as little as products of blocks do, else they are
+    /// measured one by one and fewer are looked at.
+    pub(crate) fn new(ef_construction: u16, list: usize, by_products: bool) -> Self {
+        let (fans, wanted) = match (ef_construction, by_products) {
+            (0..=64, true) => ([8, 3], 64),
+            (65..=128, true) => ([10, 3], 96),
+            (_, true) => ([12, 4], 128),
+            (0..=64, false) => ([4, 2], 64),
+            (65..=128, false) => ([6, 2], 96),
+            (_, false) => ([8, 3], 128),
         };
-        Self { fans, wanted, keep: (4 * list).clamp(64, 320).max(list + list / 2) }
+        let (leaf_max, leaf_aim, max_leaders) = if by_products { (1536, 800, 1000) } else { (384, 200, 250) };
+        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64) }
     }
 
     /// To how many leaders a point goes at a depth.
@@ -41,5 +45,10 @@ impl Plan {
     pub(crate) fn per_leaf(&self, depth: usize) -> usize {
         let leaves: usize = (0..depth).map(|depth| self.fan(depth)).product();
         self.wanted.div_ceil(leaves).max(LEAST_PER_LEAF)
+    }
+
+    /// Groups smaller than this are put together.
+    pub(crate) fn leaf_min(&self) -> usize {
+        self.leaf_aim / 6
     }
 }
