@@ -108,7 +108,38 @@ impl Dense for F16Fused {
         mul_add::<true>(a, b, c)
     }
 }
-#[cfg(not(target_arch = "x86_64"))]
+/// With the conversion that all of aarch64 has.
+#[cfg(target_arch = "aarch64")]
+struct F16Fused;
+#[cfg(target_arch = "aarch64")]
+impl Dense for F16Fused {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        use std::arch::aarch64::{float32x4_t, vld1q_u8, vst1q_f32};
+        let bytes = &bytes[..2 * STEP];
+        let mut lanes = [0f32; STEP];
+        let (low, high): (float32x4_t, float32x4_t);
+        // SAFETY: NEON is part of the architecture; 16 bytes are there to load and 32 to store to. The two instructions work on
+        // registers; their intrinsics are not stable yet.
+        unsafe {
+            std::arch::asm!("fcvtl {0:v}.4s, {2:v}.4h", "fcvtl2 {1:v}.4s, {2:v}.8h", out(vreg) low, lateout(vreg) high,
+                            in(vreg) vld1q_u8(bytes.as_ptr()), options(pure, nomem, nostack, preserves_flags));
+            vst1q_f32(lanes.as_mut_ptr(), low);
+            vst1q_f32(lanes.as_mut_ptr().add(STEP / 2), high);
+        }
+        lanes
+    }
+    #[inline(always)]
+    fn load_one(bytes: &[u8]) -> f32 {
+        f16_at(bytes)
+    }
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        mul_add::<true>(a, b, c)
+    }
+}
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 type F16Fused = F16Portable;
 
 /// Sums `term` over the elements of two values.
@@ -187,7 +218,7 @@ pub fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
     }
 }
 
-fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
+pub(crate) fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,fma,f16c")]
@@ -198,6 +229,10 @@ fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
             // SAFETY: `Level::detect` found F16C.
             return |vector, out| unsafe { fused(vector, out) };
         }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if level != Level::Portable {
+        return decode_body::<F16Fused>;
     }
     let _ = level;
     decode_body::<F16Portable>

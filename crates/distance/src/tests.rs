@@ -1,5 +1,6 @@
 use half::f16;
 
+use crate::dense::f16_decoder;
 use crate::{Elements, Level, Metric, kernel, kernel_at};
 
 /// Sums of f32 in another order, for values around 1.
@@ -97,4 +98,19 @@ fn overflow_is_infinitely_far_not_nan() {
 fn pairs_without_an_operator_class_have_no_kernel() {
     assert!(kernel(Elements::Bits, Metric::L2).is_none());
     assert!(kernel(Elements::F32, Metric::Jaccard).is_none());
+}
+
+#[test]
+fn every_half_is_decoded_at_every_level() {
+    let halves: Vec<u16> = (0..=u16::MAX).collect();
+    let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+    let expected: Vec<f32> = halves.iter().map(|&half| f16::from_bits(half).to_f32()).collect();
+    for level in Level::available() {
+        for len in [0, 1, 7, 8, 9, 17, expected.len()] {
+            let mut found = vec![1.5; len];
+            f16_decoder(level)(&bytes, &mut found);
+            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+            assert!(found.iter().zip(&expected).all(same), "{level:?} {len}");
+        }
+    }
 }
