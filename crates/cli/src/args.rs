@@ -50,6 +50,11 @@ pub enum Command {
     Estimate(Estimate),
     /// Say which kernels this machine's processor is served by
     Cpu,
+    /// Show what a daemon does: its builds, its queue, how the last builds ended
+    ///
+    /// The exit code is 0 if the daemon takes builds, 1 if it does not answer, and 3 if it answers, but is starting or
+    /// shutting down.
+    Status(Status),
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -204,6 +209,19 @@ pub struct Estimate {
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub threads: u32,
     /// Print JSON, in bytes
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Where the daemon answers status requests: a host, host:port or URL; the usual port is 8999
+    #[arg(default_value = "127.0.0.1:8999")]
+    pub url: String,
+    /// Look again every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+    /// Print what /status answers; with --watch, one line each time
     #[arg(long)]
     pub json: bool,
 }

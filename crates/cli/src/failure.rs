@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
+    /// Everything has been said; this is the exit code.
+    Said(u8),
 }
 
 impl Failure {
@@ -20,18 +22,20 @@ impl Failure {
 
     /// Says why on stderr and gives the exit code.
     pub fn report(self) -> ExitCode {
-        eprintln!("lantern-index: {self}");
-        match self {
-            Self::Usage(_) => ExitCode::from(USAGE),
-            Self::Other(_) => ExitCode::FAILURE,
+        if let Self::Said(code) = self {
+            return ExitCode::from(code);
         }
+        eprintln!("lantern-index: {self}");
+        if let Self::Usage(_) = self { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(error) | Self::Other(error)) = self;
-        write!(f, "{error:#}")
+        match self {
+            Self::Usage(error) | Self::Other(error) => write!(f, "{error:#}"),
+            Self::Said(code) => write!(f, "exit code {code}"),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod router;
 mod router_config;
 mod serve;
 mod size;
+mod status;
 
 use std::env;
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Cpu => cpu::run(),
         Command::Man { dir } => documents::man(dir),
         Command::Completions { shell } => documents::completions(*shell),
+        Command::Status(status) => status::run(status),
         Command::Config(ConfigCommand::Check) => config::check(check),
         Command::Config(ConfigCommand::Show) => config::show(),
     }

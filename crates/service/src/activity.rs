@@ -222,8 +222,9 @@ fn as_gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// A peer's text without what could command a terminal or turn around the text next to it.
-fn printable(text: &str) -> String {
+/// The beginning of a peer's text, without what could command a terminal or turn around the text next to it.
+#[must_use]
+pub fn printable(text: &str) -> String {
     let harmful = |c: char| {
         c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };

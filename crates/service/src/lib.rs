@@ -14,7 +14,7 @@ mod throughput;
 mod ticket;
 mod tls;
 
-pub use activity::{Activity, Queued, Running, Stage};
+pub use activity::{Activity, Queued, Running, Stage, printable};
 pub use codec::{CodecError, FrameReader, FrameWriter};
 pub use metrics::{Metrics, OpenConnection};
 pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};

@@ -154,14 +154,20 @@ impl Seen {
 /// Seconds to go: this phase by its rate, the others by what they took before. `None` when nothing can be said.
 fn eta(stage: &Stage, rate: f64, rows: u64, subject: &Subject, pace: &Pace) -> Option<f64> {
     let all_rows = if stage.phase == Phase::Rows { rows.max(subject.expected_rows) } else { rows };
-    let left = stage.total.saturating_sub(stage.done);
-    let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
-    let here = match stage.phase {
-        Phase::Rows if stage.total == 0 => return None,
-        _ if stage.done > 0 && stage.total > 0 && rate > 0.0 => left as f64 / rate,
-        // The rows are waited for.
-        Phase::Rows => return None,
-        phase => (pace.of(phase, subject, all_rows) - spent).max(0.0),
+    let left = stage.total.saturating_sub(stage.done) as f64;
+    let here = if stage.phase == Phase::Rows {
+        if stage.total == 0 || rate <= 0.0 {
+            return None;
+        }
+        left / rate
+    } else {
+        // The first steps tell less than earlier builds, the last ones more.
+        let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
+        let expected = pace.of(stage.phase, subject, all_rows);
+        let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
+        let trust = share.max((spent / expected.max(1e-9)).min(1.0));
+        let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
+        trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
     Some(here + pace.after(stage.phase, subject, all_rows))
 }

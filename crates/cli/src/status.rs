@@ -1,0 +1,61 @@
+//! `lantern-index status`: what a daemon does, in a terminal.
+
+mod fetch;
+mod target;
+mod text;
+mod watch;
+
+use std::io::{IsTerminal, Write, stdout};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use service::Readiness;
+use service::report::Report;
+
+use self::target::Target;
+use crate::args::Status;
+use crate::failure::Failure;
+
+/// How often it is looked again.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The exit code when the daemon answers, but takes no builds.
+const NOT_READY: u8 = 3;
+
+/// Shows the status once, or until it is interrupted.
+pub fn run(arguments: &Status) -> Result<(), Failure> {
+    let target = Target::parse(&arguments.url).map_err(Failure::Usage)?;
+    if !arguments.watch {
+        let report = fetch::report(&target)?;
+        let text = if arguments.json { json(&report, true)? } else { text::whole(&report, &target) };
+        write!(stdout(), "{text}").context("cannot write to stdout")?;
+        return if report.readiness == Readiness::Ready { Ok(()) } else { Err(Failure::Said(NOT_READY)) };
+    }
+    // Later failures are part of what is watched; a wrong address should not be.
+    let first = fetch::report(&target)?;
+    if !arguments.json && stdout().is_terminal() {
+        return watch::run(&target, &first);
+    }
+    let mut result = Ok(first);
+    loop {
+        match &result {
+            Ok(report) if arguments.json => print(&json(report, false)?)?,
+            Ok(report) => print(&format!("{}\n", text::whole(report, &target)))?,
+            Err(error) => eprintln!("lantern-index: {error:#}"),
+        }
+        thread::sleep(PERIOD);
+        result = fetch::report(&target);
+    }
+}
+
+fn json(report: &Report, pretty: bool) -> Result<String, Failure> {
+    let text = if pretty { serde_json::to_string_pretty(report) } else { serde_json::to_string(report) };
+    text.map(|text| text + "\n").map_err(|error| Failure::Other(anyhow!(error)))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The status as text. What a daemon says is not trusted to leave the terminal alone.
+
+use std::fmt::Write;
+
+use service::report::{BuildReport, EndedReport, QueuedReport, Report, Subject};
+use service::{Outcome, Role, printable};
+
+use super::target::Target;
+
+/// Characters of a bar.
+const BAR: usize = 24;
+
+pub fn clean(text: &str) -> String {
+    printable(text)
+}
+
+/// Everything, for one look.
+pub fn whole(report: &Report, target: &Target) -> String {
+    let mut text = format!("{}\n{}\n", headline(report, target), memory(report));
+    for builder in &report.builders {
+        let _ = writeln!(text, "  {}: {}, {} builds", clean(&builder.name), clean(&builder.state), builder.builds);
+    }
+    let mut section = |name: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{name}");
+            lines.iter().for_each(|line| _ = writeln!(text, "  {line}"));
+        }
+    };
+    let running = report
+        .builds
+        .iter()
+        .flat_map(|build| [subject(&build.subject), format!("  [{}] {}", bar(build.fraction), progress(build))]);
+    section("running", running.collect());
+    section("waiting", report.queue.iter().map(waiting).collect());
+    section("last builds", report.ended.iter().take(10).map(|build| ended(build, report.now_ms)).collect());
+    text
+}
+
+/// Who it is and how it is.
+pub fn headline(report: &Report, target: &Target) -> String {
+    let role = match report.role {
+        Role::Builder => "builder",
+        Role::Router => "router",
+    };
+    let up = span(report.now_ms.saturating_sub(report.started_ms) as f64 / 1e3);
+    let threads = if report.threads > 0 { format!(", {} threads", report.threads) } else { String::new() };
+    format!(
+        "{role} {} at {target}: {}, up {up}{threads}, {} connections",
+        clean(&report.software),
+        report.readiness.name(),
+        report.connections
+    )
+}
+
+/// Memory in one line.
+pub fn memory(report: &Report) -> String {
+    let memory = report.memory;
+    let reserved = bytes(memory.reserved_bytes);
+    let limit = memory.limit_bytes.map_or_else(|| "no limit".to_owned(), |limit| format!("of {}", bytes(limit)));
+    format!("memory: {reserved} reserved ({limit}), {} in use", bytes(memory.resident_bytes))
+}
+
+/// What is built, and for whom.
+pub fn subject(subject: &Subject) -> String {
+    let what = format!("{}({}) {}", clean(&subject.value_type), subject.dims, clean(&subject.metric));
+    let label = subject.label.as_ref().map(|label| format!("{}  ", clean(label))).unwrap_or_default();
+    format!(
+        "#{} {label}{what}, m {}, ef {}, from {}",
+        subject.id,
+        subject.m,
+        subject.ef_construction,
+        clean(&subject.peer)
+    )
+}
+
+/// How far a build is.
+pub fn progress(build: &BuildReport) -> String {
+    let steps =
+        if build.total > 0 { format!("{} of {}", number(build.done), number(build.total)) } else { number(build.done) };
+    let mut text = format!("{:>3.0} %  {} {steps}", (build.fraction * 100.0).floor(), clean(&build.phase));
+    if build.rate > 0.0 {
+        let _ = write!(text, ", {}/s", number(build.rate as u64));
+    }
+    if build.memory_bytes > 0 {
+        let _ = write!(text, ", {}", bytes(build.memory_bytes));
+    }
+    if let Some(seconds) = build.eta_seconds {
+        let _ = write!(text, ", {} left", span(seconds));
+    }
+    text
+}
+
+/// A build that waits.
+pub fn waiting(build: &QueuedReport) -> String {
+    let place = if build.position > 0 { format!("{}. ", build.position) } else { String::new() };
+    let needs = if build.memory_bytes > 0 { format!(", needs {}", bytes(build.memory_bytes)) } else { String::new() };
+    format!("{place}{}, for {}{needs}", subject(&build.subject), span(build.waiting_seconds))
+}
+
+/// How a build ended.
+pub fn ended(build: &EndedReport, now_ms: u64) -> String {
+    let ago = span(now_ms.saturating_sub(build.ended_ms) as f64 / 1e3);
+    let mut text = format!("{:<9} {} ago  {}", build.outcome.name(), ago, subject(&build.subject));
+    if build.outcome == Outcome::Succeeded {
+        let size = bytes(build.pages.saturating_mul(8192));
+        let _ = write!(text, ": {} rows, {size} in {}", number(build.rows), span(build.seconds));
+    } else if let Some(reason) = &build.reason {
+        let _ = write!(text, ": {}", clean(reason));
+    }
+    text
+}
+
+fn bar(fraction: f64) -> String {
+    let full = (fraction.clamp(0.0, 1.0) * BAR as f64) as usize;
+    format!("{}{}", "=".repeat(full), " ".repeat(BAR - full))
+}
+
+/// With a comma between thousands.
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut number, mut unit) = (value as f64, 0);
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        number /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && number < 10.0);
+    format!("{number:.digits$} {}", UNITS[unit])
+}
+
+fn span(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        ..10.0 => format!("{seconds:.1} s"),
+        ..90.0 => format!("{seconds:.0} s"),
+        _ if minutes < 90 => format!("{minutes} min"),
+        _ if minutes < 48 * 60 => format!("{} h {} min", minutes / 60, minutes % 60),
+        _ => format!("{} d {} h", minutes / 1440, minutes / 60 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bar, bytes, number, span};
+
+    #[test]
+    fn figures_are_for_people() {
+        assert_eq!([number(7), number(1234), number(12_345_678)], ["7", "1,234", "12,345,678"]);
+        assert_eq!(
+            [bytes(0), bytes(1536), bytes(19 << 20), bytes(u64::MAX)],
+            ["0 B", "1.5 KiB", "19 MiB", "16777216 TiB"]
+        );
+        assert_eq!([span(0.25), span(45.0), span(160.0), span(9000.0)], ["0.2 s", "45 s", "3 min", "2 h 30 min"]);
+        assert_eq!(bar(0.5), "============            ");
+        assert_eq!(bar(7.0).len(), 24);
+    }
+}

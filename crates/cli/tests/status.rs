@@ -1,0 +1,175 @@
+//! `lantern-index status` against a status server, and against what is none.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use service::report::Subject;
+use service::{Activity, Outcome, Queued, Readiness, Refusal, Role, Running, Stage, StatusServer};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
+    command.arg("status").args(arguments).stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A daemon with a build, one that waits, one that succeeded and one that was refused.
+struct Daemon {
+    activity: Arc<Activity>,
+    server: StatusServer,
+    _running: Running,
+    _queued: Queued,
+}
+
+fn subject(id: u64, label: &str) -> Subject {
+    Subject {
+        id,
+        peer: "10.0.0.9:5432".to_owned(),
+        label: Some(label.to_owned()),
+        value_type: "halfvec".to_owned(),
+        metric: "cosine".to_owned(),
+        dims: 384,
+        m: 16,
+        ef_construction: 64,
+        expected_rows: 200_000,
+    }
+}
+
+fn stage() -> Stage {
+    let spent = [4, 0, 0, 0, 0].map(Duration::from_secs);
+    Stage { phase: protocol::Phase::Rows, done: 50_000, total: 200_000, spent }
+}
+
+impl Daemon {
+    fn start() -> Self {
+        let activity = Arc::new(Activity::new(Role::Builder, "0.1.0", true).unwrap());
+        activity.set_readiness(Readiness::Ready);
+        activity.set_threads(8);
+        activity.set_memory_limit(Some(8 << 30));
+        let ended = activity.queue(subject(1, "s.first")).begin(1 << 20, stage);
+        ended.add_rows(1000);
+        ended.add_pages(128);
+        ended.end(Outcome::Succeeded, None);
+        activity.queue(subject(2, "s.second")).refuse(Refusal::Memory, "needs 9 GiB, 8 GiB is the limit".to_owned());
+        let running = activity.queue(subject(3, "s.third\u{1b}[31m")).begin(2 << 30, stage);
+        running.add_rows(50_000);
+        let queued = activity.queue(subject(4, "s.fourth"));
+        queued.place(1, 7 << 30);
+        let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
+        Self { activity, server, _running: running, _queued: queued }
+    }
+
+    fn address(&self) -> String {
+        self.server.local_addr().to_string()
+    }
+}
+
+#[test]
+fn says_what_a_daemon_does() {
+    let daemon = Daemon::start();
+    let output = run(&[&daemon.address()]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    for part in [
+        "builder 0.1.0 at 127.0.0.1:",
+        ": ready, up ",
+        ", 8 threads, 0 connections",
+        "memory: 2.0 GiB reserved (of 8.0 GiB)",
+        "\nrunning\n  #3 s.third\u{fffd}[31m  halfvec(384) cosine, m 16, ef 64, from 10.0.0.9:5432\n",
+        "rows 50,000 of 200,000, 12,500/s, 2.0 GiB, ",
+        " left\n",
+        "\nwaiting\n  1. #4 s.fourth ",
+        "needs 7.0 GiB",
+        "succeeded ",
+        ": 1,000 rows, 1.0 MiB in 0.0 s",
+        "refused ",
+        ": needs 9 GiB, 8 GiB is the limit\n",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in\n{said}");
+    }
+    assert!(!said.contains('\u{1b}'), "no client's text commands the terminal");
+}
+
+#[test]
+fn json_is_what_the_daemon_answers() {
+    let daemon = Daemon::start();
+    let output = run(&["--json", &format!("http://{}/", daemon.address())]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: service::report::Report = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.builds[0].subject.id, 3);
+    assert_eq!(report.queue[0].memory_bytes, 7 << 30);
+}
+
+#[test]
+fn the_exit_code_says_whether_builds_are_taken() {
+    let daemon = Daemon::start();
+    daemon.activity.set_readiness(Readiness::Draining);
+    let output = run(&[&daemon.address()]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stdout).contains(": draining, "));
+    let address = daemon.address();
+    drop(daemon);
+    let output = run(&[&address]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("no status from {address}")) && said.contains("refused"), "{said}");
+    assert_eq!(run(&["https://localhost"]).status.code(), Some(64));
+}
+
+/// Answers every connection with these bytes, again and again if `endless`.
+fn stranger(answer: &'static [u8], endless: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            while stream.write_all(answer).is_ok() && endless {}
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_no_daemon_is_told_apart() {
+    const ENDLESS: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n                                        ";
+    for (answer, endless, words) in [
+        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], false, "no status from"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false, "it answers 404"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"status\": 1}", false, "is no daemon of lantern-index"),
+        (ENDLESS, true, "length limit exceeded"),
+    ] {
+        let output = run(&[&stranger(answer, endless).to_string()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(words), "{words:?} is missing in {said}");
+    }
+}
+
+#[test]
+fn watching_goes_on_while_the_daemon_is_away() {
+    let daemon = Daemon::start();
+    let address = daemon.address();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
+    command.args(["status", "--watch", "--json", &address]).env("LANTERN_INDEX_CONFIG", "/dev/null");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    for _ in 0..2 {
+        assert!(lines.next().unwrap().unwrap().starts_with("{\"version\":1,\"role\":\"builder\""));
+    }
+    drop(daemon);
+    let mut errors = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    for _ in 0..2 {
+        assert!(errors.next().unwrap().unwrap().contains("no status from"));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
