@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::bench::{self, BenchOptions};
+use crate::dist::DistOptions;
 
 pub const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -10,6 +11,8 @@ usage: cargo xtask TASK
   setup   [--pg-config P]      install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
   install [--pg-config P]      build the extension and put it into a PostgreSQL
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
+  dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
+                               them on a clean Debian, --quick packs what is built already
   test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
                                --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
@@ -29,6 +32,7 @@ pub enum Task {
         pg_config: Option<PathBuf>,
     },
     Demo(DemoOptions),
+    Dist(DistOptions),
     Test {
         name: Option<String>,
         pg: Option<u32>,
@@ -53,6 +57,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);
+    let (mut check, mut quick) = (false, false);
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),
@@ -63,6 +68,8 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
         match flag.as_str() {
             "--help" | "-h" => help = true,
             "--keep" => keep = true,
+            "--check" => check = true,
+            "--quick" => quick = true,
             "--rows" => rows = Some(value()?.parse().context("--rows wants a number")?),
             "--pg" => pg = Some(value()?.parse().context("--pg wants a release, for instance 17")?),
             "--pg-config" => pg_config = Some(PathBuf::from(value()?)),
@@ -75,15 +82,20 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
         return Ok(Task::Help);
     }
     let is_demo = words[0] == "demo";
-    let is_setup = matches!(words[0], "setup" | "install");
-    let is_test = words[0] == "test";
-    if (!is_demo && (keep || rows.is_some())) || (!is_setup && pg_config.is_some()) || (!is_test && pg.is_some()) {
+    let (is_test, is_dist) = (words[0] == "test", words[0] == "dist");
+    let takes_postgres = is_dist || matches!(words[0], "setup" | "install");
+    if (!is_demo && (keep || rows.is_some()))
+        || (!takes_postgres && pg_config.is_some())
+        || (!is_test && pg.is_some())
+        || (!is_dist && (check || quick))
+    {
         bail!("that option does not go with {}\n\n{USAGE}", words[0]);
     }
     match words[..] {
         ["setup"] => Ok(Task::Setup { pg_config }),
         ["install"] => Ok(Task::Install { pg_config }),
         ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
+        ["dist"] => Ok(Task::Dist(DistOptions { pg_config, check, quick })),
         ["test"] => Ok(Task::Test { name: None, pg }),
         ["test", name] => Ok(Task::Test { name: Some(name.to_owned()), pg }),
         _ => bail!("cannot make sense of {:?}\n\n{USAGE}", words.join(" ")),
@@ -106,6 +118,8 @@ mod tests {
             words("install --pg-config=/x/pg_config").unwrap(),
             Task::Install { pg_config: Some("/x/pg_config".into()) }
         );
+        let check = DistOptions { check: true, ..DistOptions::default() };
+        assert_eq!(words("dist --check").unwrap(), Task::Dist(check));
         assert_eq!(
             words("test failures --pg 17").unwrap(),
             Task::Test { name: Some("failures".to_owned()), pg: Some(17) }
@@ -122,6 +136,7 @@ mod tests {
             "demo --pg 17",
             "test --pg no",
             "setup --fast",
+            "setup --check",
             "dance",
         ] {
             assert!(words(line).is_err(), "{line}");

@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask setup | install | demo | test | bench`.
+//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench`.
 
 mod aarch64;
 mod apt;
@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod build;
 mod demo;
+mod dist;
 mod install;
 mod other_apt;
 mod pgvector;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Task::Setup { pg_config } => setup::run(pg_config.as_deref()).map(drop),
         Task::Install { pg_config } => install::run(pg_config.as_deref()),
         Task::Demo(options) => demo::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::Test { name, pg } => test::run(name.as_deref(), pg),
         Task::Bench(None) => {
             println!("{}", bench::USAGE);

@@ -1,0 +1,63 @@
+//! `cargo xtask dist`: Debian packages of the daemon and of the library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use harness::PgConfig;
+
+use crate::{apt, build, setup, step};
+
+mod check;
+mod daemon;
+mod library;
+mod package;
+
+/// What to make.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DistOptions {
+    /// The PostgreSQL that the library is for.
+    pub pg_config: Option<PathBuf>,
+    /// Install the packages on a clean system, use them, and remove them again.
+    pub check: bool,
+    /// Pack what is built already, for tests.
+    pub quick: bool,
+}
+
+/// Makes the packages, and says where they are.
+pub fn run(options: &DistOptions) -> Result<()> {
+    let config = setup::tools(options.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
+    let missing: Vec<String> = [("dpkg-shlibdeps", "dpkg-dev")]
+        .iter()
+        .filter(|(tool, _)| !apt::has_program(tool))
+        .map(|(_, name)| (*name).to_owned())
+        .collect();
+    if !missing.is_empty() {
+        apt::install(&missing)?;
+    }
+    let (program, shared) = sources(options, &config)?;
+    let out = step::target_dir()?.join("dist");
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let daemon = daemon::package(&program)?.build(&out)?;
+    let library = library::package(&shared, config.major)?.build(&out)?;
+    println!("{}\n{}", daemon.display(), library.display());
+    if options.check { check::run(&daemon, &library, config.major) } else { Ok(()) }
+}
+
+/// Program and library.
+fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
+    if !options.quick {
+        return Ok((build::program()?, build::extension(config)?));
+    }
+    let target = step::target_dir()?;
+    let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));
+    for (path, how) in [(&program, "cargo build"), (&shared, "cargo xtask install")] {
+        ensure!(path.is_file(), "{} is not built yet: `{how}`", path.display());
+    }
+    Ok((program, shared))
+}
+
+/// A file of the repository.
+fn source(path: impl AsRef<Path>) -> PathBuf {
+    harness::root().join(path)
+}

@@ -1,0 +1,122 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::step;
+
+const MAINTAINER: &str = "lantern-index developers <https://github.com/lantern-index/lantern-index>";
+
+/// A Debian package to be: its files below a folder, and what is said of it.
+pub struct Package {
+    name: String,
+    /// Beside what its programs are linked with.
+    depends: Vec<String>,
+    fields: String,
+    root: PathBuf,
+    linked: Vec<PathBuf>,
+}
+
+impl Package {
+    /// An empty one. `fields` are further lines of its control file, the description last.
+    pub fn new(name: &str, depends: &[&str], fields: &str) -> Result<Self> {
+        let root = step::work_dir()?.join("packages").join(name);
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("DEBIAN")).with_context(|| format!("cannot make {}", root.display()))?;
+        let depends = depends.iter().map(|&depends| depends.to_owned()).collect();
+        Ok(Self { name: name.to_owned(), depends, fields: fields.to_owned(), root, linked: Vec::new() })
+    }
+
+    /// Adds a file.
+    pub fn file(&mut self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
+        let path = self.root.join(to);
+        let context = || format!("cannot write {}", path.display());
+        fs::create_dir_all(path.parent().context("no folder")?).with_context(context)?;
+        fs::write(&path, content).with_context(context)?;
+        fs::set_permissions(&path, Permissions::from_mode(mode)).with_context(context)?;
+        Ok(path)
+    }
+
+    /// Adds a copy of a file.
+    pub fn copy(&mut self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
+        let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+        self.file(to, &content, mode)
+    }
+
+    /// Adds a file as `to.gz`.
+    pub fn gzipped(&mut self, to: &str, content: &[u8]) -> Result<()> {
+        let path = self.file(to, content, 0o644)?;
+        run(Command::new("gzip").args(["-9n", "--force"]).arg(path)).map(drop)
+    }
+
+    /// Adds a program or library, without its debug information; the package depends on what it is linked with.
+    pub fn linked(&mut self, from: &Path, to: &str, mode: u32) -> Result<()> {
+        let path = self.copy(from, to, mode)?;
+        run(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&path))?;
+        self.linked.push(path);
+        Ok(())
+    }
+
+    /// Adds what every package has to say of itself.
+    pub fn documents(&mut self) -> Result<()> {
+        let folder = format!("usr/share/doc/{}", self.name);
+        self.copy(&super::source("deploy/debian/copyright"), &format!("{folder}/copyright"), 0o644)?;
+        let changes = fs::read(super::source("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
+        self.gzipped(&format!("{folder}/changelog"), &changes)
+    }
+
+    /// Writes the package into `out`; where it is.
+    pub fn build(mut self, out: &Path) -> Result<PathBuf> {
+        let architecture = run(Command::new("dpkg").arg("--print-architecture"))?;
+        let version = env!("CARGO_PKG_VERSION");
+        let depends = self.all_depends()?.join(", ");
+        let control = format!(
+            "Package: {}\nVersion: {version}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nSection: database\nPriority: optional\n\
+             Homepage: https://github.com/lantern-index/lantern-index\nInstalled-Size: {}\nDepends: {depends}\n{}\n",
+            self.name,
+            architecture.trim(),
+            kibibytes(&self.root)?,
+            self.fields.trim_end(),
+        );
+        self.file("DEBIAN/control", control.as_bytes(), 0o644)?;
+        let path = out.join(format!("{}_{version}_{}.deb", self.name, architecture.trim()));
+        run(Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Zxz"]).arg(&self.root).arg(&path))?;
+        Ok(path)
+    }
+
+    fn all_depends(&self) -> Result<Vec<String>> {
+        // The tool wants to see a source package.
+        let fake = self.root.with_extension("source");
+        fs::create_dir_all(fake.join("debian"))?;
+        fs::write(fake.join("debian/control"), format!("Source: x\n\nPackage: {}\nArchitecture: any\n", self.name))?;
+        let mut command = Command::new("dpkg-shlibdeps");
+        let output = run(command
+            .current_dir(&fake)
+            .arg("-O")
+            .args(self.linked.iter().map(|path| format!("-e{}", path.display()))))?;
+        let line = output.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
+        let linked = line.context("dpkg-shlibdeps does not say what the programs are linked with")?;
+        Ok(linked.split(", ").map(str::to_owned).chain(self.depends.iter().cloned()).collect())
+    }
+}
+
+/// Runs a command and gives what it prints.
+pub fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run {name}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}\n{}{said}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn kibibytes(root: &Path) -> Result<u64> {
+    let output = run(Command::new("du").args(["-k", "-s", "--apparent-size"]).arg(root))?;
+    output.split_whitespace().next().and_then(|word| word.parse().ok()).context("du prints no number")
+}
