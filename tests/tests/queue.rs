@@ -1,0 +1,83 @@
+//! A builder that takes one build at a time: the others wait their turn, say so, and may be cancelled.
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use harness::{
+    Builder, BuilderOptions, Cluster, Column, Direction, Notice, Proxy, Session, SqlError, copy_rows, data_set,
+    inspect, wait_for,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
+
+/// A build in a database of its own.
+struct Build {
+    pid: u32,
+    thread: JoinHandle<(Session, Result<(), SqlError>)>,
+}
+
+impl Build {
+    fn start(cluster: &Cluster, builder: &Builder, port: u16, name: &str) -> Self {
+        let mut session = cluster.database(name).unwrap();
+        copy_rows(&mut session, "items", Column::Vector, &data_set("minilm-384").unwrap().0.truncated(3000)).unwrap();
+        builder.attach_through(&mut session, port).unwrap();
+        session.take_notices();
+        let pid = session.pid();
+        let thread = thread::spawn(move || {
+            let result = session.execute(CREATE);
+            (session, result)
+        });
+        Self { pid, thread }
+    }
+
+    fn wait_for_phase(&self, cluster: &Cluster, name: &str, phase: &str) {
+        let mut watcher = cluster.session(name).unwrap();
+        let sql = format!("SELECT phase FROM pg_stat_progress_create_index WHERE pid = {}", self.pid);
+        wait_for(phase, PATIENCE, || {
+            let rows = watcher.query(&sql)?;
+            Ok(rows.first().and_then(|row| row[0].clone()).filter(|found| found.contains(phase)))
+        })
+        .unwrap();
+    }
+
+    /// It succeeded; what it said about the queue.
+    fn expect_index(self, cluster: &Cluster) -> Vec<Notice> {
+        let (mut session, result) = self.thread.join().unwrap();
+        result.unwrap();
+        let mut said = session.take_notices();
+        said.retain(|notice| notice.message.starts_with("waiting for external indexing server"));
+        inspect(cluster, &mut session, "items_idx").unwrap();
+        said
+    }
+}
+
+#[test]
+fn builds_wait_their_turn() {
+    let cluster = Cluster::start().unwrap();
+    let arguments = ["--max-builds", "1"].map(str::to_owned).to_vec();
+    let builder = Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap();
+    let proxy = Proxy::start(builder.address()).unwrap();
+    proxy.stop_after(Direction::ToBuilder, 1 << 20);
+    let port = builder.address().port();
+
+    let first = Build::start(&cluster, &builder, proxy.port(), "queue_first");
+    proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
+    let second = Build::start(&cluster, &builder, port, "queue_second");
+    second.wait_for_phase(&cluster, "queue_second", "waiting for a place on the builder");
+    let third = Build::start(&cluster, &builder, port, "queue_third");
+    third.wait_for_phase(&cluster, "queue_third", "waiting for a place on the builder");
+
+    cluster.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({})", third.pid)).unwrap();
+    let (mut session, result) = third.thread.join().unwrap();
+    assert_eq!(result.unwrap_err().server().sqlstate, "57014");
+    let said: Vec<String> = session.take_notices().iter().map(ToString::to_string).collect();
+    println!("{}", said.join("\n"));
+    assert!(said.iter().any(|line| line.contains("position 2 in its queue")), "{said:?}");
+
+    proxy.reset();
+    assert!(first.expect_index(&cluster).is_empty());
+    let said = second.expect_index(&cluster);
+    assert!(said[0].message.ends_with("position 1 in its queue") && !said[0].detail.is_empty(), "{said:?}");
+    assert_eq!(builder.metric("lantern_index_build_active").unwrap(), 0.0);
+}
