@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait};
 
 use crate::connection::Connection;
-use crate::failure::{Failure, info, information, printable, tell};
+use crate::failure::{Failure, info, information, printable, sentence, tell};
 use crate::progress::{self, Phase};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -120,5 +120,5 @@ fn waiting(wait: &Wait) -> ErrorReport {
         position => format!(", position {position} in its queue"),
     };
     let report = information(format!("waiting for external indexing server{position}"));
-    if wait.reason.is_empty() { report } else { report.set_detail(printable(&wait.reason)) }
+    if wait.reason.is_empty() { report } else { report.set_detail(printable(&sentence(&wait.reason))) }
 }
