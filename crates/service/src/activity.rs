@@ -20,7 +20,7 @@ use crate::report::{BuilderReport, EndedReport, MemoryReport, REPORT_VERSION, Re
 use crate::throughput::{Throughput, Totals};
 use crate::{Metrics, Outcome, Readiness, Refusal, Role};
 
-pub(crate) use build::phase_name;
+pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
 type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
 
@@ -157,13 +157,14 @@ impl Activity {
     /// Takes a sample of the throughput; the status server does so once a second.
     pub(crate) fn sample(&self) {
         let now = Instant::now();
-        let mut state = self.state();
-        let linked: u64 = state.running.values().map(|build| build.sample(now)).sum();
-        state.linked += linked;
-        let elements = state.linked;
+        let state = self.state();
+        state.running.values().for_each(|build| self.metrics.elements(build.sample(now)));
         drop(state);
-        let totals =
-            Totals { rows: self.metrics.tuples_received.get(), elements, pages: self.metrics.pages_sent.get() };
+        let totals = Totals {
+            rows: self.metrics.tuples_received.get(),
+            elements: self.metrics.linked(),
+            pages: self.metrics.pages_sent.get(),
+        };
         lock(&self.throughput).sample(now, totals);
     }
 

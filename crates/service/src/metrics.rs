@@ -7,7 +7,7 @@ use prometheus::{
 };
 use protocol::Phase;
 
-use crate::activity::phase_name;
+use crate::activity::{ELEMENT_PHASES, phase_name};
 use crate::report::EndedReport;
 use crate::{Closed, Outcome, Refusal};
 
@@ -27,6 +27,7 @@ pub struct Metrics {
     builds: IntCounterVec,
     refused: IntCounterVec,
     closed: IntCounterVec,
+    elements: IntCounterVec,
     duration: HistogramVec,
     phases: HistogramVec,
     resident: IntGauge,
@@ -66,6 +67,12 @@ impl Metrics {
                 "connections_closed_total",
                 "Connections that never came to say what to build, by reason",
                 "reason",
+            )?,
+            elements: counters(
+                &r,
+                "elements_processed_total",
+                "Elements that builds have worked on, by phase: what tells a long build from one that stands still",
+                "phase",
             )?,
             duration: histograms(
                 &r,
@@ -112,6 +119,9 @@ impl Metrics {
         for name in TYPES {
             self.duration.with_label_values(&[name]);
         }
+        for phase in ELEMENT_PHASES {
+            self.elements.with_label_values(&[phase_name(phase)]);
+        }
         for phase in PHASES {
             self.phases.with_label_values(&[phase_name(phase)]);
         }
@@ -134,6 +144,18 @@ impl Metrics {
     /// Counts a connection that was closed before it said what to build.
     pub fn closed(&self, why: Closed) {
         self.closed.with_label_values(&[why.name()]).inc();
+    }
+
+    /// Counts elements in the phases graph, repair and order.
+    pub(crate) fn elements(&self, counts: [u64; 3]) {
+        for (phase, count) in ELEMENT_PHASES.into_iter().zip(counts) {
+            self.elements.with_label_values(&[phase_name(phase)]).inc_by(count);
+        }
+    }
+
+    /// Elements that were linked so far.
+    pub(crate) fn linked(&self) -> u64 {
+        self.elements.with_label_values(&[phase_name(Phase::Graph)]).get()
     }
 
     pub(crate) fn count(&self, outcome: Outcome) {
@@ -242,6 +264,7 @@ mod tests {
             "lantern_index_build_duration_seconds_count{type=\"halfvec\"} 0",
             "lantern_index_build_phase_seconds_count{phase=\"graph\"} 0",
             "lantern_index_queue_wait_seconds_count 0",
+            "lantern_index_elements_processed_total{phase=\"order\"} 0",
             "lantern_index_tuples_received_total 0",
             "lantern_index_pages_sent_total 0",
             "lantern_index_received_bytes_total 0",

@@ -27,6 +27,12 @@ pub struct Stage {
     pub spent: [Duration; 5],
 }
 
+/// Elements by phase: graph, repair, order.
+pub(super) type Elements = [u64; 3];
+
+/// The phases whose steps are elements.
+pub(crate) const ELEMENT_PHASES: [Phase; 3] = [Phase::Graph, Phase::Repair, Phase::Order];
+
 type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
 
 /// What is known of a build under way. Counters are written by the session and read by the status server.
@@ -47,6 +53,8 @@ pub(super) struct Build {
 #[derive(Default)]
 struct Seen {
     fraction: f64,
+    /// Elements counted in the phases graph, repair and order.
+    counted: [u64; 3],
     samples: VecDeque<(Instant, Phase, u64)>,
 }
 
@@ -70,20 +78,26 @@ impl Build {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Remembers where the build is, for its rate; returns how many elements were linked since the last time.
-    pub(super) fn sample(&self, now: Instant) -> u64 {
+    /// Remembers where the build is, for its rate; returns how many elements were worked on since the last time, by phase.
+    pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
         let mut seen = self.seen();
-        let before = seen.samples.back().map_or((Phase::Rows, 0), |&(_, phase, done)| (phase, done));
         if seen.samples.len() == RATE_SAMPLES {
             seen.samples.pop_front();
         }
         seen.samples.push_back((now, stage.phase, stage.done));
-        match (before, stage.phase) {
-            ((Phase::Graph, done), Phase::Graph) => stage.done.saturating_sub(done),
-            (_, Phase::Graph) => stage.done,
-            _ => 0,
+        seen.count(stage.phase, stage.done)
+    }
+
+    /// The elements of a finished graph that samples have missed.
+    fn rest(&self, elements: u64) -> Elements {
+        let mut seen = self.seen();
+        let mut rest = Elements::default();
+        for phase in ELEMENT_PHASES {
+            let [graph, repair, order] = seen.count(phase, elements);
+            rest = [rest[0] + graph, rest[1] + repair, rest[2] + order];
         }
+        rest
     }
 
     pub(super) fn report(&self, pace: &Pace) -> BuildReport {
@@ -113,8 +127,8 @@ impl Build {
         }
     }
 
-    /// The phases of a build that ends, and what is said of it afterwards.
-    fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport) {
+    /// The phases of a build that ends, what is said of it afterwards, and the elements not yet counted.
+    fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport, Elements) {
         let stage = (self.read)();
         let report = EndedReport {
             subject: self.subject.clone(),
@@ -129,7 +143,8 @@ impl Build {
             pages: self.pages.load(Ordering::Relaxed),
             memory_bytes: self.memory(),
         };
-        (stage, report)
+        let rest = if outcome == Outcome::Succeeded { self.rest(report.elements) } else { Elements::default() };
+        (stage, report, rest)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -138,6 +153,16 @@ impl Build {
 }
 
 impl Seen {
+    /// Counts elements up to `done` in a phase; returns those that are new.
+    fn count(&mut self, phase: Phase, done: u64) -> Elements {
+        let mut new = Elements::default();
+        if let Some(index) = ELEMENT_PHASES.iter().position(|known| *known == phase) {
+            new[index] = done.saturating_sub(self.counted[index]);
+            self.counted[index] += new[index];
+        }
+        new
+    }
+
     /// Steps per second over the last samples of this phase, or over all of it when there are none.
     fn rate(&self, stage: &Stage) -> f64 {
         let oldest = self.samples.iter().find(|(_, phase, _)| *phase == stage.phase);
@@ -231,7 +256,8 @@ impl fmt::Debug for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let (stage, report) = self.build.ended(self.outcome, self.reason.take());
+        let (stage, report, rest) = self.build.ended(self.outcome, self.reason.take());
+        self.activity.metrics().elements(rest);
         self.activity.end(self.key, &stage, report);
     }
 }

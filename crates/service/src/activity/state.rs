@@ -19,8 +19,6 @@ pub(super) struct State {
     pub(super) running: BTreeMap<u64, Arc<Build>>,
     pub(super) memory_limit: Option<u64>,
     pub(super) pace: Pace,
-    /// Elements linked so far, as far as samples have seen.
-    pub(super) linked: u64,
     ended: VecDeque<EndedReport>,
     refused: VecDeque<EndedReport>,
     last: Option<Outcome>,

@@ -106,8 +106,10 @@ fn samples_count_linked_elements() {
     let running = begin(&activity);
     activity.sample();
     activity.sample();
-    assert_eq!(activity.state().linked, 50, "the same steps are not counted twice");
-    drop(running);
+    assert_eq!(activity.metrics().linked(), 50, "the same steps are not counted twice");
+    running.set_elements(100);
+    running.end(Outcome::Succeeded, None);
+    assert_eq!(activity.metrics().linked(), 100, "the end counts what samples missed");
     let deadline = Instant::now() + Duration::from_secs(30);
     while activity.report().throughput.rows_per_second.is_empty() {
         assert!(Instant::now() < deadline);
