@@ -13,6 +13,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success; of daemons: a signal ended it and builds were given their time
   1   failure; of inspect: something is wrong with the index
+  3   of status: the daemon answers, but takes no builds
   64  arguments, settings or the files they name cannot work: they must change first";
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.

@@ -32,10 +32,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     }
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
     let limit = shared.config.handshake_timeout;
-    let closed = |reason, error: &dyn std::fmt::Display| {
-        tracing::info!(%error, "connection closed before it said what to build");
-        shared.activity.metrics().closed(reason);
-    };
+    let closed = |reason, error: &dyn std::fmt::Display| shared.activity.closed(reason, format_args!("{error}"));
     let stream: Box<dyn Stream> = match shared.config.tls.clone() {
         None => Box::new(stream),
         Some(tls) => match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {

@@ -48,13 +48,10 @@ pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer
     let limit = shared.config.handshake_timeout;
     match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
         Ok(Ok(stream)) => session::serve(stream, shared, id, peer).await,
-        Ok(Err(error)) => {
-            tracing::info!(%error, "closed: no TLS handshake");
-            shared.activity.metrics().closed(Closed::Tls);
-        }
+        Ok(Err(error)) => shared.activity.closed(Closed::Tls, format_args!("no TLS handshake: {error}")),
         Err(_) => {
-            tracing::info!(seconds = limit.as_secs_f64(), "closed: no TLS handshake in time");
-            shared.activity.metrics().closed(Closed::Timeout);
+            let seconds = limit.as_secs_f64();
+            shared.activity.closed(Closed::Timeout, format_args!("no TLS handshake within {seconds} s"));
         }
     }
 }

@@ -5,7 +5,7 @@ use hnsw::BuildError;
 use node_file::NodeFileError;
 use protocol::v1::V1Error;
 use protocol::{ErrorReport, ProtocolError, SqlState};
-use service::{CodecError, Outcome};
+use service::{Closed, CodecError, Outcome};
 use thiserror::Error;
 
 use crate::admission::Size;
@@ -66,6 +66,15 @@ impl SessionError {
             | Self::Outgrown { .. }
             | Self::Build(_)
             | Self::Defect(_) => Outcome::Failed,
+        }
+    }
+
+    /// Why a connection that never came to say what to build was closed.
+    pub(crate) fn closed(&self) -> Closed {
+        match self {
+            Self::Late(_) => Closed::Timeout,
+            Self::Left | Self::Connection(_) | Self::Shutdown => Closed::Broken,
+            _ => Closed::Protocol,
         }
     }
 

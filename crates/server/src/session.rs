@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
 use service::report::Subject;
-use service::{Closed, Outcome};
+use service::{Activity, Closed, Outcome};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 
@@ -57,9 +57,7 @@ where
     let build = match choice {
         Ok(Some(Choice::V2)) => session.run().await,
         other => {
-            if let Some(why) = log_other(&other) {
-                metrics.closed(why);
-            }
+            log_other(&shared.activity, &other);
             None
         }
     };
@@ -70,19 +68,15 @@ where
     }
 }
 
-fn log_other(choice: &io::Result<Option<Choice>>) -> Option<Closed> {
+fn log_other(activity: &Activity, choice: &io::Result<Option<Choice>>) {
     match choice {
-        Ok(Some(magic)) => tracing::info!(?magic, "closed: no known protocol"),
-        Ok(None) => {
-            tracing::debug!("client left after the greeting");
-            return None;
-        }
+        Ok(Some(magic)) => activity.closed(Closed::Protocol, format_args!("no known protocol: {magic:x?}")),
+        Ok(None) => tracing::debug!("client left after the greeting"),
         Err(error) => {
-            tracing::info!(%error, "closed: no choice of protocol");
-            return Some(if error.kind() == io::ErrorKind::TimedOut { Closed::Timeout } else { Closed::Broken });
+            let why = if error.kind() == io::ErrorKind::TimedOut { Closed::Timeout } else { Closed::Broken };
+            activity.closed(why, format_args!("no choice of protocol: {error}"));
         }
     }
-    Some(Closed::Protocol)
 }
 
 fn late(limit: Duration) -> io::Error {
@@ -104,7 +98,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(Some(opening)) => opening,
             Ok(None) => return None,
             Err(error) => {
-                self.fail(&error).await;
+                self.shared.activity.closed(error.closed(), format_args!("{error}"));
+                self.explain(&error).await;
                 return None;
             }
         };
@@ -114,7 +109,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(begun) => return Some(self.build(&hello, begun, queued).await),
             Err(NotBegun::Refused(refuse)) => {
                 let (sqlstate, detail) = (refuse.sqlstate, &refuse.detail);
-                tracing::warn!(%sqlstate, reason = refuse.message, detail, "build refused");
+                if let Some(held_back) = self.shared.activity.peer_errors().pass() {
+                    tracing::warn!(%sqlstate, reason = refuse.message, detail, held_back, "build refused");
+                }
                 queued.refuse(hello::refusal(sqlstate), refuse.message.clone());
                 self.tell(&BuilderMessage::Refuse(*refuse)).await;
             }
@@ -178,11 +175,17 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     async fn fail(&mut self, error: &SessionError) {
         let report = error.report();
         let sqlstate = report.as_ref().map_or("", |report| report.sqlstate.as_str());
-        match error.outcome() {
-            Outcome::Failed => tracing::warn!(%error, sqlstate, "session failed"),
-            _ => tracing::info!(%error, sqlstate, "session ended early"),
+        match (self.shared.activity.peer_errors().pass(), error.outcome()) {
+            (None, _) => {}
+            (Some(held_back), Outcome::Failed) => tracing::warn!(%error, sqlstate, held_back, "build failed"),
+            (Some(held_back), _) => tracing::info!(%error, sqlstate, held_back, "build ended early"),
         }
-        if let Some(report) = report {
+        self.explain(error).await;
+    }
+
+    /// Tells the client why the session ends, if it listens.
+    async fn explain(&mut self, error: &SessionError) {
+        if let Some(report) = error.report() {
             self.tell(&BuilderMessage::Error(report)).await;
         }
     }

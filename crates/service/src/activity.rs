@@ -8,7 +8,7 @@ mod state;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use build::{Running, Stage};
 pub use queued::Queued;
@@ -18,9 +18,13 @@ use self::queued::Waiting;
 use self::state::State;
 use crate::report::{BuilderReport, EndedReport, MemoryReport, REPORT_VERSION, Report, Subject};
 use crate::throughput::{Throughput, Totals};
-use crate::{Metrics, Outcome, Readiness, Refusal, Role};
+use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle};
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
+
+/// Log lines about peers' errors, per period.
+const PEER_ERRORS: u32 = 20;
+const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
 type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
 
@@ -39,6 +43,7 @@ pub struct Activity {
     state: Mutex<State>,
     throughput: Mutex<Throughput>,
     builders: Mutex<Option<ReadBuilders>>,
+    peer_errors: Throttle,
 }
 
 impl Activity {
@@ -58,6 +63,7 @@ impl Activity {
             state: Mutex::new(State::new()),
             throughput: Mutex::new(Throughput::new(Instant::now())),
             builders: Mutex::new(None),
+            peer_errors: Throttle::new(PEER_ERRORS, PEER_ERRORS_PERIOD),
         })
     }
 
@@ -65,6 +71,20 @@ impl Activity {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Whether to log an error that a peer made: strangers must not be able to fill the disk with log lines.
+    #[must_use]
+    pub fn peer_errors(&self) -> &Throttle {
+        &self.peer_errors
+    }
+
+    /// Counts and logs a connection that is closed before it said what to build.
+    pub fn closed(&self, why: Closed, text: fmt::Arguments<'_>) {
+        self.metrics.closed(why);
+        if let Some(held_back) = self.peer_errors.pass() {
+            tracing::info!(reason = why.name(), held_back, "connection closed: {text}");
+        }
     }
 
     /// Sets whether the daemon takes work.

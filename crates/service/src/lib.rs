@@ -10,6 +10,7 @@ pub mod report;
 mod shutdown;
 mod status;
 mod telemetry;
+mod throttle;
 mod throughput;
 mod ticket;
 mod tls;
@@ -21,6 +22,7 @@ pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
 pub use shutdown::Shutdown;
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};
+pub use throttle::Throttle;
 pub use ticket::{TicketError, TicketGate, TicketKey, TicketKeyError};
 pub use tls::{TlsError, server_config};
 

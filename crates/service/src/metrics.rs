@@ -142,7 +142,7 @@ impl Metrics {
     }
 
     /// Counts a connection that was closed before it said what to build.
-    pub fn closed(&self, why: Closed) {
+    pub(crate) fn closed(&self, why: Closed) {
         self.closed.with_label_values(&[why.name()]).inc();
     }
 

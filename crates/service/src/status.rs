@@ -1,3 +1,4 @@
+mod listener;
 mod page;
 
 use std::io;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+use self::listener::Connections;
 use crate::{Activity, Readiness, throughput};
 
 /// Why the status server did not start.
@@ -68,7 +70,7 @@ impl StatusServer {
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(take_samples(activity.clone()));
-            let server = axum::serve(listener, router(activity));
+            let server = axum::serve(Connections::new(listener), router(activity));
             // Not graceful: a scraper that keeps its connection open must not hold up the end of the daemon.
             tokio::select! {
                 result = server => result,

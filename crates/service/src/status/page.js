@@ -133,7 +133,7 @@ function showQueue(queue) {
   byId("queue").replaceChildren(...queue.map((build) => make("li", { class: "card" },
     make("h3", {}, build.position ? `${build.position}. ` : "", titleOf(build), make("span", {}, detailOf(build))),
     make("p", { class: "facts" },
-      make("span", {}, `waits for ${span(build.waiting_seconds)}`),
+      make("span", {}, `for ${span(build.waiting_seconds)}`),
       build.memory_bytes ? make("span", {}, `needs ${bytes(build.memory_bytes)}`) : null,
       make("span", {}, `about ${number(build.expected_rows)} rows`), make("span", {}, `from ${build.peer}`)))));
 }
@@ -188,7 +188,7 @@ function endedRow(build, now) {
   if (note) what.append(make("div", { class: "note" }, note));
   return make("tr", { "data-ended": build.id },
     make("td", { class: build.outcome }, build.outcome), what,
-    make("td", { class: "number" }, `${number(build.rows)} rows`),
+    make("td", { class: "number" }, build.rows > 0 ? `${number(build.rows)} rows` : "–"),
     make("td", { class: "number" }, build.pages > 0 ? bytes(build.pages * 8192) : "–"),
     make("td", { class: "number" }, build.seconds > 0 ? span(build.seconds) : "–"),
     make("td", { class: "number note" }, ago(now, build.ended_ms)));

@@ -1,0 +1,103 @@
+//! The status port as its clients see it: browsers, programs, strangers, on a machine that is busy.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lantern_index_service::{Activity, Readiness, Role, StatusServer};
+
+fn server() -> StatusServer {
+    let activity = Arc::new(Activity::new(Role::Builder, "0.1.0", false).unwrap());
+    activity.set_readiness(Readiness::Ready);
+    StatusServer::start("127.0.0.1", 0, activity).unwrap()
+}
+
+fn get(address: SocketAddr, path: &str, accept: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn browsers_get_a_page_that_loads_nothing_from_elsewhere() {
+    let server = server();
+    let at = server.local_addr();
+    let page = get(at, "/", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let head = page.split("\r\n\r\n").next().unwrap().to_ascii_lowercase();
+    for line in ["content-type: text/html", "default-src 'none'", "frame-ancestors 'none'", "nosniff", "vary: accept"] {
+        assert!(head.contains(line), "{line} is missing in {head}");
+    }
+    let files = ["page.css", "page.js", "page.svg"].map(|file| get(at, &format!("/{file}"), "*/*"));
+    for text in files.iter().chain([&page]) {
+        assert!(text.starts_with("HTTP/1.1 200"));
+        let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{text}");
+        assert!(!text.contains("innerHTML"), "texts of clients stay texts");
+    }
+    assert!(!page.contains(" on") || !page.contains("onload="), "no handlers in the markup");
+}
+
+#[test]
+fn programs_get_json() {
+    let server = server();
+    for accept in ["*/*", "application/json"] {
+        let answer = get(server.local_addr(), "/", accept);
+        assert!(answer.to_ascii_lowercase().contains("content-type: application/json"), "{answer}");
+        assert!(answer.contains("{\"status\":0,\"status_updated_at\":"), "{answer}");
+    }
+    let status = get(server.local_addr(), "/status", "*/*");
+    assert!(
+        status.contains("{\"version\":1,\"role\":\"builder\",\"software\":\"0.1.0\",\"readiness\":\"ready\""),
+        "{status}"
+    );
+}
+
+#[test]
+fn answers_come_while_all_cores_are_busy() {
+    let server = server();
+    let stop = Arc::new(AtomicBool::new(false));
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    let busy: Vec<_> = (0..2 * cores)
+        .map(|_| {
+            let stop = stop.clone();
+            thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+        })
+        .collect();
+    let mut times: Vec<Duration> = (0..50)
+        .map(|_| {
+            let since = Instant::now();
+            assert!(get(server.local_addr(), "/status", "*/*").starts_with("HTTP/1.1 200"));
+            since.elapsed()
+        })
+        .collect();
+    stop.store(true, Ordering::Relaxed);
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+    times.sort();
+    println!("with {} busy threads on {cores} cores: median {:?}, worst {:?}", 2 * cores, times[25], times[49]);
+    assert!(times[49] < Duration::from_secs(10));
+}
+
+#[test]
+fn strangers_that_hold_connections_take_no_more_than_their_share() {
+    let server = server();
+    // No more than are accepted and wait in the system's queue of 128.
+    let held: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
+    let sockets = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        files
+            .flatten()
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .filter(|to| to.starts_with("socket:"))
+            .count()
+    };
+    thread::sleep(Duration::from_millis(300));
+    assert!(sockets() < held.len() + 80, "{} sockets, {} of them ours", sockets(), held.len());
+    drop(held);
+    assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"));
+}
