@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::TcpStream;
 
 use bytes::BytesMut;
-use protocol::{ClientMessage, EndOfTuples, LANTERN_V1_MAGIC, Metric, kind};
+use protocol::{ClientMessage, EndOfTuples, Metric, kind};
 use support::{Builder, Client, Rows, hello};
 
 fn frame(message: &ClientMessage) -> BytesMut {
@@ -37,7 +37,7 @@ fn expect_failure(act: impl FnOnce(&mut Client<TcpStream>), sqlstate: &str, text
 #[test]
 fn strangers_are_closed() {
     let builder = Builder::start();
-    for magic in [*b"GET ", LANTERN_V1_MAGIC, [0; 4]] {
+    for magic in [*b"GET ", [0; 4]] {
         let mut client = builder.connect_raw();
         client.raw(&magic);
         assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "{magic:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hnsw::BuildSpec;
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
 use service::report::Subject;
-use service::{Closed, Outcome, Queued, Refusal};
+use service::{Outcome, Queued, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
@@ -71,8 +71,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let order = match self.order().await {
             Ok(order) => order,
             Err(error) => {
-                self.shared.activity.metrics().closed(Closed::Protocol);
-                return (self.fail(&error).await, None);
+                self.shared.activity.closed(error.closed(), format_args!("{error}"));
+                return (self.explain(&error).await, None);
             }
         };
         let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
@@ -83,7 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 (told, Some(build))
             }
             Err((refusal, text)) => {
-                tracing::warn!(reason = text, "build refused");
+                if let Some(held_back) = self.shared.activity.peer_errors().pass() {
+                    tracing::warn!(reason = text, held_back, "build refused");
+                }
                 let told = self.tell(&text).await;
                 queued.refuse(refusal, text);
                 (told, None)
@@ -207,10 +209,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// Logs why the session ends and tells the client, which waits for an answer.
     async fn fail(&mut self, error: &SessionError) -> Told {
-        match error.outcome() {
-            Outcome::Failed => tracing::warn!(%error, "session failed"),
-            _ => tracing::info!(%error, "session ended early"),
+        match (self.shared.activity.peer_errors().pass(), error.outcome()) {
+            (None, _) => {}
+            (Some(held_back), Outcome::Failed) => tracing::warn!(%error, held_back, "build failed"),
+            (Some(held_back), _) => tracing::info!(%error, held_back, "build ended early"),
         }
+        self.explain(error).await
+    }
+
+    /// Tells the client why the session ends, if it waits for an answer.
+    async fn explain(&mut self, error: &SessionError) -> Told {
         match error {
             SessionError::Left | SessionError::Connection(_) | SessionError::Late(_) => false,
             error => self.tell(&answer::of_error(error)).await,
