@@ -2,12 +2,14 @@
 //!
 //! Values are byte slices in pgvector's element encoding, of any alignment. [`kernel`] gives the function to call.
 //!
-//! | elements | metrics | x86-64 back-ends | elsewhere |
-//! |---|---|---|---|
-//! | f32 | l2, inner product, cosine, l1 | AVX-512, AVX2 + FMA, SSE2 | what the compiler makes of the portable code |
-//! | f16 | l2, inner product, cosine, l1 | AVX-512 + F16C, AVX2 + FMA + F16C, software conversion | software conversion |
-//! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT, portable | portable |
-//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge |
+//! | elements | metrics | x86-64 | aarch64 | elsewhere |
+//! |---|---|---|---|---|
+//! | f32 | l2, inner product, cosine, l1 | AVX-512, AVX2 + FMA, SSE2 | NEON | what the compiler makes of the portable code |
+//! | f16 | l2, inner product, cosine, l1 | the same, converted by F16C | NEON, converted by instruction | software conversion |
+//! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
+//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge |
+//! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
+//! | tiles of int8 codes | products | AVX-512 VNNI | dot products | portable, for tests |
 #![allow(unsafe_code)] // calls of functions compiled for a processor feature, after it was detected
 
 mod bits;
