@@ -1,32 +1,90 @@
-use distance::{BLOCK, Metric, Panel};
+use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 
 use crate::space::{Products, Space};
 
 /// A group of points in tiles: packed vectors, and the terms that make distances of products.
 #[derive(Default)]
 pub(crate) struct Group {
-    pub(crate) panel: Panel,
+    panel: Panel,
+    codes: CodePanel,
+    coded: bool,
     /// Added to every distance of a point; infinite for the padding.
-    pub(crate) terms: Vec<f32>,
+    terms: Vec<f32>,
 }
 
 impl Group {
     /// Packs points. Under L2 only differences matter, so they are moved near the origin, where little cancels.
     pub(crate) fn pack(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>) {
+        self.fill(space, products, points, center, false);
+    }
+
+    /// The same as codes, where the processor compares those faster: distances of tiles are rough then.
+    pub(crate) fn pack_roughly(
+        &mut self,
+        space: Space<'_>,
+        products: Products,
+        points: &[u32],
+        center: Option<&[f32]>,
+    ) {
+        self.fill(space, products, points, center, products.codes.is_some());
+    }
+
+    fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
         let vectors = points.iter().map(|&point| space.value(point));
-        let center = center.filter(|_| products.metric == Metric::L2);
-        self.panel.fill(products.elements, products.dims, vectors, center, &space.lifts_of(points));
+        let (elements, dims, lifts) = (products.elements, products.dims, space.lifts_of(points));
+        let by_difference = products.metric == Metric::L2;
+        let center = center.filter(|_| by_difference);
+        self.coded = coded;
+        match coded {
+            true => self.codes.fill(elements, dims, vectors, center, &lifts),
+            false => self.panel.fill(elements, dims, vectors, center, &lifts),
+        }
         self.terms.clear();
-        for block in 0..self.panel.blocks() {
-            let norms = if products.metric == Metric::L2 { self.panel.squared_norms(block) } else { [0.0; BLOCK] };
-            self.terms.extend(norms);
+        for block in 0..self.blocks() {
+            self.terms.extend(match (by_difference, coded) {
+                (false, _) => [0.0; BLOCK],
+                (true, true) => self.codes.squared_norms(block),
+                (true, false) => self.panel.squared_norms(block),
+            });
         }
         self.terms[points.len()..].fill(f32::INFINITY);
     }
 
-    /// The terms of `N` points from `first`.
-    pub(crate) fn terms<const N: usize>(&self, first: usize) -> &[f32; N] {
-        self.terms[first..].first_chunk().expect("padded to whole tiles")
+    /// The number of blocks, even.
+    pub(crate) fn blocks(&self) -> usize {
+        if self.coded { self.codes.blocks() } else { self.panel.blocks() }
+    }
+
+    /// The number of points, filled up to whole pairs of blocks.
+    pub(crate) fn padded(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// The distances of a block to a pair of blocks of `others`, which are packed in the same way.
+    pub(crate) fn tile(
+        &self,
+        row_block: usize,
+        others: &Self,
+        col_pair: usize,
+        products: Products,
+        limits: (&[f32; ROWS], &[f32; COLS]),
+        tile: &mut Tile,
+    ) {
+        let input = TileInput {
+            scale: products.scale(),
+            row_terms: self.terms[row_block * ROWS..].first_chunk().expect("padded to whole tiles"),
+            col_terms: others.terms[col_pair * COLS..].first_chunk().expect("padded to whole tiles"),
+            row_limits: limits.0,
+            col_limits: limits.1,
+        };
+        let cols = [2 * col_pair, 2 * col_pair + 1];
+        match products.codes.filter(|_| self.coded) {
+            Some(kernel) => kernel(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile),
+            None => {
+                let cols = cols.map(|col| others.panel.block(col));
+                (products.tile)(self.panel.block(row_block), cols, &input, tile);
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The choice of neighbors.
 
-use distance::{COLS, ROWS, Tile, TileInput};
+use distance::{COLS, ROWS, Tile};
 
 use crate::candidates::{self, Candidate};
 use crate::group::Group;
@@ -11,6 +11,8 @@ use crate::space::{Products, Space};
 const SLACKS: [f32; 2] = [1.1, 1.25];
 /// With more candidates than these it costs less to compare them with those chosen only.
 const MOST_COMPARED: usize = 192;
+/// Limits that every distance is below.
+const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
 
 /// Chooses neighbors; keeps its memory from one element to the next.
 #[derive(Default)]
@@ -152,7 +154,7 @@ impl Selector {
 
     /// Distances in a row: as many as there are columns of tiles.
     fn width(&self) -> usize {
-        self.group.panel.blocks() / 2 * COLS
+        self.group.padded()
     }
 
     fn compare(&mut self, space: Space<'_>, products: Products, element: u32, candidates: &[Candidate]) {
@@ -162,20 +164,12 @@ impl Selector {
         distance::decode(products.elements, space.value(element), &mut self.center);
         self.group.pack(space, products, &self.elements, Some(&self.center));
         let width = self.width();
-        self.between.resize(width * self.group.panel.blocks() * ROWS, 0.0);
-        for row_block in 0..self.group.panel.blocks() {
+        self.between.resize(width * self.group.blocks() * ROWS, 0.0);
+        for row_block in 0..self.group.blocks() {
             let first_row = row_block * ROWS;
-            for col_pair in row_block / 2..self.group.panel.blocks() / 2 {
+            for col_pair in row_block / 2..self.group.blocks() / 2 {
                 let first_col = col_pair * COLS;
-                let input = TileInput {
-                    scale: products.scale(),
-                    row_terms: self.group.terms(first_row),
-                    col_terms: self.group.terms(first_col),
-                    row_limits: &[f32::INFINITY; ROWS],
-                    col_limits: &[f32::INFINITY; COLS],
-                };
-                let cols = [self.group.panel.block(2 * col_pair), self.group.panel.block(2 * col_pair + 1)];
-                (products.tile)(self.group.panel.block(row_block), cols, &input, &mut self.tile);
+                self.group.tile(row_block, &self.group, col_pair, products, EVERYTHING, &mut self.tile);
                 for (row, distances) in self.tile.distances.iter().enumerate() {
                     let start = (first_row + row) * width + first_col;
                     self.between[start..start + COLS].copy_from_slice(distances);

@@ -1,4 +1,4 @@
-use distance::{Elements, Kernel, Metric, TileKernel};
+use distance::{CodeKernel, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
 
 use crate::values::ValueStore;
@@ -20,6 +20,8 @@ pub(crate) struct Products {
     pub(crate) metric: Metric,
     pub(crate) dims: usize,
     pub(crate) tile: TileKernel,
+    /// For vectors as codes of a byte for each dimension, where that is faster.
+    pub(crate) codes: Option<CodeKernel>,
 }
 
 /// Values and how far they are apart.
@@ -87,7 +89,13 @@ impl Products {
     pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let dense = matches!(elements, Elements::F32 | Elements::F16);
         let products = matches!(metric, Metric::L2 | Metric::InnerProduct | Metric::Cosine);
-        (dense && products).then(|| Self { elements, metric, dims: dims as usize, tile: distance::tile_kernel() })
+        (dense && products).then(|| Self {
+            elements,
+            metric,
+            dims: dims as usize,
+            tile: distance::tile_kernel(),
+            codes: distance::code_kernel(),
+        })
     }
 
     /// Factor of the products.
@@ -95,9 +103,9 @@ impl Products {
         if self.metric == Metric::L2 { -2.0 } else { -1.0 }
     }
 
-    /// Whether distances from tiles differ from the kernel's: |a|² + |b|² - 2ab loses what it cancels.
+    /// Whether distances from tiles differ from the kernel's: codes are rough, and |a|² + |b|² - 2ab loses what it cancels.
     pub(crate) fn are_rough(&self) -> bool {
-        self.metric == Metric::L2
+        self.codes.is_some() || self.metric == Metric::L2
     }
 }
 

@@ -1,6 +1,6 @@
 //! The leaders of a split: random points, to whose nearest the others go.
 
-use distance::{COLS, ROWS, Tile, TileInput};
+use distance::{COLS, ROWS, Tile};
 
 use super::nearest::Nearest;
 use crate::group::{self, Group};
@@ -22,7 +22,7 @@ impl Leaders {
         let packed = space.measure.products.map(|products| {
             let center = group::center(space, products, &elements);
             let mut group = Group::default();
-            group.pack(space, products, &elements, center.as_deref());
+            group.pack_roughly(space, products, &elements, center.as_deref());
             Packed { products, center, group }
         });
         Self { elements, packed }
@@ -56,21 +56,14 @@ impl Leaders {
 impl Packed {
     fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
         let (mut group, mut tile) = (Group::default(), Tile::new());
-        group.pack(space, self.products, elements, self.center.as_deref());
-        nearest.reset(elements.len(), group.terms.len(), k);
-        for row_block in 0..group.panel.blocks() {
+        group.pack_roughly(space, self.products, elements, self.center.as_deref());
+        nearest.reset(elements.len(), group.padded(), k);
+        for row_block in 0..group.blocks() {
             let first_row = row_block * ROWS;
-            for col_pair in 0..self.group.panel.blocks() / 2 {
+            for col_pair in 0..self.group.blocks() / 2 {
                 let first_col = col_pair * COLS;
-                let input = TileInput {
-                    scale: self.products.scale(),
-                    row_terms: group.terms(first_row),
-                    col_terms: self.group.terms(first_col),
-                    row_limits: nearest.limits(first_row),
-                    col_limits: &[f32::NEG_INFINITY; COLS],
-                };
-                let cols = [self.group.panel.block(2 * col_pair), self.group.panel.block(2 * col_pair + 1)];
-                (self.products.tile)(group.panel.block(row_block), cols, &input, &mut tile);
+                let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
+                group.tile(row_block, &self.group, col_pair, self.products, limits, &mut tile);
                 tile.for_each_hit(|row, col, distance| {
                     nearest.offer(first_row + row, distance, (first_col + col) as u32);
                 });

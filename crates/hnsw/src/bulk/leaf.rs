@@ -1,6 +1,6 @@
 //! All pairs of a leaf.
 
-use distance::{COLS, ROWS, Tile, TileInput};
+use distance::{COLS, ROWS, Tile};
 
 use super::nearest::Nearest;
 use crate::candidates::Candidates;
@@ -33,8 +33,8 @@ pub(crate) fn all_pairs(
     let rough = match space.measure.products {
         Some(products) => {
             let center = group::center(space, products, &elements);
-            group.pack(space, products, &elements, center.as_deref());
-            nearest.reset(leaf.len(), group.terms.len(), k);
+            group.pack_roughly(space, products, &elements, center.as_deref());
+            nearest.reset(leaf.len(), group.padded(), k);
             by_products(products, group, nearest, tile);
             products.are_rough()
         }
@@ -66,19 +66,12 @@ fn one_by_one(space: Space<'_>, elements: &[u32], nearest: &mut Nearest) {
 
 /// Every pair once: the tiles on and above the diagonal.
 fn by_products(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
-    for row_block in 0..group.panel.blocks() {
+    for row_block in 0..group.blocks() {
         let first_row = row_block * ROWS;
-        for col_pair in row_block / 2..group.panel.blocks() / 2 {
+        for col_pair in row_block / 2..group.blocks() / 2 {
             let first_col = col_pair * COLS;
-            let input = TileInput {
-                scale: products.scale(),
-                row_terms: group.terms(first_row),
-                col_terms: group.terms(first_col),
-                row_limits: nearest.limits(first_row),
-                col_limits: nearest.limits(first_col),
-            };
-            let cols = [group.panel.block(2 * col_pair), group.panel.block(2 * col_pair + 1)];
-            (products.tile)(group.panel.block(row_block), cols, &input, tile);
+            let limits = (nearest.limits(first_row), nearest.limits(first_col));
+            group.tile(row_block, group, col_pair, products, limits, tile);
             tile.for_each_hit(|row, col, distance| {
                 let (a, b) = (first_row + row, first_col + col);
                 if a < b {
