@@ -175,6 +175,9 @@ pub struct GenCert {
     /// Replace files that exist
     #[arg(long)]
     pub force: bool,
+    /// If both files exist, leave them and be content
+    #[arg(long, conflicts_with = "force")]
+    pub keep: bool,
 }
 
 #[derive(Debug, Args)]

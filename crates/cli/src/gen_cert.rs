@@ -18,6 +18,9 @@ pub fn run(arguments: &GenCert) -> Result<(), Failure> {
         (Some(cert), Some(key)) => (cert.clone(), key.clone()),
         _ => (arguments.out_dir.join("cert.pem"), arguments.out_dir.join("key.pem")),
     };
+    if arguments.keep && cert.exists() && key.exists() {
+        return Ok(());
+    }
     if !arguments.force
         && let Some(path) = [&cert, &key].into_iter().find(|path| path.symlink_metadata().is_ok())
     {

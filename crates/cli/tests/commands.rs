@@ -97,6 +97,7 @@ fn makes_a_certificate_and_serves_with_it() {
     let again = run(&["gen-cert"], dir.path());
     assert_eq!(again.status.code(), Some(64), "{}", said(&again));
     assert!(said(&again).contains("cert.pem exists; --force replaces it"), "{}", said(&again));
+    assert!(run(&["gen-cert", "--keep"], dir.path()).status.success());
     assert_eq!(fs::read(&key).unwrap(), first);
     assert!(run(&["gen-cert", "--force", "--days", "3"], dir.path()).status.success());
     assert_ne!(fs::read(&key).unwrap(), first);

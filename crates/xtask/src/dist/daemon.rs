@@ -29,7 +29,7 @@ pub fn package(program: &Path) -> Result<Package> {
     for example in ["router.conf", "credentials.conf"] {
         package.copy(&units.join(example), &format!("usr/share/doc/lantern-index/examples/{example}"), 0o644)?;
     }
-    manual(&mut package, program)?;
+    manual(&package, program)?;
     let shells = [
         ("bash", "usr/share/bash-completion/completions/lantern-index"),
         ("zsh", "usr/share/zsh/vendor-completions/_lantern-index"),
@@ -43,7 +43,7 @@ pub fn package(program: &Path) -> Result<Package> {
     Ok(package)
 }
 
-fn manual(package: &mut Package, program: &Path) -> Result<()> {
+fn manual(package: &Package, program: &Path) -> Result<()> {
     let folder = step::work_dir()?.join("man");
     let _ = fs::remove_dir_all(&folder);
     run(Command::new(program).arg("man").arg(&folder))?;

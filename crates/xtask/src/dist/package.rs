@@ -30,7 +30,7 @@ impl Package {
     }
 
     /// Adds a file.
-    pub fn file(&mut self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
+    pub fn file(&self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
         let path = self.root.join(to);
         let context = || format!("cannot write {}", path.display());
         fs::create_dir_all(path.parent().context("no folder")?).with_context(context)?;
@@ -40,13 +40,13 @@ impl Package {
     }
 
     /// Adds a copy of a file.
-    pub fn copy(&mut self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
+    pub fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
         let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.file(to, &content, mode)
     }
 
     /// Adds a file as `to.gz`.
-    pub fn gzipped(&mut self, to: &str, content: &[u8]) -> Result<()> {
+    pub fn gzipped(&self, to: &str, content: &[u8]) -> Result<()> {
         let path = self.file(to, content, 0o644)?;
         run(Command::new("gzip").args(["-9n", "--force"]).arg(path)).map(drop)
     }
@@ -60,7 +60,7 @@ impl Package {
     }
 
     /// Adds what every package has to say of itself.
-    pub fn documents(&mut self) -> Result<()> {
+    pub fn documents(&self) -> Result<()> {
         let folder = format!("usr/share/doc/{}", self.name);
         self.copy(&super::source("deploy/debian/copyright"), &format!("{folder}/copyright"), 0o644)?;
         let changes = fs::read(super::source("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
@@ -68,7 +68,7 @@ impl Package {
     }
 
     /// Writes the package into `out`; where it is.
-    pub fn build(mut self, out: &Path) -> Result<PathBuf> {
+    pub fn build(self, out: &Path) -> Result<PathBuf> {
         let architecture = run(Command::new("dpkg").arg("--print-architecture"))?;
         let version = env!("CARGO_PKG_VERSION");
         let depends = self.all_depends()?.join(", ");
