@@ -114,6 +114,9 @@ pub struct Serve {
     /// [default: what the control group or the machine has, less an eighth]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory_limit: Option<u64>,
+    /// Directory for a file with the values of builds that do not fit into the memory otherwise
+    #[arg(long, value_name = "DIR")]
+    pub spool_dir: Option<PathBuf>,
     /// Builds at a time, more wait; 0 for as many as there is memory for
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_builds: u16,

@@ -111,6 +111,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         },
         threads: arguments.threads.into(),
         memory_limit: arguments.memory_limit.unwrap_or(0),
+        spool_dir: arguments.spool_dir.clone(),
         max_builds: arguments.max_builds.into(),
         lantern_inner_product: arguments.lantern_inner_product,
         idle_timeout: arguments.idle_timeout,

@@ -6,7 +6,8 @@ use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 use crate::bulk::BulkEngine;
 use crate::space::Measure;
 use crate::usearch::UsearchEngine;
-use crate::{BuildError, Control, Pool};
+use crate::values::ValueStore;
+use crate::{BuildError, Control, Pool, Storage};
 
 /// What is to be built.
 #[derive(Clone, Debug)]
@@ -103,11 +104,25 @@ pub struct Report {
     pub self_recall: f32,
 }
 
-/// Starts a build on `pool`.
+/// Starts a build on `pool`, with the values in memory.
 ///
 /// # Errors
 /// [`BuildError::Parameter`], [`BuildError::Unsupported`] when pgvector has no such operator class, [`BuildError::Memory`].
 pub fn start(
+    kind: EngineKind,
+    spec: BuildSpec,
+    pool: Arc<Pool>,
+    control: Control,
+) -> Result<Box<dyn Engine>, BuildError> {
+    start_in(Storage::default(), kind, spec, pool, control)
+}
+
+/// [`start`], with the values in `storage`.
+///
+/// # Errors
+/// As [`start`]. Later [`Engine::add`] may fail with [`BuildError::SpoolFull`] or [`BuildError::Spool`].
+pub fn start_in(
+    storage: Storage,
     kind: EngineKind,
     spec: BuildSpec,
     pool: Arc<Pool>,
@@ -131,8 +146,9 @@ pub fn start(
         value_type: spec.value_type.name(),
         metric: spec.metric.name(),
     })?;
+    let store = Arc::new(ValueStore::new(storage));
     match kind {
-        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, measure, pool, control))),
-        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, measure, pool, control)?)),
+        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, measure, pool, control, store))),
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, measure, pool, control, store)?)),
     }
 }

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 /// Why a build ended without a graph.
@@ -52,6 +54,17 @@ pub enum BuildError {
     /// No memory for the build.
     #[error("out of memory: {0}")]
     Memory(String),
+    /// No room for values in the spool.
+    #[error("no space left in the spool directory {}", .0.display())]
+    SpoolFull(PathBuf),
+    /// The spool does not work.
+    #[error("cannot use the spool directory {}: {problem}", .dir.display())]
+    Spool {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system says.
+        problem: String,
+    },
     /// A defect of the engine.
     #[error("engine defect: {0}")]
     Internal(String),

@@ -22,12 +22,14 @@ mod rows;
 mod search;
 mod select;
 mod space;
+mod spool;
 mod usearch;
 mod values;
 
-pub use build::{BuildSpec, Engine, EngineKind, Finished, Report, RowBatch, start};
+pub use build::{BuildSpec, Engine, EngineKind, Finished, Report, RowBatch, start, start_in};
 pub use distance::{Level, Metric};
 pub use error::BuildError;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
 pub use search::search;
+pub use spool::Storage;

@@ -171,7 +171,7 @@ mod tests {
     use graph::NO_NEIGHBOR;
 
     fn store(elements: u32) -> Arc<ValueStore> {
-        let store = ValueStore::new();
+        let store = ValueStore::new(crate::Storage::default());
         let mut chunk = Chunk::new(Some(4));
         (0..elements).for_each(|element| chunk.push(&(element as f32).to_le_bytes()));
         store.publish(chunk);

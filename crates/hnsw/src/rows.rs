@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -101,7 +102,7 @@ impl Rows {
             }
             self.place(tid, value)?;
             if self.elements - self.published == CHUNK as u32 {
-                let chunk = self.publish();
+                let chunk = self.publish(|store, chunk| store.keep(chunk))?;
                 ready(self, chunk)?;
             }
         }
@@ -113,7 +114,10 @@ impl Rows {
 
     /// Makes what is pending readable, and gives all rows away.
     pub(crate) fn finish(&mut self) -> (TakenRows, std::ops::Range<u32>) {
-        let last = self.publish();
+        let Ok(last) = self.publish(|store, chunk| {
+            store.publish(chunk);
+            Ok::<_, Infallible>(())
+        });
         self.by_value = HashTable::new();
         let mut starts = Vec::with_capacity(self.counts.len());
         let mut total = 0usize;
@@ -203,13 +207,16 @@ impl Rows {
         }
     }
 
-    fn publish(&mut self) -> std::ops::Range<u32> {
+    fn publish<E>(
+        &mut self,
+        keep: impl FnOnce(&ValueStore, Chunk) -> Result<(), E>,
+    ) -> Result<std::ops::Range<u32>, E> {
         let chunk = std::mem::replace(&mut self.pending, Chunk::new(self.value_len));
         let first = std::mem::replace(&mut self.published, self.elements);
         if first < self.elements {
-            self.store.publish(chunk);
+            keep(&self.store, chunk)?;
         }
-        first..self.elements
+        Ok(first..self.elements)
     }
 }
 
@@ -227,7 +234,7 @@ mod tests {
 
     use super::Rows;
     use crate::values::ValueStore;
-    use crate::{BuildError, BuildSpec, RowBatch};
+    use crate::{BuildError, BuildSpec, RowBatch, Storage};
 
     fn spec(value_type: ValueType) -> BuildSpec {
         BuildSpec {
@@ -244,7 +251,7 @@ mod tests {
 
     #[test]
     fn equal_rows_share_elements_of_ten() {
-        let (spec, store) = (spec(ValueType::Vector), Arc::new(ValueStore::new()));
+        let (spec, store) = (spec(ValueType::Vector), Arc::new(ValueStore::new(Storage::default())));
         let mut rows = Rows::new(&spec, store.clone());
         // 25 rows of one value, with others between them.
         let numbers: Vec<f32> = (0..50).map(|at| if at % 2 == 0 { 7.0 } else { at as f32 }).collect();
@@ -264,7 +271,7 @@ mod tests {
 
     #[test]
     fn chunks_are_announced_when_readable() {
-        let (spec, store) = (spec(ValueType::HalfVec), Arc::new(ValueStore::new()));
+        let (spec, store) = (spec(ValueType::HalfVec), Arc::new(ValueStore::new(Storage::default())));
         let mut rows = Rows::new(&spec, store.clone());
         let values: Vec<u8> = (0u16..1100).flat_map(u16::to_le_bytes).collect();
         let tids = vec![HeapTid::new(0, 1); 1100];
@@ -284,7 +291,7 @@ mod tests {
     #[test]
     fn values_must_fit_the_rows() {
         let spec = spec(ValueType::SparseVec);
-        let mut rows = Rows::new(&spec, Arc::new(ValueStore::new()));
+        let mut rows = Rows::new(&spec, Arc::new(ValueStore::new(Storage::default())));
         let tids = [HeapTid::new(0, 1)];
         let mut take = |values: &[u8], lengths: &[u32]| {
             rows.take(&spec, RowBatch { tids: &tids, values, lengths }, |_, _| Ok(())).unwrap_err()

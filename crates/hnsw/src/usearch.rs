@@ -43,8 +43,8 @@ impl UsearchEngine {
         measure: Measure,
         pool: Arc<Pool>,
         control: Control,
+        store: Arc<ValueStore>,
     ) -> Result<Self, BuildError> {
-        let store = Arc::new(ValueStore::new());
         let index = Inserter::new(&spec, measure.kernel, store.clone(), pool.threads())?;
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);

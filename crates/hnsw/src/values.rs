@@ -1,5 +1,8 @@
 use graph::ElementValues;
 
+use crate::BuildError;
+use crate::spool::{Piece, Spool, Storage};
+
 /// Elements per chunk: enough to keep all threads busy, few enough to start soon.
 pub(crate) const CHUNK: usize = 512;
 
@@ -8,13 +11,36 @@ pub(crate) const CHUNK: usize = 512;
 /// Chunks never move, so a value's address is good for the life of the store.
 pub(crate) struct ValueStore {
     chunks: boxcar::Vec<Chunk>,
+    storage: Storage,
+    spool: Spool,
 }
 
 /// [`CHUNK`] values one after the other (fewer in the last chunk).
 #[derive(Default)]
 pub(crate) struct Chunk {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     ends: Ends,
+}
+
+/// Where the bytes of a chunk are.
+enum Bytes {
+    Memory(Vec<u8>),
+    Spool(Piece),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Spool(piece) => piece.bytes(),
+        }
+    }
 }
 
 /// Where the values of a chunk end.
@@ -34,33 +60,45 @@ impl Chunk {
     /// An empty chunk for values of `value_len` bytes, or of varying length for `None`.
     pub(crate) fn new(value_len: Option<usize>) -> Self {
         match value_len {
-            Some(len) => Self { bytes: Vec::with_capacity(len * CHUNK), ends: Ends::Every(len) },
+            Some(len) => Self { bytes: Bytes::Memory(Vec::with_capacity(len * CHUNK)), ends: Ends::Every(len) },
             None => Self::default(),
         }
     }
 
     pub(crate) fn push(&mut self, value: &[u8]) {
-        self.bytes.extend_from_slice(value);
+        // Only what was published is in the spool.
+        let Bytes::Memory(bytes) = &mut self.bytes else { return };
+        bytes.extend_from_slice(value);
         if let Ends::At(ends) = &mut self.ends {
             // A sparse value has at most 8 KiB, a chunk 512 of them.
-            ends.push(self.bytes.len() as u32);
+            ends.push(bytes.len() as u32);
         }
     }
 
     pub(crate) fn value(&self, at: usize) -> &[u8] {
+        let bytes = self.bytes.get();
         match &self.ends {
-            Ends::Every(len) => &self.bytes[at * len..(at + 1) * len],
+            Ends::Every(len) => &bytes[at * len..(at + 1) * len],
             Ends::At(ends) => {
                 let start = if at == 0 { 0 } else { ends[at - 1] as usize };
-                &self.bytes[start..ends[at] as usize]
+                &bytes[start..ends[at] as usize]
             }
         }
     }
 }
 
 impl ValueStore {
-    pub(crate) fn new() -> Self {
-        Self { chunks: boxcar::Vec::new() }
+    pub(crate) fn new(storage: Storage) -> Self {
+        Self { chunks: boxcar::Vec::new(), storage, spool: Spool::default() }
+    }
+
+    /// Makes a full chunk readable, in the spool if values go there now.
+    pub(crate) fn keep(&self, mut chunk: Chunk) -> Result<(), BuildError> {
+        if let Some(dir) = self.storage.next() {
+            chunk.bytes = Bytes::Spool(self.spool.write(dir, chunk.bytes.get())?);
+        }
+        self.publish(chunk);
+        Ok(())
     }
 
     /// Makes a chunk readable. Only the last chunk may be short.

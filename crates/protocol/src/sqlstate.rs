@@ -19,6 +19,8 @@ impl SqlState {
     pub const INVALID_AUTHORIZATION: Self = Self(*b"28000");
     /// The build does not fit into the builder's memory.
     pub const OUT_OF_MEMORY: Self = Self(*b"53200");
+    /// The builder has no room for the build's values on disk.
+    pub const DISK_FULL: Self = Self(*b"53100");
     /// The builder serves as many clients as it may.
     pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
     /// More dimensions or rows than can be served.

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub threads: usize,
     /// Bytes of memory that all builds together may take; 0 takes what the system or the control group has, less a margin.
     pub memory_limit: u64,
+    /// Where values of builds go that do not fit into memory.
+    pub spool_dir: Option<PathBuf>,
     /// Builds at a time; 0 for as many as there is memory for.
     pub max_builds: usize,
     /// Whether what a Lantern client announces as cosine is inner product: it calls both so.
@@ -58,6 +61,7 @@ impl Default for Config {
             engine: EngineKind::default(),
             threads: 0,
             memory_limit: 0,
+            spool_dir: None,
             max_builds: 0,
             lantern_inner_product: false,
             idle_timeout: Duration::from_secs(600),

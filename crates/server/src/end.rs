@@ -101,6 +101,9 @@ impl SessionError {
             Self::Outgrown { .. } => {
                 "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
             }
+            Self::Build(BuildError::SpoolFull(_)) => {
+                "Give the builder's --spool-dir more space, or use a builder with more memory."
+            }
             Self::Build(BuildError::Internal(_)) | Self::Defect(_) => "The builder's log may say more.",
             Self::NodeFile(NodeFileError::Empty) => "Create the index without the option external.",
             Self::Shutdown => "Try again when the builder is back.",
@@ -139,6 +142,7 @@ fn build_sqlstate(error: &BuildError) -> SqlState {
         BuildError::ValueLength { .. } | BuildError::Value { .. } => SqlState::DATA_EXCEPTION,
         BuildError::TooManyElements(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
         BuildError::Memory(_) => SqlState::OUT_OF_MEMORY,
-        BuildError::Internal(_) => SqlState::INTERNAL_ERROR,
+        BuildError::SpoolFull(_) => SqlState::DISK_FULL,
+        BuildError::Spool { .. } | BuildError::Internal(_) => SqlState::INTERNAL_ERROR,
     }
 }

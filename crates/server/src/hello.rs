@@ -85,7 +85,7 @@ pub(crate) fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
         format!(
             "About {needed} are needed for {estimated_rows} rows of {name}({dims}) with m = {m}; the builder's limit is {limit}."
         ),
-        "Use a builder with more memory, or raise its --memory-limit. A smaller m, or halfvec, needs less.",
+        "Use a builder with more memory, or raise its --memory-limit, or give it a --spool-dir. A smaller m, or halfvec, needs less.",
     )
 }
 

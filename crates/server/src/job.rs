@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use graph::HeapTid;
-use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch};
+use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch, Storage};
 use protocol::{Done, Tuples};
 use tokio::sync::mpsc;
 
@@ -65,9 +65,10 @@ impl Job {
         shared: &Shared,
         spec: BuildSpec,
         form: Form,
+        storage: Storage,
         reservation: Arc<Reservation>,
     ) -> Result<Self, SessionError> {
-        let mut job = Self::spawn(session, shared.config.engine, spec, form, shared.threads, reservation)
+        let mut job = Self::spawn(session, shared.config.engine, spec, form, storage, shared.threads, reservation)
             .map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
         match job.events.recv().await {
             Some(Event::Started) => Ok(job),
@@ -83,14 +84,24 @@ impl Job {
         engine: EngineKind,
         spec: BuildSpec,
         form: Form,
+        storage: Storage,
         threads: usize,
         reservation: Arc<Reservation>,
     ) -> io::Result<Self> {
         let (rows, input) = mpsc::channel(QUEUE);
         let (output, events) = mpsc::channel(QUEUE);
         let control = Control::default();
-        let mut build =
-            Build { engine, spec, form, threads, control: control.clone(), input, output, started: Instant::now() };
+        let mut build = Build {
+            engine,
+            spec,
+            form,
+            storage,
+            threads,
+            control: control.clone(),
+            input,
+            output,
+            started: Instant::now(),
+        };
         let span = tracing::Span::current();
         thread::Builder::new().name(format!("build-{session}")).spawn(move || {
             let _entered = span.enter();
@@ -111,6 +122,7 @@ struct Build {
     engine: EngineKind,
     spec: BuildSpec,
     form: Form,
+    storage: Storage,
     threads: usize,
     control: Control,
     input: mpsc::Receiver<Input>,
@@ -142,7 +154,8 @@ impl Build {
     }
 
     fn graph(&mut self, pool: &Arc<Pool>) -> Result<Finished, SessionError> {
-        let mut engine = hnsw::start(self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
+        let mut engine =
+            hnsw::start_in(self.storage.clone(), self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
         self.say(Event::Started)?;
         let (mut tids, mut lengths) = (Vec::new(), Vec::new());
         loop {

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use hnsw::Storage;
 use protocol::Tuples;
 
 use crate::admission::{Need, Never, Reservation};
@@ -8,37 +9,57 @@ use crate::end::SessionError;
 /// More rows than the client expected: room for so many more is reserved at a time, if there is any.
 const STEP: u64 = 10_000;
 
+/// Rows that the engine takes into memory yet when it is told to spool: a chunk.
+const UNDERWAY: u64 = 512;
+
 /// Keeps the memory that is reserved in step with the rows that come.
 #[derive(Debug)]
 pub(crate) struct Meter {
     need: Need,
+    storage: Storage,
     reservation: Arc<Reservation>,
     rows: u64,
     bytes: u64,
+    /// Whether values go to the spool already.
+    spooling: bool,
 }
 
 impl Meter {
-    pub(crate) fn new(need: Need, reservation: Arc<Reservation>) -> Self {
-        Self { need, reservation, rows: 0, bytes: 0 }
+    pub(crate) fn new(need: Need, storage: Storage, reservation: Arc<Reservation>) -> Self {
+        Self { need, storage, reservation, rows: 0, bytes: 0, spooling: false }
     }
 
     /// Before a batch is handed on: reserves more if the rows are more than was thought. Returns whether it did.
     pub(crate) fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError> {
         self.rows = self.rows.saturating_add(u64::from(tuples.count));
         self.bytes = self.bytes.saturating_add(tuples.values.len() as u64);
-        let needed = self.need(self.rows);
         let reserved = self.reservation.bytes();
-        if needed <= reserved {
+        if self.need(self.rows) <= reserved {
             return Ok(false);
         }
-        let ahead = self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP));
-        if self.reservation.resize(ahead).is_ok() {
-            tracing::debug!(rows = self.rows, memory = ahead, "more rows than expected");
-            return Ok(true);
-        }
-        let outgrown = |full: Never| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit };
-        self.reservation.resize(needed).map_err(outgrown)?;
+        let grown = match self.grow() {
+            Err(_) if !self.spooling && self.storage.spool() => {
+                // Batches on their way, and the last ones of the engine, may still stay in memory.
+                let in_memory = self.rows.saturating_add(UNDERWAY);
+                tracing::info!(
+                    rows = self.rows,
+                    memory = reserved,
+                    "no more memory: values go to the spool from now on"
+                );
+                (self.spooling, self.need) = (true, self.need.spooled_after(in_memory));
+                self.grow()
+            }
+            grown => grown,
+        };
+        let needed = self.need(self.rows);
+        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit })?;
         Ok(true)
+    }
+
+    /// Reserves memory for more rows than have come, or else just for those.
+    fn grow(&self) -> Result<(), Never> {
+        let ahead = self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP));
+        self.reservation.resize(ahead).or_else(|_| self.reservation.resize(self.need(self.rows)))
     }
 
     /// Bytes reserved.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use hnsw::Storage;
 use service::{Activity, Readiness, Role, Shutdown, StatusServer};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::time::timeout;
@@ -32,6 +33,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Where a build keeps its values: in memory, and in the spool if it comes to that.
+    pub(crate) fn storage(&self) -> Storage {
+        self.config.spool_dir.clone().map_or_else(Storage::default, Storage::with_spool)
+    }
+
     pub(crate) fn threads(&self) -> u32 {
         u32::try_from(self.threads).unwrap_or(u32::MAX)
     }

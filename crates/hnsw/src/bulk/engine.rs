@@ -25,8 +25,13 @@ pub(crate) struct BulkEngine {
 }
 
 impl BulkEngine {
-    pub(crate) fn start(spec: BuildSpec, measure: Measure, pool: Arc<Pool>, control: Control) -> Self {
-        let store = Arc::new(ValueStore::new());
+    pub(crate) fn start(
+        spec: BuildSpec,
+        measure: Measure,
+        pool: Arc<Pool>,
+        control: Control,
+        store: Arc<ValueStore>,
+    ) -> Self {
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
         Self { spec, measure, pool, control, store, rows }

@@ -9,6 +9,8 @@ pub(crate) struct Need {
     /// Whether values differ in length, so that their mean is known only as they come.
     varying: bool,
     threads: u32,
+    /// Rows whose values are in memory; those of the others are in the spool.
+    in_memory: u64,
 }
 
 /// Rows of a build whose client does not know how many there will be.
@@ -22,7 +24,12 @@ impl Need {
         let fixed = spec.value_type.value_len(spec.dims);
         let value_len = fixed.unwrap_or(SPARSE_VALUE);
         let shape = Estimate { value_type: spec.value_type, value_len, m: spec.m, rows: 0, elements: 0 };
-        Self { shape, varying: fixed.is_none(), threads }
+        Self { shape, varying: fixed.is_none(), threads, in_memory: u64::MAX }
+    }
+
+    /// The same with the values of all but the first rows in the spool.
+    pub(crate) fn spooled_after(self, rows: u64) -> Self {
+        Self { in_memory: rows, ..self }
     }
 
     /// Bytes of memory for so many rows, as the client estimates them (0: it does not know).
@@ -41,7 +48,8 @@ impl Need {
     }
 
     fn of(&self, estimate: Estimate) -> u64 {
-        estimate.build_memory_bytes(self.threads)
+        let in_memory = Estimate { elements: estimate.elements.min(self.in_memory), ..estimate };
+        estimate.spooled_memory_bytes(self.threads).saturating_add(in_memory.values_bytes())
     }
 }
 
@@ -73,6 +81,15 @@ mod tests {
         assert_eq!(need.at_first(0), need.at_first(10_000));
         assert_eq!(need.of_rows(5000, 10, 10 * 512), need.at_first(5000));
         assert!(need.at_first(u64::MAX) > u64::MAX / 2);
+    }
+
+    #[test]
+    fn values_in_the_spool_need_no_memory() {
+        let need = need(ValueType::Vector, 128);
+        let (all, half) = (need.spooled_after(0), need.spooled_after(5000));
+        assert_eq!(need.at_first(10_000) - all.at_first(10_000), 10_000 * 512);
+        assert_eq!(need.at_first(10_000) - half.at_first(10_000), 5000 * 512);
+        assert_eq!(need.at_first(4000), half.at_first(4000));
     }
 
     #[test]

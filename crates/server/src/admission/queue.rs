@@ -127,6 +127,11 @@ impl Place {
         Some(Reservation::new(self.admission.clone(), self.bytes))
     }
 
+    /// Bytes that it waits for.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The place in the queue from 1, and what the first one waits for.
     pub(crate) fn position(&self) -> (u32, String) {
         let Admission { limit, max_builds, .. } = *self.admission;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hnsw::BuildSpec;
+use hnsw::{BuildSpec, Storage};
 use protocol::{BuilderMessage, ClientMessage, HEARTBEAT_INTERVAL, Hello, Refuse, Wait};
 use service::Queued;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,6 +18,7 @@ pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
     pub(super) need: Need,
+    pub(super) storage: Storage,
     pub(super) reservation: Arc<Reservation>,
 }
 
@@ -34,18 +35,35 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     pub(super) async fn begin(&mut self, hello: &Hello, ticket: &str, queued: &Queued) -> Result<Begun, NotBegun> {
         ticket::check(self.shared.config.tickets.as_deref(), ticket).map_err(NotBegun::Refused)?;
         let spec = hello::check(hello).map_err(NotBegun::Refused)?;
-        let need = Need::new(&spec, self.shared.threads());
-        let bytes = need.at_first(hello.estimated_rows);
-        let place = self.shared.admission.enter(bytes);
-        let place = place.map_err(|never| NotBegun::Refused(hello::refuse_never(hello, never)))?;
-        let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
-        let job = Job::start(self.id, self.shared, spec.clone(), Form::Pages, reservation.clone()).await;
+        let (place, need, storage) = self.enter(hello, &spec)?;
+        let reservation = Arc::new(self.queue(&place, queued).await?);
+        let (form, reserved) = (Form::Pages, reservation.clone());
+        let job = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
         let job = job.map_err(|error| NotBegun::Refused(hello::refuse_error(&error)))?;
-        Ok(Begun { job, spec, need, reservation })
+        Ok(Begun { job, spec, need, storage, reservation })
+    }
+
+    /// Joins the queue; with values in the spool if the memory would never suffice otherwise.
+    fn enter(&self, hello: &Hello, spec: &BuildSpec) -> Result<(Place, Need, Storage), NotBegun> {
+        let admission = &self.shared.admission;
+        let storage = self.shared.storage();
+        let need = Need::new(spec, self.shared.threads());
+        let rows = hello.estimated_rows;
+        let refused = |never| NotBegun::Refused(hello::refuse_never(hello, never));
+        let never = match admission.enter(need.at_first(rows)) {
+            Ok(place) => return Ok((place, need, storage)),
+            Err(never) if self.shared.config.spool_dir.is_none() => return Err(refused(never)),
+            Err(never) => never,
+        };
+        let spooled = need.spooled_after(0);
+        let place = admission.enter(spooled.at_first(rows)).map_err(refused)?;
+        tracing::info!(memory = place.bytes(), without = never.needed, "values go to the spool");
+        storage.spool();
+        Ok((place, spooled, storage))
     }
 
     /// Waits for its turn, and says so; the client may cancel or leave meanwhile.
-    async fn queue(&mut self, place: &Place, queued: &Queued, bytes: u64) -> Result<Reservation, NotBegun> {
+    async fn queue(&mut self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
         let limit = self.shared.config.idle_timeout;
         let mut heartbeat = interval(HEARTBEAT_INTERVAL);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -64,7 +82,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             let (position, reason) = place.position();
             if position != told {
                 tracing::info!(position, reason, "build waits");
-                queued.place(position, bytes);
+                queued.place(position, place.bytes());
                 told = position;
                 self.say(&BuilderMessage::Wait(Wait { position, reason })).await?;
             }

@@ -19,7 +19,7 @@ use crate::rows::RowTotals;
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, begun: Begun, queued: Queued) -> EndedBuild {
-        let Begun { mut job, spec, need, reservation } = begun;
+        let Begun { mut job, spec, need, storage, reservation } = begun;
         let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
@@ -45,7 +45,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             builder_version: VERSION.to_owned(),
         });
         let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(&spec, Meter::new(need, reservation), &mut job, &watch, &running).await,
+            Ok(()) => self.drive(&spec, Meter::new(need, storage, reservation), &mut job, &watch, &running).await,
             Err(error) => Err(error),
         };
         let (outcome, reason) = match result {

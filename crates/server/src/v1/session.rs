@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hnsw::BuildSpec;
+use hnsw::{BuildSpec, Storage};
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
 use service::report::Subject;
 use service::{Outcome, Queued, Refusal};
@@ -64,6 +64,7 @@ struct Begun {
     job: Job,
     reservation: Arc<Reservation>,
     need: Need,
+    storage: Storage,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
@@ -131,13 +132,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             (Refusal::Memory, text)
         })?;
         let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
-        let form = Form::Nodes(lantern);
-        let started = Job::start(self.id, self.shared, spec.clone(), form, reservation.clone()).await;
+        let storage = self.shared.storage();
+        let (form, reserved) = (Form::Nodes(lantern), reservation.clone());
+        let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
         let job = started.map_err(|error| {
             let refuse = hello::refuse_error(&error);
             (hello::refusal(refuse.sqlstate), answer::of_refusal(&refuse))
         })?;
-        Ok(Begun { job, reservation, need })
+        Ok(Begun { job, reservation, need, storage })
     }
 
     async fn queue(&self, place: &Place, queued: &Queued, bytes: u64) -> Result<Reservation, (Refusal, String)> {
@@ -164,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Told, EndedBuild) {
-        let Begun { mut job, reservation, need } = begun;
+        let Begun { mut job, reservation, need, storage } = begun;
         let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
@@ -178,11 +180,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             memory = reservation.bytes(),
             "build started for a Lantern client"
         );
+        let meter = Meter::new(need, storage, reservation);
         let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
         let result = match self.sender.send(&ACK).await {
             Ok(()) => tokio::select! {
                 sent = self.sender.drive(&mut job.events, &watch, &running) => sent,
-                error = self.receiver.drive(decoder, Meter::new(need, reservation), &job.rows, &running) => Err(error),
+                error = self.receiver.drive(decoder, meter, &job.rows, &running) => Err(error),
                 () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
             },
             Err(error) => Err(error),
