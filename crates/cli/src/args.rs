@@ -29,9 +29,9 @@ pub struct Arguments {
 pub enum Command {
     /// Run the builder daemon
     ///
-    /// It takes builds on one port and status requests on another. SIGTERM or SIGINT gives running builds 10 seconds to
-    /// end, a second one does not wait.
-    Serve(Serve),
+    /// It takes builds on one port and status requests on another. SIGTERM or SIGINT gives running builds the
+    /// drain timeout to end, a second one does not wait. SIGHUP reads certificates and tokens again.
+    Serve(Box<Serve>),
     /// Run the router, which finds or starts a builder for each build
     ///
     /// Databases point at it as at a builder. By itself it runs builders as processes of this machine.
@@ -120,6 +120,15 @@ pub struct Serve {
     /// Builds at a time, more wait; 0 for as many as there is memory for
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_builds: u16,
+    /// Rows that a build may have; 0 for as many as there is memory for
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_rows: u64,
+    /// Connections at a time; when there are more, the oldest that has not said what it wants is closed
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_connections: u32,
+    /// Connections to accept per second; more wait
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_handshakes: u32,
     /// What builds the graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
@@ -129,6 +138,18 @@ pub struct Serve {
     /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,
+    /// File with secrets, one per line, of which clients must know one (hnsw.external_index_token); read again at SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Authorities (PEM) of whom clients must show a certificate (hnsw.external_index_sslcert); read again at SIGHUP
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub client_ca: Option<PathBuf>,
+    /// Listen where other machines can connect without asking them who they are: everybody there can have indexes built
+    #[arg(long)]
+    pub allow_anonymous: bool,
+    /// How long running builds may take to end after SIGTERM: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
+    pub drain_timeout: Duration,
     /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,

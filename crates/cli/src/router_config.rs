@@ -12,7 +12,7 @@ use crate::router::{ModeName, Router, SourceName};
 pub fn config(arguments: &Router) -> Result<Config, Failure> {
     let cert_and_key = arguments.cert.clone().zip(arguments.key.clone());
     let tls = match &cert_and_key {
-        Some((cert, key)) => Some(service::server_config(cert, key).map_err(Failure::usage)?),
+        Some((cert, key)) => Some(service::Tls::open(cert, key, None).map_err(Failure::usage)?.config()),
         None => None,
     };
     let source = source(arguments)?;

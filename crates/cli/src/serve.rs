@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hnsw::EngineKind;
 use server::{Config, Server, ServerError};
-use service::{Shutdown, TicketGate, TicketKey};
+use service::{Shutdown, TicketGate, TicketKey, Tls, Tokens};
 
 use crate::args::{EngineName, Serve};
 use crate::failure::Failure;
@@ -41,6 +41,7 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     if stop_at_eof {
         stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;
     }
+    service::on_hangup(reload(config.tls.clone(), config.tokens.clone())).context("cannot handle signals")?;
     let encrypted = config.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(explain)?;
@@ -58,9 +59,34 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     if !encrypted && !server.local_addr().ip().is_loopback() {
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
+    if !server.asks_clients() && !server.local_addr().ip().is_loopback() {
+        tracing::warn!("clients are not asked who they are and other machines can connect");
+    }
+    service::notify_manager("READY=1");
+    let drain = shutdown.drain.clone();
+    tokio::spawn(async move {
+        drain.cancelled().await;
+        service::notify_manager("STOPPING=1");
+    });
     server.run(shutdown).await;
     tracing::info!("builder ended");
     Ok(())
+}
+
+/// Reads the certificate and the tokens again. What cannot be used leaves everything as it was.
+fn reload(tls: Option<Arc<Tls>>, tokens: Option<Arc<Tokens>>) -> impl FnMut() + Send + 'static {
+    let log = |what: &str, result: Result<(), anyhow::Error>| match result {
+        Ok(()) => tracing::info!("{what} read again"),
+        Err(error) => tracing::error!("{what} not read again, the old ones stay: {error:#}"),
+    };
+    move || {
+        if let Some(tls) = &tls {
+            log("certificates", tls.reload().map_err(Into::into));
+        }
+        if let Some(tokens) = &tokens {
+            log("tokens", tokens.reload().map_err(Into::into));
+        }
+    }
 }
 
 /// Ends the daemon with whoever holds the other end of its standard input, however that one ends.
@@ -86,8 +112,14 @@ fn announce(server: &Server) -> std::io::Result<()> {
 
 fn config(arguments: &Serve) -> Result<Config, Failure> {
     let tls = match (&arguments.cert, &arguments.key) {
-        (Some(cert), Some(key)) => Some(service::server_config(cert, key).map_err(Failure::usage)?),
+        (Some(cert), Some(key)) => {
+            Some(Arc::new(Tls::open(cert, key, arguments.client_ca.as_deref()).map_err(Failure::usage)?))
+        }
         _ => None,
+    };
+    let tokens = match &arguments.token_file {
+        Some(file) => Some(Arc::new(Tokens::open(file).map_err(Failure::usage)?)),
+        None => None,
     };
     let tickets = match &arguments.ticket_key {
         Some(file) => {
@@ -104,6 +136,12 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         status_labels: arguments.status_labels,
         tls,
         tickets,
+        tokens,
+        allow_anonymous: arguments.allow_anonymous,
+        max_rows: arguments.max_rows,
+        max_connections: arguments.max_connections as usize,
+        max_handshakes: arguments.max_handshakes,
+        drain_timeout: arguments.drain_timeout,
         allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,
@@ -125,6 +163,11 @@ fn explain(error: ServerError) -> Failure {
             "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
              Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
              --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
+        )),
+        ServerError::Anonymous(address) => Failure::usage(anyhow::anyhow!(
+            "{address} can be reached from other machines, and clients are not asked who they are\n\
+             Give a --token-file with secrets, or the authority of their certificates with --client-ca, or listen on --host \
+             127.0.0.1, or say --allow-anonymous if everybody there may have indexes built."
         )),
         error @ ServerError::Resolve { .. } => Failure::usage(error),
         error => Failure::Other(error.into()),

@@ -90,7 +90,10 @@ fn makes_a_certificate_and_serves_with_it() {
     assert!(text.contains("lantern-index serve --cert '") && text.contains("psql "), "{text}");
     let key = dir.path().join("key.pem");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let daemon = Daemon::start(&["--cert", "cert.pem", "--key", "key.pem", "--host", "0.0.0.0"], dir.path());
+    let daemon = Daemon::start(
+        &["--cert", "cert.pem", "--key", "key.pem", "--host", "0.0.0.0", "--allow-anonymous"],
+        dir.path(),
+    );
     assert!(daemon.address.starts_with("0.0.0.0:") && daemon.status.starts_with("0.0.0.0:"));
 
     let first = fs::read(&key).unwrap();

@@ -16,6 +16,7 @@ fn build(storage: &Storage, spool_at: usize) -> Finished {
         m: 8,
         ef_construction: 64,
         expected_rows: 0,
+        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
         seed: 1,
     };
     let pool = Arc::new(Pool::new(2).unwrap());

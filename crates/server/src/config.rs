@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hnsw::EngineKind;
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
-use service::TicketGate;
+use service::{TicketGate, Tls, Tokens};
 
 /// How a builder is set up.
 #[derive(Clone, Debug)]
@@ -20,11 +20,17 @@ pub struct Config {
     /// Whether status shows what clients call their builds, which are names of relations.
     pub status_labels: bool,
     /// The certificate and key, when connections are encrypted.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<Tls>>,
     /// Whom to let in, when only those that a router sends.
     pub tickets: Option<Arc<TicketGate>>,
     /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
     pub allow_plaintext_beyond_loopback: bool,
+    /// Secrets of which clients must know one.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Whether to listen where other machines can connect without asking them who they are.
+    pub allow_anonymous: bool,
+    /// The most rows that a build may have; 0 for as many as there is memory for.
+    pub max_rows: u64,
     /// What builds the graphs.
     pub engine: EngineKind,
     /// Threads for the CPU work of each build; 0 takes one per core.
@@ -42,9 +48,11 @@ pub struct Config {
     /// How long a client has from the connection to its first frame.
     pub handshake_timeout: Duration,
     /// How long builds may go on when the daemon shuts down.
-    pub grace: Duration,
-    /// Connections at a time; more wait to be accepted.
+    pub drain_timeout: Duration,
+    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
     pub max_connections: usize,
+    /// Connections to accept per second; more wait to be accepted.
+    pub max_handshakes: u32,
 }
 
 impl Default for Config {
@@ -58,6 +66,9 @@ impl Default for Config {
             tls: None,
             tickets: None,
             allow_plaintext_beyond_loopback: false,
+            tokens: None,
+            allow_anonymous: false,
+            max_rows: 0,
             engine: EngineKind::default(),
             threads: 0,
             memory_limit: 0,
@@ -66,8 +77,9 @@ impl Default for Config {
             lantern_inner_product: false,
             idle_timeout: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(10),
-            grace: Duration::from_secs(10),
-            max_connections: 64,
+            drain_timeout: Duration::from_secs(30),
+            max_connections: 256,
+            max_handshakes: 200,
         }
     }
 }

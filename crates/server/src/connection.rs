@@ -39,14 +39,14 @@ impl Transport for TlsStream<TcpStream> {
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer: SocketAddr) {
-    if let Err(error) = set_options(&stream) {
+    if let Err(error) = set_options(&stream, shared.config.idle_timeout) {
         tracing::debug!(%error, "cannot set socket options");
     }
     let Some(tls) = shared.config.tls.clone() else {
         return session::serve(stream, shared, id, peer).await;
     };
     let limit = shared.config.handshake_timeout;
-    match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
+    match timeout(limit, TlsAcceptor::from(tls.config()).accept(stream)).await {
         Ok(Ok(stream)) => session::serve(stream, shared, id, peer).await,
         Ok(Err(error)) => shared.activity.closed(Closed::Tls, format_args!("no TLS handshake: {error}")),
         Err(_) => {
@@ -56,8 +56,10 @@ pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer
     }
 }
 
-fn set_options(stream: &TcpStream) -> io::Result<()> {
+fn set_options(stream: &TcpStream, idle_timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    // Keepalive does not look while something is on its way that nobody acknowledges.
+    SockRef::from(stream).set_tcp_user_timeout(Some(idle_timeout))?;
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)

@@ -31,6 +31,8 @@ pub(crate) enum SessionError {
     RowCount { received: u64, sent: u64 },
     #[error("rows have checksum {received:#010x}, the client's have {sent:#010x}")]
     RowChecksum { received: u32, sent: u32 },
+    #[error("more than {0} rows")]
+    TooManyRows(u64),
     #[error("build needs more memory than it was taken on with, and there is no more")]
     Outgrown { rows: u64, needed: u64, reserved: u64, free: u64 },
     #[error(transparent)]
@@ -63,6 +65,7 @@ impl SessionError {
             | Self::NodeFile(_)
             | Self::RowCount { .. }
             | Self::RowChecksum { .. }
+            | Self::TooManyRows(_)
             | Self::Outgrown { .. }
             | Self::Build(_)
             | Self::Defect(_) => Outcome::Failed,
@@ -88,6 +91,7 @@ impl SessionError {
             Self::V1(_) | Self::BeyondEnd => SqlState::PROTOCOL_VIOLATION,
             Self::NodeFile(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
+            Self::TooManyRows(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
             Self::Build(error) => build_sqlstate(error),
             Self::Defect(_) => SqlState::INTERNAL_ERROR,
@@ -98,6 +102,7 @@ impl SessionError {
             Self::Build(BuildError::Memory(_)) => {
                 "Use a builder with more memory, or wait for its other builds to end."
             }
+            Self::TooManyRows(_) => "The builder's limit is --max-rows.",
             Self::Outgrown { .. } => {
                 "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
             }

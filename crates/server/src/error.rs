@@ -21,6 +21,12 @@ pub enum ServerError {
          listen on 127.0.0.1, or allow plaintext beyond loopback if the network is trusted"
     )]
     Plaintext(SocketAddr),
+    /// Anybody could use the builder.
+    #[error(
+        "{0} can be reached from other machines and clients would not be asked who they are: give tokens or an authority for \
+         client certificates, or listen on 127.0.0.1, or allow anonymous clients if the network is trusted"
+    )]
+    Anonymous(SocketAddr),
     /// The address is not ours to listen on.
     #[error("cannot listen on {host}:{port}")]
     Bind {

@@ -9,7 +9,7 @@ use crate::admission::{Never, Size};
 use crate::end::SessionError;
 
 /// What a client wants built, if it is within the limits.
-pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
+pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refuse>> {
     let versions = hello.protocol_min..=hello.protocol_max;
     if !versions.contains(&PROTOCOL_VERSION) {
         return Err(refuse(
@@ -44,6 +44,14 @@ pub(crate) fn check(hello: &Hello) -> Result<BuildSpec, Box<Refuse>> {
             format!("{name} has {} dimensions, an index can have 1 to {most}", hello.dims),
             String::new(),
             "",
+        ));
+    }
+    if max_rows > 0 && hello.estimated_rows > max_rows {
+        return Err(refuse(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("table has about {} rows, this builder takes at most {max_rows}", hello.estimated_rows),
+            String::new(),
+            "The builder's limit is --max-rows.",
         ));
     }
     check_range("m", hello.m, *M_RANGE.start(), *M_RANGE.end(), String::new())?;
@@ -108,6 +116,7 @@ pub(crate) fn refusal(sqlstate: SqlState) -> Refusal {
     match sqlstate {
         SqlState::OUT_OF_MEMORY => Refusal::Memory,
         SqlState::CANNOT_CONNECT_NOW => Refusal::Draining,
+        SqlState::INVALID_AUTHORIZATION => Refusal::Access,
         SqlState::INTERNAL_ERROR => Refusal::Other,
         _ => Refusal::Options,
     }
@@ -152,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_is_within_the_limits_is_taken() {
-        let spec = check(&hello()).unwrap();
+        let spec = check(&hello(), 0).unwrap();
         assert_eq!((spec.dims, spec.m, spec.ef_construction, spec.expected_rows), (3, 16, 64, u64::from(u32::MAX)));
     }
 
@@ -173,7 +182,7 @@ mod tests {
         for (change, sqlstate, text) in cases {
             let mut hello = hello();
             change(&mut hello);
-            let refuse = check(&hello).unwrap_err();
+            let refuse = check(&hello, 0).unwrap_err();
             assert_eq!(refuse.sqlstate.as_str(), sqlstate, "{}", refuse.message);
             assert!(refuse.message.contains(text), "{}", refuse.message);
         }

@@ -3,6 +3,7 @@
 //! One task per connection moves bytes, one thread per build drives the engine, whose work has a pool of
 //! threads for each build.
 
+mod access;
 mod admission;
 mod config;
 mod connection;
@@ -14,6 +15,8 @@ mod hello;
 mod job;
 mod listener;
 mod meter;
+mod newcomers;
+mod pace;
 mod paging;
 mod progress;
 mod reading;

@@ -18,6 +18,7 @@ pub(crate) struct Meter {
     need: Need,
     storage: Storage,
     reservation: Arc<Reservation>,
+    max_rows: u64,
     rows: u64,
     bytes: u64,
     /// Whether values go to the spool already.
@@ -25,14 +26,17 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(need: Need, storage: Storage, reservation: Arc<Reservation>) -> Self {
-        Self { need, storage, reservation, rows: 0, bytes: 0, spooling: false }
+    pub(crate) fn new(need: Need, storage: Storage, reservation: Arc<Reservation>, max_rows: u64) -> Self {
+        Self { need, storage, reservation, max_rows, rows: 0, bytes: 0, spooling: false }
     }
 
     /// Before a batch is handed on: reserves more if the rows are more than was thought. Returns whether it did.
     pub(crate) fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError> {
         self.rows = self.rows.saturating_add(u64::from(tuples.count));
         self.bytes = self.bytes.saturating_add(tuples.values.len() as u64);
+        if self.max_rows > 0 && self.rows > self.max_rows {
+            return Err(SessionError::TooManyRows(self.max_rows));
+        }
         let reserved = self.reservation.bytes();
         if self.need(self.rows) <= reserved {
             return Ok(false);

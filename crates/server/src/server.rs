@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use hnsw::Storage;
 use service::{Activity, Readiness, Role, Shutdown, StatusServer};
-use tokio::net::{TcpListener, lookup_host};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::{self, Admission};
-use crate::{Config, ServerError, listener};
+use crate::newcomers::Newcomers;
+use crate::{Config, ServerError, access, listener};
 
 /// How long sessions may take to tell their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     /// Threads of each build.
     pub(crate) threads: usize,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) newcomers: Newcomers,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
     pub(crate) drain: CancellationToken,
@@ -55,9 +57,9 @@ impl Server {
     /// Listens on the two ports and starts the threads.
     ///
     /// # Errors
-    /// An address that cannot be used, plaintext beyond loopback that was not asked for, no threads.
+    /// An address that cannot be used, or open to other machines in a way that was not asked for; no threads.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        check_plaintext(&config).await?;
+        access::check_exposure(&config).await?;
         let bind = |source| ServerError::Bind { host: config.host.clone(), port: config.port, source };
         let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
@@ -77,6 +79,7 @@ impl Server {
             config,
             threads,
             admission,
+            newcomers: Newcomers::default(),
             activity,
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -97,6 +100,12 @@ impl Server {
         self.status.local_addr()
     }
 
+    /// Whether clients must say who they are.
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        access::asks_clients(&self.shared.config)
+    }
+
     /// The threads that do the CPU work of each build.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -109,7 +118,7 @@ impl Server {
         self.shared.admission.standing().limit
     }
 
-    /// Serves until `shutdown` says to drain: accepts no more, gives builds the grace period, then stops them.
+    /// Serves until `shutdown` says to drain: accepts no more, gives builds the drain timeout, then stops them.
     pub async fn run(self, shutdown: Shutdown) {
         let Self { listener, address: _, status, shared } = self;
         shared.activity.set_readiness(Readiness::Ready);
@@ -125,12 +134,12 @@ impl Server {
         if !shared.tasks.is_empty() {
             tracing::info!(
                 connections = shared.tasks.len(),
-                seconds = shared.config.grace.as_secs(),
+                seconds = shared.config.drain_timeout.as_secs(),
                 "waiting for builds to end"
             );
         }
         tokio::select! {
-            _ = timeout(shared.config.grace, shared.tasks.wait()) => {}
+            _ = timeout(shared.config.drain_timeout, shared.tasks.wait()) => {}
             () = shutdown.abort.cancelled() => {}
         }
         shared.stop.cancel();
@@ -138,17 +147,5 @@ impl Server {
             tracing::warn!(connections = shared.tasks.len(), "ended without waiting for all builds");
         }
         drop(status);
-    }
-}
-
-async fn check_plaintext(config: &Config) -> Result<(), ServerError> {
-    if config.tls.is_some() || config.allow_plaintext_beyond_loopback {
-        return Ok(());
-    }
-    let resolve = |source| ServerError::Resolve { host: config.host.clone(), source };
-    let mut addresses = lookup_host((config.host.as_str(), config.port)).await.map_err(resolve)?;
-    match addresses.find(|address| !address.ip().to_canonical().is_loopback()) {
-        Some(address) => Err(ServerError::Plaintext(address)),
-        None => Ok(()),
     }
 }

@@ -103,6 +103,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 return None;
             }
         };
+        self.shared.newcomers.settle(self.id);
         tracing::Span::current().record("label", &hello.label);
         let queued = self.shared.activity.queue(self.subject(&hello));
         match self.begin(&hello, &ticket, &queued).await {

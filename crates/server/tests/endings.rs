@@ -163,7 +163,7 @@ fn shutdown_lets_builds_end() {
 
 #[test]
 fn shutdown_does_not_wait_forever() {
-    let builder = Builder::with(|config| config.grace = Duration::from_millis(200));
+    let builder = Builder::with(|config| config.drain_timeout = Duration::from_millis(200));
     let mut client = building(&builder);
     builder.shutdown.drain.cancel();
     let since = Instant::now();

@@ -5,28 +5,43 @@ mod support;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lantern_index_server::{Config, Server, ServerError};
 use protocol::MAGIC;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use service::{Tls, Tokens};
 use support::{Builder, Client, Rows, hello};
 use tempfile::TempDir;
 
 struct Pair {
     certificate: CertificateDer<'static>,
-    server: Arc<rustls::ServerConfig>,
+    key: PrivateKeyDer<'static>,
+    server: Arc<Tls>,
+    dir: TempDir,
 }
 
 fn pair() -> Pair {
+    pair_for(None)
+}
+
+/// A certificate and its key, as a builder has them that trusts the clients of an authority.
+fn pair_for(client_ca: Option<&Path>) -> Pair {
     let dir = TempDir::new().unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let (certificate, key) = write(dir.path());
+    let server = Tls::open(&dir.path().join("cert.pem"), &dir.path().join("key.pem"), client_ca).unwrap();
+    Pair { certificate, key, server: Arc::new(server), dir }
+}
+
+/// Makes a certificate and its key and writes them to files.
+fn write(dir: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-    fs::write(&cert, pair.cert.pem()).unwrap();
-    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
-    Pair { certificate: pair.cert.der().clone(), server: service::server_config(&cert, &key).unwrap() }
+    fs::write(dir.join("cert.pem"), pair.cert.pem()).unwrap();
+    fs::write(dir.join("key.pem"), pair.signing_key.serialize_pem()).unwrap();
+    (pair.cert.der().clone(), PrivateKeyDer::Pkcs8(pair.signing_key.serialize_der().into()))
 }
 
 type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -36,13 +51,25 @@ fn connect(
     trusted: &CertificateDer<'static>,
     version: &'static SupportedProtocolVersion,
 ) -> TlsStream {
+    connect_as(None, builder, trusted, version)
+}
+
+fn connect_as(
+    client: Option<&Pair>,
+    builder: &Builder,
+    trusted: &CertificateDer<'static>,
+    version: &'static SupportedProtocolVersion,
+) -> TlsStream {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[version])
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match client {
+        Some(pair) => config.with_client_auth_cert(vec![pair.certificate.clone()], pair.key.clone_key()).unwrap(),
+        None => config.with_no_client_auth(),
+    };
     let stream = TcpStream::connect(builder.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
@@ -97,12 +124,82 @@ fn plaintext_clients_get_no_greeting() {
     assert!(builder.get("/healthz").contains("200"));
 }
 
+#[test]
+fn clients_show_a_certificate_where_that_is_wanted() {
+    let client = pair();
+    let own = pair_for(Some(&client.dir.path().join("cert.pem")));
+    let builder = Builder::with(|config| config.tls = Some(own.server.clone()));
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let stream = connect_as(Some(&client), &builder, &own.certificate, version);
+        let mut good = Client::greeted(stream);
+        good.raw(&MAGIC);
+        good.hello(hello(4));
+        for other in [None, Some(&pair())] {
+            let mut stream = connect_as(other, &builder, &own.certificate, version);
+            assert!(stream.read(&mut [0; 8]).map_or(true, |read| read == 0), "greeted without a certificate");
+        }
+        good.rows(&Rows::new(10, 4), 10);
+        good.end_of_rows(10);
+        assert_eq!(good.pages().done.rows, 10);
+    }
+}
+
+#[test]
+fn a_new_certificate_leaves_builds_alone() {
+    let mut own = pair();
+    let builder = Builder::with(|config| config.tls = Some(own.server.clone()));
+    let mut before = Client::greeted(connect(&builder, &own.certificate, &rustls::version::TLS13));
+    before.raw(&MAGIC);
+    before.hello(hello(4));
+    let (certificate, _) = write(own.dir.path());
+    own.server.reload().unwrap();
+    let _ = Client::greeted(connect(&builder, &certificate, &rustls::version::TLS13));
+    assert!(connect(&builder, &own.certificate, &rustls::version::TLS13).read(&mut [0; 8]).is_err());
+    before.rows(&Rows::new(10, 4), 10);
+    before.end_of_rows(10);
+    assert_eq!(before.pages().done.rows, 10);
+    own.certificate = certificate;
+}
+
+#[test]
+fn tokens_can_be_replaced() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "the-old-secret-of-all\n").unwrap();
+    let tokens = Arc::new(Tokens::open(file.path()).unwrap());
+    let builder = Builder::with(|config| config.tokens = Some(tokens.clone()));
+    let with = |token: &str| protocol::Hello { token: token.to_owned(), ..hello(4) };
+    let mut old = builder.connect();
+    old.hello(with("the-old-secret-of-all"));
+    for (token, expected) in
+        [("", "this builder wants a token"), ("the-new-secret-of-all", "the token is not one of this builder's")]
+    {
+        let refuse = builder.connect().refused(with(token));
+        assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", expected));
+    }
+    fs::write(file.path(), "the-new-secret-of-all\n").unwrap();
+    tokens.reload().unwrap();
+    builder.connect().hello(with("the-new-secret-of-all"));
+    assert_eq!(builder.connect().refused(with("the-old-secret-of-all")).sqlstate.as_str(), "28000");
+    old.rows(&Rows::new(10, 4), 10);
+    old.end_of_rows(10);
+    assert_eq!(old.pages().done.rows, 10);
+}
+
 #[tokio::test]
-async fn plaintext_stays_on_loopback() {
+async fn other_machines_get_in_encrypted_and_known() {
     let config = || Config { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, threads: 1, ..Config::default() };
-    let refused = Server::bind(config()).await.err().expect("must not listen");
-    assert!(matches!(refused, ServerError::Plaintext(_)), "{refused}");
-    let asked = Config { allow_plaintext_beyond_loopback: true, ..config() };
+    let refused = |config| async { Server::bind(config).await.err().expect("must not listen") };
+    let error = refused(config()).await;
+    assert!(matches!(error, ServerError::Plaintext(_)), "{error}");
+    let error = refused(Config { allow_plaintext_beyond_loopback: true, ..config() }).await;
+    assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
+    let error = refused(Config { tls: Some(pair().server), ..config() }).await;
+    assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
+    let error = refused(Config { allow_anonymous: true, ..config() }).await;
+    assert!(matches!(error, ServerError::Plaintext(_)), "{error}");
+    let asked = Config { allow_plaintext_beyond_loopback: true, allow_anonymous: true, ..config() };
     assert!(Server::bind(asked).await.is_ok());
-    assert!(Server::bind(Config { tls: Some(pair().server), ..config() }).await.is_ok());
+    let client = pair();
+    let known = pair_for(Some(&client.dir.path().join("cert.pem")));
+    assert!(Server::bind(Config { tls: Some(known.server), ..config() }).await.is_ok());
 }

@@ -4,7 +4,9 @@
 
 mod activity;
 mod codec;
+mod hangup;
 mod metrics;
+mod notify;
 mod outcome;
 pub mod report;
 mod shutdown;
@@ -14,17 +16,21 @@ mod throttle;
 mod throughput;
 mod ticket;
 mod tls;
+mod tokens;
 
 pub use activity::{Activity, Queued, Running, Stage, printable};
 pub use codec::{CodecError, FrameReader, FrameWriter};
+pub use hangup::on_hangup;
 pub use metrics::{Metrics, OpenConnection};
+pub use notify::notify_manager;
 pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
 pub use shutdown::Shutdown;
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};
 pub use throttle::Throttle;
 pub use ticket::{TicketError, TicketGate, TicketKey, TicketKeyError};
-pub use tls::{TlsError, server_config};
+pub use tls::{Tls, TlsError};
+pub use tokens::{Tokens, TokensError};
 
 /// Sets up the logs of the process.
 pub use telemetry::{check_level as check_log_level, init as init_telemetry};

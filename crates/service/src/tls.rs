@@ -1,12 +1,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
 /// Why a certificate and key cannot be used.
@@ -50,28 +52,86 @@ pub enum TlsError {
         /// What rustls says.
         source: rustls::Error,
     },
+    /// No authority for the certificates of clients.
+    #[error("client authority {path} cannot be used: {problem}")]
+    ClientCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
-/// Reads a certificate chain and its private key, both PEM, for a server that speaks TLS 1.2 and 1.3.
-///
-/// # Errors
-/// [`TlsError`] names the file and what is wrong with it.
-pub fn server_config(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+/// What a server shows and asks for in TLS, by files that can be read again: connections that are open stay as they are.
+#[derive(Debug)]
+pub struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads a certificate chain and its private key, and the authorities of whom clients must show a certificate; all PEM.
+    /// TLS 1.2 and 1.3.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file and what is wrong with it.
+    pub fn open(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        let config = RwLock::new(Arc::new(server_config(cert, key, client_ca)?));
+        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned), config })
+    }
+
+    /// For the next connection.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether clients must show a certificate.
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.client_ca.is_some()
+    }
+
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// As [`Tls::open`]; then everything stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = Arc::new(server_config(&self.cert, &self.key, self.client_ca.as_deref())?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+}
+
+fn server_config(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<ServerConfig, TlsError> {
     let rejected = |source: rustls::Error| TlsError::Rejected { cert: cert.to_owned(), key: key.to_owned(), source };
-    let chain = read_chain(cert)?;
+    let chain = read_chain("certificate", cert)?;
     let private = read_key(key)?;
     // The provider is passed explicitly: the process-wide default is a choice that libraries must not make.
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(rejected)?
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
         .map_err(rejected)?;
-    Ok(Arc::new(config))
+    let builder = match client_ca {
+        Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    builder.with_single_cert(chain, private).map_err(rejected)
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let what = "certificate";
+fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let unusable = |problem: String| TlsError::ClientCa { path: path.to_owned(), problem };
+    let mut roots = RootCertStore::empty();
+    for certificate in read_chain("certificate", path)? {
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    verifier.map_err(|error| unusable(error.to_string()))
+}
+
+fn read_chain(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = read(what, path)?;
     let chain = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<Vec<_>, _>>()
@@ -99,7 +159,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::server_config;
+    use super::Tls;
 
     struct Files {
         dir: TempDir,
@@ -127,14 +187,32 @@ mod tests {
         }
 
         fn error(&self, cert: &str, key: &str) -> String {
-            server_config(&self.path(cert), &self.path(key)).unwrap_err().to_string()
+            Tls::open(&self.path(cert), &self.path(key), None).unwrap_err().to_string()
         }
     }
 
     #[test]
     fn a_pair_is_taken() {
         let files = Files::new();
-        server_config(&files.path("cert.pem"), &files.path("key.pem")).unwrap();
+        let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
+        let tls = Tls::open(&cert, &key, None).unwrap();
+        assert!(!tls.asks_clients());
+        assert!(Tls::open(&cert, &key, Some(&cert)).unwrap().asks_clients());
+        let error = Tls::open(&cert, &key, Some(&files.path("empty.pem"))).unwrap_err().to_string();
+        assert!(error.contains("empty.pem holds no certificate"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_again_stays() {
+        let files = Files::new();
+        let tls = Tls::open(&files.path("cert.pem"), &files.path("key.pem"), None).unwrap();
+        let before = tls.config();
+        tls.reload().unwrap();
+        let again = tls.config();
+        assert!(!std::sync::Arc::ptr_eq(&before, &again));
+        files.write("cert.pem", "");
+        assert!(tls.reload().unwrap_err().to_string().contains("cert.pem"));
+        assert!(std::sync::Arc::ptr_eq(&tls.config(), &again));
     }
 
     #[test]

@@ -13,6 +13,7 @@ usage: cargo xtask TASK
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
   dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
                                them on a clean Debian, --quick packs what is built already
+  soak                         200 builds of random shapes and endings against one daemon; prints what is left of them
   test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
                                --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
@@ -33,6 +34,7 @@ pub enum Task {
     },
     Demo(DemoOptions),
     Dist(DistOptions),
+    Soak,
     Test {
         name: Option<String>,
         pg: Option<u32>,
@@ -96,6 +98,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
         ["install"] => Ok(Task::Install { pg_config }),
         ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
         ["dist"] => Ok(Task::Dist(DistOptions { pg_config, check, quick })),
+        ["soak"] => Ok(Task::Soak),
         ["test"] => Ok(Task::Test { name: None, pg }),
         ["test", name] => Ok(Task::Test { name: Some(name.to_owned()), pg }),
         _ => bail!("cannot make sense of {:?}\n\n{USAGE}", words.join(" ")),

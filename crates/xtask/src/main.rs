@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench`.
+//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench | soak`.
 
 mod aarch64;
 mod apt;
@@ -12,6 +12,7 @@ mod install;
 mod other_apt;
 mod pgvector;
 mod setup;
+mod soak;
 mod step;
 mod test;
 mod test_tools;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Task::Install { pg_config } => install::run(pg_config.as_deref()),
         Task::Demo(options) => demo::run(&options),
         Task::Dist(options) => dist::run(&options),
+        Task::Soak => soak::run(),
         Task::Test { name, pg } => test::run(name.as_deref(), pg),
         Task::Bench(None) => {
             println!("{}", bench::USAGE);

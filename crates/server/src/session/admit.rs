@@ -7,11 +7,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Session;
+use crate::access;
 use crate::admission::{Need, Place, Reservation};
 use crate::end::SessionError;
 use crate::hello;
 use crate::job::{Form, Job};
-use crate::ticket;
 
 /// A build that has its memory and whose engine takes rows.
 pub(super) struct Begun {
@@ -33,8 +33,8 @@ pub(super) enum NotBegun {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Hello to the Accept, which is still to be sent.
     pub(super) async fn begin(&mut self, hello: &Hello, ticket: &str, queued: &Queued) -> Result<Begun, NotBegun> {
-        ticket::check(self.shared.config.tickets.as_deref(), ticket).map_err(NotBegun::Refused)?;
-        let spec = hello::check(hello).map_err(NotBegun::Refused)?;
+        access::check(self.shared, &hello.token, ticket).map_err(NotBegun::Refused)?;
+        let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
         let (place, need, storage) = self.enter(hello, &spec)?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let (form, reserved) = (Form::Pages, reservation.clone());

@@ -44,8 +44,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             threads: self.shared.threads(),
             builder_version: VERSION.to_owned(),
         });
+        let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
         let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(&spec, Meter::new(need, storage, reservation), &mut job, &watch, &running).await,
+            Ok(()) => self.drive(&spec, meter, &mut job, &watch, &running).await,
             Err(error) => Err(error),
         };
         let (outcome, reason) = match result {

@@ -76,6 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 return (self.explain(&error).await, None);
             }
         };
+        self.shared.newcomers.settle(self.id);
         let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
         let queued = self.shared.activity.queue(self.subject(&spec));
         match self.begin(&spec, lantern, &queued).await {
@@ -122,6 +123,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     async fn begin(&self, spec: &BuildSpec, lantern: Lantern, queued: &Queued) -> Result<Begun, (Refusal, String)> {
         if self.shared.config.tickets.is_some() {
             let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
+            return Err((Refusal::Access, text.to_owned()));
+        }
+        if self.shared.config.tokens.is_some() {
+            let text = "this builder wants a token, and the client cannot send one";
             return Err((Refusal::Access, text.to_owned()));
         }
         let need = Need::new(spec, self.shared.threads());
@@ -180,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             memory = reservation.bytes(),
             "build started for a Lantern client"
         );
-        let meter = Meter::new(need, storage, reservation);
+        let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
         let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
         let result = match self.sender.send(&ACK).await {
             Ok(()) => tokio::select! {

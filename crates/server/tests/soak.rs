@@ -1,0 +1,172 @@
+//! One daemon and very many builds of random shapes and endings: nothing may be left of them. `cargo xtask soak` runs it.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::{BuilderMessage, ClientMessage, Hello};
+use support::{Client, Rows, hello};
+
+const BUILDS: usize = 200;
+/// Clients at a time.
+const CLIENTS: usize = 4;
+/// Builds before the first look, when everything has been used once.
+const WARM_UP: usize = 40;
+
+struct Daemon {
+    child: Child,
+    address: String,
+    status: String,
+}
+
+impl Daemon {
+    fn start(binary: &str) -> Self {
+        let mut child = Command::new(binary)
+            .args(["serve", "--port", "0", "--status-port", "0", "--threads", "2", "--memory-limit", "512MB"])
+            .args(["--idle-timeout", "2s", "--log-level", "error"])
+            .env("LANTERN_INDEX_CONFIG", "/dev/null")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut address = || lines.next().unwrap().unwrap().rsplit(' ').next().unwrap().to_owned();
+        let status = address();
+        Self { child, address: address(), status }
+    }
+
+    fn connect(&self) -> Client<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let mut client = Client::greeted(stream);
+        client.raw(&protocol::MAGIC);
+        client
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let mut stream = TcpStream::connect(&self.status).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(&format!("lantern_index_{name} ")));
+        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+
+    /// A line of `/proc/PID/status`, in kB.
+    fn memory(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Waits until nobody is served, and the status' own connections are closed.
+    fn settle(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.metric("build_active") + self.metric("queue_depth") + self.metric("connections") > 0 {
+            assert!(Instant::now() < until, "builds or connections are left");
+            thread::sleep(Duration::from_millis(50));
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A build whose shape and ending follow from its number.
+fn build(daemon: &Daemon, number: usize) {
+    let mut state = number as u64 ^ 0x5851_f42d_4c95_7f2d;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (dims, count) = (8 + random(250) as u32, 100 + random(3000) as usize);
+    let (m, ending) = (4 + random(20) as u16, number % 10);
+    let rows = Rows::new(count, dims);
+    let mut client = daemon.connect();
+    let known = random(2) * count as u64;
+    client.send(&ClientMessage::Hello(Hello { m, estimated_rows: known, ..hello(dims) }));
+    loop {
+        match client.next() {
+            Some(BuilderMessage::Accept(_)) => break,
+            Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    client.rows(&rows, 1 + random(500) as usize);
+    match ending {
+        // Says another number of rows than it has sent.
+        6 => {
+            client.end_of_rows(1);
+            assert_eq!(client.error().sqlstate.as_str(), "XX001");
+        }
+        // Cancels: while rows are due, or while the graph is built.
+        7 => {
+            if random(2) == 0 {
+                client.end_of_rows(count as u64);
+            }
+            client.send(&ClientMessage::Cancel);
+            while client.next().is_some() {}
+        }
+        // Leaves.
+        8 => client.end_of_rows(count as u64),
+        // Falls silent.
+        9 => while client.next().is_some() {},
+        _ => {
+            client.end_of_rows(count as u64);
+            let built = client.pages();
+            assert_eq!((built.done.rows, built.done.unreachable), (count as u64, 0), "build {number}");
+        }
+    }
+}
+
+fn builds(daemon: &Daemon, numbers: std::ops::Range<usize>) {
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let numbers = numbers.clone();
+            scope.spawn(move || numbers.skip(client).step_by(CLIENTS).for_each(|number| build(daemon, number)));
+        }
+    });
+    daemon.settle();
+}
+
+#[test]
+#[ignore = "takes a minute or more, and wants a daemon"]
+fn nothing_is_left_of_two_hundred_builds() {
+    let binary = std::env::var("LANTERN_INDEX_BINARY").expect("cargo xtask soak names the daemon");
+    let daemon = Daemon::start(&binary);
+    builds(&daemon, 0..WARM_UP);
+    let (memory, files) = (daemon.memory("RssAnon:"), daemon.files());
+    builds(&daemon, WARM_UP..WARM_UP + BUILDS);
+    let (memory_after, files_after, peak) = (daemon.memory("RssAnon:"), daemon.files(), daemon.memory("VmHWM:"));
+    let of = |outcome: &str| daemon.metric(&format!("builds_total{{outcome=\"{outcome}\"}}"));
+    println!("builds             {BUILDS} after {WARM_UP} to warm up");
+    println!("  succeeded        {}", of("succeeded"));
+    println!("  failed           {} on purpose", of("failed"));
+    println!("  cancelled        {} on purpose", of("cancelled"));
+    println!("rows               {}", daemon.metric("tuples_received_total"));
+    println!("bytes received     {}", daemon.metric("received_bytes_total"));
+    println!("bytes sent         {}", daemon.metric("sent_bytes_total"));
+    println!("memory at first    {memory} kB");
+    println!("memory at the end  {memory_after} kB");
+    println!("memory at the peak {peak} kB");
+    println!("open files         {files}, then {files_after}");
+    let all = (WARM_UP + BUILDS) as u64;
+    assert_eq!([of("succeeded"), of("failed")], [all / 10 * 6, all / 10], "no build affects another");
+    assert_eq!(of("succeeded") + of("failed") + of("cancelled"), all);
+    assert_eq!(daemon.metric("memory_reserved_bytes"), 0);
+    assert_eq!(files_after, files);
+    assert!(memory_after <= memory + memory / 20, "{memory} kB became {memory_after} kB");
+}

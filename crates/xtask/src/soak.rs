@@ -1,0 +1,12 @@
+use anyhow::{Context, Result, bail};
+
+use crate::build;
+
+/// Runs a daemon through very many builds of random shapes and endings, and looks at what is left of them.
+pub fn run() -> Result<()> {
+    let program = build::program()?;
+    let mut test = build::cargo(None);
+    test.args(["test", "-q", "-p", "lantern-index-server", "--test", "soak", "--", "--ignored", "--nocapture"]);
+    let status = test.env("LANTERN_INDEX_BINARY", program).status().context("cannot run cargo")?;
+    if status.success() { Ok(()) } else { bail!("something is left of the builds") }
+}
