@@ -78,13 +78,19 @@ fn write(path: &Path, text: &str, mode: u32, force: bool) -> Result<()> {
 fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
     let full = |path: &Path| absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     let (cert, key) = (full(cert), full(key));
-    let host = if hosts.is_empty() { "" } else { " --host 0.0.0.0" };
+    let host = if hosts.is_empty() { "" } else { " --host 0.0.0.0 --token-file TOKENS" };
     let name = hosts.first().map_or("localhost", String::as_str);
     let mut out = io::stdout().lock();
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
     writeln!(out, "wrote {} and {}", cert.display(), key.display())?;
     writeln!(out, "\nStart the builder:")?;
     writeln!(out, "  lantern-index serve --cert {} --key {}{host}", quoted(&cert), quoted(&key))?;
+    if !hosts.is_empty() {
+        writeln!(
+            out,
+            "TOKENS is a file with secrets, one per line, of which PostgreSQL must know one (hnsw.external_index_token)."
+        )?;
+    }
     writeln!(out, "Tell PostgreSQL, on whose machine a copy of the certificate must be:")?;
     writeln!(
         out,
