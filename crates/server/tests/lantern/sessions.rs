@@ -88,7 +88,7 @@ fn who_leaves_ends_the_build() {
 
 #[test]
 fn a_builder_that_stops_tells_who_waits_and_resets_who_sends() {
-    let builder = Builder::with(|config| config.grace = Duration::from_millis(100));
+    let builder = Builder::with(|config| config.drain_timeout = Duration::from_millis(100));
     let table = table(1000);
     let mut client = begun(&builder, &table);
     table.send(&mut client).unwrap();
@@ -180,7 +180,7 @@ fn with_tls_too() {
     let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     std::fs::write(&cert, certified.cert.pem()).unwrap();
     std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
-    let tls = service::server_config(&cert, &key).unwrap();
+    let tls = Arc::new(service::Tls::open(&cert, &key, None).unwrap());
     let builder = Builder::with(|config| config.tls = Some(tls));
 
     let mut roots = RootCertStore::empty();
