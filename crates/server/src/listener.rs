@@ -45,14 +45,13 @@ fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, id: u64, perm
     let span = tracing::info_span!("session", id, %peer, label = tracing::field::Empty);
     let tasks = shared.tasks.clone();
     let session = async move {
-        let metrics = shared.activity.metrics();
-        let _open = metrics.connection();
+        let _open = shared.activity.metrics().connection();
         let newcomer = shared.newcomers.enter(id);
         tokio::select! {
             () = connection::serve(stream, &shared, id, peer) => {}
             () = newcomer.closed() => {
-                tracing::info!("closed: too many connections, and this one has not said what it wants");
-                metrics.closed(Closed::Limit);
+                let text = format_args!("too many connections, and this one has not said what it wants");
+                shared.activity.closed(Closed::Limit, text);
             }
         }
         drop(permit);
