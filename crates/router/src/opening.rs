@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use protocol::v1::GIVE_ME_A_SERVER;
 use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, PROTOCOL_VERSION, Pong, ProtocolError};
 use service::{CodecError, FrameReader, FrameWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -9,9 +9,6 @@ use tokio::time::timeout;
 
 use crate::config::Mode;
 use crate::stream::Stream;
-
-/// What Lantern's clients say to a router: "give me a server".
-const LANTERN_ASKS: [u8; 4] = 3u32.to_le_bytes();
 
 /// The router's name and version.
 pub(crate) const VERSION: &str = concat!("lantern-index router ", env!("CARGO_PKG_VERSION"));
@@ -52,7 +49,7 @@ pub(crate) async fn open(mut stream: Box<dyn Stream>, mode: Mode, limit: Duratio
         };
         match choice {
             MAGIC => hello(stream).await,
-            LANTERN_ASKS if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),
+            GIVE_ME_A_SERVER if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),
             other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("no known protocol: {other:02x?}")).into()),
         }
     };
@@ -81,26 +78,4 @@ async fn hello(stream: Box<dyn Stream>) -> Result<Opening, CodecError> {
 
 fn pong() -> Pong {
     Pong { protocol: PROTOCOL_VERSION, threads: 0, memory_free: 0, builder_version: VERSION.to_owned() }
-}
-
-/// The answer to a Lantern client that asks for a server.
-pub(crate) fn lantern_address(secure: bool, host: &str, port: u16) -> BytesMut {
-    let mut bytes = BytesMut::new();
-    for number in [u32::from(secure), u32::try_from(host.len()).unwrap_or(0)] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    bytes.extend_from_slice(host.as_bytes());
-    bytes.extend_from_slice(&u32::from(port).to_le_bytes());
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lantern_address;
-
-    #[test]
-    fn addresses_are_in_lanterns_format() {
-        let expected = [&[1, 0, 0, 0, 8, 0, 0, 0][..], b"10.0.0.1", &[0x26, 0x23, 0, 0]].concat();
-        assert_eq!(lantern_address(true, "10.0.0.1", 8998), expected);
-    }
 }

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use protocol::v1::{ServerAddress, error_frame};
 use protocol::{BuilderMessage, Hello, Refuse, SqlState, Wait};
 use service::report::Subject;
 use service::{Closed, CodecError, Outcome, Queued, Refusal};
@@ -14,7 +15,7 @@ use crate::book::Wish;
 use crate::config::Mode;
 use crate::handover::{can_be_sent, redirect};
 use crate::health;
-use crate::opening::{Client, Opening, lantern_address, open};
+use crate::opening::{Client, Opening, open};
 use crate::pool::{Followed, Lease, TICKET_LIFETIME};
 use crate::relayed::{self, Relayed};
 use crate::router::Shared;
@@ -165,21 +166,34 @@ impl Session<'_> {
         let lease = tokio::select! {
             answer = request.answer() => match answer {
                 Some(Ok(lease)) => lease,
-                // Its protocol has no error here: it reads the end of the connection.
                 other => {
-                    return tracing::warn!(refusal = ?other.and_then(Result::err), "Lantern client gets no builder");
+                    let refusal = other.and_then(Result::err);
+                    tracing::warn!(?refusal, "Lantern client gets no builder");
+                    return tell_lantern(stream, &error_frame("no builder can be had, see the router's log")).await;
                 }
             },
             _ = stream.read(&mut byte) => return tracing::info!("Lantern client left"),
         };
         let Ok(before) = health::builds(lease.place()).await else { return };
         let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
-        let bytes = lantern_address(self.shared.config.tls.is_some(), &host, lease.place().port);
+        let secure = self.shared.config.tls.is_some();
+        let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, builder = lease.name(), "Lantern client gets no builder");
+                return tell_lantern(stream, &error_frame(&error.to_string())).await;
+            }
+        };
         tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
         self.shared.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
-        let _ = stream.write_all(&bytes).await;
-        let _ = stream.shutdown().await;
+        tell_lantern(stream, &bytes).await;
     }
+}
+
+/// The last words to a Lantern client, in one segment. If it is gone, that is the end as well.
+async fn tell_lantern(mut stream: Box<dyn Stream>, bytes: &[u8]) {
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.shutdown().await;
 }
 
 /// Says why there is no builder, to the client and to status.

@@ -204,11 +204,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Err(error) => {
                 job.control.cancel();
                 let reason = Some(error.to_string());
-                let told = if self.receiver.has_ended() && !self.sender.has_begun() {
-                    self.fail(&error).await
-                } else {
-                    tracing::warn!(%error, "connection reset: a Lantern client cannot be told why at this time");
-                    false
+                let waits = self.receiver.has_ended() && !self.sender.has_begun();
+                let told = match &error {
+                    SessionError::Left | SessionError::Connection(_) => self.fail(&error).await,
+                    error if waits => self.fail(error).await,
+                    error => {
+                        tracing::warn!(%error, "connection reset: a Lantern client cannot be told why at this time");
+                        false
+                    }
                 };
                 (told, EndedBuild::new(job, running, error.outcome(), reason, cancel))
             }
