@@ -159,6 +159,9 @@ pub struct Serve {
     /// The name by which the router knows this builder; tickets for others are refused
     #[arg(long, value_name = "NAME", default_value = "", requires = "ticket_key")]
     pub ticket_name: String,
+    /// With a ticket key: let Lantern's clients in all the same, which cannot show a ticket
+    #[arg(long)]
+    pub lantern_without_ticket: bool,
     /// End at once when standard input ends, as it does when the process that started this one is gone
     #[arg(long)]
     pub stop_at_eof: bool,

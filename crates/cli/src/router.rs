@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use service::{LogFormat, Shutdown};
 
 use crate::failure::Failure;
-use crate::period;
 use crate::router_config::{config, explain, parse_builder};
+use crate::{period, size};
 
 /// Threads that move bytes; encryption is done on them too.
 const IO_THREADS: usize = 2;
@@ -67,6 +67,27 @@ pub struct Router {
     /// With --builders static: a builder, as host:port/status-port; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_builder)]
     pub builder: Vec<router::FixedBuilder>,
+    /// With --builders kubernetes: a pod for builders, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub builder_template: Option<PathBuf>,
+    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without it and the next one all are as the template says
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "builder_max_memory")]
+    pub builder_min_memory: Option<u64>,
+    /// With --builders kubernetes: the most memory of a builder
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "builder_min_memory")]
+    pub builder_max_memory: Option<u64>,
+    /// With --builders kubernetes: the namespace of the pods [default: that of the service account]
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// With --builders kubernetes: what pods' names begin with; routers of the same name share their --max-builders
+    #[arg(long, value_name = "NAME", default_value = "lantern-index")]
+    pub instance: String,
+    /// With --builders kubernetes: the name of this router's own pod
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+    /// With --builders kubernetes: the Deployment with which the pods are deleted
+    #[arg(long, value_name = "NAME")]
+    pub owner: Option<String>,
     /// Certificates (PEM) that vouch for the builders', when connections to them are encrypted
     #[arg(long, value_name = "FILE", requires = "builder_name")]
     pub builder_ca: Option<PathBuf>,
@@ -103,6 +124,8 @@ pub enum SourceName {
     Process,
     /// Those given with --builder, which somebody else runs
     Static,
+    /// Pods
+    Kubernetes,
 }
 
 /// Runs the router daemon until a signal ends it.

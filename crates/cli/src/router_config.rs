@@ -3,7 +3,7 @@
 use std::env;
 
 use anyhow::{Context, anyhow};
-use router::{BuilderTls, Config, FixedBuilder, Mode, ProcessConfig, RouterError, Source};
+use router::{BuilderTls, Config, FixedBuilder, KubernetesConfig, Mode, ProcessConfig, RouterError, Source};
 
 use crate::failure::Failure;
 use crate::router::{ModeName, Router, SourceName};
@@ -33,7 +33,7 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
         min_builders: arguments.min_builders.into(),
         max_builders: match arguments.builders {
             SourceName::Static => arguments.builder.len(),
-            SourceName::Process => arguments.max_builders.into(),
+            SourceName::Process | SourceName::Kubernetes => arguments.max_builders.into(),
         },
         spare_builders: arguments.spare_builders.into(),
         idle_ttl: arguments.idle_ttl,
@@ -64,7 +64,25 @@ fn source(arguments: &Router) -> Result<Source, Failure> {
         })),
         SourceName::Static if arguments.builder.is_empty() => refuse("--builders static needs --builder, once or more"),
         SourceName::Static => Ok(Source::Static(arguments.builder.clone(), arguments.ticket_key.clone())),
+        SourceName::Kubernetes => kubernetes(arguments),
     }
+}
+
+fn kubernetes(arguments: &Router) -> Result<Source, Failure> {
+    let need = |what: &str| Failure::usage(anyhow!("--builders kubernetes needs {what}"));
+    let memory = arguments.builder_min_memory.zip(arguments.builder_max_memory).unwrap_or_default();
+    if memory.0 > memory.1 {
+        return Err(Failure::usage(anyhow!("the least memory of a builder is more than the most")));
+    }
+    let config = KubernetesConfig {
+        template: arguments.builder_template.clone().ok_or_else(|| need("--builder-template"))?,
+        namespace: arguments.namespace.clone(),
+        instance: arguments.instance.clone(),
+        identity: arguments.identity.clone().ok_or_else(|| need("--identity, the name of the router's own pod"))?,
+        owner: arguments.owner.clone(),
+        ticket_key: arguments.ticket_key.clone().ok_or_else(|| need("--ticket-key"))?,
+    };
+    Ok(Source::Kubernetes(config, memory))
 }
 
 /// Builders of this router show its own certificate, others one that an authority vouches for.

@@ -142,6 +142,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         max_connections: arguments.max_connections as usize,
         max_handshakes: arguments.max_handshakes,
         drain_timeout: arguments.drain_timeout,
+        lantern_without_ticket: arguments.lantern_without_ticket,
         allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,

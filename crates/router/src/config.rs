@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
 
 use crate::fixed::FixedBuilder;
+use crate::kubernetes::KubernetesConfig;
 use crate::process::ProcessConfig;
 use crate::tls::BuilderTls;
 
@@ -24,6 +25,8 @@ pub enum Source {
     Process(ProcessConfig),
     /// A list, and the file with the secret for tickets if these builders ask for such.
     Static(Vec<FixedBuilder>, Option<PathBuf>),
+    /// Pods, and the least and most memory of one, in bytes; 0 leaves it as the template has it.
+    Kubernetes(KubernetesConfig, (u64, u64)),
 }
 
 /// How a router is set up.

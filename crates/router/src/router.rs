@@ -12,11 +12,14 @@ use crate::book::Rules;
 use crate::config::{Config, Source};
 use crate::error::RouterError;
 use crate::fixed::Fixed;
+use crate::kubernetes::Pods;
 use crate::listener;
 use crate::pool::{BuilderState, Pool};
 use crate::process::Processes;
 use crate::spawner::Spawner;
 
+/// Builders of one machine share its memory, and each knows what it can take.
+const ANY_SIZE: (u64, u64) = (0, 0);
 /// How long sessions may take to say that the router is shutting down.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -55,18 +58,17 @@ impl Router {
             .map_err(|error| RouterError::Metrics(error.to_string()))?;
         let activity = Arc::new(activity);
         let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
-        let (spawner, key) = source(&config)?;
+        let (spawner, key, memory) = source(&config).await?;
         let rules = Rules {
             min_builders: config.min_builders,
             max_builders: config.max_builders,
             spare_builders: config.spare_builders,
             idle_ttl: config.idle_ttl,
             start_timeout: config.start_timeout,
-            // Builders of one machine share its memory, and each knows what it can take.
-            memory: (0, 0),
+            memory,
             ..Rules::default()
         };
-        let pool = Pool::start(rules, spawner, key).await.map_err(|error| RouterError::Source(error.to_string()))?;
+        let pool = Pool::start(rules, spawner, key);
         let snapshot = pool.snapshot();
         activity.set_builders(move || snapshot.borrow().builders.iter().map(BuilderState::report).collect());
         let shared = Arc::new(Shared {
@@ -118,19 +120,26 @@ impl Router {
     }
 }
 
-fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<TicketKey>), RouterError> {
+/// Where builders come from, the key for their tickets, and the least and most memory of one.
+async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<TicketKey>, (u64, u64)), RouterError> {
     match &config.source {
         Source::Process(process) => {
             let text = TicketKey::generate().map_err(|error| RouterError::Source(error.to_string()))?;
             let key = TicketKey::from_text(&text);
             let processes =
                 Processes::new(process.clone(), &text).map_err(|error| RouterError::Source(error.to_string()))?;
-            Ok((Arc::new(processes), Some(key)))
+            Ok((Arc::new(processes), Some(key), ANY_SIZE))
         }
         Source::Static(builders, file) => {
             let key = file.as_deref().map(TicketKey::read).transpose();
             let key = key.map_err(|error| RouterError::Source(error.to_string()))?;
-            Ok((Arc::new(Fixed::new(builders.clone())), key))
+            Ok((Arc::new(Fixed::new(builders.clone())), key, ANY_SIZE))
+        }
+        Source::Kubernetes(kubernetes, memory) => {
+            let failed = |error: &dyn std::fmt::Display| RouterError::Source(error.to_string());
+            let key = TicketKey::read(&kubernetes.ticket_key).map_err(|error| failed(&error))?;
+            let pods = Pods::connect(kubernetes, config.max_builders).await.map_err(|error| failed(&error))?;
+            Ok((Arc::new(pods), Some(key), *memory))
         }
     }
 }

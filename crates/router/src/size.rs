@@ -7,8 +7,12 @@ const GRAPH_BYTES_PER_NEIGHBOR: u64 = 113;
 /// Entries of a sparsevec, of which the dimensions say nothing.
 const SPARSE_ENTRIES: u64 = 200;
 
-/// Memory in bytes that the build will take: an estimate, as good as the client's count of rows.
+/// Memory in bytes that the build will take: an estimate, as good as the client's count of rows. Without one, as much as
+/// there is.
 pub(crate) fn memory(hello: &Hello) -> u64 {
+    if hello.estimated_rows == 0 {
+        return u64::MAX;
+    }
     let dims = u64::from(hello.dims);
     let value = match hello.value_type {
         ValueType::Vector => 4 * dims,
@@ -49,7 +53,8 @@ pub(crate) mod tests {
     fn memory_grows_with_the_rows() {
         let million = Hello { dims: 1536, estimated_rows: 1_000_000, ..hello() };
         assert_eq!(memory(&million) >> 30, 7);
-        assert_eq!(memory(&hello()) >> 20, 256);
+        assert_eq!(memory(&hello()), u64::MAX);
+        assert_eq!(memory(&Hello { estimated_rows: 10, ..hello() }) >> 20, 256);
         assert_eq!(memory(&Hello { estimated_rows: u64::MAX, ..hello() }), u64::MAX);
         assert!(memory(&Hello { value_type: ValueType::SparseVec, dims: 1_000_000_000, ..million }) >> 30 < 8);
     }

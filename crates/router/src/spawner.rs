@@ -18,7 +18,7 @@ pub(crate) trait Spawner: Send + Sync {
         false
     }
 
-    /// Builders that an earlier router has left.
+    /// Builders whose router is gone; each is returned once.
     fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -28,6 +28,10 @@ pub(crate) trait Spawner: Send + Sync {
 pub(crate) trait Builder: Send + Sync {
     /// Its name in logs, status and tickets.
     fn name(&self) -> &str;
+    /// What tickets for it are made out to.
+    fn ticket_name(&self) -> &str {
+        self.name()
+    }
     /// How it is reached.
     fn place(&self) -> &Place;
     /// Memory in bytes that it was given.

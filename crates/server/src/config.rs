@@ -23,6 +23,8 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// Whom to let in, when only those that a router sends.
     pub tickets: Option<Arc<TicketGate>>,
+    /// With `tickets`: whether Lantern's clients, which cannot show one, are let in all the same.
+    pub lantern_without_ticket: bool,
     /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
     pub allow_plaintext_beyond_loopback: bool,
     /// Secrets of which clients must know one.
@@ -65,6 +67,7 @@ impl Default for Config {
             status_labels: false,
             tls: None,
             tickets: None,
+            lantern_without_ticket: false,
             allow_plaintext_beyond_loopback: false,
             tokens: None,
             allow_anonymous: false,

@@ -66,7 +66,7 @@ impl Actor {
     }
 
     /// Takes a builder over that an earlier router has left; it may still be building.
-    pub(super) fn adopt(&mut self, builder: Arc<dyn Builder>) {
+    fn adopt(&mut self, builder: Arc<dyn Builder>) {
         tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
         let id = self.book.adopt(builder.memory());
         self.know(id, watch::channel(String::new()).1);
@@ -114,6 +114,7 @@ impl Actor {
                 let gone = self.clients.extract_if(|_, client| client.answer.is_closed());
                 gone.for_each(|(request, _)| self.book.leave(request));
             }
+            Message::Adopted { builder } => self.adopt(builder),
             Message::Started { id, builder } => {
                 let took = self.builders.get(&id).map_or(Duration::ZERO, |known| now - known.since);
                 tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
@@ -175,6 +176,14 @@ impl Actor {
             Action::Grant { request, id } => self.grant(request, id),
             Action::Refuse { request, refusal } => {
                 if let Some(client) = self.clients.remove(&request) {
+                    // What it was told last says more than that it took too long.
+                    let refusal = match refusal {
+                        Refusal::Late(after, None) => {
+                            let last = client.waiting.borrow().reason.clone();
+                            Refusal::Late(after, Some(SpawnError::passing(last)))
+                        }
+                        refusal => refusal,
+                    };
                     let _ = client.answer.send(Err(refusal));
                 }
             }
@@ -185,7 +194,7 @@ impl Actor {
         let Some(known) = self.builders.get(&id) else { return };
         let Some(builder) = known.builder.clone() else { return };
         let ticket = match &self.key {
-            Some(key) => key.issue(builder.name(), TICKET_LIFETIME),
+            Some(key) => key.issue(builder.ticket_name(), TICKET_LIFETIME),
             None => Ok(String::new()),
         };
         let answer = match ticket {

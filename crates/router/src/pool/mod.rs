@@ -5,8 +5,10 @@ mod lease;
 mod snapshot;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
 
 use actor::Actor;
 pub(crate) use actor::TICKET_LIFETIME;
@@ -17,6 +19,9 @@ use crate::book::{BuilderId, Refusal, Rules, Wish};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::TicketKey;
 
+/// How often builders of routers that are gone are looked for.
+const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
+
 /// What the pool is told.
 enum Message {
     Ask {
@@ -26,6 +31,9 @@ enum Message {
     },
     /// Somebody who waited is gone: their answer's receiver is closed.
     Left,
+    Adopted {
+        builder: Arc<dyn Builder>,
+    },
     Started {
         id: BuilderId,
         builder: Arc<dyn Builder>,
@@ -69,21 +77,15 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts the pool's task. It takes over the builders that an earlier router has left.
-    pub(crate) async fn start(
-        rules: Rules,
-        spawner: Arc<dyn Spawner>,
-        key: Option<TicketKey>,
-    ) -> Result<Self, SpawnError> {
-        let leftovers = spawner.leftovers().await?;
+    /// Starts the pool's task. It takes over builders whose router is gone, now and later.
+    pub(crate) fn start(rules: Rules, spawner: Arc<dyn Spawner>, key: Option<TicketKey>) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
         let (publish, snapshot) = watch::channel(Snapshot::default());
-        let mut actor = Actor::new(rules, spawner, key, messages.clone(), publish);
-        for builder in leftovers {
-            actor.adopt(builder);
+        if spawner.outlives_router() {
+            tokio::spawn(take_over(spawner.clone(), messages.clone()));
         }
-        tokio::spawn(actor.run(inbox));
-        Ok(Self { messages, snapshot })
+        tokio::spawn(Actor::new(rules, spawner, key, messages.clone(), publish).run(inbox));
+        Self { messages, snapshot }
     }
 
     /// Gets in line for a builder.
@@ -104,6 +106,24 @@ impl Pool {
         let (done, closed) = oneshot::channel();
         if self.messages.send(Message::Close { done }).is_ok() {
             let _ = closed.await;
+        }
+    }
+}
+
+/// Looks for builders whose router is gone.
+async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Message>) {
+    while !messages.is_closed() {
+        match spawner.leftovers().await {
+            Ok(builders) => {
+                for builder in builders {
+                    let _ = messages.send(Message::Adopted { builder });
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot look for builders of routers that are gone"),
+        }
+        tokio::select! {
+            () = sleep(LOOK_FOR_LEFTOVERS) => {}
+            () = messages.closed() => {}
         }
     }
 }

@@ -1,0 +1,49 @@
+use std::error::Error as _;
+
+use kube::Error;
+
+use crate::spawner::SpawnError;
+
+/// Whether the name is taken, or the object has changed meanwhile.
+pub(super) fn is_taken(error: &Error) -> bool {
+    code(error) == 409
+}
+
+/// Whether there is no such object.
+pub(super) fn is_absent(error: &Error) -> bool {
+    code(error) == 404
+}
+
+fn code(error: &Error) -> u16 {
+    match error {
+        Error::Api(status) => status.code,
+        _ => 0,
+    }
+}
+
+/// What Kubernetes said when the router wanted to do something.
+pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
+    let Error::Api(status) = error else {
+        // The API server is away: the chain's end says why.
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            text = next.to_string();
+            cause = next.source();
+        }
+        return SpawnError {
+            hint: "The API server of Kubernetes cannot be reached.".to_owned(),
+            ..SpawnError::passing(format!("cannot {what}: {text}"))
+        };
+    };
+    let text = format!("cannot {what}: Kubernetes says: {}", status.message);
+    let quota = status.message.contains("exceeded quota");
+    let hint = match status.code {
+        401 => "The router's service account is not known to Kubernetes, or its token has expired.",
+        403 if quota => "The quota of the namespace leaves no room for another builder.",
+        403 => "Look at the role of the router's service account.",
+        400 | 404 | 422 => "Look at the template for builders and at the namespace.",
+        _ => "",
+    };
+    SpawnError { text, hint: hint.to_owned(), lasting: !quota && matches!(status.code, 400 | 401 | 403 | 404 | 422) }
+}

@@ -1,0 +1,126 @@
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use kube::Resource;
+
+use crate::spawner::SpawnError;
+
+/// Reasons of a waiting container that do not go away by themselves.
+const HOPELESS: [&str; 6] = [
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+/// What becomes of a pod, in words that come after its name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not ready yet.
+    Waiting(String),
+    /// It takes builds, as far as Kubernetes knows.
+    Ready,
+    /// Its container cannot start.
+    Hopeless(SpawnError),
+    /// It runs no more.
+    Ended(String),
+}
+
+/// What a pod's status says.
+pub(super) fn state(pod: &Pod) -> State {
+    let status = pod.status.clone().unwrap_or_default();
+    if let Some(why) = ended(pod, &status) {
+        return State::Ended(why);
+    }
+    for container in containers(&status) {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let Some(waiting) = waiting else { continue };
+        let reason = waiting.reason.clone().unwrap_or_default();
+        let text = format!("waits: {reason} {}", waiting.message.as_deref().unwrap_or_default()).trim_end().to_owned();
+        if HOPELESS.contains(&reason.as_str()) {
+            return State::Hopeless(SpawnError::lasting(
+                text,
+                "Look at the image and the secrets of the builders' template.",
+            ));
+        }
+        if !reason.is_empty() {
+            return State::Waiting(text);
+        }
+    }
+    if condition(&status, "PodScheduled").is_some_and(|(holds, _)| !holds) {
+        let why = condition(&status, "PodScheduled").map(|(_, why)| why).unwrap_or_default();
+        return State::Waiting(format!("has no node: {why}"));
+    }
+    match (condition(&status, "Ready"), &status.pod_ip) {
+        (Some((true, _)), Some(_)) => State::Ready,
+        _ => State::Waiting(format!("is {}", status.phase.as_deref().unwrap_or("Pending").to_lowercase())),
+    }
+}
+
+/// Why a pod runs no more.
+fn ended(pod: &Pod, status: &PodStatus) -> Option<String> {
+    for container in containers(status) {
+        let terminated = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+        if let Some(terminated) = terminated {
+            let reason = terminated.reason.as_deref().unwrap_or("terminated");
+            return Some(format!("ended: {reason}, exit code {}", terminated.exit_code));
+        }
+    }
+    let said = || {
+        let reason = status.reason.as_deref().unwrap_or_default();
+        format!("{reason} {}", status.message.as_deref().unwrap_or_default()).trim().to_owned()
+    };
+    match status.phase.as_deref() {
+        Some("Failed" | "Succeeded") => Some(format!("ended: {}", said()).trim_end_matches([':', ' ']).to_owned()),
+        Some("Unknown") => Some("is lost with its node".to_owned()),
+        _ if pod.meta().deletion_timestamp.is_some() => Some("is being deleted".to_owned()),
+        _ => None,
+    }
+}
+
+fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    status.container_statuses.iter().flatten()
+}
+
+/// Whether a condition holds, and its message.
+fn condition(status: &PodStatus, name: &str) -> Option<(bool, String)> {
+    let found = status.conditions.iter().flatten().find(|condition| condition.type_ == name)?;
+    Some((found.status == "True", found.message.clone().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{State, state};
+
+    fn of(status: Value) -> State {
+        state(&serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap())
+    }
+
+    #[test]
+    fn what_kubernetes_says_is_passed_on() {
+        let waiting = |text: &str| State::Waiting(text.to_owned());
+        assert_eq!(of(json!({ "phase": "Pending" })), waiting("is pending"));
+        let conditions = json!([{ "type": "PodScheduled", "status": "False", "message": "0/1 nodes: no memory" }]);
+        assert_eq!(
+            of(json!({ "phase": "Pending", "conditions": conditions })),
+            waiting("has no node: 0/1 nodes: no memory")
+        );
+        let container = |state: Value| json!([{ "name": "b", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state }]);
+        let pulling = container(json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } }));
+        assert_eq!(of(json!({ "containerStatuses": pulling })), waiting("waits: ErrImagePull not found"));
+        let bad = container(json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } }));
+        let State::Hopeless(error) = of(json!({ "containerStatuses": bad })) else { panic!() };
+        assert!(error.lasting && error.text.ends_with("no such image"), "{error}");
+        let killed = container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } }));
+        assert_eq!(
+            of(json!({ "containerStatuses": killed })),
+            State::Ended("ended: OOMKilled, exit code 137".to_owned())
+        );
+        let failed = json!({ "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory" });
+        assert_eq!(of(failed), State::Ended("ended: Evicted the node was low on memory".to_owned()));
+        let conditions = json!([{ "type": "Ready", "status": "True" }]);
+        assert_eq!(of(json!({ "phase": "Running", "podIP": "10.0.0.7", "conditions": conditions })), State::Ready);
+    }
+}
