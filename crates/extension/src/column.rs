@@ -7,6 +7,7 @@ use protocol::Metric;
 use crate::failure::Failure;
 use crate::hook::owned;
 use crate::options::IndexOptions;
+use crate::type_info::{CheckValue, TypeInfo};
 
 /// pgvector's support functions.
 const DISTANCE: u16 = 1;
@@ -15,16 +16,6 @@ const TYPE_INFO: u16 = 3;
 
 /// The most dimensions of type vector, which has no support function to say so.
 const MAX_VECTOR_DIMS: i32 = 2000;
-
-/// pgvector's `HnswTypeInfo`, the same since 0.7.0.
-#[repr(C)]
-struct TypeInfo {
-    max_dims: std::ffi::c_int,
-    normalize: pg_sys::PGFunction,
-    check: Option<CheckValue>,
-}
-
-pub(crate) type CheckValue = unsafe extern "C-unwind" fn(*mut std::ffi::c_char);
 
 /// The indexed column or expression.
 pub(crate) struct Column {
@@ -51,16 +42,6 @@ impl Column {
             let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
             pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &raw mut type_oid, &raw mut typmod, &raw mut collation);
             let support = |number| function(index, number);
-            let info = support(TYPE_INFO).map(|info| {
-                let answer = pg_sys::OidFunctionCall0Coll(info.oid, pg_sys::Oid::INVALID);
-                (info.name, answer.cast_mut_ptr::<TypeInfo>())
-            });
-            let (max_dims, normalize, check) = match &info {
-                Some((_, info)) => ((**info).max_dims, (**info).normalize, (**info).check),
-                None => (MAX_VECTOR_DIMS, None, None),
-            };
-            let dims = check_parameters(type_oid, typmod, max_dims, options)?;
-            let norm = support(NORM).map(|_| pg_sys::index_getprocinfo(index, 1, NORM));
             let distance = support(DISTANCE).map(|function| function.name).unwrap_or_default();
             let unsupported = || {
                 Failure::new(
@@ -70,8 +51,16 @@ impl Column {
                 .detail(format!("Its distance function is \"{distance}\"."))
                 .hint("Build the index in the database: leave out \"external\".")
             };
-            let value_type =
-                info.map_or(Some(ValueType::Vector), |(name, _)| value_type(&name)).ok_or_else(unsupported)?;
+            let mut info = TypeInfo { max_dims: MAX_VECTOR_DIMS, normalize: None, check: None };
+            let mut value_type = ValueType::Vector;
+            if let Some(SupportFunction { oid, name }) = support(TYPE_INFO) {
+                value_type = self::value_type(&name).ok_or_else(unsupported)?;
+                let answer = pg_sys::OidFunctionCall0Coll(oid, pg_sys::Oid::INVALID);
+                info = TypeInfo::read(answer.cast_mut_ptr(), &name)?;
+            }
+            let TypeInfo { max_dims, normalize, check } = info;
+            let dims = check_parameters(type_oid, typmod, max_dims, options)?;
+            let norm = support(NORM).map(|_| pg_sys::index_getprocinfo(index, 1, NORM));
             let metric = metric(&distance, norm.is_some()).ok_or_else(unsupported)?;
             Ok(Self { value_type, metric, dims, collation, norm, normalize, check })
         }

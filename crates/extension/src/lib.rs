@@ -9,6 +9,7 @@
 //! | [`options`] | is this index to be built externally? |
 //! | [`settings`] | where is the builder, and how do we talk to it? |
 //! | [`column`] | which type, metric and dimensions? |
+//! | [`type_info`] | what does this pgvector say of a type? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
 //! | [`engage`] | who builds: queue and router |
@@ -37,6 +38,7 @@ mod session;
 mod settings;
 mod threads;
 mod tls;
+mod type_info;
 mod value;
 mod wait;
 mod writer;
