@@ -20,13 +20,15 @@ pub struct BuilderOptions {
     pub program: Option<PathBuf>,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// Variables for its environment.
+    pub environment: Vec<(String, String)>,
     /// Further arguments of the command.
     pub arguments: Vec<String>,
 }
 
 impl Default for BuilderOptions {
     fn default() -> Self {
-        Self { command: "serve", program: None, tls: true, arguments: Vec::new() }
+        Self { command: "serve", program: None, tls: true, environment: Vec::new(), arguments: Vec::new() }
     }
 }
 
@@ -66,6 +68,7 @@ impl Builder {
         serve
             .args([options.command, "--host", "127.0.0.1", "--port", "0", "--status-port", "0"])
             .args(&options.arguments);
+        serve.envs(options.environment.iter().cloned());
         if options.tls {
             let (cert, key) = (scratch.path().join("cert.pem"), scratch.path().join("key.pem"));
             make_certificate(&program, &cert, &key)?;

@@ -18,6 +18,7 @@ usage: cargo xtask TASK
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
                                --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
   test    aarch64              the kernels for that architecture, cross-compiled and emulated
+  test    kubernetes           builders as pods, on a control plane built from Go sources once; no part of a whole run
   bench   [OPTION]...          builds by several means, compared; --help lists the options
 
 PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";

@@ -73,6 +73,8 @@ fn on(config: &PgConfig, name: Option<&str>) -> Result<Summary> {
     let counts = match name {
         None => test(config, &everything, &[])?,
         Some("integration") => test(config, &["-p", INTEGRATION, "--tests"], &[])?,
+        // No part of a whole run: building Kubernetes takes minutes, and Go.
+        Some("kubernetes") => test(config, &["-p", INTEGRATION, "--test", "kubernetes"], &["--ignored"])?,
         Some(file) if is_file(file) => test(config, &["-p", INTEGRATION, "--test", file], &[])?,
         Some(part) => {
             let counts = test(config, &everything, &[part])?;

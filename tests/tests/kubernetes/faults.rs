@@ -1,0 +1,158 @@
+//! What goes wrong in a cluster is said to the client, nothing is left, and the next build works.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::scene::{CREATE, KUBERNETES, PATIENCE, Scene};
+
+fn expect(failure: &(String, String), words: &[&str]) {
+    assert_eq!(failure.0, "57P03", "{}", failure.1);
+    for word in words {
+        assert!(failure.1.contains(word), "{word} is missing: {}", failure.1);
+    }
+}
+
+fn with_image(image: &str) -> Value {
+    Scene::template(|pod| pod["spec"]["containers"][0]["image"] = image.into())
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn no_room_in_the_cluster() {
+    let mut scene = Scene::new("no-room");
+    let sizes = ["--builder-min-memory", "4TB", "--builder-max-memory", "8TB", "--start-timeout", "3s"];
+    let router = scene.router("router-a", &Scene::template(|_| {}), &sizes);
+    let failure = scene.build_and_fail(&router);
+    expect(&failure, &["no builder was ready within 3 s", "0/1 nodes are available", "Insufficient memory"]);
+    scene.wait_for_pods(0);
+    let router = scene.router("router-b", &Scene::template(|_| {}), &[]);
+    scene.build_and_drop(&router);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn an_image_that_cannot_be_pulled() {
+    let mut scene = Scene::new("bad-image");
+    let router = scene.router("router-a", &with_image("registry.example/absent"), &[]);
+    expect(&scene.build_and_fail(&router), &["cannot start a builder", "ImagePullBackOff", "registry.example/absent"]);
+    scene.wait_for_pods(0);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_container_that_ends_at_once() {
+    let mut scene = Scene::new("ends-at-once");
+    let template = Scene::template(|pod| pod["spec"]["containers"][0]["args"] = json!(["serve", "--engine", "none"]));
+    let router = scene.router("router-a", &template, &[]);
+    expect(&scene.build_and_fail(&router), &["cannot start a builder", "exit code 64"]);
+    scene.wait_for_pods(0);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_quota_that_is_used_up() {
+    let mut scene = Scene::new("quota");
+    let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
+    scene.apply(&json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "none" }, "spec": { "hard": { "pods": "0" } },
+    }));
+    expect(&scene.build_and_fail(&router), &["exceeded quota", "no room for another builder"]);
+    scene.kubectl(&["delete", "resourcequota", "none"]);
+    // Once the pause after the failures is over.
+    thread::sleep(Duration::from_secs(5));
+    scene.build_and_drop(&router);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_role_that_is_not_there() {
+    let mut scene = Scene::new("no-role");
+    let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
+    scene.kubectl(&["delete", "rolebinding", "lantern-index-router"]);
+    thread::sleep(Duration::from_secs(1));
+    expect(&scene.build_and_fail(&router), &["cannot create pod", "forbidden", "role of the router's service account"]);
+    assert_eq!(scene.pods(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_template_that_is_no_pod() {
+    let mut scene = Scene::new("bad-template");
+    let template = Scene::template(|pod| pod["spec"]["containers"][0]["name"] = "NOT A NAME".into());
+    let router = scene.router("router-a", &template, &[]);
+    expect(&scene.build_and_fail(&router), &["is invalid", "NOT A NAME", "template for builders"]);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn the_api_server_is_away() {
+    let mut scene = Scene::new("api-away");
+    let _alone = scene.alone();
+    let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
+    scene.build_and_drop(&router);
+    scene.wait_for_pods(0);
+    let mut kubernetes = KUBERNETES.write().unwrap();
+    kubernetes.kill("kube-apiserver");
+    let failure = scene.build_and_fail(&router);
+    expect(&failure, &["cannot start a builder", "cannot create pod", "API server"]);
+    kubernetes.start_part("kube-apiserver").unwrap();
+    kubernetes.wait_until_ready().unwrap();
+    drop(kubernetes);
+    harness::wait_for("a build", PATIENCE, || {
+        let built = scene.session.execute(CREATE);
+        Ok(built.ok())
+    })
+    .unwrap();
+    scene.wait_for_pods(0);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_pod_that_is_lost_while_it_builds() {
+    let mut scene = Scene::new("pod-lost");
+    let slow = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (m = 100, ef_construction = 1000, external = true)";
+    let router = scene.router("router-a", &Scene::template(|_| {}), &["--idle-ttl", "1m"]);
+    router.attach(&mut scene.session).unwrap();
+    for (delete, sqlstate, words) in [(false, "08006", "OOMKilled"), (true, "57P01", "shutting down")] {
+        let mut session = scene.another_session();
+        router.attach(&mut session).unwrap();
+        let building = thread::spawn(move || session.execute(slow));
+        harness::wait_for("the build", PATIENCE, || {
+            Ok((router.metric("lantern_index_build_active")? == 1.0).then_some(()))
+        })
+        .unwrap();
+        let pod = scene.pods().remove(0);
+        if delete {
+            scene.kubectl(&["delete", &pod, "--wait=false", "--grace-period=1"]);
+        } else {
+            kill_builder_of(&scene, &pod);
+        }
+        let error = building.join().unwrap().unwrap_err();
+        println!("{error}\n");
+        let text = error.to_string();
+        let expected = if delete {
+            ["57P01", "08006"].contains(&error.server().sqlstate.as_str())
+        } else {
+            error.server().sqlstate == sqlstate
+        };
+        assert!(expected, "{text}");
+        assert!(delete || text.contains(words), "{text}");
+        scene.build_and_drop(&router);
+    }
+}
+
+/// `kill -9` for the process that is the pod's container, as the system does when memory runs out.
+fn kill_builder_of(scene: &Scene, pod: &str) {
+    let uid = scene.kubectl(&["get", pod, "-o", "jsonpath={.metadata.uid}"]);
+    let mark = format!("LANTERN_INDEX_TICKET_NAME={uid}");
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let variables = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        if variables.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
+            let pid = process.file_name().to_string_lossy().parse().unwrap();
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+}

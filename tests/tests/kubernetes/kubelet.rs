@@ -1,0 +1,239 @@
+//! A stand-in for a node's kubelet: it runs the containers of pods as processes of this machine, each with an address of its
+//! own in 127.0.0.0/8. Images are names of programs; folders that are mounted are real ones, whose paths are put into the
+//! arguments instead of the mount's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::Scratch;
+use k8s_openapi::api::core::v1::{Container, Node, Pod, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+/// The image whose containers run; all others cannot be pulled.
+pub const IMAGE: &str = "lantern-index";
+
+pub struct Kubelet {
+    client: Client,
+    node: String,
+    files: Arc<Scratch>,
+    next_address: u32,
+    pods: HashMap<String, Running>,
+}
+
+struct Running {
+    pod: Pod,
+    address: String,
+    child: Option<Child>,
+    ready: bool,
+}
+
+impl Kubelet {
+    /// A node with so many MiB of memory, whose pods live for as long as the future that runs them.
+    pub async fn run(client: Client, number: u8, memory: u32) -> Result<()> {
+        let node = format!("node-{number}");
+        let nodes = Api::<Node>::all(client.clone());
+        let made: Node = serde_json::from_value(json!({ "metadata": { "name": node } }))?;
+        let _ = nodes.create(&PostParams::default(), &made).await;
+        let room = json!({ "cpu": "64", "memory": format!("{memory}Mi"), "pods": "110" });
+        let files = Arc::new(Scratch::new("kubelet", 0o700)?);
+        let mut kubelet = Self { client, node, files, next_address: u32::from(number) << 16, pods: HashMap::new() };
+        loop {
+            // Both may fail while the API server is away; what runs goes on.
+            let condition =
+                json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now() });
+            let status = json!({ "status": { "capacity": room, "allocatable": room, "conditions": [condition] } });
+            let _ = nodes.patch_status(&kubelet.node, &PatchParams::default(), &Patch::Strategic(status)).await;
+            for _ in 0..50 {
+                let _ = kubelet.look().await;
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<()> {
+        let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
+        let pods = Api::<Pod>::all(self.client.clone()).list(&mine).await?.items;
+        let mut by_uid: BTreeMap<String, Pod> =
+            pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
+        // Deleted without our doing: with grace period 0.
+        self.pods.retain(|uid, _| by_uid.contains_key(uid));
+        for (uid, pod) in &mut by_uid {
+            if !self.pods.contains_key(uid) {
+                self.start(uid, pod.clone()).await?;
+            }
+            if pod.metadata.deletion_timestamp.is_some() {
+                self.end(uid, pod.metadata.deletion_grace_period_seconds.unwrap_or(30)).await?;
+            } else {
+                self.update(uid).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn start(&mut self, uid: &str, pod: Pod) -> Result<()> {
+        self.next_address += 1;
+        let [_, b, c, d] = self.next_address.to_be_bytes();
+        let address = format!("127.{}.{c}.{d}", b + 1);
+        let spec = pod.spec.clone().context("a pod without spec")?;
+        let container = spec.containers.first().context("a pod without container")?.clone();
+        let child = if container.image.as_deref() == Some(IMAGE) {
+            let mounts = self.mounts(uid, &pod, &container).await?;
+            Some(self.spawn(&pod, &container, &address, &mounts)?)
+        } else {
+            None
+        };
+        let running = Running { pod, address, child, ready: false };
+        let state = match running.child {
+            Some(_) => json!({ "running": { "startedAt": now() } }),
+            None => {
+                json!({ "waiting": { "reason": "ImagePullBackOff", "message": format!("Back-off pulling image {:?}", container.image.unwrap_or_default()) } })
+            }
+        };
+        let phase = if running.child.is_some() { "Running" } else { "Pending" };
+        self.say(&running, phase, &state).await?;
+        self.pods.insert(uid.to_owned(), running);
+        Ok(())
+    }
+
+    fn spawn(&self, pod: &Pod, container: &Container, address: &str, mounts: &[(String, PathBuf)]) -> Result<Child> {
+        let in_files = |text: &str| {
+            mounts.iter().fold(text.to_owned(), |text, (path, real)| text.replace(path, &real.display().to_string()))
+        };
+        let mut variables: Vec<(String, String)> = Vec::new();
+        for variable in container.env.iter().flatten() {
+            let field = variable.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
+            let value = match field.map(|field| field.field_path.as_str()) {
+                Some("status.podIP") => address.to_owned(),
+                Some("metadata.uid") => pod.uid().unwrap_or_default(),
+                Some("metadata.name") => pod.name_any(),
+                _ => in_files(variable.value.as_deref().unwrap_or_default()),
+            };
+            variables.push((variable.name.clone(), value));
+        }
+        let expand = |text: &String| {
+            variables.iter().fold(in_files(text), |text, (name, value)| text.replace(&format!("$({name})"), value))
+        };
+        let log = fs::File::create(self.files.path().join(format!("{}.log", pod.name_any())))?;
+        let mut command = Command::new(harness::binary()?);
+        command.args(container.args.iter().flatten().map(expand));
+        command.env_clear().envs(variables.iter().cloned());
+        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
+        Ok(command.spawn()?)
+    }
+
+    /// Folders for the secrets that the container mounts, and where it expects them.
+    async fn mounts(&self, uid: &str, pod: &Pod, container: &Container) -> Result<Vec<(String, PathBuf)>> {
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let mut mounts = Vec::new();
+        for mount in container.volume_mounts.iter().flatten() {
+            let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+            let volume = volumes.into_iter().find(|volume| volume.name == mount.name);
+            let Some(name) = volume.and_then(|volume| volume.secret.as_ref()?.secret_name.clone()) else { continue };
+            let folder = self.files.path().join(uid).join(&mount.name);
+            fs::create_dir_all(&folder)?;
+            for (key, value) in secrets.get(&name).await?.data.unwrap_or_default() {
+                fs::write(folder.join(key), value.0)?;
+            }
+            mounts.push((mount.mount_path.clone(), folder));
+        }
+        Ok(mounts)
+    }
+
+    /// Notices that a container has ended or become ready.
+    async fn update(&mut self, uid: &str) -> Result<()> {
+        let Some(mut running) = self.pods.remove(uid) else { return Ok(()) };
+        if let Some(child) = &mut running.child {
+            if let Some(status) = child.try_wait()? {
+                // What kills a container otherwise is the system, for want of memory.
+                let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
+                let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+                let state = json!({ "terminated": { "exitCode": code, "reason": reason } });
+                running.ready = false;
+                self.say(&running, if code == 0 { "Succeeded" } else { "Failed" }, &state).await?;
+                running.child = None;
+            } else if !running.ready && is_ready(&running).await {
+                running.ready = true;
+                self.say(&running, "Running", &json!({ "running": { "startedAt": now() } })).await?;
+            }
+        }
+        self.pods.insert(uid.to_owned(), running);
+        Ok(())
+    }
+
+    async fn end(&mut self, uid: &str, grace: i64) -> Result<()> {
+        let Some(mut running) = self.pods.remove(uid) else { return Ok(()) };
+        if let Some(mut child) = running.child.take() {
+            if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+            if timeout(Duration::from_secs(grace.unsigned_abs()), wait(&mut child)).await.is_err() {
+                let _ = child.kill().await;
+            }
+        }
+        let api = Api::<Pod>::namespaced(self.client.clone(), &running.pod.namespace().unwrap_or_default());
+        api.delete(&running.pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
+        Ok(())
+    }
+
+    async fn say(&self, running: &Running, phase: &str, state: &Value) -> Result<()> {
+        let ready = if running.ready { "True" } else { "False" };
+        let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first()).context("no container")?;
+        let status = json!({ "status": {
+            "phase": phase,
+            "podIP": running.address,
+            "podIPs": [{ "ip": running.address }],
+            "conditions": [{ "type": "Ready", "status": ready }, { "type": "ContainersReady", "status": ready }],
+            "containerStatuses": [{
+                "name": container.name, "image": container.image, "imageID": "", "ready": running.ready,
+                "restartCount": 0, "state": state,
+            }],
+        }});
+        let api = Api::<Pod>::namespaced(self.client.clone(), &running.pod.namespace().unwrap_or_default());
+        api.patch_status(&running.pod.name_any(), &PatchParams::default(), &Patch::Strategic(status)).await?;
+        Ok(())
+    }
+}
+
+/// Waits without closing the child's input, which would end it.
+async fn wait(child: &mut Child) {
+    while child.try_wait().is_ok_and(|status| status.is_none()) {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What the container's readiness probe says.
+async fn is_ready(running: &Running) -> bool {
+    let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let Some(probe) = container.and_then(|container| container.readiness_probe.as_ref()?.http_get.as_ref()) else {
+        return true;
+    };
+    let port = match &probe.port {
+        k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port) => u16::try_from(*port).unwrap_or(0),
+        k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(_) => protocol::DEFAULT_STATUS_PORT,
+    };
+    let answer = async {
+        let mut stream = TcpStream::connect((running.address.as_str(), port)).await?;
+        let path = probe.path.as_deref().unwrap_or("/");
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        std::io::Result::Ok(text)
+    };
+    matches!(timeout(Duration::from_secs(1), answer).await, Ok(Ok(text)) if text.starts_with("HTTP/1.1 200"))
+}
+
+fn now() -> String {
+    k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

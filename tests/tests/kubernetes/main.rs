@@ -1,0 +1,49 @@
+//! Builders as pods, on a real control plane. The router has the role that `deploy/kubernetes` gives it.
+
+mod cluster;
+mod faults;
+mod kubelet;
+mod routers;
+mod scene;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::inspect;
+use scene::{POSTGRES, Scene};
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn eight_at_once_take_turns_on_three_pods() {
+    let mut scene = Scene::new("eight-at-once");
+    let router = scene.router("router-a", &Scene::template(|_| {}), &["--max-builders", "3"]);
+    let started = Instant::now();
+    scene.build_and_drop(&router);
+    println!("the first build, with its pod's start, took {:.2} s", started.elapsed().as_secs_f64());
+    for table in 0..8 {
+        let sql = format!("CREATE TABLE t{table} AS SELECT * FROM items WHERE id % 8 = {table}");
+        scene.session.execute(&sql).unwrap();
+    }
+    let threads: Vec<_> = (0..8)
+        .map(|table| {
+            let mut session = scene.another_session();
+            router.attach(&mut session).unwrap();
+            thread::spawn(move || {
+                let sql = format!(
+                    "CREATE INDEX t{table}_idx ON t{table} USING hnsw (v vector_l2_ops) WITH (external = true)"
+                );
+                session.execute(&sql).unwrap();
+                inspect(&POSTGRES, &mut session, &format!("t{table}_idx")).unwrap();
+            })
+        })
+        .collect();
+    let mut most = 0;
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        most = most.max(scene.pods().len());
+        thread::sleep(Duration::from_millis(50));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!((1..=3).contains(&most), "{most} pods at a time");
+    assert_eq!(router.metric("lantern_index_builds_total{outcome=\"succeeded\"}").unwrap(), 9.0);
+    scene.wait_for_pods(0);
+}
