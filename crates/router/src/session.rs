@@ -174,7 +174,13 @@ impl Session<'_> {
             },
             _ = stream.read(&mut byte) => return tracing::info!("Lantern client left"),
         };
-        let Ok(before) = health::builds(lease.place()).await else { return };
+        let before = match health::builds(lease.place()).await {
+            Ok(before) => before,
+            Err(error) => {
+                lease.condemn(&format!("its status port does not answer: {error}"));
+                return tell_lantern(stream, &error_frame("the builder does not answer, see the router's log")).await;
+            }
+        };
         let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
         let secure = self.shared.config.tls.is_some();
         let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
