@@ -148,7 +148,7 @@ fn whoever_waits_may_leave() {
     let (mut second, result) = waiting.join().unwrap();
     assert_eq!(result.unwrap_err().server().sqlstate, "57014");
     let notices: Vec<_> = second.take_notices().into_iter().map(|notice| notice.detail).collect();
-    assert!(notices.iter().any(|detail| detail.contains("all 1 builders are busy")), "{notices:?}");
+    assert!(notices.iter().any(|detail| detail.contains("All 1 builders are busy")), "{notices:?}");
     wait_for("an empty queue", PATIENCE, || {
         Ok((scene.router.metric("lantern_index_queue_depth")? == 0.0).then_some(()))
     })
