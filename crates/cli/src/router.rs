@@ -166,6 +166,12 @@ async fn serve(config: router::Config) -> Result<(), Failure> {
     if !encrypted && !router.local_addr().ip().is_loopback() {
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
+    service::notify_manager("READY=1");
+    let drain = shutdown.drain.clone();
+    tokio::spawn(async move {
+        drain.cancelled().await;
+        service::notify_manager("STOPPING=1");
+    });
     router.run(shutdown).await;
     tracing::info!("router ended");
     Ok(())

@@ -16,7 +16,8 @@ If others are preloaded too, lantern_index goes before vector: 'lantern_index,ve
 
     hnsw.external_index_host = 'builder.example'
     hnsw.external_index_sslmode = 'verify-full'
-    hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'";
+    hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'
+    hnsw.external_index_token = '…'";
 
 /// Builds the extension and puts it into a PostgreSQL, which must have its headers.
 pub fn run(pg_config: Option<&Path>) -> Result<()> {

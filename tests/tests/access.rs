@@ -1,0 +1,150 @@
+//! Builders that ask who their clients are: by a token, which is replaced while they run, or by a certificate.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::thread;
+use std::time::Duration;
+
+use harness::{Builder, BuilderOptions, Cluster, Direction, Notice, Proxy, Scratch, Session, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
+
+const CREATE: &str = "CREATE INDEX ON t USING hnsw (v vector_l2_ops) WITH (external = true)";
+const OLD: &str = "old-0123456789abcdef";
+const NEW: &str = "new-fedcba9876543210";
+
+fn database(name: &str, rows: u32) -> Session {
+    let mut session = CLUSTER.database(name).unwrap();
+    let insert = format!("INSERT INTO t SELECT ARRAY[i, sin(i), 2]::vector FROM generate_series(1, {rows}) i");
+    session.execute(&format!("CREATE TABLE t (v vector(3)); {insert}")).unwrap();
+    session
+}
+
+fn builder(flag: &str, file: &Path) -> Builder {
+    let arguments = vec![flag.to_owned(), file.display().to_string()];
+    Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap()
+}
+
+fn set(session: &mut Session, name: &str, value: &str) {
+    session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap();
+}
+
+/// The refusal of a build.
+fn refused(session: &mut Session) -> Notice {
+    let error = session.execute(CREATE).unwrap_err();
+    println!("{error}\n");
+    error.server().clone()
+}
+
+/// Has the token file read again; `outcome` is what the log says of it.
+fn reload(builder: &Builder, outcome: &str) {
+    let count = |log: &str| log.matches(outcome).count();
+    let before = count(&builder.log());
+    let pid = Pid::from_raw(builder.pid().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    wait_for(outcome, Duration::from_secs(30), || Ok((count(&builder.log()) > before).then_some(()))).unwrap();
+}
+
+#[test]
+fn a_token() {
+    let scratch = Scratch::new("tokens", 0o700).unwrap();
+    let file = scratch.path().join("tokens");
+    fs::write(&file, format!("{OLD}\n")).unwrap();
+    let builder = builder("--token-file", &file);
+    let mut session = database("token", 100);
+    builder.attach(&mut session).unwrap();
+
+    let missing = refused(&mut session);
+    assert_eq!(missing.sqlstate, "28000");
+    assert!(missing.hint.contains("hnsw.external_index_token"), "{}", missing.hint);
+    // Who may not build may still ask whether somebody is there.
+    session.execute("CREATE EXTENSION lantern_index; SELECT * FROM lantern_index.ping()").unwrap();
+    for wrong in [NEW, "x", &OLD[1..], &format!("{OLD}0")] {
+        set(&mut session, "token", wrong);
+        let wrong = refused(&mut session);
+        assert_eq!(wrong.sqlstate, "28000");
+        assert!(wrong.hint.contains("--token-file"), "{}", wrong.hint);
+    }
+    set(&mut session, "token", OLD);
+    session.execute(CREATE).unwrap();
+
+    // Both are good while databases are told of the new one.
+    fs::write(&file, format!("{NEW}\n{OLD}\n")).unwrap();
+    reload(&builder, "tokens read again");
+    session.execute(CREATE).unwrap();
+    set(&mut session, "token", NEW);
+    session.execute(CREATE).unwrap();
+    fs::write(&file, format!("{NEW}\n")).unwrap();
+    reload(&builder, "tokens read again");
+    session.execute(CREATE).unwrap();
+    set(&mut session, "token", OLD);
+    assert_eq!(refused(&mut session).sqlstate, "28000");
+
+    // A file that cannot be used changes nothing.
+    fs::write(&file, "short\n").unwrap();
+    reload(&builder, "tokens not read again");
+    assert_eq!(refused(&mut session).sqlstate, "28000");
+    set(&mut session, "token", NEW);
+    session.execute(CREATE).unwrap();
+
+    assert_eq!(builder.metric("lantern_index_build_active").unwrap(), 0.0);
+    for secret in [OLD, NEW] {
+        assert!(!builder.log().contains(secret) && !CLUSTER.log().contains(secret), "a token is in a log");
+    }
+}
+
+#[test]
+fn a_running_build_keeps_its_place_when_its_token_goes() {
+    let scratch = Scratch::new("tokens", 0o700).unwrap();
+    let file = scratch.path().join("tokens");
+    fs::write(&file, OLD).unwrap();
+    let builder = builder("--token-file", &file);
+    let proxy = Proxy::start(builder.address()).unwrap();
+    proxy.stop_after(Direction::ToBuilder, 64 << 10);
+    let mut session = database("token_running", 10_000);
+    builder.attach_through(&mut session, proxy.port()).unwrap();
+    set(&mut session, "token", OLD);
+    let build = thread::spawn(move || session.execute(CREATE));
+    proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
+    fs::write(&file, NEW).unwrap();
+    reload(&builder, "tokens read again");
+    proxy.reset();
+    build.join().unwrap().unwrap();
+}
+
+/// A certificate and its key, which the account of PostgreSQL can read.
+fn pair(scratch: &Scratch, name: &str) -> [PathBuf; 2] {
+    let made = rcgen::generate_simple_self_signed(vec!["database".to_owned()]).unwrap();
+    let files = ["cert", "key"].map(|what| scratch.path().join(format!("{name}-{what}.pem")));
+    fs::write(&files[0], made.cert.pem()).unwrap();
+    fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
+    for file in &files {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    files
+}
+
+#[test]
+fn a_certificate() {
+    let scratch = Scratch::new("client", 0o755).unwrap();
+    let (known, stranger) = (pair(&scratch, "known"), pair(&scratch, "stranger"));
+    let builder = builder("--client-ca", &known[0]);
+    let mut session = database("client_certificate", 100);
+    builder.attach(&mut session).unwrap();
+    assert_eq!(refused(&mut session).sqlstate, "08006");
+    for ([cert, key], welcome) in [(&stranger, false), (&known, true), (&stranger, false)] {
+        set(&mut session, "sslcert", &cert.display().to_string());
+        set(&mut session, "sslkey", &key.display().to_string());
+        if welcome {
+            session.execute(CREATE).unwrap();
+        } else {
+            let error = refused(&mut session);
+            assert_eq!(error.sqlstate, "08006");
+            assert!(!error.detail.is_empty() || !error.hint.is_empty(), "{}", error.message);
+        }
+    }
+    assert_eq!(builder.metric("lantern_index_builds_total").unwrap(), 1.0);
+}
