@@ -41,7 +41,8 @@ impl Meter {
         if self.need(self.rows) <= reserved {
             return Ok(false);
         }
-        let grown = match self.grow() {
+        let grown = match self.reserve_ahead() {
+            // Before the memory is used up: the rows that are to come need some of it, wherever their values are.
             Err(_) if !self.spooling && self.storage.spool() => {
                 // Batches on their way, and the last ones of the engine, may still stay in memory.
                 let in_memory = self.rows.saturating_add(UNDERWAY);
@@ -51,19 +52,24 @@ impl Meter {
                     "no more memory: values go to the spool from now on"
                 );
                 (self.spooling, self.need) = (true, self.need.spooled_after(in_memory));
-                self.grow()
+                self.reserve_ahead().or_else(|_| self.reserve())
             }
-            grown => grown,
+            Err(_) => self.reserve(),
+            Ok(()) => Ok(()),
         };
         let needed = self.need(self.rows);
         grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit })?;
         Ok(true)
     }
 
-    /// Reserves memory for more rows than have come, or else just for those.
-    fn grow(&self) -> Result<(), Never> {
-        let ahead = self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP));
-        self.reservation.resize(ahead).or_else(|_| self.reservation.resize(self.need(self.rows)))
+    /// Reserves memory for more rows than have come.
+    fn reserve_ahead(&self) -> Result<(), Never> {
+        self.reservation.resize(self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP)))
+    }
+
+    /// Reserves memory for the rows that have come.
+    fn reserve(&self) -> Result<(), Never> {
+        self.reservation.resize(self.need(self.rows))
     }
 
     /// Bytes reserved.

@@ -150,7 +150,7 @@ fn somebody_else_listens() {
 fn a_builder_that_shuts_down_says_so() {
     let mut scene = Scene::new("shutdown");
     let building = scene.build_until(Phase::Rows);
-    // It lets builds go on for ten seconds, then ends them.
+    // It lets builds go on for three seconds, then ends them.
     let code = scene.builder.terminate(Duration::from_secs(20)).unwrap();
     assert_eq!(code, Some(0));
     let start = Instant::now();

@@ -4,7 +4,10 @@ use std::sync::LazyLock;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use harness::{Builder, Cluster, Column, Direction, Proxy, Session, SqlError, copy_rows, data_set, inspect, wait_for};
+use harness::{
+    Builder, BuilderOptions, Cluster, Column, Direction, Proxy, Session, SqlError, copy_rows, data_set, inspect,
+    wait_for,
+};
 
 /// One cluster for all; each test has its own database.
 pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
@@ -41,7 +44,7 @@ impl Scene {
         let mut session = CLUSTER.database(database).unwrap();
         let (base, _) = data_set("minilm-384").unwrap();
         copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
-        let builder = Builder::start().unwrap();
+        let builder = patient_for_a_moment();
         let proxy = Proxy::start(builder.address()).unwrap();
         builder.attach_through(&mut session, proxy.port()).unwrap();
         let files = CLUSTER.relation_files(database).unwrap();
@@ -104,7 +107,7 @@ impl Scene {
         if self.builder.pid().is_some() {
             wait_until_idle(&self.builder);
         } else {
-            self.builder = Builder::start().unwrap();
+            self.builder = patient_for_a_moment();
             self.proxy = Proxy::start(self.builder.address()).unwrap();
             self.builder.attach_through(session, self.proxy.port()).unwrap();
         }
@@ -133,4 +136,10 @@ pub fn wait_until_idle(builder: &Builder) {
         Ok((builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
     })
     .unwrap();
+}
+
+/// A builder that gives builds little time when it is told to end.
+fn patient_for_a_moment() -> Builder {
+    let arguments = ["--drain-timeout", "3s"].map(str::to_owned).to_vec();
+    Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap()
 }

@@ -103,7 +103,7 @@ fn other_texts_are_no_better() {
     result.unwrap();
     let notices = scene.session.take_notices();
     let found = notices.iter().find(|notice| notice.message.contains("position 3")).expect("a notice of the queue");
-    assert_eq!((found.severity.as_str(), found.detail.as_str()), ("NOTICE", "?[2J 100 %s"));
+    assert_eq!((found.severity.as_str(), found.detail.as_str()), ("NOTICE", "?[2J 100 %s."));
     for notice in notices {
         assert!(!notice.to_string().contains(['\x1b', '\x07']), "{notice:?}");
         assert!(!notice.message.contains("position 0"), "0 is unknown: {notice}");
