@@ -139,6 +139,12 @@ impl Builder {
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
+    /// Waits until so many builds have ended: they are counted a moment after the client has its index.
+    pub fn expect_builds(&self, ended: u32) -> Result<()> {
+        let counted = || Ok((self.metric("lantern_index_builds_total")? == f64::from(ended)).then_some(()));
+        wait_for(&format!("the end of {ended} builds"), Duration::from_secs(30), counted)
+    }
+
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.pid().map_or(0, resident_bytes)
