@@ -4,13 +4,12 @@
 //! rebuilds the lists that are not. So where an engine found too little, the candidates' own candidates are looked at as well.
 
 use graph::NO_NEIGHBOR;
-use rayon::prelude::*;
 
 use crate::candidates::{self, Candidate, Candidates};
-use crate::draft::{self, Draft};
+use crate::draft::Draft;
 use crate::select::Selector;
 use crate::space::Space;
-use crate::{BuildError, Control, Pool, balance, mutual};
+use crate::{BuildError, Control, Pool, balance, mutual, round};
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {
@@ -61,25 +60,12 @@ pub(crate) fn fill(
     control: &Control,
 ) -> Result<(), BuildError> {
     let width = draft.width(layer);
-    let mut lists = vec![NO_NEIGHBOR; gathered.points.len() * width];
-    let mut counts = vec![0; gathered.points.len()];
-    let choose = |scratch: &mut Scratch, ((slots, count), &at): ((&mut [u32], &mut u16), &u32)| {
-        control.check()?;
-        *count = gathered.choose(space, at as usize, slots, layer == 0, scratch) as u16;
-        control.progress().add(u64::from(layer == 0));
-        Ok(())
+    let choose = |_: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
+        gathered.choose(space, at, width, layer == 0, scratch, list)
     };
-    pool.run(|| {
-        lists.par_chunks_mut(width).zip(&mut counts).zip(&gathered.order).try_for_each_init(Scratch::default, choose)
-    })?;
+    let mut chosen = round::choose_all(draft, layer, &gathered.points, &gathered.order, pool, control, choose)?;
     let Gathered { points, order, near, also, mutual, .. } = gathered;
     drop((near, also));
-    let mut chosen = vec![0; points.len()];
-    for ((&at, list), count) in order.iter().zip(lists.chunks_exact(width)).zip(counts) {
-        draft.set(points[at as usize], layer, draft::used(list).iter().copied());
-        chosen[at as usize] = count;
-    }
-    drop(lists);
     if mutual {
         chosen = mutual::choose_again(draft, layer, &points, &order, space, pool, control)?;
     }
@@ -90,15 +76,22 @@ pub(crate) fn fill(
 struct Scratch {
     candidates: Vec<Candidate>,
     more: Vec<Candidate>,
-    list: Vec<u32>,
     selector: Selector,
 }
 
 impl Gathered {
-    fn choose(&self, space: Space<'_>, at: usize, slots: &mut [u32], full: bool, scratch: &mut Scratch) -> usize {
+    fn choose(
+        &self,
+        space: Space<'_>,
+        at: usize,
+        width: usize,
+        full: bool,
+        scratch: &mut Scratch,
+        list: &mut Vec<u32>,
+    ) -> usize {
         let element = self.points[at];
-        let wanted = slots.len().min(self.points.len() - 1);
-        let Scratch { candidates, more, list, selector } = scratch;
+        let wanted = width.min(self.points.len() - 1);
+        let Scratch { candidates, more, selector } = scratch;
         candidates.clear();
         self.near.of(at, candidates);
         more.clear();
@@ -117,9 +110,7 @@ impl Gathered {
             }
         }
         candidates.sort_unstable_by(candidates::order);
-        let chosen = selector.choose(space, element, candidates, wanted, list);
-        slots[..list.len()].copy_from_slice(list);
-        chosen
+        selector.choose(space, element, candidates, wanted, list)
     }
 
     /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.

@@ -18,6 +18,7 @@ mod order;
 mod pool;
 mod progress;
 mod reach;
+mod round;
 mod rows;
 mod search;
 mod select;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use crate::candidates::{self, Candidate};
-use crate::draft::{self, Draft};
+use crate::draft::Draft;
 use crate::select::Selector;
 use crate::space::Space;
-use crate::{BuildError, Control, Pool};
+use crate::{BuildError, Control, Pool, round};
 
 /// Who chose whom at one layer, by position in its points.
 struct Choosers {
@@ -24,7 +24,6 @@ struct Choosers {
 struct Scratch {
     elements: Vec<u32>,
     candidates: Vec<Candidate>,
-    list: Vec<u32>,
     selector: Selector,
 }
 
@@ -39,13 +38,10 @@ pub(crate) fn choose_again(
     control: &Control,
 ) -> Result<Vec<u16>, BuildError> {
     let width = draft.width(layer);
-    let mut lists = vec![graph::NO_NEIGHBOR; points.len() * width];
-    let mut counts = vec![0; points.len()];
-    let (before, choosers) = (&*draft, pool.run(|| Choosers::new(draft, layer, points)));
-    let choose = |scratch: &mut Scratch, ((slots, count), &at): ((&mut [u32], &mut u16), &u32)| {
-        control.check()?;
-        let point = points[at as usize];
-        let Scratch { elements, candidates, list, selector } = scratch;
+    let choosers = pool.run(|| Choosers::new(draft, layer, points));
+    let choose = |before: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
+        let point = points[at];
+        let Scratch { elements, candidates, selector } = scratch;
         elements.clear();
         elements.extend(before.neighbors(point, layer));
         elements.extend(choosers.of(at).iter().map(|&chooser| points[chooser as usize]));
@@ -58,18 +54,9 @@ pub(crate) fn choose_again(
         candidates.clear();
         candidates.extend(elements.iter().map(|&other| (space.distance(point, other), other)));
         candidates.sort_unstable_by(candidates::order);
-        *count = selector.choose(space, point, candidates, width, list) as u16;
-        slots[..list.len()].copy_from_slice(list);
-        control.progress().add(1);
-        Ok(())
+        selector.choose(space, point, candidates, width, list)
     };
-    pool.run(|| lists.par_chunks_mut(width).zip(&mut counts).zip(order).try_for_each_init(Scratch::default, choose))?;
-    let mut chosen = vec![0; points.len()];
-    for ((&at, list), count) in order.iter().zip(lists.chunks_exact(width)).zip(counts) {
-        draft.set(points[at as usize], layer, draft::used(list).iter().copied());
-        chosen[at as usize] = count;
-    }
-    Ok(chosen)
+    round::choose_all(draft, layer, points, order, pool, control, choose)
 }
 
 impl Choosers {
@@ -96,7 +83,7 @@ impl Choosers {
     }
 
     /// In no particular order.
-    fn of(&self, at: u32) -> &[u32] {
-        &self.choosers[self.starts[at as usize]..self.starts[at as usize + 1]]
+    fn of(&self, at: usize) -> &[u32] {
+        &self.choosers[self.starts[at]..self.starts[at + 1]]
     }
 }

@@ -35,7 +35,7 @@ impl Selector {
     ///
     /// `candidates` are in ascending order of distance to `element`; `list` is emptied first. Returns how many the rule chose: they
     /// come first.
-    pub(crate) fn choose_by(
+    fn choose_by(
         &mut self,
         space: Space<'_>,
         element: u32,
@@ -65,7 +65,7 @@ impl Selector {
     /// The neighbors of an element from `candidates`, which are in ascending order of distance.
     ///
     /// Under inner product those that are nearest to everybody are the longest vectors. They are where queries end, but the way
-    /// from one to another is by Euclidean distance: so half of the neighbors are chosen by each.
+    /// from one to another is by Euclidean distance: so a quarter of the neighbors is chosen by that.
     pub(crate) fn choose(
         &mut self,
         space: Space<'_>,

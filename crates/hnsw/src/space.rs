@@ -42,7 +42,11 @@ impl Measure {
 
     /// Under inner product: Euclidean distance.
     fn euclidean(&self) -> Option<Self> {
-        let kernel = distance::kernel(self.elements, Metric::L2).filter(|_| self.metric == Metric::InnerProduct)?;
+        // Asked for every element: a kernel is looked up only where there is a use for it.
+        if self.metric != Metric::InnerProduct {
+            return None;
+        }
+        let kernel = distance::kernel(self.elements, Metric::L2)?;
         let products = self.products.map(|products| Products { metric: Metric::L2, ..products });
         Some(Self { metric: Metric::L2, kernel, products, ..*self })
     }
