@@ -1,9 +1,7 @@
 //! What the programs that measure graphs have in common: vectors as a builder gets them, true neighbors, figures.
 
 mod figures;
-mod search;
 mod vectors;
 
 pub use figures::{EF_SEARCH, Found, Memory};
-pub use search::{Links, search};
 pub use vectors::{MetricName, exact_neighbors, read_values};

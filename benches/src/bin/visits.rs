@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use benches::{Found, Links, MetricName, exact_neighbors, read_values, search};
+use benches::{Found, MetricName, exact_neighbors, read_values};
 use clap::Parser;
 use distance::{Elements, Metric};
 use graph::ValueType;
+use hnsw::Links;
 use pages::{Datum, FileSource, MetaPage, PAGE_SIZE, Page, PageSource, Tid, Tuple};
 
 /// Searches the file of an hnsw index of `vector`s.
@@ -44,7 +45,8 @@ fn main() -> Result<()> {
                 elements.insert(index.places[element as usize].0);
                 kernel(query, &index.values[element as usize])
             };
-            let results = search(&index, distance, |element| _ = lists.insert(index.places[element as usize].1), ef);
+            let results =
+                hnsw::search_with(&index, distance, |element| _ = lists.insert(index.places[element as usize].1), ef);
             found.hits += results.iter().take(10).filter(|&&element| exact.contains(&(element as usize))).count();
             found.distances += distances;
             found.pages += elements.union(&lists).count() as u64;

@@ -32,5 +32,5 @@ pub use distance::{Level, Metric};
 pub use error::BuildError;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
-pub use search::search;
+pub use search::{Links, search, search_with};
 pub use spool::Storage;

@@ -1,4 +1,4 @@
-//! A search of the finished graph as pgvector does it, to see whether elements find themselves.
+//! A search as pgvector does it: of the finished graph, to see whether elements find themselves, or of any other.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -43,39 +43,66 @@ impl Ord for Near {
     }
 }
 
-/// Down through the layers with one candidate, then layer 0 with `ef` of them (algorithms 2 and 5 of the HNSW paper).
-///
-/// Elements nearest first, at most `ef`; `distance` is that of an element to what is searched for.
-pub fn search(graph: &Graph, distance: impl Fn(u32) -> f32, ef: usize) -> Vec<u32> {
-    let Some(entry) = graph.entry() else { return Vec::new() };
-    let mut nearest = vec![entry];
-    for layer in (0..=graph.level(entry)).rev() {
-        nearest = search_layer(graph, &distance, &nearest, if layer == 0 { ef } else { 1 }, layer);
-    }
-    nearest
+/// The links of a graph, wherever it is kept.
+pub trait Links {
+    /// Where searches begin, and its level; none for an empty graph.
+    fn entry(&self) -> Option<(u32, u8)>;
+    /// The neighbors of an element on a layer.
+    fn neighbors(&self, element: u32, layer: u8) -> &[u32];
 }
 
-fn search_layer(graph: &Graph, distance: impl Fn(u32) -> f32, from: &[u32], ef: usize, layer: u8) -> Vec<u32> {
-    let mut visited: HashSet<u32> = from.iter().copied().collect();
-    let mut results: BinaryHeap<Near> = from.iter().map(|&element| Near(distance(element), element)).collect();
-    let mut candidates: BinaryHeap<Reverse<Near>> = results.iter().map(|&near| Reverse(near)).collect();
-    while let Some(Reverse(candidate)) = candidates.pop() {
-        if results.peek().is_some_and(|furthest| candidate.0 > furthest.0) {
-            break;
-        }
-        for &neighbor in graph.neighbors(candidate.1, layer) {
-            if !visited.insert(neighbor) {
-                continue;
+impl Links for Graph {
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.entry().map(|entry| (entry, self.level(entry)))
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> &[u32] {
+        self.neighbors(element, layer)
+    }
+}
+
+/// [`search_with`], of a graph that nobody watches.
+pub fn search(graph: &Graph, distance: impl FnMut(u32) -> f32, ef: usize) -> Vec<u32> {
+    search_with(graph, distance, |_| {}, ef)
+}
+
+/// Down through the layers with one candidate, then layer 0 with `ef` of them (algorithms 2 and 5 of the HNSW paper).
+///
+/// Elements nearest first, at most `ef`; `distance` is that of an element to what is searched for, `expand` hears of each element
+/// whose neighbors are looked up.
+pub fn search_with(
+    graph: &impl Links,
+    mut distance: impl FnMut(u32) -> f32,
+    mut expand: impl FnMut(u32),
+    ef: usize,
+) -> Vec<u32> {
+    let Some((entry, level)) = graph.entry() else { return Vec::new() };
+    let mut from = vec![Near(distance(entry), entry)];
+    for layer in (0..=level).rev() {
+        let ef = if layer == 0 { ef } else { 1 };
+        let mut visited: HashSet<u32> = from.iter().map(|near| near.1).collect();
+        let mut candidates: BinaryHeap<Reverse<Near>> = from.iter().map(|&near| Reverse(near)).collect();
+        let mut results: BinaryHeap<Near> = from.drain(..).collect();
+        while let Some(Reverse(candidate)) = candidates.pop() {
+            if results.peek().is_some_and(|furthest| candidate.0 > furthest.0) {
+                break;
             }
-            let near = Near(distance(neighbor), neighbor);
-            if results.len() < ef || results.peek().is_some_and(|furthest| near.0 < furthest.0) {
-                candidates.push(Reverse(near));
-                results.push(near);
-                if results.len() > ef {
-                    results.pop();
+            expand(candidate.1);
+            for &neighbor in graph.neighbors(candidate.1, layer) {
+                if !visited.insert(neighbor) {
+                    continue;
+                }
+                let near = Near(distance(neighbor), neighbor);
+                if results.len() < ef || results.peek().is_some_and(|furthest| near.0 < furthest.0) {
+                    candidates.push(Reverse(near));
+                    results.push(near);
+                    if results.len() > ef {
+                        results.pop();
+                    }
                 }
             }
         }
+        from = results.into_sorted_vec();
     }
-    results.into_sorted_vec().into_iter().map(|near| near.1).collect()
+    from.into_iter().map(|near| near.1).collect()
 }
