@@ -43,11 +43,6 @@ where
         () = shared.drain.cancelled() => return,
     };
     if let Ok(Some(Choice::LanternV1)) = choice {
-        // Their protocol has no place for a ticket.
-        if shared.config.tickets.is_some() && !shared.config.lantern_without_ticket {
-            let text = format_args!("builds are taken only from a router, and a Lantern client cannot show a ticket");
-            return shared.activity.closed(Closed::Protocol, text);
-        }
         return v1::serve(stream, shared, id, peer).await;
     }
     let metrics = shared.activity.metrics();

@@ -121,7 +121,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// From the order to the answer, which is still to be sent.
     async fn begin(&self, spec: &BuildSpec, lantern: Lantern, queued: &Queued) -> Result<Begun, (Refusal, String)> {
-        if self.shared.config.tickets.is_some() {
+        // Their protocol has no place for a ticket.
+        if self.shared.config.tickets.is_some() && !self.shared.config.lantern_without_ticket {
             let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
             return Err((Refusal::Access, text.to_owned()));
         }

@@ -151,6 +151,13 @@ fn a_builder_that_belongs_to_a_router_says_so() {
     let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
     let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
     assert!(text.contains("only builds that its router sends"), "{text}");
+
+    let trusting = Builder::with(|config| {
+        config.tickets =
+            Some(Arc::new(service::TicketGate::new(service::TicketKey::read(&file).unwrap(), "b2".to_owned())));
+        config.lantern_without_ticket = true;
+    });
+    table(10).build(connect(trusting.address)).unwrap();
 }
 
 #[test]
