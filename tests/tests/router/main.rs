@@ -62,6 +62,7 @@ fn eight_at_once_take_turns_on_three_builders() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!((1..=3).contains(&most), "{most} builders at a time");
+    scene.router.expect_builds(8).unwrap();
     assert_eq!(ended(&scene.router, "succeeded"), 8.0);
     wait_for_builders(&scene.router, 0);
 }
