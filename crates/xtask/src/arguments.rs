@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::{self, BenchOptions};
+use crate::bench::{self, Bench};
 use crate::dist::DistOptions;
 
 pub const USAGE: &str = "\
@@ -20,6 +20,8 @@ usage: cargo xtask TASK
   test    aarch64              the kernels for that architecture, cross-compiled and emulated
   test    kubernetes           builders as pods, on a control plane built from Go sources once; no part of a whole run
   bench   [OPTION]...          builds by several means, compared; --help lists the options
+  bench   NAME [OPTION]...     offload, load, insert, search, memory or distributed: what articles about pgvector measured,
+                               measured here; documents: all of them
 
 PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
 
@@ -27,21 +29,13 @@ PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one 
 #[derive(Debug, PartialEq)]
 pub enum Task {
     Help,
-    Setup {
-        pg_config: Option<PathBuf>,
-    },
-    Install {
-        pg_config: Option<PathBuf>,
-    },
+    Setup { pg_config: Option<PathBuf> },
+    Install { pg_config: Option<PathBuf> },
     Demo(DemoOptions),
     Dist(DistOptions),
     Soak,
-    Test {
-        name: Option<String>,
-        pg: Option<u32>,
-    },
-    /// None shows the options.
-    Bench(Option<BenchOptions>),
+    Test { name: Option<String>, pg: Option<u32> },
+    Bench(Box<Bench>),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -56,7 +50,7 @@ pub struct DemoOptions {
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     let mut arguments = arguments.peekable();
     if arguments.next_if(|word| word == "bench").is_some() {
-        return bench::parse(arguments).map(Task::Bench);
+        return bench::parse(arguments).map(|bench| Task::Bench(Box::new(bench)));
     }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);

@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: builds of the same index by several means, in turn on the same machine.
+//! `cargo xtask bench`: builds of the same index by several means, in turn on the same machine; and the benchmarks of `documents`.
 
 use anyhow::Result;
 
 mod cold;
 mod contest;
+mod documents;
 mod figures;
 mod floor;
 mod markdown;
@@ -20,12 +21,11 @@ mod stage;
 mod venv;
 mod watch;
 
-pub use options::{BenchOptions, USAGE, parse};
-
 use crate::step;
 use contest::alternate;
+use documents::{Benchmark, Sizes};
 use figures::Figures;
-use options::{Case, Part};
+use options::{BenchOptions, Case, Part};
 use peer::{Peer, Tools};
 use results::Results;
 use set::Set;
@@ -35,8 +35,41 @@ use stage::Stage;
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
 const NEIGHBORS: usize = 10;
 
+/// What `cargo xtask bench` is to do.
+#[derive(Debug, PartialEq)]
+pub enum Bench {
+    /// Shows a text.
+    Help(String),
+    /// Compares builds.
+    Builds(BenchOptions),
+    /// Reproduces what documents have measured.
+    Documents(Vec<Benchmark>, Sizes),
+}
+
+/// Reads the words behind `bench`.
+pub fn parse(words: impl Iterator<Item = String>) -> Result<Bench> {
+    let mut words = words.peekable();
+    let Some(benchmarks) = words.peek().and_then(|word| Benchmark::of(word)) else {
+        let help = || Bench::Help(format!("{}\n\n{}", options::USAGE, documents::USAGE));
+        return Ok(options::parse(words)?.map_or_else(help, Bench::Builds));
+    };
+    let help = || Bench::Help(documents::USAGE.to_owned());
+    Ok(documents::parse(words.skip(1))?.map_or_else(help, |sizes| Bench::Documents(benchmarks, sizes)))
+}
+
 /// Measures, and writes a report with plots.
-pub fn run(options: &BenchOptions) -> Result<()> {
+pub fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Help(text) => {
+            println!("{text}");
+            Ok(())
+        }
+        Bench::Builds(options) => compare_builds(options),
+        Bench::Documents(benchmarks, sizes) => documents::run(benchmarks, sizes),
+    }
+}
+
+fn compare_builds(options: &BenchOptions) -> Result<()> {
     let tools = Tools::prepare(options)?;
     let mut results = Results::new(&options.name, &tools.config)?;
     for name in &options.sets {
@@ -78,4 +111,19 @@ fn builds(stage: &mut Stage<'_>, options: &BenchOptions, set: &Set, results: &mu
         all.push((case, medians));
     }
     results.plot(&set.file_name(), &report::recall_plot(&set.title(), &all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_chooses_the_benchmark() {
+        let parsed = |line: &str| parse(line.split_whitespace().map(str::to_owned));
+        assert_eq!(parsed("").unwrap(), Bench::Builds(BenchOptions::default()));
+        assert_eq!(parsed("insert").unwrap(), Bench::Documents(vec![Benchmark::Insert], Sizes::default()));
+        assert!(matches!(parsed("documents").unwrap(), Bench::Documents(all, _) if all == Benchmark::ALL));
+        assert!(matches!(parsed("offload --help").unwrap(), Bench::Help(_)));
+        assert!(parsed("--rows 100 insert").is_err());
+    }
 }

@@ -35,11 +35,7 @@ fn main() -> ExitCode {
         Task::Dist(options) => dist::run(&options),
         Task::Soak => soak::run(),
         Task::Test { name, pg } => test::run(name.as_deref(), pg),
-        Task::Bench(None) => {
-            println!("{}", bench::USAGE);
-            Ok(())
-        }
-        Task::Bench(Some(options)) => bench::run(&options),
+        Task::Bench(bench) => bench::run(&bench),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

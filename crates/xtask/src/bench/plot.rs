@@ -1,4 +1,4 @@
-//! Points and lines as SVG, the horizontal axis logarithmic.
+//! Points and lines as SVG.
 
 use std::fmt::Write;
 
@@ -16,7 +16,26 @@ pub struct Plot {
     pub title: String,
     pub x: String,
     pub y: String,
+    pub x_scale: Scale,
+    pub y_from: From,
     pub series: Vec<Series>,
+}
+
+/// How an axis is divided.
+#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// For values above 0.
+    Logarithmic,
+    Linear,
+}
+
+/// Where an axis begins.
+#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    Zero,
+    Least,
 }
 
 const WIDTH: f64 = 760.0;
@@ -30,9 +49,16 @@ const COLORS: [&str; 8] = ["#0b6e4f", "#c1121f", "#1d4e89", "#e09f3e", "#7b2d8b"
 impl Plot {
     pub fn render(&self) -> String {
         let all = || self.series.iter().flat_map(|series| &series.points);
-        let (x_low, x_high) = padded(all().map(|point| point.0.max(f64::MIN_POSITIVE).log10()), 0.05);
-        let (y_low, y_high) = padded(all().map(|point| point.1), 0.002);
-        let x = |value: f64| LEFT + (value.log10() - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT);
+        let at = |value: f64| match self.x_scale {
+            Scale::Logarithmic => value.max(f64::MIN_POSITIVE).log10(),
+            Scale::Linear => value,
+        };
+        let (x_low, x_high) = padded(all().map(|point| at(point.0)), 0.05);
+        let (mut y_low, y_high) = padded(all().map(|point| point.1), 0.002);
+        if self.y_from == From::Zero {
+            y_low = y_low.min(0.0);
+        }
+        let x = |value: f64| LEFT + (at(value) - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
@@ -47,7 +73,7 @@ impl Plot {
         };
         text(LEFT, 22.0, "start", "black", &self.title);
         text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14.0, "middle", "black", &self.x);
-        text(LEFT, TOP - 4.0, "end", "black", &self.y);
+        text(8.0, TOP - 4.0, "start", "black", &self.y);
         let mut grid = String::new();
         let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM);
         let mut rule = |from: (f64, f64), to: (f64, f64)| {
@@ -57,13 +83,18 @@ impl Plot {
                 from.0, from.1, to.0, to.1
             );
         };
-        for value in decades(x_low, x_high) {
+        let marks = match self.x_scale {
+            Scale::Logarithmic => decades(x_low, x_high),
+            Scale::Linear => steps(x_low, x_high),
+        };
+        for value in marks {
             rule((x(value), top), (x(value), bottom));
             text(x(value), bottom + 16.0, "middle", "black", &short(value));
         }
+        let digits = if y_high - y_low > 5.0 { 0 } else { 3 };
         for value in steps(y_low, y_high) {
             rule((left, y(value)), (right, y(value)));
-            text(left - 6.0, y(value) + 4.0, "end", "black", &format!("{value:.3}"));
+            text(left - 6.0, y(value) + 4.0, "end", "black", &format!("{value:.digits$}"));
         }
         for (number, series) in self.series.iter().enumerate() {
             let color = COLORS[number % COLORS.len()];
@@ -122,7 +153,7 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
 }
 
 fn short(value: f64) -> String {
-    if value >= 1.0 { format!("{value:.0}") } else { format!("{value}") }
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}").trim_end_matches('0').to_owned() }
 }
 
 fn escape(text: &str) -> String {
@@ -145,7 +176,11 @@ mod tests {
         let point = |x, y| (x, y, "ef < 64".to_owned());
         let series = Series { name: "a & b".to_owned(), points: vec![point(0.5, 0.9), point(50.0, 0.99)] };
         let one = Series { name: "c".to_owned(), points: vec![point(5.0, 0.95)] };
-        let plot = Plot { title: "t".to_owned(), x: "s".to_owned(), y: "recall".to_owned(), series: vec![series, one] };
+        let [title, x, y] = ["t", "s", "recall"].map(str::to_owned);
+        let (x_scale, y_from) = (Scale::Logarithmic, From::Least);
+        let plot = Plot { title, x, y, x_scale, y_from, series: vec![series, one] };
+        let linear = Plot { x_scale: Scale::Linear, y_from: From::Zero, ..plot.clone() }.render();
+        assert!(linear.contains(">0.000<") && !linear.contains("NaN"), "{linear}");
         let svg = plot.render();
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains("a &amp; b") && svg.contains("ef &lt; 64") && !svg.contains("NaN"), "{svg}");

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::markdown::Table;
 use super::options::Case;
 use super::peer::Peer;
-use super::plot::{Plot, Series};
+use super::plot::{From, Plot, Scale, Series};
 
 type Medians = [(Peer, Figures)];
 
@@ -125,6 +125,8 @@ pub fn recall_plot(title: &str, all: &[(Case, Vec<(Peer, Figures)>)]) -> Plot {
         title: format!("{title} (numbers: ef_construction)"),
         x: "build, seconds".to_owned(),
         y: format!("recall@10, ef {}", EF_SEARCH[0]),
+        x_scale: Scale::Logarithmic,
+        y_from: From::Least,
         series,
     }
 }

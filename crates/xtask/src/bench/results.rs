@@ -24,24 +24,9 @@ impl Results {
     pub fn new(name: &str, config: &PgConfig) -> Result<Self> {
         let dir = root().join("benches/results");
         fs::create_dir_all(&dir)?;
-        let date = said("date", &["+%F"]);
-        let words: Vec<String> = std::env::args().skip(1).collect();
-        let dirty = if said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty() {
-            ""
-        } else {
-            " and changes"
-        };
-        let text = format!(
-            "# {name}, {date}\n\n{}, {} cores, {}, {}, PostgreSQL {}, pgvector {}, commit {}{dirty}.\n\n`cargo xtask {}`\n",
-            of("/proc/cpuinfo", "model name"),
-            build::cores(),
-            memory(),
-            said("rustc", &["--version"]).split('(').next().unwrap_or_default().trim(),
-            config.version,
-            pgvector_version(config).unwrap_or_default(),
-            said("git", &["rev-parse", "--short", "HEAD"]),
-            words.join(" ")
-        );
+        let date = date();
+        let (machine, commit, command) = (machine(config), commit(), command());
+        let text = format!("# {name}, {date}\n\n{machine}, commit {commit}.\n\n{command}\n");
         Ok(Self { dir, stem: format!("{date}-{}", plain(name)), text })
     }
 
@@ -79,6 +64,36 @@ impl Results {
     pub fn write(&self) -> Result<()> {
         fs::write(self.path(), &self.text).with_context(|| format!("cannot write {}", self.path().display()))
     }
+}
+
+/// Today.
+pub fn date() -> String {
+    said("date", &["+%F"])
+}
+
+/// Processor, cores, memory, versions.
+pub fn machine(config: &PgConfig) -> String {
+    format!(
+        "{}, {} cores, {}, {}, PostgreSQL {}, pgvector {}",
+        of("/proc/cpuinfo", "model name"),
+        build::cores(),
+        memory(),
+        said("rustc", &["--version"]).split('(').next().unwrap_or_default().trim(),
+        config.version,
+        pgvector_version(config).unwrap_or_default()
+    )
+}
+
+/// What of ours is measured.
+pub fn commit() -> String {
+    let changed = !said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    said("git", &["rev-parse", "--short", "HEAD"]) + if changed { " and changes" } else { "" }
+}
+
+/// How this program was called.
+pub fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("`cargo xtask {}`", words.join(" "))
 }
 
 /// A name for files: the last part of a path without its ending, and nothing unusual in it.

@@ -170,7 +170,7 @@ pub fn create_index(
 }
 
 /// A database that has what it wants. Shared memory in files would be written to disk, where there is room for it in memory.
-fn settings() -> String {
+pub fn settings() -> String {
     let workers = build::cores() + 4;
     let memory = if shared_memory() > 8 << 30 { "dynamic_shared_memory_type = posix\n" } else { "" };
     format!(

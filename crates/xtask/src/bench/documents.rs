@@ -1,0 +1,98 @@
+//! `cargo xtask bench NAME`: what articles about pgvector and about external builds measured, measured here, in small.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+mod book;
+mod distributed;
+#[allow(dead_code)]
+mod ground;
+mod insert;
+mod load;
+mod memory;
+mod offload;
+mod search;
+#[allow(dead_code)]
+mod section;
+#[allow(dead_code)]
+mod sizes;
+
+pub use sizes::{Sizes, USAGE, parse};
+
+use super::results;
+use crate::step;
+use book::Book;
+use ground::Ground;
+use section::Section;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Benchmark {
+    Offload,
+    Load,
+    Insert,
+    Search,
+    Memory,
+    Distributed,
+}
+
+impl Benchmark {
+    pub const ALL: [Self; 6] = [Self::Offload, Self::Load, Self::Insert, Self::Search, Self::Memory, Self::Distributed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Offload => "offload",
+            Self::Load => "load",
+            Self::Insert => "insert",
+            Self::Search => "search",
+            Self::Memory => "memory",
+            Self::Distributed => "distributed",
+        }
+    }
+
+    /// Those that a word stands for.
+    pub fn of(word: &str) -> Option<Vec<Self>> {
+        if word == "documents" {
+            return Some(Self::ALL.to_vec());
+        }
+        Self::ALL.into_iter().find(|benchmark| benchmark.name() == word).map(|benchmark| vec![benchmark])
+    }
+
+    fn measure(self, ground: &Ground) -> Result<Section> {
+        match self {
+            Self::Offload => offload::measure(ground),
+            Self::Load => load::measure(ground),
+            Self::Insert => insert::measure(ground),
+            Self::Search => search::measure(ground),
+            Self::Memory => memory::measure(ground),
+            Self::Distributed => distributed::measure(ground),
+        }
+    }
+}
+
+/// Measures one after the other; each has its section in the report, and a section that is there already is replaced.
+pub fn run(benchmarks: &[Benchmark], sizes: &Sizes) -> Result<()> {
+    let mut ground = Ground::prepare(sizes)?;
+    let mut failed = Vec::new();
+    for &benchmark in benchmarks {
+        let start = Instant::now();
+        ground.begin();
+        match step::timed(benchmark.name(), || benchmark.measure(&ground)) {
+            Ok(section) => {
+                let mut book = Book::open(&sizes.name, &ground.tools.config)?;
+                let made = format!("{}, commit {}", results::command(), results::commit());
+                let text = book.put(benchmark, &section, &format!("{made}, {:.0} s", start.elapsed().as_secs_f64()))?;
+                println!("\n{text}\nwritten to {}\n", book.path().display());
+            }
+            Err(error) => {
+                eprintln!("{} failed: {error:#}", benchmark.name());
+                failed.push(benchmark.name());
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!("not everything could be measured: {}", failed.join(", "));
+    }
+    Ok(())
+}

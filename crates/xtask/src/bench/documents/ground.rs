@@ -1,0 +1,68 @@
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use harness::{Builder, BuilderOptions, Cluster};
+
+use super::super::options::BenchOptions;
+use super::super::peer::{Peer, Tools};
+use super::super::set::Set;
+use super::super::stage;
+use super::Sizes;
+use crate::build;
+
+/// What every benchmark has at hand.
+pub struct Ground {
+    pub tools: Tools,
+    pub sizes: Sizes,
+    started: Instant,
+}
+
+impl Ground {
+    /// Builds and installs what takes part.
+    pub fn prepare(sizes: &Sizes) -> Result<Self> {
+        let tools = Tools::prepare(&BenchOptions { peers: vec![Peer::External], ..BenchOptions::default() })?;
+        Ok(Self { tools, sizes: sizes.clone(), started: Instant::now() })
+    }
+
+    /// The next benchmark's time begins.
+    pub fn begin(&mut self) {
+        self.started = Instant::now();
+    }
+
+    /// Whether the benchmark's time is over: what is left is then left out, and the section says so.
+    pub fn is_over(&self) -> bool {
+        self.started.elapsed() > self.sizes.limit
+    }
+
+    /// A set as `--set` of `bench` has it (`minilm-384`, `synthetic-1536`, ...), cosine, with its true neighbors.
+    pub fn set(&self, name: &str, rows: usize, queries: usize) -> Result<Set> {
+        Set::find(name, &BenchOptions { rows: Some(rows), queries, ..BenchOptions::default() })
+    }
+
+    /// A cluster that has the memory and the workers it wants, durable as it comes; `settings` are further lines of its configuration.
+    /// No statement takes longer than a benchmark may.
+    pub fn cluster(&self, settings: &str) -> Result<Cluster> {
+        let limit = self.sizes.limit.max(Duration::from_secs(60)).as_secs();
+        let own = format!("fsync = on\nstatement_timeout = {limit}s\n");
+        Cluster::start_with(self.tools.config.clone(), &format!("{}{own}{settings}\n", stage::settings()))
+    }
+
+    /// A builder on this machine, encrypted, with these further flags of `serve`.
+    pub fn builder(&self, arguments: &[&str]) -> Result<Builder> {
+        Builder::start_with(&BuilderOptions {
+            program: Some(self.tools.program.clone()),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            ..BuilderOptions::default()
+        })
+    }
+
+    /// What a session needs for the database's own build at its best: memory for the graph of `set`, and a worker on each further
+    /// core, at least one.
+    pub fn build_settings(set: &Set, m: u32) -> String {
+        let workers = (build::cores() - 1).max(1);
+        format!(
+            "SET maintenance_work_mem = '{}MB'; SET max_parallel_maintenance_workers = {workers}",
+            set.graph_megabytes(m)
+        )
+    }
+}
