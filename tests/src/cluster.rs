@@ -150,6 +150,11 @@ impl Cluster {
             .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
+    /// The process id of the postmaster while it runs.
+    pub fn postmaster(&self) -> Option<u32> {
+        self.pid()
+    }
+
     /// CPU seconds the server has used so far.
     pub fn cpu_seconds(&self) -> f64 {
         self.pid().map_or(0.0, cpu_seconds)

@@ -2,26 +2,34 @@ use anyhow::Result;
 use harness::{Cluster, Metric, Session};
 
 use super::NEIGHBORS;
-use super::stage::{DATABASE, INDEX};
+use super::stage::DATABASE;
 
-/// How many pages of the index PostgreSQL reads for a query when its cache is empty: before each, the server is restarted.
-pub fn pages_per_query(cluster: &mut Cluster, metric: Metric, ef_search: u32, queries: usize) -> Result<f64> {
-    let before = pages_read(cluster)?;
+/// How many pages of the index PostgreSQL reads for a query of the index on `table`'s `v` when its cache is empty: before each, the server is restarted.
+pub fn pages_per_query(
+    cluster: &mut Cluster,
+    table: &str,
+    metric: Metric,
+    ef_search: u32,
+    queries: usize,
+) -> Result<f64> {
+    let before = pages_read(cluster, table)?;
     for query in 0..queries {
         cluster.restart()?;
         let mut session = cluster.session(DATABASE)?;
         let operator = metric.operator();
         session.execute(&format!(
             "SET hnsw.ef_search = {ef_search}; SET enable_seqscan = off; SET enable_sort = off; \
-             SELECT id FROM items ORDER BY v {operator} (SELECT v FROM queries WHERE id = {query}) LIMIT {NEIGHBORS}"
+             SELECT id FROM {table} ORDER BY v {operator} (SELECT v FROM queries WHERE id = {query}) LIMIT {NEIGHBORS}"
         ))?;
     }
-    Ok((pages_read(cluster)? - before) / queries as f64)
+    Ok((pages_read(cluster, table)? - before) / queries as f64)
 }
 
 /// Counted when sessions end, and certainly when the server has stopped.
-fn pages_read(cluster: &mut Cluster) -> Result<f64> {
+fn pages_read(cluster: &mut Cluster, table: &str) -> Result<f64> {
     cluster.restart()?;
     let mut session: Session = cluster.session(DATABASE)?;
-    session.value(&format!("SELECT idx_blks_read FROM pg_statio_user_indexes WHERE indexrelname = '{INDEX}'"))
+    session.value(&format!(
+        "SELECT idx_blks_read FROM pg_statio_user_indexes WHERE relname = '{table}' AND indexrelname = '{table}_v_idx'"
+    ))
 }

@@ -6,17 +6,18 @@ use anyhow::{Result, bail};
 
 mod book;
 mod distributed;
-#[allow(dead_code)]
 mod ground;
+mod indexed;
 mod insert;
 mod load;
 mod memory;
 mod offload;
+mod pgbench;
+mod pin;
 mod search;
-#[allow(dead_code)]
 mod section;
-#[allow(dead_code)]
 mod sizes;
+mod twins;
 
 pub use sizes::{Sizes, USAGE, parse};
 

@@ -22,7 +22,6 @@ pub struct Plot {
 }
 
 /// How an axis is divided.
-#[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// For values above 0.
@@ -31,7 +30,6 @@ pub enum Scale {
 }
 
 /// Where an axis begins.
-#[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     Zero,

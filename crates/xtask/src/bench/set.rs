@@ -9,7 +9,8 @@ use super::{NEIGHBORS, results};
 use crate::{apt, step};
 
 const SYNTHETIC_ROWS: usize = 100_000;
-const SEED: u64 = 42;
+/// Of synthetic sets: with the same seed and more rows, the first rows are the same.
+pub const SEED: u64 = 42;
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
 
 /// What is indexed and what is searched for.

@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         }
         if cold {
             for (found, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
-                found.cold = Some(cold::pages_per_query(&mut self.cluster, self.set.metric, ef, self.cold)?);
+                found.cold = Some(cold::pages_per_query(&mut self.cluster, "items", self.set.metric, ef, self.cold)?);
             }
             self.session = self.cluster.session(DATABASE)?;
             self.prepare_session()?;

@@ -8,7 +8,7 @@ use super::super::results;
 use super::Benchmark;
 use super::section::{Part, Section};
 
-const INTRODUCTION: &str = "What articles about pgvector and about builds outside the database measured, measured again in small. \
+const INTRODUCTION: &str = "What articles about pgvector and about builds outside the database measured, measured again in small. Nothing waits for a disk (fsync is off): it is the processor's work that is compared. \
 Figures of different machines do not compare; what was measured here together does.";
 
 /// A report that keeps the sections of earlier runs on the same day.

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use harness::{Builder, BuilderOptions, Cluster};
@@ -8,7 +8,6 @@ use super::super::peer::{Peer, Tools};
 use super::super::set::Set;
 use super::super::stage;
 use super::Sizes;
-use crate::build;
 
 /// What every benchmark has at hand.
 pub struct Ground {
@@ -39,11 +38,10 @@ impl Ground {
         Set::find(name, &BenchOptions { rows: Some(rows), queries, ..BenchOptions::default() })
     }
 
-    /// A cluster that has the memory and the workers it wants, durable as it comes; `settings` are further lines of its configuration.
-    /// No statement takes longer than a benchmark may.
+    /// A cluster that has the memory and the workers it wants; `settings` are further lines of its configuration. Nothing waits for
+    /// the disk, as in all of our clusters. No statement takes longer than a benchmark may.
     pub fn cluster(&self, settings: &str) -> Result<Cluster> {
-        let limit = self.sizes.limit.max(Duration::from_secs(60)).as_secs();
-        let own = format!("fsync = on\nstatement_timeout = {limit}s\n");
+        let own = format!("statement_timeout = {}s\n", self.sizes.limit.as_secs());
         Cluster::start_with(self.tools.config.clone(), &format!("{}{own}{settings}\n", stage::settings()))
     }
 
@@ -57,9 +55,9 @@ impl Ground {
     }
 
     /// What a session needs for the database's own build at its best: memory for the graph of `set`, and a worker on each further
-    /// core, at least one.
-    pub fn build_settings(set: &Set, m: u32) -> String {
-        let workers = (build::cores() - 1).max(1);
+    /// of the `cores` it may use, at least one.
+    pub fn build_settings(set: &Set, m: u32, cores: usize) -> String {
+        let workers = (cores - 1).max(1);
         format!(
             "SET maintenance_work_mem = '{}MB'; SET max_parallel_maintenance_workers = {workers}",
             set.graph_megabytes(m)

@@ -15,6 +15,8 @@ usage: cargo xtask bench offload|load|insert|search|memory|distributed|documents
   --queries N             queries, for the recall
   --m N, --ef-construction N
                           of the indexes
+  --transactions N        inserts per figure (insert only)
+  --max-rate RATE         hnsw.external_index_max_rate of the slow build (offload only)
   --builder HOST:PORT     a builder elsewhere (offload only); without: one on this machine, on a core of its own if there are two
   --minutes N             how long each benchmark may take; what is left then is left out [10]
   --name NAME             of the report in benches/results, in which sections of the same day are replaced [documents]
@@ -33,6 +35,8 @@ pub struct Sizes {
     pub queries: Option<usize>,
     pub m: Option<u32>,
     pub ef_construction: Option<u32>,
+    pub transactions: Option<usize>,
+    pub max_rate: Option<String>,
     pub builder: Option<(String, u16)>,
     pub limit: Duration,
     pub name: String,
@@ -50,6 +54,8 @@ impl Default for Sizes {
             queries: None,
             m: None,
             ef_construction: None,
+            transactions: None,
+            max_rate: None,
             builder: None,
             limit: Duration::from_secs(600),
             name: "documents".to_owned(),
@@ -80,6 +86,8 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<Sizes>> {
             "--queries" => sizes.queries = Some(positive(&value()?)?),
             "--m" => sizes.m = Some(positive(&value()?)?),
             "--ef-construction" => sizes.ef_construction = Some(positive(&value()?)?),
+            "--transactions" => sizes.transactions = Some(positive(&value()?)?),
+            "--max-rate" => sizes.max_rate = Some(value()?),
             "--builder" => sizes.builder = Some(address(&value()?)?),
             "--minutes" => sizes.limit = Duration::from_secs(60 * positive::<u64>(&value()?)?),
             "--name" => sizes.name = value()?,
