@@ -28,7 +28,7 @@ const EF_SEARCH: u32 = 40;
 pub fn measure(ground: &Ground) -> Result<Section> {
     let sizes = &ground.sizes;
     let mut section = Section::new("inserts per second, by clients", SOURCE);
-    let head = THEIR_CLIENTS.map(|clients| format!("{clients} clients"));
+    let head = THEIR_CLIENTS.map(|clients| format!("clients: {clients}"));
     let mut theirs = Table::new(&["dimensions"].into_iter().chain(head.iter().map(String::as_str)).collect::<Vec<_>>());
     for (dims, rates) in THEIRS {
         theirs.row([dims.to_string()].into_iter().chain(rates.map(|rate| rate.to_string())));
@@ -90,7 +90,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let after = TWINS.map(|(_, table, _)| twins.recall(&set, &exact, table, EF_SEARCH));
 
     let mut head = vec![format!("{}, index built", set.title()), "build, s".to_owned(), "recall@10".to_owned()];
-    head.extend(clients.iter().map(|clients| format!("{clients} clients")));
+    head.extend(clients.iter().map(|clients| format!("clients: {clients}")));
     head.push("recall@10 after".to_owned());
     let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
     let middle = |at: usize, twin: usize| median(rates[at][twin].iter().copied()).unwrap_or_default();

@@ -138,7 +138,7 @@ fn searches_per_second(twins: &Twins, set: &Set, table: &str, ef: u32, clients: 
 
 fn table(ef_search: &[u32], clients: &[usize], measured: &[Measured]) -> Table {
     let mut head = vec!["ef_search, index".to_owned(), "recall@10".to_owned()];
-    head.extend(clients.iter().map(|clients| format!("{clients} clients")));
+    head.extend(clients.iter().map(|clients| format!("clients: {clients}")));
     head.extend(["visited", "pages", "pages read cold"].map(str::to_owned));
     let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
     for (at, &ef) in ef_search.iter().enumerate() {
@@ -166,7 +166,7 @@ fn plot(set: &Set, ef_search: &[u32], clients: &[usize], measured: &[Measured]) 
                 Some((median(measured.rates[at][number].iter().copied())?, measured.recall[at], ef.to_string()))
             };
             let points = ef_search.iter().enumerate().filter_map(point).collect();
-            series.push(Series { name: format!("{name}, {clients} clients"), points });
+            series.push(Series { name: format!("{name}, clients: {clients}"), points });
         }
     }
     Plot {
