@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
@@ -115,12 +116,12 @@ fn a_running_build_keeps_its_place_when_its_token_goes() {
     build.join().unwrap().unwrap();
 }
 
-/// A certificate and its key, which the account of PostgreSQL can read.
+/// A certificate for a client and its key, which the account of PostgreSQL can read.
 fn pair(scratch: &Scratch, name: &str) -> [PathBuf; 2] {
-    let made = rcgen::generate_simple_self_signed(vec!["database".to_owned()]).unwrap();
     let files = ["cert", "key"].map(|what| scratch.path().join(format!("{name}-{what}.pem")));
-    fs::write(&files[0], made.cert.pem()).unwrap();
-    fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
+    let mut make = Command::new(harness::binary().unwrap());
+    make.args(["gen-cert", "--client", "--cert"]).arg(&files[0]).arg("--key").arg(&files[1]);
+    assert!(make.output().unwrap().status.success());
     for file in &files {
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
     }
@@ -134,7 +135,9 @@ fn a_certificate() {
     let builder = builder("--client-ca", &known[0]);
     let mut session = database("client_certificate", 100);
     builder.attach(&mut session).unwrap();
-    assert_eq!(refused(&mut session).sqlstate, "08006");
+    let missing = refused(&mut session);
+    assert_eq!(missing.sqlstate, "08006");
+    assert!(missing.hint.contains("asks for a certificate") && missing.hint.contains("_sslcert"), "{}", missing.hint);
     for ([cert, key], welcome) in [(&stranger, false), (&known, true), (&stranger, false)] {
         set(&mut session, "sslcert", &cert.display().to_string());
         set(&mut session, "sslkey", &key.display().to_string());
@@ -143,8 +146,10 @@ fn a_certificate() {
         } else {
             let error = refused(&mut session);
             assert_eq!(error.sqlstate, "08006");
-            assert!(!error.detail.is_empty() || !error.hint.is_empty(), "{}", error.message);
+            assert!(error.hint.contains("hnsw.external_index_sslcert"), "{}", error.hint);
+            assert!(error.hint.contains("--client-ca"), "{}", error.hint);
         }
     }
     builder.expect_builds(1).unwrap();
+    assert!(builder.log().contains("no TLS handshake"), "{}", builder.log());
 }

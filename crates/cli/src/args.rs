@@ -1,3 +1,5 @@
+mod gen_cert;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -5,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use pages::ValueType;
 use service::LogFormat;
 
+pub use self::gen_cert::GenCert;
 use crate::router::Router;
 use crate::{period, size};
 
@@ -39,7 +42,7 @@ pub enum Command {
     /// Make a self-signed certificate and its key
     ///
     /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
-    /// a copy of it, but never of the key.
+    /// a copy of it, but never of the key. With --client it is one that a client shows to a builder.
     GenCert(GenCert),
     /// Verify the pages of an index file and say what is in it
     ///
@@ -180,31 +183,6 @@ pub enum EngineName {
     Bulk,
     /// The usearch crate, which inserts one element after the other
     Usearch,
-}
-
-#[derive(Debug, Args)]
-pub struct GenCert {
-    /// Name or address under which clients reach the builder; may be repeated
-    #[arg(long, value_name = "NAME_OR_IP")]
-    pub host: Vec<String>,
-    /// Where to write cert.pem and key.pem
-    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with_all = ["cert", "key"])]
-    pub out_dir: PathBuf,
-    /// Certificate file to write
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub cert: Option<PathBuf>,
-    /// Key file to write
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub key: Option<PathBuf>,
-    /// Days from now on which the certificate is valid
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub days: u32,
-    /// Replace files that exist
-    #[arg(long)]
-    pub force: bool,
-    /// If both files exist, leave them and be content
-    #[arg(long, conflicts_with = "force")]
-    pub keep: bool,
 }
 
 #[derive(Debug, Args)]

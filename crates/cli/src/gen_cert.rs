@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd};
 
 use crate::args::GenCert;
 use crate::failure::Failure;
@@ -14,10 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Makes a self-signed certificate and its key.
 pub fn run(arguments: &GenCert) -> Result<(), Failure> {
-    let (cert, key) = match (&arguments.cert, &arguments.key) {
-        (Some(cert), Some(key)) => (cert.clone(), key.clone()),
-        _ => (arguments.out_dir.join("cert.pem"), arguments.out_dir.join("key.pem")),
-    };
+    let (cert, key) = arguments.files();
     if arguments.keep && cert.exists() && key.exists() {
         return Ok(());
     }
@@ -27,15 +24,29 @@ pub fn run(arguments: &GenCert) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow!("{} exists; --force replaces it", path.display())));
     }
     let key_pair = KeyPair::generate().context("cannot make a key")?;
-    let params = params(&arguments.host, arguments.days).map_err(Failure::Usage)?;
+    let mut params =
+        if arguments.client { of_client() } else { of_builder(&arguments.host).map_err(Failure::Usage)? };
+    valid_for(&mut params, arguments.days)?;
     let certificate = params.self_signed(&key_pair).context("cannot sign the certificate")?;
     write(&key, &key_pair.serialize_pem(), 0o600, arguments.force)?;
     write(&cert, &certificate.pem(), 0o644, arguments.force)?;
-    say_what_next(&cert, &key, &arguments.host)?;
+    let [cert, key] = [&cert, &key].map(|path| absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
+    match arguments.client {
+        true => say_what_next_to_client(&cert, &key)?,
+        false => say_what_next(&cert, &key, &arguments.host)?,
+    }
     Ok(())
 }
 
-fn params(hosts: &[String], days: u32) -> Result<CertificateParams> {
+fn of_client() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "lantern_index");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn of_builder(hosts: &[String]) -> Result<CertificateParams> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     for host in hosts {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
@@ -47,15 +58,19 @@ fn params(hosts: &[String], days: u32) -> Result<CertificateParams> {
     }
     let mut params = CertificateParams::new(names).context("a host is not a name or address")?;
     params.distinguished_name.push(DnType::CommonName, hosts.first().map_or("localhost", String::as_str));
-    // Not an authority: whoever steals the key can pose as this builder, but not as anybody else.
-    params.is_ca = IsCa::ExplicitNoCa;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+fn valid_for(params: &mut CertificateParams, days: u32) -> Result<()> {
+    // Not an authority: whoever steals the key can pose as this builder or client, but not as anybody else.
+    params.is_ca = IsCa::ExplicitNoCa;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let now = date_time_ymd(1970, 1, 1) + now;
     // Other machines' clocks may be behind.
     params.not_before = now - DAY;
     params.not_after = now + DAY * days;
-    Ok(params)
+    Ok(())
 }
 
 /// Writes a file that did not exist, so that its mode is right from the start.
@@ -75,16 +90,17 @@ fn write(path: &Path, text: &str, mode: u32, force: bool) -> Result<()> {
     file.sync_all().with_context(context)
 }
 
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
+
 fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
-    let full = |path: &Path| absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-    let (cert, key) = (full(cert), full(key));
     let host = if hosts.is_empty() { "" } else { " --host 0.0.0.0 --token-file TOKENS" };
     let name = hosts.first().map_or("localhost", String::as_str);
     let mut out = io::stdout().lock();
-    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
     writeln!(out, "wrote {} and {}", cert.display(), key.display())?;
     writeln!(out, "\nStart the builder:")?;
-    writeln!(out, "  lantern-index serve --cert {} --key {}{host}", quoted(&cert), quoted(&key))?;
+    writeln!(out, "  lantern-index serve --cert {} --key {}{host}", quoted(cert), quoted(key))?;
     if !hosts.is_empty() {
         writeln!(
             out,
@@ -97,6 +113,22 @@ fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
         "  psql -c \"ALTER SYSTEM SET hnsw.external_index_host = '{name}'\" \
          -c \"ALTER SYSTEM SET hnsw.external_index_sslrootcert = '{}'\" -c 'SELECT pg_reload_conf()'",
         cert.display()
+    )?;
+    Ok(())
+}
+
+fn say_what_next_to_client(cert: &Path, key: &Path) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "wrote {} and {}", cert.display(), key.display())?;
+    writeln!(out, "\nHave the builder take it; the file may hold those of several databases, one after the other:")?;
+    writeln!(out, "  lantern-index serve --cert … --key … --client-ca {}", quoted(cert))?;
+    writeln!(out, "Tell PostgreSQL, whose account must be able to read both files:")?;
+    writeln!(
+        out,
+        "  psql -c \"ALTER SYSTEM SET hnsw.external_index_sslcert = '{}'\" \
+         -c \"ALTER SYSTEM SET hnsw.external_index_sslkey = '{}'\" -c 'SELECT pg_reload_conf()'",
+        cert.display(),
+        key.display()
     )?;
     Ok(())
 }

@@ -1,21 +1,17 @@
 //! The binary as a user runs it.
 
+mod support;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use support::{Daemon, command};
 use tempfile::TempDir;
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
-    // Not what this machine's own builder is told.
-    command.stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
-    command
-}
 
 fn run(arguments: &[&str], dir: &Path) -> Output {
     command().args(arguments).current_dir(dir).output().unwrap()
@@ -23,44 +19,6 @@ fn run(arguments: &[&str], dir: &Path) -> Output {
 
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-struct Daemon {
-    child: Child,
-    status: String,
-    address: String,
-}
-
-impl Daemon {
-    fn start(arguments: &[&str], dir: &Path) -> Self {
-        let mut child = command()
-            .args(["serve", "--port", "0", "--status-port", "0", "--threads", "1"])
-            .args(arguments)
-            .current_dir(dir)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut after = |words: &str| {
-            let line = lines.next().unwrap().unwrap();
-            line.strip_prefix(words).unwrap_or_else(|| panic!("{line}")).to_owned()
-        };
-        let status = after("[*] [Lantern External Index] External Indexing Status Server started on ");
-        let address = after("[*] [Lantern External Index] External Indexing Server started on ");
-        Self { child, status, address }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
@@ -107,6 +65,21 @@ fn makes_a_certificate_and_serves_with_it() {
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let named = run(&["gen-cert", "--cert", "a", "--key", "b"], dir.path());
     assert!(named.status.success() && dir.path().join("b").exists());
+}
+
+#[test]
+fn makes_a_certificate_for_a_client() {
+    let dir = TempDir::new().unwrap();
+    let output = run(&["gen-cert", "--client"], dir.path());
+    assert!(output.status.success(), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("--client-ca '") && text.contains("hnsw.external_index_sslkey"), "{text}");
+    let key = dir.path().join("client-key.pem");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    // The builder's own lie beside it, and it takes the client's.
+    assert!(run(&["gen-cert"], dir.path()).status.success());
+    Daemon::start(&["--cert", "cert.pem", "--key", "key.pem", "--client-ca", "client.pem"], dir.path());
+    assert_eq!(run(&["gen-cert", "--client", "--host", "x"], dir.path()).status.code(), Some(64));
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl Connection {
     fn io_error(&self, error: io::Error) -> Failure {
         let handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(tls) if handshaking => tls::failure(&self.peer, tls),
+            Some(error) if handshaking || tls::is_about_our_certificate(error) => tls::failure(&self.peer, error),
             _ => self.broken(&error.to_string()),
         }
     }

@@ -11,7 +11,8 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
 };
 
 use crate::failure::{Failure, information, tell};
@@ -30,9 +31,35 @@ pub(crate) fn client(settings: &TlsSettings) -> Result<ClientConnection, Failure
     Ok(client)
 }
 
+/// Whether the builder says that it does not take the certificate shown to it, or wants one. In TLS 1.3 that comes when, for the
+/// client, the handshake is over.
+pub(crate) fn is_about_our_certificate(error: &Error) -> bool {
+    use AlertDescription::*;
+    let Error::AlertReceived(alert) = error else { return false };
+    matches!(
+        alert,
+        CertificateRequired
+            | NoCertificate
+            | BadCertificate
+            | UnsupportedCertificate
+            | CertificateRevoked
+            | CertificateExpired
+            | CertificateUnknown
+            | UnknownCA
+            | AccessDenied
+            | DecryptError
+    )
+}
+
 /// Why a handshake failed, with what to do about it.
 pub(crate) fn failure(peer: &str, error: &Error) -> Failure {
     let hint = match error {
+        Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::NoCertificate) => {
+            "The builder asks for a certificate: set hnsw.external_index_sslcert and hnsw.external_index_sslkey to one that its --client-ca vouches for."
+        }
+        error if is_about_our_certificate(error) => {
+            "The builder does not take the certificate in hnsw.external_index_sslcert: it must be valid, for use by clients, and vouched for by the builder's --client-ca."
+        }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {

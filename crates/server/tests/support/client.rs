@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use pages::{PAGE_SIZE, PageBytes};
 use protocol::{
     BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Greeting, Hello, Layout, Refuse,
-    StreamChecksum,
+    StreamChecksum, TuplesWriter,
 };
 
 use super::Rows;
@@ -60,10 +60,13 @@ impl<S: Stream> Client<S> {
 
     /// Sends rows in frames of at most `batch` rows.
     pub fn rows(&mut self, rows: &Rows, batch: usize) {
-        for mut writer in rows.batches(batch) {
-            let crc = writer.take(|part| self.stream.write_all(part)).unwrap();
-            self.sent.add(crc);
-        }
+        rows.batches(batch).for_each(|mut writer| self.batch(&mut writer));
+    }
+
+    /// Sends the rows of a batch.
+    pub fn batch(&mut self, writer: &mut TuplesWriter) {
+        let crc = writer.take(|part| self.stream.write_all(part)).unwrap();
+        self.sent.add(crc);
         self.stream.flush().unwrap();
     }
 

@@ -1,0 +1,158 @@
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::{BuilderMessage, ClientMessage, Hello};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Client, Rows, hello};
+
+/// The program, without what this machine's own builder is told.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
+    command.stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
+    command
+}
+
+/// A builder on free ports with its log in a file; killed when dropped.
+pub struct Daemon {
+    pub child: Child,
+    pub status: String,
+    pub address: String,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts one with a thread for each build, unless the arguments say otherwise, in `dir`, where its log is too.
+    pub fn start(arguments: &[&str], dir: &Path) -> Self {
+        Self::with(arguments, dir, |_| {})
+    }
+
+    pub fn with(arguments: &[&str], dir: &Path, change: impl FnOnce(&mut Command)) -> Self {
+        let log = dir.join("log");
+        let mut command = command();
+        command.args(["serve", "--port", "0", "--status-port", "0"]);
+        if !arguments.contains(&"--threads") {
+            command.args(["--threads", "1"]);
+        }
+        command.args(arguments).current_dir(dir).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        change(&mut command);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut after = |words: &str| {
+            let line = lines.next().unwrap().unwrap();
+            line.strip_prefix(words).unwrap_or_else(|| panic!("{line}")).to_owned()
+        };
+        let status = after("[*] [Lantern External Index] External Indexing Status Server started on ");
+        let address = after("[*] [Lantern External Index] External Indexing Server started on ");
+        Self { child, status, address, log }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// A client that has been greeted and has chosen protocol version 2.
+    pub fn connect(&self) -> Client<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let mut client = Client::greeted(stream);
+        client.raw(&protocol::MAGIC);
+        client
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until the log has a line with all these words.
+    pub fn wait_for_line(&self, words: &[&str]) {
+        let has = |log: &str| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        self.eventually(&format!("a line with {words:?}"), || has(&self.log()));
+    }
+
+    /// Waits for up to 30 seconds.
+    pub fn eventually(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !holds() {
+            assert!(Instant::now() < until, "never: {what}; the log is\n{}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A metric, named as in the exposition.
+    pub fn metric(&self, name: &str) -> u64 {
+        let mut stream = TcpStream::connect(&self.status).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+
+    /// Waits until no build is left.
+    pub fn settle(&self) {
+        self.eventually("the builds end", || self.metric("lantern_index_build_active") == 0);
+    }
+
+    /// A line of its `/proc/PID/status`, in bytes.
+    pub fn memory(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Client<TcpStream> {
+    /// Says Hello and waits for its turn; returns the memory that was reserved.
+    pub fn admitted(&mut self, hello: Hello) -> u64 {
+        self.send(&ClientMessage::Hello(hello));
+        self.accepted()
+    }
+
+    /// Waits for its turn.
+    pub fn accepted(&mut self) -> u64 {
+        loop {
+            match self.next() {
+                Some(BuilderMessage::Accept(accept)) => return accept.memory_reserved,
+                Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
+                other => panic!("not accepted: {other:?}"),
+            }
+        }
+    }
+
+    /// Takes what comes up to Done, pages without keeping them; returns the rows.
+    pub fn done(&mut self) -> u64 {
+        loop {
+            match self.next() {
+                Some(BuilderMessage::Done(done)) => return done.rows,
+                Some(BuilderMessage::Error(error)) => panic!("{error:?}"),
+                Some(_) => {}
+                None => panic!("the builder closed early"),
+            }
+        }
+    }
+
+    /// A whole small build.
+    pub fn small_build(&mut self) {
+        self.admitted(hello(8));
+        self.rows(&Rows::new(300, 8), 50);
+        self.end_of_rows(300);
+        assert_eq!(self.done(), 300);
+    }
+}

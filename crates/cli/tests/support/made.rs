@@ -1,0 +1,66 @@
+use std::net::TcpStream;
+
+use pages::Estimate;
+use protocol::{Hello, Metric, TuplesWriter, ValueType};
+
+use super::{Client, hello};
+
+/// A build of made-up values, which are made as they are sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    pub value_type: ValueType,
+    pub dims: u32,
+    pub m: u16,
+    pub rows: u64,
+}
+
+impl Made {
+    pub fn value_len(&self) -> usize {
+        self.estimate().value_len
+    }
+
+    pub fn estimate(&self) -> Estimate {
+        let value_type = match self.value_type {
+            ValueType::Vector => pages::ValueType::Vector,
+            ValueType::HalfVec => pages::ValueType::HalfVec,
+            ValueType::Bit => pages::ValueType::Bit,
+            ValueType::SparseVec => pages::ValueType::SparseVec,
+        };
+        let value_len = value_type.value_len(self.dims).expect("no sparse values here");
+        Estimate { value_type, value_len, m: self.m, rows: self.rows, elements: self.rows }
+    }
+
+    pub fn hello(&self) -> Hello {
+        let metric = if self.value_type == ValueType::Bit { Metric::Hamming } else { Metric::L2 };
+        let ef_construction = 64.max(2 * self.m);
+        let (value_type, m, estimated_rows) = (self.value_type, self.m, self.rows);
+        Hello { value_type, metric, m, ef_construction, estimated_rows, ..hello(self.dims) }
+    }
+
+    /// Sends all rows and says that there are no more.
+    pub fn send(&self, client: &mut Client<TcpStream>) {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let mut writer = TuplesWriter::new(false);
+        for row in 0..self.rows {
+            let ([b0, b1, b2, b3], offset) = (((row / 50) as u32).to_le_bytes(), (row % 50 + 1) as u8);
+            writer.push_with([b2, b3, b0, b1, offset, 0], |out| match self.value_type {
+                ValueType::Vector => {
+                    (0..self.dims).for_each(|_| out.extend((next() as f32 / u32::MAX as f32).to_le_bytes()));
+                }
+                // From 0.125 to 0.5.
+                ValueType::HalfVec => {
+                    (0..self.dims).for_each(|_| out.extend((0x3000 | next() as u16 & 0x7ff).to_le_bytes()));
+                }
+                _ => (0..self.value_len()).for_each(|_| out.push(next() as u8)),
+            });
+            if writer.is_full() || row + 1 == self.rows {
+                client.batch(&mut writer);
+            }
+        }
+        client.end_of_rows(self.rows);
+    }
+}
