@@ -1,6 +1,8 @@
 //! Who may use whom, as `crates/README.md` draws it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -28,6 +30,10 @@ const EDGES: [(&str, &[&str]); 5] = [
     ("kube", &["router"]),
     ("usearch", &["hnsw"]),
 ];
+
+/// Where the time of day is asked for: to show it, or to agree on it with other machines.
+const TIME_OF_DAY: [&str; 4] =
+    ["cli/src/gen_cert.rs", "service/src/activity.rs", "service/src/metrics.rs", "service/src/ticket.rs"];
 
 /// The direct dependencies of each member, without those for tests, under the names of the table above.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
@@ -93,4 +99,28 @@ fn there_is_one_tls_provider() {
     let tree = String::from_utf8_lossy(&output.stdout);
     assert!(tree.lines().any(|line| line.starts_with("ring ")), "ring is expected");
     assert!(!tree.lines().any(|line| line.starts_with("aws-lc")), "two providers in one process make rustls panic");
+}
+
+/// All Rust files below a directory.
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => Vec::from_iter(path.extension().is_some_and(|extension| extension == "rs").then_some(path)),
+        })
+        .collect()
+}
+
+/// Limits and durations are by clocks that never jump.
+#[test]
+fn nothing_waits_for_the_time_of_day() {
+    let crates = harness::root().join("crates");
+    for file in sources(&crates) {
+        let name = file.strip_prefix(&crates).unwrap().display().to_string();
+        if name.starts_with("xtask/") || name.contains("/tests/") || TIME_OF_DAY.contains(&name.as_str()) {
+            continue;
+        }
+        assert!(!fs::read_to_string(&file).unwrap().contains("SystemTime"), "{name} asks for the time of day");
+    }
 }

@@ -1,0 +1,243 @@
+//! What those do to a builder who do not behave, and what its log says of them. Meanwhile a good build runs on.
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use protocol::{ClientMessage, Hello, MAGIC};
+use service::{Tls, Tokens};
+use support::{Builder, Rows, eventually, hello};
+use tempfile::TempDir;
+use tracing_subscriber::fmt::MakeWriter;
+
+const TOKEN: &str = "a-secret-of-these-tests";
+
+/// The log of all builders of this process.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let log = Log::default();
+    tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).init();
+    log
+});
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// Waits for a line with all these words about the connection from `peer`.
+fn expect_line(stream: &TcpStream, words: &[&str]) {
+    let peer = format!("peer={}", stream.local_addr().unwrap());
+    let found = || {
+        let text = String::from_utf8_lossy(&LOG.0.lock().unwrap()).into_owned();
+        text.lines().any(|line| line.contains(&peer) && words.iter().all(|&word| line.contains(word)))
+    };
+    eventually(&format!("a line with {words:?} and {peer}"), found);
+}
+
+/// A builder that has no patience, and wants a token.
+fn builder(change: impl FnOnce(&mut lantern_index_server::Config)) -> Builder {
+    LazyLock::force(&LOG);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), format!("{TOKEN}\n")).unwrap();
+    let tokens = Arc::new(Tokens::open(file.path()).unwrap());
+    Builder::with(|config| {
+        config.handshake_timeout = Duration::from_secs(1);
+        config.idle_timeout = Duration::from_secs(1);
+        config.memory_limit = 512 << 20;
+        config.tokens = Some(tokens);
+        change(config);
+    })
+}
+
+fn known(dims: u32) -> Hello {
+    Hello { token: TOKEN.to_owned(), ..hello(dims) }
+}
+
+fn frame(message: &ClientMessage) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    message.encode(&mut bytes);
+    bytes.to_vec()
+}
+
+/// A build that takes as long as `work` does, and is not disturbed by it.
+fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
+    let mut good = builder.connect();
+    good.hello(known(8));
+    let rows = Rows::new(300, 8);
+    thread::scope(|scope| {
+        let (tell, told) = channel::<()>();
+        let build = scope.spawn(move || {
+            let mut sent = 0;
+            loop {
+                good.rows(&rows, 100);
+                sent += rows.len() as u64;
+                if told.recv_timeout(Duration::from_millis(300)) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            good.end_of_rows(sent);
+            assert_eq!(good.pages().done.rows, sent);
+        });
+        work();
+        drop(tell);
+        build.join().unwrap();
+    });
+}
+
+#[test]
+fn strangers() {
+    let builder = builder(|_| {});
+    beside_a_good_build(&builder, || {
+        let connect = || TcpStream::connect(builder.address).unwrap();
+        let silent = connect();
+        let mut slow = connect();
+        let mut garbage = connect();
+        garbage.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut noise = connect();
+        noise.write_all(&[&MAGIC[..], &[0xff; 4000]].concat()).unwrap();
+        // A byte at a time, each of them in time.
+        let bytes = [&MAGIC[..], &frame(&ClientMessage::Hello(known(8)))].concat();
+        for byte in &bytes[..15] {
+            if slow.write_all(&[*byte]).is_err() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        expect_line(&silent, &["no choice of protocol", "nothing received for 1 s"]);
+        expect_line(&slow, &["no Hello within 1 s"]);
+        expect_line(&garbage, &["no known protocol"]);
+        expect_line(&noise, &["connection closed", "protocol"]);
+    });
+}
+
+#[test]
+fn clients_that_may_not() {
+    let builder = builder(|_| {});
+    beside_a_good_build(&builder, || {
+        let mut wrong = builder.connect();
+        let refuse = wrong.refused(Hello { token: "another-secret-altogether".to_owned(), ..hello(8) });
+        assert_eq!(refuse.sqlstate.as_str(), "28000");
+        expect_line(&wrong.stream, &["WARN", "build refused", "the token is not one of this builder's"]);
+        let mut greedy = builder.connect();
+        let refuse = greedy.refused(Hello { estimated_rows: 10_000_000_000, ..known(8) });
+        assert_eq!(refuse.sqlstate.as_str(), "53200");
+        expect_line(&greedy.stream, &["WARN", "build refused", "10000000000 rows"]);
+    });
+}
+
+#[test]
+fn a_client_without_its_certificate() {
+    let dir = TempDir::new().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.path().join(name));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&cert, pair.cert.pem()).unwrap();
+    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+    let tls = Arc::new(Tls::open(&cert, &key, Some(&cert)).unwrap());
+    let builder = builder(|config| config.tls = Some(tls));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(pair.cert.der().clone()).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stranger = rustls::StreamOwned::new(client, TcpStream::connect(builder.address).unwrap());
+    let error = stranger.read(&mut [0; 8]).unwrap_err();
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+    expect_line(&stranger.sock, &["no TLS handshake", "no certificates"]);
+    // Not even TLS.
+    let mut plain = TcpStream::connect(builder.address).unwrap();
+    plain.write_all(&[0; 100]).unwrap();
+    expect_line(&plain, &["no TLS handshake"]);
+}
+
+#[test]
+fn clients_that_fall_silent() {
+    let builder = builder(|_| {});
+    beside_a_good_build(&builder, || {
+        let mut silent = builder.connect();
+        silent.hello(known(8));
+        expect_line(&silent.stream, &["build ended early", "client sent nothing for 1 s"]);
+    });
+    builder.settle();
+    assert_eq!((builder.builds("succeeded"), builder.builds("cancelled")), (1, 1));
+}
+
+/// Runs in a network of its own, where nothing gets through when it is told so; see below.
+#[test]
+#[ignore = "a part of the next one"]
+fn a_peer_that_vanishes_inside() {
+    let network = |state: &str| {
+        assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());
+    };
+    network("up");
+    let builder = builder(|_| {});
+    let mut sending = builder.connect();
+    sending.hello(known(8));
+    sending.rows(&Rows::new(300, 8), 100);
+    // Of this one the builder has all rows, and has much to say.
+    let mut reading = builder.connect();
+    let large = Hello { m: 2, ef_construction: 4, ..known(1900) };
+    reading.hello(large);
+    reading.rows(&Rows::new(1200, 1900), 100);
+    reading.end_of_rows(1200);
+    while !matches!(reading.news(), Some(protocol::BuilderMessage::Layout(_))) {}
+    let since = Instant::now();
+    network("down");
+    expect_line(&sending.stream, &["build ended early", "client sent nothing for 1 s"]);
+    expect_line(&reading.stream, &["build ended early"]);
+    println!("noticed after {} ms", since.elapsed().as_millis());
+    network("up");
+    builder.settle();
+    assert_eq!(builder.builds("cancelled"), 2);
+    // Whoever can be reached is served.
+    let mut good = builder.connect();
+    good.hello(known(8));
+    good.rows(&Rows::new(300, 8), 100);
+    good.end_of_rows(300);
+    assert_eq!(good.pages().done.rows, 300);
+}
+
+#[test]
+fn a_peer_that_vanishes() {
+    let namespace = |program: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net", program]);
+        command
+    };
+    // Only to see whether the system lets us.
+    if !namespace("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no namespaces to be had");
+        return;
+    }
+    let mut inside = namespace(std::env::current_exe().unwrap().to_str().unwrap());
+    let output = inside.args(["--ignored", "--exact", "a_peer_that_vanishes_inside", "--nocapture"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
