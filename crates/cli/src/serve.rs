@@ -18,6 +18,7 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
     service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
     let config = config(arguments)?;
     let stop_at_eof = arguments.stop_at_eof;
+    hnsw::memory::map_large_blocks();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("io")

@@ -13,6 +13,7 @@ mod error;
 mod finish;
 mod group;
 mod input;
+pub mod memory;
 mod mutual;
 mod order;
 mod pool;

@@ -109,6 +109,7 @@ impl Job {
             let output = build.output.clone();
             let result = guard(|| build.run());
             drop(build);
+            hnsw::memory::give_back();
             reservation.release();
             let last = result.map_or_else(Event::Failed, Event::Done);
             // Nobody listens when the session has ended before.

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use protocol::{BuilderMessage, ClientMessage, Hello};
 use support::{Client, Rows, hello};
 
-const BUILDS: usize = 200;
 /// Clients at a time.
 const CLIENTS: usize = 4;
-/// Builds before the first look, when everything has been used once.
+/// Builds before the first look, when everything has been used by all threads.
 const WARM_UP: usize = 40;
+/// After so many more builds memory is looked at again.
+const LOOKS: [usize; 3] = [50, 100, 200];
 
 struct Daemon {
     child: Child,
@@ -148,22 +149,29 @@ fn nothing_is_left_of_two_hundred_builds() {
     let binary = std::env::var("LANTERN_INDEX_BINARY").expect("cargo xtask soak names the daemon");
     let daemon = Daemon::start(&binary);
     builds(&daemon, 0..WARM_UP);
-    let (memory, files) = (daemon.memory("RssAnon:"), daemon.files());
-    builds(&daemon, WARM_UP..WARM_UP + BUILDS);
-    let (memory_after, files_after, peak) = (daemon.memory("RssAnon:"), daemon.files(), daemon.memory("VmHWM:"));
+    let (memory, files) = (daemon.memory("VmRSS:"), daemon.files());
+    let mut done = 0;
+    let looks = LOOKS.map(|look| {
+        builds(&daemon, WARM_UP + done..WARM_UP + look);
+        done = look;
+        daemon.memory("VmRSS:")
+    });
+    let (memory_after, files_after, peak) = (looks[LOOKS.len() - 1], daemon.files(), daemon.memory("VmHWM:"));
     let of = |outcome: &str| daemon.metric(&format!("builds_total{{outcome=\"{outcome}\"}}"));
-    println!("builds             {BUILDS} after {WARM_UP} to warm up");
+    println!("builds             {done} after {WARM_UP} to warm up");
     println!("  succeeded        {}", of("succeeded"));
     println!("  failed           {} on purpose", of("failed"));
     println!("  cancelled        {} on purpose", of("cancelled"));
     println!("rows               {}", daemon.metric("tuples_received_total"));
     println!("bytes received     {}", daemon.metric("received_bytes_total"));
     println!("bytes sent         {}", daemon.metric("sent_bytes_total"));
-    println!("memory at first    {memory} kB");
-    println!("memory at the end  {memory_after} kB");
-    println!("memory at the peak {peak} kB");
+    println!("resident at first  {memory} kB");
+    for (builds, memory) in LOOKS.iter().zip(looks) {
+        println!("  after {builds:<12} {memory} kB");
+    }
+    println!("  at the peak      {peak} kB");
     println!("open files         {files}, then {files_after}");
-    let all = (WARM_UP + BUILDS) as u64;
+    let all = (WARM_UP + done) as u64;
     assert_eq!([of("succeeded"), of("failed")], [all / 10 * 6, all / 10], "no build affects another");
     assert_eq!(of("succeeded") + of("failed") + of("cancelled"), all);
     assert_eq!(daemon.metric("memory_reserved_bytes"), 0);
