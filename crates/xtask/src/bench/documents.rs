@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+mod ask;
 mod book;
 mod distributed;
 mod ground;

@@ -1,6 +1,7 @@
 //! How much memory others take.
 
 use std::fs;
+use std::path::Path;
 
 /// Makes the system forget the highest use of a process so far.
 pub fn forget_peak(pid: u32) {
@@ -12,6 +13,19 @@ pub fn forget_peak(pid: u32) {
 pub fn peak(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines().find_map(|line| bytes(line, "VmHWM:")).unwrap_or_default()
+}
+
+/// Resident bytes of a process that are in no file: of a builder, all but what it has in its spool.
+pub fn anonymous(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines().find_map(|line| bytes(line, "RssAnon:")).unwrap_or_default()
+}
+
+/// Bytes of the files in `dir` that a process has open, those without a name too.
+pub fn in_files(pid: u32, dir: &Path) -> u64 {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let inside = open.filter(|file| fs::read_link(file).is_ok_and(|target| target.starts_with(dir)));
+    inside.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
 /// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. What they share otherwise, as the graph of
@@ -57,7 +71,17 @@ mod tests {
         let own = std::process::id();
         assert!(peak(own) > 1 << 20);
         assert!(of_backend(own) > 1 << 20);
+        assert!(anonymous(own) > 1 << 16 && anonymous(own) <= peak(own));
         assert_eq!(peak(0), 0);
+    }
+
+    #[test]
+    fn open_files_of_a_directory_count() {
+        let scratch = harness::Scratch::new("memory-test", 0o700).unwrap();
+        let file = fs::File::create(scratch.path().join("spool")).unwrap();
+        file.set_len(1000).unwrap();
+        fs::remove_file(scratch.path().join("spool")).unwrap();
+        assert_eq!(in_files(std::process::id(), scratch.path()), 1000);
     }
 
     #[test]

@@ -10,13 +10,23 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Does something while another thread watches backend `pid`: what came of it, and the most bytes that the backend and its
 /// workers had.
 pub fn during<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
+    let (result, [most]) = most(PAUSE, || [memory::of_backend(pid)], work);
+    (result, most)
+}
+
+/// Does something while another thread looks at some figures again and again: what came of it, and the most that each was.
+pub fn most<T, const N: usize>(
+    pause: Duration,
+    look: impl Fn() -> [u64; N] + Send,
+    work: impl FnOnce() -> T,
+) -> (T, [u64; N]) {
     let (done, over) = channel::<()>();
     thread::scope(|scope| {
         let watching = scope.spawn(move || {
-            let mut most = 0;
+            let mut most = [0; N];
             loop {
-                most = most.max(memory::of_backend(pid));
-                if over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+                most.iter_mut().zip(look()).for_each(|(most, now)| *most = now.max(*most));
+                if over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return most;
                 }
             }

@@ -1,8 +1,28 @@
-use anyhow::{Result, bail};
+//! After "Improve the performance of generative AI workloads on Amazon Aurora with Optimized Reads and pgvector": what does not fit
+//! into memory. Here also builds whose vectors do not.
 
+use anyhow::Result;
+
+use super::super::options::Case;
 use super::ground::Ground;
 use super::section::Section;
 
-pub fn measure(_ground: &Ground) -> Result<Section> {
-    bail!("this benchmark is not there yet")
+mod builds;
+mod report;
+mod searches;
+
+/// As in the document.
+const M: u32 = 16;
+const EF_CONSTRUCTION: u32 = 64;
+
+pub fn measure(ground: &Ground) -> Result<Section> {
+    let builds = builds::measure(ground)?;
+    let searches = searches::measure(ground)?;
+    Ok(report::section(&builds, &searches))
+}
+
+/// Parameters of all indexes.
+fn case(ground: &Ground) -> Case {
+    let sizes = &ground.sizes;
+    Case { m: sizes.m.unwrap_or(M), ef_construction: sizes.ef_construction.unwrap_or(EF_CONSTRUCTION) }
 }

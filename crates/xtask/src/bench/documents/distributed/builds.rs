@@ -1,0 +1,70 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::{Builder, Session, children};
+
+use super::super::super::set::Set;
+use super::super::super::watch;
+use super::nodes::Node;
+
+/// How often builders are counted.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Seconds of builds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Builds {
+    /// In the database: of all rows on one node; of each half on its node, one after the other, and both at once.
+    pub inside: [f64; 3],
+    /// The same through the router.
+    pub outside: [f64; 3],
+    /// The most builders that the router had at a time.
+    pub builders: u64,
+}
+
+/// Builds on all nodes, in the databases and through a router; those of the router stay.
+pub fn measure(single: &mut Node, nodes: &mut [Node; 2], router: &Builder, set: &Set, with: &str) -> Result<Builds> {
+    let sql = |external: &str| {
+        let operators = set.opclass();
+        format!("CREATE INDEX items_idx ON items USING hnsw (v {operators}) WITH ({with}{external})")
+    };
+    let inside = of_all(single, nodes, &sql(""))?;
+    for node in [&mut *single].into_iter().chain(&mut *nodes) {
+        node.session.execute("DROP INDEX items_idx")?;
+        router.attach(&mut node.session)?;
+    }
+    let pid = router.pid().context("the router has ended")?;
+    let look = || [children(pid).len() as u64];
+    let (outside, [builders]) = watch::most(PAUSE, look, || of_all(single, nodes, &sql(", external = true")));
+    let outside = outside?;
+    ensure!(builders == 2, "two builders at a time are expected, there were {builders}");
+    println!("in the database {inside:.2?} s, through the router {outside:.2?} s");
+    Ok(Builds { inside, outside, builders })
+}
+
+/// On the single node; on one node after the other; on both at once, which leaves all indexes there.
+fn of_all(single: &mut Node, [first, second]: &mut [Node; 2], sql: &str) -> Result<[f64; 3]> {
+    let alone = create(&mut single.session, sql)?;
+    let mut turns = 0.0;
+    for node in [&mut *first, &mut *second] {
+        turns += create(&mut node.session, sql)?;
+        node.session.execute("DROP INDEX items_idx")?;
+    }
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| create(&mut first.session, sql));
+        let own = create(&mut second.session, sql);
+        other.join().expect("no panic").and(own)
+    })?;
+    Ok([alone, turns, start.elapsed().as_secs_f64()])
+}
+
+fn create(session: &mut Session, sql: &str) -> Result<f64> {
+    session.take_notices();
+    let start = Instant::now();
+    session.execute(sql)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let spilled = session.take_notices().into_iter().find(|notice| notice.message.contains("no longer fits"));
+    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {spilled:?}");
+    Ok(seconds)
+}

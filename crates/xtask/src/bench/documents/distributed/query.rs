@@ -1,0 +1,59 @@
+use anyhow::{Result, ensure};
+use harness::{Metric, Session};
+
+use super::super::super::NEIGHBORS;
+
+/// How the nearest rows are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All rows on one node.
+    OneNode,
+    /// As in the document: a query of the partitioned table. The head sends the nodes ORDER BY but no LIMIT, and asks one node after
+    /// the other.
+    Partitioned,
+    /// A query of each partition with its own LIMIT, which the head sends along; and nothing that would make it
+    /// merge sorted answers, so that it asks both nodes at once.
+    Each,
+}
+
+impl Form {
+    pub const ALL: [Self; 3] = [Self::OneNode, Self::Partitioned, Self::Each];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneNode => "1 node",
+            Self::Partitioned => "2 nodes",
+            Self::Each => "2 nodes, at once",
+        }
+    }
+
+    pub fn statement(self, metric: Metric, query: &str) -> String {
+        let operator = metric.operator();
+        let nearest = |table: &str| {
+            format!("SELECT id, v {operator} {query} AS distance FROM {table} ORDER BY distance LIMIT {NEIGHBORS}")
+        };
+        match self {
+            Self::OneNode | Self::Partitioned => nearest("items"),
+            // OFFSET 0 keeps the order of the whole out of the parts.
+            Self::Each => format!(
+                "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",
+                nearest("items_1"),
+                nearest("items_2")
+            ),
+        }
+    }
+
+    /// Checks that the plan is the one that the form is for.
+    pub fn check_plan(self, session: &mut Session, statement: &str) -> Result<()> {
+        let plan = session.query(&format!("EXPLAIN (VERBOSE, COSTS OFF) {statement}"))?;
+        let lines: Vec<&String> = plan.iter().flatten().flatten().collect();
+        let count = |words: &[&str]| lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count();
+        let is_right = match self {
+            Self::OneNode => count(&["Index Scan using"]) == 1,
+            Self::Partitioned => count(&["Merge Append"]) == 1 && count(&["Remote SQL", "ORDER BY"]) == 2,
+            Self::Each => count(&["Async Foreign Scan"]) == 2 && count(&["Remote SQL", "ORDER BY", "LIMIT"]) == 2,
+        };
+        ensure!(is_right, "{}: unexpected plan {lines:?}", self.name());
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::{CachedFiles, wait_for};
+
+use super::super::super::set::Set;
+use super::super::super::stage::DATABASE;
+use super::super::ground::Ground;
+use super::super::pgbench::{Amount, Load};
+use super::super::twins::Twins;
+use super::case;
+
+const ROWS: usize = 100_000;
+const DIMS: usize = 128;
+const QUERIES: usize = 1000;
+const EF_SEARCH: [u32; 2] = [40, 400];
+const CLIENTS: [usize; 3] = [1, 2, 4];
+const SECONDS: u64 = 3;
+
+/// The document's share of an index of 781 GB that shared buffers of 250 GB hold.
+const SHARE: f64 = 0.32;
+
+/// How often the system is made to forget the files.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Who made the index and its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    Database,
+    External,
+}
+
+/// Where pages come from that are not in shared buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The system's cache.
+    Cache,
+    /// The disk, as far as the machine has no other cache.
+    Disk,
+}
+
+/// Searches by some clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Searched {
+    pub layout: Layout,
+    pub source: Source,
+    pub ef_search: u32,
+    pub clients: usize,
+    pub recall: f64,
+    pub per_second: f64,
+    /// Pages of the index per query that were not in shared buffers.
+    pub read: f64,
+    /// All pages of the index per query, those in shared buffers too.
+    pub touched: f64,
+}
+
+/// Searches of one table.
+pub struct Searches {
+    pub title: String,
+    /// Bytes of the database's index, of the external one, and of shared buffers.
+    pub sizes: [f64; 3],
+    pub searched: Vec<Searched>,
+    /// Whether there was not enough time for all of it.
+    pub is_cut: bool,
+}
+
+impl Layout {
+    pub const ALL: [Self; 2] = [Self::Database, Self::External];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::External => "external",
+        }
+    }
+
+    /// One of the twins.
+    fn table(self) -> &'static str {
+        match self {
+            Self::Database => "items_database",
+            Self::External => "items_external",
+        }
+    }
+
+    fn index(self) -> String {
+        format!("{}_v_idx", self.table())
+    }
+}
+
+impl Source {
+    pub const ALL: [Self; 2] = [Self::Cache, Self::Disk];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cache => "system's cache",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// Two tables with the same rows, one indexed in the database and one outside, searched with shared buffers that hold a third of the
+/// index.
+pub fn measure(ground: &Ground) -> Result<Searches> {
+    let sizes = &ground.sizes;
+    let dims = sizes.dims.as_ref().and_then(|dims| dims.iter().copied().min()).unwrap_or(DIMS);
+    let (rows, queries) = (sizes.rows.unwrap_or(ROWS), sizes.queries.unwrap_or(QUERIES));
+    let set = ground.set(&format!("synthetic-{dims}"), rows, queries)?;
+    let mut twins = Twins::new(ground, &set, case(ground))?;
+    let mut session = twins.session()?;
+    let mut size = |layout: Layout| session.value(&format!("SELECT pg_relation_size('{}')", layout.index()));
+    let [inside, outside]: [f64; 2] = [size(Layout::Database)?, size(Layout::External)?];
+    drop(session);
+    let buffers = (SHARE * inside / 8192.0) as u64;
+    twins.cluster.configure(&format!("shared_buffers = {buffers}"))?;
+    twins.cluster.restart()?;
+
+    let mut searched = Vec::new();
+    let mut is_cut = false;
+    for source in Source::ALL {
+        for ef_search in sizes.ef_search.clone().unwrap_or_else(|| EF_SEARCH.to_vec()) {
+            for &clients in sizes.clients.as_deref().unwrap_or(&CLIENTS) {
+                for layout in Layout::ALL {
+                    is_cut |= ground.is_over();
+                    if !is_cut {
+                        let search = Search { layout, source, ef_search, clients };
+                        searched.push(search.run(ground, &twins, &set)?);
+                    }
+                }
+            }
+        }
+    }
+    let title = format!("{rows} rows x {dims}");
+    Ok(Searches { title, sizes: [inside, outside, 8192.0 * buffers as f64], searched, is_cut })
+}
+
+#[derive(Clone, Copy)]
+struct Search {
+    layout: Layout,
+    source: Source,
+    ef_search: u32,
+    clients: usize,
+}
+
+impl Search {
+    /// All queries once, for the recall and so that what is in shared buffers is of this index; then for some time.
+    fn run(self, ground: &Ground, twins: &Twins, set: &Set) -> Result<Searched> {
+        let Self { layout, source, ef_search, clients } = self;
+        let table = layout.table();
+        let recall = twins.recall(set, &set.exact, table, ef_search)?;
+        let file = |relation: &str| twins.cluster.relation_file(&mut twins.session()?, relation);
+        let files = match source {
+            Source::Cache => Vec::new(),
+            Source::Disk => vec![file(&layout.index())?, file(table)?],
+        };
+        let before = self.pages(twins)?;
+        let (settings, script) = (ef_search.to_string(), Twins::search_script(set, table));
+        let load = Load {
+            cluster: &twins.cluster,
+            database: DATABASE,
+            script: &script,
+            clients,
+            settings: &Twins::search_settings(&settings),
+            cores: None,
+        };
+        let seconds = ground.sizes.seconds.unwrap_or(SECONDS);
+        let outcome = without_cache(&files, || load.run(Amount::Seconds(seconds)))??;
+        let after = self.pages(twins)?;
+        let each = |at: usize| (after[at] - before[at]) / outcome.transactions.max(1) as f64;
+        let (per_second, read) = (outcome.rate, each(0));
+        println!(
+            "{}, {}, ef_search {ef_search}, {clients} clients: {per_second:.0} per second, {read:.1} pages read",
+            layout.name(),
+            source.name()
+        );
+        Ok(Searched { layout, source, ef_search, clients, recall, per_second, read, touched: read + each(1) })
+    }
+
+    /// Pages of the index read and found so far. A session's are counted when it has ended.
+    fn pages(self, twins: &Twins) -> Result<[f64; 2]> {
+        let mut session = twins.session()?;
+        wait_for("the end of the sessions", Duration::from_secs(30), || {
+            let others: usize = session.value(&format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = '{DATABASE}' AND pid <> pg_backend_pid()"
+            ))?;
+            Ok((others == 0).then_some(()))
+        })?;
+        let sql = |what: &str| {
+            format!("SELECT idx_blks_{what} FROM pg_statio_user_indexes WHERE indexrelname = '{}'", self.layout.index())
+        };
+        Ok([session.value(&sql("read"))?, session.value(&sql("hit"))?])
+    }
+}
+
+/// Does something while the system is made to forget files again and again.
+fn without_cache<T>(files: &[PathBuf], work: impl FnOnce() -> T) -> Result<T> {
+    let files: Vec<CachedFiles> = files.iter().map(|file| CachedFiles::of(file)).collect::<Result<_>>()?;
+    files.iter().try_for_each(CachedFiles::write)?;
+    let (done, over) = channel::<()>();
+    thread::scope(|scope| {
+        let forgetting = scope.spawn(move || {
+            while !files.is_empty() {
+                files.iter().try_for_each(CachedFiles::forget)?;
+                if over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let result = work();
+        drop(done);
+        forgetting.join().expect("no panic").map(|()| result)
+    })
+}

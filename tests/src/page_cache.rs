@@ -1,0 +1,51 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::{Advice, fadvise};
+
+/// The files of the system's cache that belong to a relation: its main fork and further segments of it.
+pub struct CachedFiles(Vec<fs::File>);
+
+impl CachedFiles {
+    /// Opens them; `file` is what [`crate::Cluster::relation_file`] tells.
+    pub fn of(file: &Path) -> Result<Self> {
+        let name = file.file_name().context("no file name")?.to_string_lossy().into_owned();
+        let segment = |path: &PathBuf| {
+            let other = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            other == name || other.starts_with(&format!("{name}."))
+        };
+        let all = fs::read_dir(file.parent().context("no directory")?)?.flatten().map(|entry| entry.path());
+        let open = |path: PathBuf| fs::File::open(&path).with_context(|| format!("cannot open {}", path.display()));
+        Ok(Self(all.filter(segment).map(open).collect::<Result<_>>()?))
+    }
+
+    /// Writes to disk what is not there yet, so that [`Self::forget`] can forget everything.
+    pub fn write(&self) -> Result<()> {
+        self.0.iter().try_for_each(|file| file.sync_all().context("cannot write a file to disk"))
+    }
+
+    /// Makes the system forget what it has in memory of them: who reads them next reads from the disk.
+    pub fn forget(&self) -> Result<()> {
+        self.0.iter().try_for_each(|file| fadvise(file, 0, None, Advice::DontNeed).context("fadvise failed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CachedFiles;
+    use crate::Scratch;
+
+    #[test]
+    fn segments_belong_to_a_relation_and_forks_do_not() {
+        let scratch = Scratch::new("page-cache-test", 0o700).unwrap();
+        for name in ["16384", "16384.1", "16384_vm", "163845"] {
+            std::fs::write(scratch.path().join(name), name).unwrap();
+        }
+        let files = CachedFiles::of(&scratch.path().join("16384")).unwrap();
+        assert_eq!(files.0.len(), 2);
+        files.write().unwrap();
+        files.forget().unwrap();
+        assert_eq!(std::fs::read_to_string(scratch.path().join("16384.1")).unwrap(), "16384.1");
+    }
+}
