@@ -36,14 +36,25 @@ impl Candidates {
         Self { stripes, keep }
     }
 
-    /// Adds candidates of one point.
-    pub(crate) fn add(&self, point: usize, candidates: impl Iterator<Item = Candidate>) {
+    /// Adds candidates of one point. Those that it has already are not measured again.
+    pub(crate) fn add(
+        &self,
+        point: usize,
+        candidates: impl Iterator<Item = Candidate>,
+        measure: impl Fn(f32, u32) -> f32,
+    ) {
         let mut stripe = self.stripe(point);
         let Stripe { entries, points } = &mut *stripe;
         let room = room(self.keep);
         let entries = &mut entries[point % STRIPE * room..][..room];
         let point = &mut points[point % STRIPE];
-        for candidate in candidates {
+        for (rough, other) in candidates {
+            let known = &entries[..usize::from(point.len)];
+            // All are looked at, which costs less than to stop at the right one.
+            if known.iter().fold(false, |found, &(_, known)| found | (known == other)) {
+                continue;
+            }
+            let candidate = (measure(rough, other), other);
             if point.full && order(&candidate, &entries[self.keep - 1]).is_gt() {
                 continue;
             }
@@ -111,7 +122,7 @@ mod tests {
             let candidates = Candidates::new(70, 20);
             for round in 0..3 {
                 let shuffled = (0..500).map(|at| all[(at * step + round) % 500]);
-                candidates.add(66, shuffled);
+                candidates.add(66, shuffled, |distance, _| distance);
             }
             let mut found = Vec::new();
             candidates.of(66, &mut found);

@@ -1,5 +1,6 @@
 use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 
+use crate::codes::Codes;
 use crate::space::{Products, Space};
 
 /// A group of points in tiles: packed vectors, and the terms that make distances of products.
@@ -10,6 +11,8 @@ pub(crate) struct Group {
     coded: bool,
     /// Added to every distance of a point; infinite for the padding.
     terms: Vec<f32>,
+    /// Factor of the products.
+    scale: f32,
 }
 
 impl Group {
@@ -47,7 +50,18 @@ impl Group {
                 (true, false) => self.panel.squared_norms(block),
             });
         }
+        self.scale = products.scale();
         self.terms[points.len()..].fill(f32::INFINITY);
+    }
+
+    /// Packs points whose codes were made before: distances of tiles are rough.
+    pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
+        self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
+        self.coded = true;
+        self.scale = codes.scale;
+        self.terms.clear();
+        self.terms.extend(points.iter().map(|&point| codes.term(point)));
+        self.terms.resize(self.blocks() * BLOCK, f32::INFINITY);
     }
 
     /// The number of blocks, even.
@@ -71,7 +85,7 @@ impl Group {
         tile: &mut Tile,
     ) {
         let input = TileInput {
-            scale: products.scale(),
+            scale: self.scale,
             row_terms: self.terms[row_block * ROWS..].first_chunk().expect("padded to whole tiles"),
             col_terms: others.terms[col_pair * COLS..].first_chunk().expect("padded to whole tiles"),
             row_limits: limits.0,

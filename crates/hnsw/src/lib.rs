@@ -6,6 +6,7 @@ mod balance;
 mod build;
 mod bulk;
 mod candidates;
+mod codes;
 mod complete;
 mod copies;
 mod draft;

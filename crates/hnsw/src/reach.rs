@@ -189,7 +189,8 @@ mod tests {
             let part = element / 10 * 10;
             draft.set(element, 0, (1..=4).map(|step| part + (element + step) % 10));
         }
-        let linked = repair(&mut draft, Space { measure, store: &store, lifts: &[] }, &Control::default()).unwrap();
+        let linked =
+            repair(&mut draft, Space { measure, store: &store, lifts: &[], codes: None }, &Control::default()).unwrap();
         assert_eq!(linked, 1);
         let layer = Layer::new(&mut draft, 0, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
@@ -207,7 +208,10 @@ mod tests {
         for element in 0..4u32 {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
-        assert_eq!(repair(&mut draft, Space { measure, store: &store, lifts: &[] }, &Control::default()).unwrap(), 0);
+        assert_eq!(
+            repair(&mut draft, Space { measure, store: &store, lifts: &[], codes: None }, &Control::default()).unwrap(),
+            0
+        );
         let layer = Layer::new(&mut draft, 1, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));

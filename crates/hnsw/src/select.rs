@@ -160,9 +160,15 @@ impl Selector {
     fn compare(&mut self, space: Space<'_>, products: Products, element: u32, candidates: &[Candidate]) {
         self.elements.clear();
         self.elements.extend(candidates.iter().map(|&(_, candidate)| candidate));
-        self.center.resize(products.dims, 0.0);
-        distance::decode(products.elements, space.value(element), &mut self.center);
-        self.group.pack(space, products, &self.elements, Some(&self.center));
+        let (distance, middle) = candidates[candidates.len() / 2];
+        match space.codes.filter(|codes| codes.can_tell(element, space.squared(element, middle, distance))) {
+            Some(codes) => self.group.pack_codes(codes, &self.elements),
+            None => {
+                self.center.resize(products.dims, 0.0);
+                distance::decode(products.elements, space.value(element), &mut self.center);
+                self.group.pack(space, products, &self.elements, Some(&self.center));
+            }
+        }
         let width = self.width();
         self.between.resize(width * self.group.blocks() * ROWS, 0.0);
         for row_block in 0..self.group.blocks() {

@@ -1,6 +1,7 @@
 use distance::{CodeKernel, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
 
+use crate::codes::Codes;
 use crate::values::ValueStore;
 
 /// A metric for values of one kind.
@@ -31,6 +32,8 @@ pub(crate) struct Space<'a> {
     pub(crate) store: &'a ValueStore,
     /// Under inner product, one for each element; else none.
     pub(crate) lifts: &'a [Lift],
+    /// All values as codes, where the processor compares those faster.
+    pub(crate) codes: Option<&'a Codes>,
 }
 
 impl Measure {
@@ -67,18 +70,34 @@ impl Space<'_> {
 
     /// Under inner product: the same values by Euclidean distance.
     pub(crate) fn euclidean(&self) -> Option<Space<'_>> {
-        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[] })
+        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[], codes: None })
     }
 
     /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.
     pub(crate) fn nearer(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
         // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
-        let squares = match (self.measure.metric, self.lifts.get(a as usize), self.lifts.get(b as usize)) {
-            (Metric::Cosine, ..) => 1.0,
-            (_, Some(a), Some(b)) => (a.square + b.square) / 2.0,
-            _ => 0.0,
-        };
+        let lengths = self.squared_length(a).zip(self.squared_length(b));
+        let squares = lengths.map_or(0.0, |(a, b)| (a + b) / 2.0);
         (squares + distance) / slack - squares
+    }
+
+    /// The square of a distance as in a Euclidean space.
+    pub(crate) fn squared_distance(&self, a: u32, b: u32) -> f32 {
+        self.squared(a, b, self.distance(a, b))
+    }
+
+    /// The same, where `distance` is that of `a` and `b`.
+    pub(crate) fn squared(&self, a: u32, b: u32, distance: f32) -> f32 {
+        let lengths = self.squared_length(a).zip(self.squared_length(b));
+        lengths.map_or(distance, |(a, b)| a + b + 2.0 * distance)
+    }
+
+    /// The squared length of an element with its lift, where distances are products.
+    pub(crate) fn squared_length(&self, element: u32) -> Option<f32> {
+        match self.measure.metric {
+            Metric::Cosine => Some(1.0),
+            _ => Some(self.lifts.get(element as usize)?.square),
+        }
     }
 
     /// The coordinates that are added to some elements, in order.

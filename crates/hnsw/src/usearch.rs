@@ -71,7 +71,7 @@ impl Engine for UsearchEngine {
         control.progress().add(u64::from(last.start));
         index.insert(last.filter(|&element| !taken.is_copy(element)), &pool, &control)?;
         let points = taken.points();
-        let space = Space { measure, store: &store, lifts: &[] };
+        let space = Space { measure, store: &store, lifts: &[], codes: None };
         let (draft, candidates) =
             index.read_back(&spec, &points, taken.heap_tids.elements(), space, &pool, &control)?;
         drop(index);
@@ -169,7 +169,7 @@ impl Inserter {
         let candidates = Candidates::new(points.len(), 2 * usize::from(spec.m));
         let measure = |(at, &point): (usize, &u32)| {
             control.check()?;
-            candidates.add(at, neighbors(point, 0).map(|other| (space.distance(point, other), other)));
+            candidates.add(at, neighbors(point, 0).map(|other| (0.0, other)), |_, other| space.distance(point, other));
             Ok(())
         };
         pool.run(|| points.par_iter().enumerate().try_for_each(measure))?;

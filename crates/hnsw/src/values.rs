@@ -23,7 +23,7 @@ pub(crate) struct Chunk {
 }
 
 /// Where the bytes of a chunk are.
-enum Bytes {
+pub(crate) enum Bytes {
     Memory(Vec<u8>),
     Spool(Piece),
 }
@@ -35,7 +35,7 @@ impl Default for Bytes {
 }
 
 impl Bytes {
-    fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         match self {
             Self::Memory(bytes) => bytes,
             Self::Spool(piece) => piece.bytes(),
@@ -92,10 +92,18 @@ impl ValueStore {
         Self { chunks: boxcar::Vec::new(), storage, spool: Spool::default() }
     }
 
+    /// Puts other bytes of the build where its values go now.
+    pub(crate) fn stow(&self, bytes: Vec<u8>) -> Result<Bytes, BuildError> {
+        match self.storage.next() {
+            Some(dir) => Ok(Bytes::Spool(self.spool.write(dir, &bytes)?)),
+            None => Ok(Bytes::Memory(bytes)),
+        }
+    }
+
     /// Makes a full chunk readable, in the spool if values go there now.
     pub(crate) fn keep(&self, mut chunk: Chunk) -> Result<(), BuildError> {
-        if let Some(dir) = self.storage.next() {
-            chunk.bytes = Bytes::Spool(self.spool.write(dir, chunk.bytes.get())?);
+        if let Bytes::Memory(bytes) = std::mem::take(&mut chunk.bytes) {
+            chunk.bytes = self.stow(bytes)?;
         }
         self.publish(chunk);
         Ok(())

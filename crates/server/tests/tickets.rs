@@ -61,15 +61,6 @@ fn without_a_good_ticket_there_is_no_build() {
 }
 
 #[test]
-fn lanterns_clients_have_no_ticket() {
-    let (builder, _) = builder();
-    let mut client = builder.connect_raw();
-    client.raw(&protocol::LANTERN_V1_MAGIC);
-    assert_eq!(client.next(), None);
-    assert_eq!(builder.metric("lantern_index_connections_closed_total{reason=\"protocol\"}"), 1);
-}
-
-#[test]
 fn other_builders_ignore_tickets() {
     let builder = Builder::start();
     let mut client = builder.connect();

@@ -66,6 +66,25 @@ pub fn encode(vector: &[f32], codes: &mut [i8]) -> f32 {
     encoder(Level::detect())(vector, codes)
 }
 
+/// What is known of a vector besides its codes.
+#[derive(Clone, Copy, Default)]
+pub struct CodeNote {
+    /// What the codes are multiplied by.
+    pub factor: f32,
+    /// The squared length of the vector, as its codes have it.
+    pub squared_norm: f32,
+    sum: i32,
+}
+
+impl CodeNote {
+    /// Of a vector with these codes.
+    #[must_use]
+    pub fn new(codes: &[i8], factor: f32) -> Self {
+        let (sum, squares) = adder(Level::detect())(codes);
+        Self { factor, squared_norm: squares as f32 * factor * factor, sum }
+    }
+}
+
 compiled_for_each_level!(encoder, encode_body, (vector: &[f32], codes: &mut [i8]) -> f32);
 compiled_for_each_level!(adder, add_body, (codes: &[i8]) -> (i32, i32));
 
@@ -129,7 +148,7 @@ impl CodePanel {
         scratch.resize(width, 0.0);
         codes.resize(width, 0);
         self.reset(width, vectors.len());
-        let (encode, add) = (encoder(Level::detect()), adder(Level::detect()));
+        let encode = encoder(Level::detect());
         for (row, vector) in vectors.enumerate() {
             dense::decode(elements, vector, &mut scratch[..dims]);
             if let Some(center) = center {
@@ -139,21 +158,51 @@ impl CodePanel {
                 scratch[dims] = lift;
             }
             let factor = encode(&scratch, &mut codes);
-            self.put(row, &codes, factor, add);
+            self.put(row, &codes);
+            self.note(row, CodeNote::new(&codes, factor));
         }
         (self.scratch, self.codes) = (scratch, codes);
     }
 
-    /// Replaces what is in the panel by vectors that were encoded before, and their factors.
+    /// Replaces what is in the panel by vectors that were encoded before; codes as bytes, two's complement.
     ///
     /// # Panics
     /// If a vector has not `dims` codes.
-    pub fn fill_encoded<'a>(&mut self, dims: usize, vectors: impl ExactSizeIterator<Item = (&'a [i8], f32)>) {
+    pub fn fill_encoded<'a>(&mut self, dims: usize, vectors: impl ExactSizeIterator<Item = (&'a [u8], CodeNote)>) {
         self.reset(dims, vectors.len());
-        let add = adder(Level::detect());
-        for (row, (codes, factor)) in vectors.enumerate() {
+        let mut rows = [&[][..]; BLOCK];
+        for (row, (codes, note)) in vectors.enumerate() {
             assert_eq!(codes.len(), dims);
-            self.put(row, codes, factor, add);
+            self.note(row, note);
+            rows[row % BLOCK] = codes;
+            if row % BLOCK == BLOCK - 1 {
+                self.put_block(row / BLOCK, &rows);
+            }
+        }
+        let rest = self.rows % BLOCK;
+        if rest > 0 {
+            // Padding is never told from the codes that it has: its factor is 0.
+            let first = rows[0];
+            rows[rest..].fill(first);
+            self.put_block(self.rows / BLOCK, &rows);
+        }
+    }
+
+    /// All rows of a block: a line is complete before the next one.
+    fn put_block(&mut self, block: usize, rows: &[&[u8]; BLOCK]) {
+        let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
+        let whole = rows[0].len() / GROUP;
+        let groups = rows.map(|codes| &codes.as_chunks::<GROUP>().0[..whole]);
+        for (at, line) in lines[..whole].iter_mut().enumerate() {
+            for (place, groups) in line.0.as_chunks_mut::<GROUP>().0.iter_mut().zip(&groups) {
+                *place = groups[at].map(u8::cast_signed);
+            }
+        }
+        if let Some(line) = lines.get_mut(whole) {
+            for (place, codes) in line.0.as_chunks_mut::<GROUP>().0.iter_mut().zip(rows) {
+                let rest = &codes[whole * GROUP..];
+                place.iter_mut().zip(rest).for_each(|(place, code)| *place = code.cast_signed());
+            }
         }
     }
 
@@ -171,7 +220,7 @@ impl CodePanel {
         self.squared_norms.resize(blocks, [0.0; BLOCK]);
     }
 
-    fn put(&mut self, row: usize, codes: &[i8], factor: f32, add: fn(&[i8]) -> (i32, i32)) {
+    fn put(&mut self, row: usize, codes: &[i8]) {
         let (block, lane) = (row / BLOCK, row % BLOCK);
         let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
         let (groups, rest) = codes.as_chunks::<GROUP>();
@@ -181,10 +230,13 @@ impl CodePanel {
         if let (Some(line), false) = (lines.last_mut(), rest.is_empty()) {
             line.0[lane * GROUP..lane * GROUP + rest.len()].copy_from_slice(rest);
         }
-        self.factors[block][lane] = factor;
-        let (sum, squares) = add(codes);
-        self.sums[block][lane] = sum;
-        self.squared_norms[block][lane] = squares as f32 * factor * factor;
+    }
+
+    fn note(&mut self, row: usize, note: CodeNote) {
+        let (block, lane) = (row / BLOCK, row % BLOCK);
+        self.factors[block][lane] = note.factor;
+        self.sums[block][lane] = note.sum;
+        self.squared_norms[block][lane] = note.squared_norm;
     }
 
     /// The number of vectors.

@@ -20,7 +20,7 @@ mod x64_codes;
 
 use crate::Level;
 pub use code_kernel::{CodeKernel, code_kernel};
-pub use codes::{CodeBlock, CodePanel, encode};
+pub use codes::{CodeBlock, CodeNote, CodePanel, encode};
 pub use panel::{BLOCK, Panel};
 
 /// Vectors of one side of a tile: one block.

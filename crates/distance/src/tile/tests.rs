@@ -71,7 +71,9 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
         let codes: Vec<Vec<i8>> =
             (0..ROWS + COLS).map(|_| (0..dims).map(|_| extreme(next()) as i8).collect()).collect();
         let mut panel = CodePanel::new();
-        panel.fill_encoded(dims, codes.iter().map(|codes| (codes.as_slice(), 1.0)));
+        let bytes: Vec<Vec<u8>> = codes.iter().map(|codes| codes.iter().map(|&code| code as u8).collect()).collect();
+        let notes = codes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
+        panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
         let input = TileInput {
             scale: 1.0,
             row_terms: &[0.0; ROWS],

@@ -7,6 +7,7 @@ use super::carve::Carver;
 use super::plan::Plan;
 use super::random::Random;
 use crate::candidates::Candidates;
+use crate::codes::Codes;
 use crate::complete::{self, Gathered};
 use crate::draft::Draft;
 use crate::finish::Job;
@@ -51,12 +52,16 @@ impl Engine for BulkEngine {
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let mut space = Space { measure, store: &store, lifts: &[] };
+        let mut space = Space { measure, store: &store, lifts: &[], codes: None };
         let lifts = match spec.metric {
             Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32)),
             _ => Vec::new(),
         };
         space.lifts = &lifts;
+        let products = space.measure.products.filter(|products| products.codes.is_some());
+        let elements = taken.heap_tids.elements();
+        let codes = products.map(|products| pool.run(|| Codes::new(space, products, elements))).transpose()?;
+        space.codes = codes.as_ref();
         let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
         let (draft, gathered) = layers.build(&taken)?;
         Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)

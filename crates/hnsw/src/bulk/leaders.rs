@@ -3,6 +3,7 @@
 use distance::{COLS, ROWS, Tile};
 
 use super::nearest::Nearest;
+use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
 
@@ -13,17 +14,28 @@ pub(crate) struct Leaders {
 
 struct Packed {
     products: Products,
-    center: Option<Vec<f32>>,
+    kind: Kind,
     group: Group,
+}
+
+/// How points are packed to be compared.
+enum Kind {
+    /// By the codes of all values.
+    Codes,
+    /// As they are, or by differences from this one.
+    From(Option<Vec<f32>>),
 }
 
 impl Leaders {
     pub(crate) fn new(space: Space<'_>, elements: Vec<u32>) -> Self {
         let packed = space.measure.products.map(|products| {
-            let center = group::center(space, products, &elements);
+            let kind = match space.codes {
+                Some(codes) if told_apart(space, codes, &elements) => Kind::Codes,
+                _ => Kind::From(group::center(space, products, &elements)),
+            };
             let mut group = Group::default();
-            group.pack_roughly(space, products, &elements, center.as_deref());
-            Packed { products, center, group }
+            kind.pack(&mut group, space, products, &elements);
+            Packed { products, kind, group }
         });
         Self { elements, packed }
     }
@@ -53,10 +65,27 @@ impl Leaders {
     }
 }
 
+impl Kind {
+    fn pack(&self, group: &mut Group, space: Space<'_>, products: Products, points: &[u32]) {
+        match (self, space.codes) {
+            (Self::Codes, Some(codes)) => group.pack_codes(codes, points),
+            (Self::Codes, None) => group.pack_roughly(space, products, points, None),
+            (Self::From(center), _) => group.pack_roughly(space, products, points, center.as_deref()),
+        }
+    }
+}
+
+/// Whether codes tell most leaders apart.
+fn told_apart(space: Space<'_>, codes: &Codes, leaders: &[u32]) -> bool {
+    let told = |pair: &&[u32]| codes.can_tell(pair[0], space.squared_distance(pair[0], pair[1]));
+    let told = leaders.windows(2).filter(told).count();
+    told * 4 >= (leaders.len() - 1) * 3
+}
+
 impl Packed {
     fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
         let (mut group, mut tile) = (Group::default(), Tile::new());
-        group.pack_roughly(space, self.products, elements, self.center.as_deref());
+        self.kind.pack(&mut group, space, self.products, elements);
         nearest.reset(elements.len(), group.padded(), k);
         for row_block in 0..group.blocks() {
             let first_row = row_block * ROWS;

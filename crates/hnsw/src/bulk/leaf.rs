@@ -4,6 +4,7 @@ use distance::{COLS, ROWS, Tile};
 
 use super::nearest::Nearest;
 use crate::candidates::Candidates;
+use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
 
@@ -32,10 +33,20 @@ pub(crate) fn all_pairs(
     let Scratch { group, nearest, tile } = scratch;
     let rough = match space.measure.products {
         Some(products) => {
-            let center = group::center(space, products, &elements);
-            group.pack_roughly(space, products, &elements, center.as_deref());
-            nearest.reset(leaf.len(), group.padded(), k);
-            by_products(products, group, nearest, tile);
+            let mut compare = |group: &Group, nearest: &mut Nearest| {
+                nearest.reset(leaf.len(), group.padded(), k);
+                by_products(products, group, nearest, tile);
+            };
+            let told = space.codes.is_some_and(|codes| {
+                group.pack_codes(codes, &elements);
+                compare(group, nearest);
+                tells_apart(space, codes, &elements, nearest)
+            });
+            if !told {
+                let center = group::center(space, products, &elements);
+                group.pack_roughly(space, products, &elements, center.as_deref());
+                compare(group, nearest);
+            }
             products.are_rough()
         }
         None => {
@@ -45,12 +56,24 @@ pub(crate) fn all_pairs(
         }
     };
     for (at, &point) in leaf.iter().enumerate() {
-        let exact = |(distance, other): (f32, u32)| {
-            let other = elements[other as usize];
-            (if rough { space.distance(elements[at], other) } else { distance }, other)
-        };
-        found.add(point as usize, nearest.of(at).map(exact));
+        let others = nearest.of(at).map(|(distance, other)| (distance, elements[other as usize]));
+        found.add(
+            point as usize,
+            others,
+            |distance, other| {
+                if rough { space.distance(elements[at], other) } else { distance }
+            },
+        );
     }
+}
+
+/// Whether codes were fine enough for the lists that they gave, by a sample of them.
+fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
+    const SAMPLE: usize = 32;
+    let last = |at: usize| Some((elements[at], elements[nearest.of(at).last()?.1 as usize]));
+    let mut sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(last);
+    let too_near = sample.by_ref().filter(|&(a, b)| !codes.can_tell(a, space.squared_distance(a, b))).count();
+    too_near * 4 <= elements.len().min(SAMPLE)
 }
 
 /// Every pair once, for metrics that products do not give.

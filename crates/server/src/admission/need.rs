@@ -87,8 +87,8 @@ mod tests {
     fn values_in_the_spool_need_no_memory() {
         let need = need(ValueType::Vector, 128);
         let (all, half) = (need.spooled_after(0), need.spooled_after(5000));
-        assert_eq!(need.at_first(10_000) - all.at_first(10_000), 10_000 * 512);
-        assert_eq!(need.at_first(10_000) - half.at_first(10_000), 5000 * 512);
+        assert_eq!(need.at_first(10_000) - all.at_first(10_000), 10_000 * (512 + 128));
+        assert_eq!(need.at_first(10_000) - half.at_first(10_000), 5000 * (512 + 128));
         assert_eq!(need.at_first(4000), half.at_first(4000));
     }
 
