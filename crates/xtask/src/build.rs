@@ -16,10 +16,21 @@ pub const EXTENSION: &str = "lantern-index-extension";
 pub fn cargo(config: Option<&PgConfig>) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo.current_dir(harness::root());
+    // What the cargo that runs us says of our own package: ring's build script asks, so that it and all that is made of it would be
+    // built again after each `cargo build` by hand.
+    let own = env::vars_os().map(|(name, _)| name).filter(|name| is_of_package(&name.to_string_lossy()));
+    own.for_each(|name| {
+        cargo.env_remove(name);
+    });
     if let Some(config) = config {
         cargo.env("PGRX_PG_CONFIG_PATH", &config.path).env("PG_CONFIG", &config.path);
     }
     cargo
+}
+
+/// Whether cargo sets a variable for the package whose program it runs.
+fn is_of_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// The arguments that choose the extension, for a PostgreSQL release.

@@ -28,7 +28,7 @@ const EF_SEARCH: [u32; 8] = [10, 20, 40, 80, 120, 200, 400, 800];
 const SETS: [&str; 2] = ["glove-100", "synthetic-960"];
 const ROWS: usize = 15_000;
 const QUERIES: usize = 200;
-const SECONDS: u64 = 2;
+const SECONDS: u64 = 1;
 
 /// Searches at one ef_search.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,7 +18,7 @@ const DIMS: usize = 128;
 const QUERIES: usize = 1000;
 const EF_SEARCH: [u32; 2] = [40, 400];
 const CLIENTS: [usize; 3] = [1, 2, 4];
-const SECONDS: u64 = 3;
+const SECONDS: u64 = 2;
 
 /// The document's share of an index of 781 GB that shared buffers of 250 GB hold.
 const SHARE: f64 = 0.32;
