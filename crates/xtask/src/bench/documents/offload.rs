@@ -106,7 +106,7 @@ struct Scene<'a> {
 pub fn measure(ground: &Ground) -> Result<Section> {
     let sizes = &ground.sizes;
     let dims = sizes.dims.as_ref().and_then(|dims| dims.first().copied()).unwrap_or(1536);
-    let rows = sizes.rows.unwrap_or(12_000);
+    let rows = sizes.rows.unwrap_or(6_000);
     let set = ground.set(&format!("synthetic-{dims}"), rows, sizes.queries.unwrap_or(200))?;
     let mut scene = Scene::new(ground, &set)?;
 
