@@ -122,6 +122,7 @@ mod tests {
         let parsed = |line: &str| parse(line.split_whitespace().map(str::to_owned));
         assert_eq!(parsed("").unwrap(), Bench::Builds(BenchOptions::default()));
         assert_eq!(parsed("insert").unwrap(), Bench::Documents(vec![Benchmark::Insert], Sizes::default()));
+        assert!(matches!(parsed("insert,search").unwrap(), Bench::Documents(two, _) if two.len() == 2));
         assert!(matches!(parsed("documents").unwrap(), Bench::Documents(all, _) if all == Benchmark::ALL));
         assert!(matches!(parsed("offload --help").unwrap(), Bench::Help(_)));
         assert!(parsed("--rows 100 insert").is_err());

@@ -53,12 +53,12 @@ impl Benchmark {
         }
     }
 
-    /// Those that a word stands for.
+    /// Those that a word stands for: one name, several with commas between, or all.
     pub fn of(word: &str) -> Option<Vec<Self>> {
         if word == "documents" {
             return Some(Self::ALL.to_vec());
         }
-        Self::ALL.into_iter().find(|benchmark| benchmark.name() == word).map(|benchmark| vec![benchmark])
+        word.split(',').map(|word| Self::ALL.into_iter().find(|benchmark| benchmark.name() == word)).collect()
     }
 
     fn measure(self, ground: &Ground) -> Result<Section> {

@@ -50,9 +50,9 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let sizes = &ground.sizes;
     let is_large = dims > 512;
     let rows = sizes.rows.unwrap_or(if is_large { 6_000 } else { 20_000 });
-    let transactions = sizes.transactions.unwrap_or(if is_large { 800 } else { 2_000 });
+    let transactions = sizes.transactions.unwrap_or(if is_large { 600 } else { 2_000 });
     let clients = sizes.clients.clone().unwrap_or(vec![1, 2, 4, 8]);
-    let rounds = sizes.rounds.unwrap_or(3);
+    let rounds = sizes.rounds.unwrap_or(2);
     let case = Case { m: sizes.m.unwrap_or(16), ef_construction: sizes.ef_construction.unwrap_or(64) };
 
     let set = ground.set(&format!("synthetic-{dims}"), rows, sizes.queries.unwrap_or(500))?;

@@ -20,7 +20,7 @@ its own. Recall about 93 % both ways.";
 pub fn measure(ground: &Ground) -> Result<Section> {
     let sizes = &ground.sizes;
     let dims = sizes.dims.as_ref().and_then(|dims| dims.first().copied()).unwrap_or(1536);
-    let rows = sizes.rows.unwrap_or(6_000);
+    let rows = sizes.rows.unwrap_or(5_000);
     let set = ground.set(&format!("synthetic-{dims}"), rows, sizes.queries.unwrap_or(200))?;
     let mut scene = Scene::new(ground, &set)?;
 
@@ -28,7 +28,7 @@ pub fn measure(ground: &Ground) -> Result<Section> {
     if scene.cores.builder.is_some() {
         setups.push(Setup::AllCores);
     }
-    let rounds = alternate(sizes.rounds.unwrap_or(2), &setups, |round, &setup| {
+    let rounds = alternate(sizes.rounds.unwrap_or(1), &setups, |round, &setup| {
         if round > 0 && ground.is_over() {
             return Ok(None);
         }

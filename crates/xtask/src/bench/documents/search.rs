@@ -31,7 +31,7 @@ const THEIRS: [(u32, u32, [u32; 6]); 6] = [
     (1536, 64, [28798, 18506, 9568, 4256, 2237, 1265]),
 ];
 /// Queries that find an empty cache.
-const COLD: usize = 8;
+const COLD: usize = 6;
 const COLD_EF_SEARCH: [u32; 2] = [40, 200];
 
 pub fn measure(ground: &Ground) -> Result<Section> {
@@ -69,7 +69,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let rows = sizes.rows.unwrap_or(if dims > 512 { 8_000 } else { 30_000 });
     let ef_search = sizes.ef_search.clone().unwrap_or(THEIR_EF_SEARCH.to_vec());
     let clients = sizes.clients.clone().unwrap_or(vec![1, 4]);
-    let (rounds, seconds) = (sizes.rounds.unwrap_or(3), sizes.seconds.unwrap_or(1));
+    let (rounds, seconds) = (sizes.rounds.unwrap_or(2), sizes.seconds.unwrap_or(1));
     let case = Case { m: sizes.m.unwrap_or(16), ef_construction: sizes.ef_construction.unwrap_or(64) };
 
     let set = ground.set(&format!("synthetic-{dims}"), rows, sizes.queries.unwrap_or(500))?;

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub const USAGE: &str = "\
 usage: cargo xtask bench offload|load|insert|search|memory|distributed|documents [OPTION]...
+       several names have commas between them
 
   --rows N                rows of the table
   --dims LIST             dimensions; each of them is a set of its own where the document has several

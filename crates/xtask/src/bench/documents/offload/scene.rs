@@ -126,7 +126,7 @@ impl<'a> Scene<'a> {
         }
         let clients = sizes.clients.as_ref().and_then(|clients| clients.first().copied()).unwrap_or(8);
         let max_rate = sizes.max_rate.clone().unwrap_or(MAX_RATE.to_owned());
-        let idle = sizes.seconds.unwrap_or(6);
+        let idle = sizes.seconds.unwrap_or(5);
         let scene = Self { ground, set, case, cluster, session, builder, cores, clients, idle, max_rate };
         scene.load().prepare(SCALE)?;
         Ok(scene)
