@@ -17,7 +17,7 @@ use crate::{build, step};
 pub struct Load<'a> {
     pub cluster: &'a Cluster,
     pub database: &'a str,
-    /// In pgbench's language; empty is pgbench's own, which `pgbench -i` has made tables for.
+    /// In pgbench's language; empty is its own `simple-update`, of the tables that [`Self::prepare`] makes.
     pub script: &'a str,
     pub clients: usize,
     /// Settings of the sessions.
@@ -52,7 +52,7 @@ pub struct Transaction {
 }
 
 impl Load<'_> {
-    /// Makes the tables of pgbench's own script, `scale` times 100,000 accounts.
+    /// Makes the tables of pgbench's own scripts, `scale` times 100,000 accounts.
     pub fn prepare(&self, scale: usize) -> Result<()> {
         let scale = scale.to_string();
         output(self.command().args(["-i", "-q", "-s", &scale, self.database])).map(drop)
@@ -86,7 +86,9 @@ impl Load<'_> {
             Amount::Transactions(count) => command.args(["-t", &each(count, self.clients).to_string()]),
         };
         command.args(["-j", &threads.min(self.clients).to_string()]);
-        if !self.script.is_empty() {
+        if self.script.is_empty() {
+            command.args(["-b", "simple-update"]);
+        } else {
             let dir = step::work_dir()?.join("bench");
             fs::create_dir_all(&dir)?;
             let path = dir.join("pgbench.sql");

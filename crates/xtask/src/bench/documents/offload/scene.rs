@@ -156,7 +156,7 @@ impl<'a> Scene<'a> {
             Ground::build_settings(self.set, self.case.m, cores.len()),
             (cores.len() - 1).max(1)
         ))?;
-        for sql in ["VACUUM pgbench_branches, pgbench_tellers", "TRUNCATE pgbench_history", "CHECKPOINT"] {
+        for sql in ["TRUNCATE pgbench_history", "CHECKPOINT"] {
             self.session.execute(sql)?;
         }
         let load = Load { cores: Some(&cores), ..self.load() };
@@ -178,7 +178,7 @@ impl<'a> Scene<'a> {
 
     pub fn what(&self) -> String {
         format!(
-            "pgbench's own transactions, {} clients, {} accounts; {}, m = {}, ef_construction {}; medians",
+            "pgbench's simple updates, {} clients, {} accounts; {}, m = {}, ef_construction {}; medians",
             self.clients,
             SCALE * 100_000,
             self.set.title(),
@@ -199,7 +199,8 @@ impl<'a> Scene<'a> {
             ),
         };
         format!(
-            "What differs: {builder}TPS before are of the {} seconds before each build began. A build in the database has as many \
+            "What differs: {builder}pgbench updates accounts only (`simple-update`): its few branches and tellers, updated hundreds of times a \
+             second, become slow whenever any statement takes long, since old versions of rows are kept for it, whoever builds. TPS before are of the {} seconds before each build began. A build in the database has as many \
              processes as it has cores, at least a leader and one worker, and memory for the whole graph. Commits do not wait for a disk \
              (fsync is off), so that the processor is what all compete for: with a disk to wait for, TPS would be lower and a build would cost \
              less of them. `max_rate` is for databases that must not notice the reading and writing either; it makes the build longer.",
