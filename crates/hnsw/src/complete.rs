@@ -7,7 +7,7 @@ use graph::NO_NEIGHBOR;
 
 use crate::candidates::{self, Candidate, Candidates};
 use crate::draft::Draft;
-use crate::select::Selector;
+use crate::select::{Rule, Selector};
 use crate::space::Space;
 use crate::{BuildError, Control, Pool, balance, mutual, round};
 
@@ -25,6 +25,8 @@ pub(crate) struct Gathered {
     pub(crate) at_least: usize,
     /// Whether elements are to consider those that chose them.
     pub(crate) mutual: bool,
+    /// As in [`Rule`].
+    pub(crate) slacks: [f32; 2],
 }
 
 /// For each point, the nearest of a few elements that are spread over all of them: without links to such, a search on its way
@@ -64,10 +66,11 @@ pub(crate) fn fill(
         gathered.choose(space, at, width, layer == 0, scratch, list)
     };
     let mut chosen = round::choose_all(draft, layer, &gathered.points, &gathered.order, pool, control, choose)?;
-    let Gathered { points, order, near, also, mutual, .. } = gathered;
+    let Gathered { points, order, near, also, mutual, slacks, .. } = gathered;
     drop((near, also));
     if mutual {
-        chosen = mutual::choose_again(draft, layer, &points, &order, space, pool, control)?;
+        chosen =
+            mutual::choose_again(draft, layer, &points, &order, Rule { space, wanted: width, slacks }, pool, control)?;
     }
     if layer == 0 { balance::spread_links(draft, &points, &order, &chosen, control) } else { Ok(()) }
 }
@@ -110,7 +113,7 @@ impl Gathered {
             }
         }
         candidates.sort_unstable_by(candidates::order);
-        selector.choose(space, element, candidates, wanted, list)
+        selector.choose(Rule { space, wanted, slacks: self.slacks }, element, candidates, list)
     }
 
     /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.

@@ -10,8 +10,7 @@ use rayon::prelude::*;
 
 use crate::candidates::{self, Candidate};
 use crate::draft::Draft;
-use crate::select::Selector;
-use crate::space::Space;
+use crate::select::{Rule, Selector};
 use crate::{BuildError, Control, Pool, round};
 
 /// Who chose whom at one layer, by position in its points.
@@ -33,11 +32,10 @@ pub(crate) fn choose_again(
     layer: u8,
     points: &[u32],
     order: &[u32],
-    space: Space<'_>,
+    rule: Rule<'_>,
     pool: &Pool,
     control: &Control,
 ) -> Result<Vec<u16>, BuildError> {
-    let width = draft.width(layer);
     let choosers = pool.run(|| Choosers::new(draft, layer, points));
     let choose = |before: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
         let point = points[at];
@@ -52,9 +50,9 @@ pub(crate) fn choose_again(
         elements.sort_unstable();
         elements.dedup();
         candidates.clear();
-        candidates.extend(elements.iter().map(|&other| (space.distance(point, other), other)));
+        candidates.extend(elements.iter().map(|&other| (rule.space.distance(point, other), other)));
         candidates.sort_unstable_by(candidates::order);
-        selector.choose(space, point, candidates, width, list)
+        selector.choose(rule, point, candidates, list)
     };
     round::choose_all(draft, layer, points, order, pool, control, choose)
 }

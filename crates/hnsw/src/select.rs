@@ -6,9 +6,21 @@ use crate::candidates::{self, Candidate};
 use crate::group::Group;
 use crate::space::{Products, Space};
 
-/// How much nearer to a chosen neighbor than to the element a candidate must be to be superfluous, as a ratio of squared
-/// distances: first this much, then, where there is room left, this much.
-const SLACKS: [f32; 2] = [1.1, 1.25];
+/// By which distances neighbors are chosen, how many, and how much nearer to one of them than to the element another must be to be
+/// superfluous.
+#[derive(Clone, Copy)]
+pub(crate) struct Rule<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) wanted: usize,
+    /// A ratio of squared distances: first this much, then, where there is room left, this much.
+    pub(crate) slacks: [f32; 2],
+}
+
+/// What measured best with few candidates, and on hard sets.
+pub(crate) const SLACKS: [f32; 2] = [1.1, 1.25];
+/// And with many.
+pub(crate) const SLACKS_OF_MANY: [f32; 2] = [1.05, 1.2];
+
 /// With more candidates than these it costs less to compare them with those chosen only.
 const MOST_COMPARED: usize = 192;
 /// Limits that every distance is below.
@@ -35,30 +47,23 @@ impl Selector {
     ///
     /// `candidates` are in ascending order of distance to `element`; `list` is emptied first. Returns how many the rule chose: they
     /// come first.
-    fn choose_by(
-        &mut self,
-        space: Space<'_>,
-        element: u32,
-        candidates: &[Candidate],
-        wanted: usize,
-        list: &mut Vec<u32>,
-    ) -> usize {
+    fn choose_by(&mut self, rule: Rule<'_>, element: u32, candidates: &[Candidate], list: &mut Vec<u32>) -> usize {
         list.clear();
-        if candidates.len() <= wanted {
+        if candidates.len() <= rule.wanted {
             list.extend(candidates.iter().map(|&(_, candidate)| candidate));
             return list.len();
         }
         self.taken.clear();
         self.taken.resize(candidates.len(), false);
-        match space.measure.products {
+        match rule.space.measure.products {
             Some(products) if candidates.len() <= MOST_COMPARED => {
-                self.by_products(space, products, element, candidates, wanted, list);
+                self.by_products(rule, products, element, candidates, list);
             }
-            _ => self.one_by_one(space, element, candidates, wanted, list),
+            _ => self.one_by_one(rule, element, candidates, list),
         }
         let chosen = list.len();
         let rest = candidates.iter().zip(&self.taken).filter(|&(_, taken)| !taken);
-        list.extend(rest.map(|(&(_, candidate), _)| candidate).take(wanted - chosen));
+        list.extend(rest.map(|(&(_, candidate), _)| candidate).take(rule.wanted - chosen));
         chosen
     }
 
@@ -68,40 +73,34 @@ impl Selector {
     /// from one to another is by Euclidean distance: so a quarter of the neighbors is chosen by that.
     pub(crate) fn choose(
         &mut self,
-        space: Space<'_>,
+        rule: Rule<'_>,
         element: u32,
         candidates: &[Candidate],
-        wanted: usize,
         list: &mut Vec<u32>,
     ) -> usize {
-        let Some(euclidean) = space.euclidean().filter(|_| candidates.len() > wanted) else {
-            return self.choose_by(space, element, candidates, wanted, list);
+        let Some(euclidean) = rule.space.euclidean().filter(|_| candidates.len() > rule.wanted) else {
+            return self.choose_by(rule, element, candidates, list);
         };
-        let by_metric = self.choose_by(space, element, candidates, wanted * 3 / 4, list);
+        let by_metric = self.choose_by(Rule { wanted: rule.wanted * 3 / 4, ..rule }, element, candidates, list);
         let others = candidates.iter().filter(|&(_, other)| !list.contains(other));
         let mut others: Vec<Candidate> =
             others.map(|&(_, other)| (euclidean.distance(element, other), other)).collect();
         others.sort_unstable_by(candidates::order);
         let mut rest = list.split_off(by_metric);
         let mut more = Vec::new();
-        let chosen = self.choose_by(euclidean, element, &others, wanted - by_metric - rest.len(), &mut more);
+        let others_rule = Rule { space: euclidean, wanted: rule.wanted - by_metric - rest.len(), ..rule };
+        let chosen = self.choose_by(others_rule, element, &others, &mut more);
         list.extend(&more[..chosen]);
         rest.extend(&more[chosen..]);
         list.append(&mut rest);
         by_metric + chosen
     }
 
-    fn one_by_one(
-        &mut self,
-        space: Space<'_>,
-        element: u32,
-        candidates: &[Candidate],
-        wanted: usize,
-        list: &mut Vec<u32>,
-    ) {
-        for slack in SLACKS {
+    fn one_by_one(&mut self, rule: Rule<'_>, element: u32, candidates: &[Candidate], list: &mut Vec<u32>) {
+        let space = rule.space;
+        for slack in rule.slacks {
             for (&(distance, candidate), taken) in candidates.iter().zip(&mut self.taken) {
-                if list.len() == wanted {
+                if list.len() == rule.wanted {
                     return;
                 }
                 let limit = space.nearer(element, candidate, distance, slack);
@@ -116,19 +115,19 @@ impl Selector {
     /// The same with all distances between candidates from tiles: more of them, but each costs much less.
     fn by_products(
         &mut self,
-        space: Space<'_>,
+        rule: Rule<'_>,
         products: Products,
         element: u32,
         candidates: &[Candidate],
-        wanted: usize,
         list: &mut Vec<u32>,
     ) {
+        let space = rule.space;
         self.compare(space, products, element, candidates);
         self.closest.clear();
         self.closest.resize(candidates.len(), f32::INFINITY);
-        for slack in SLACKS {
+        for slack in rule.slacks {
             for (at, &(distance, candidate)) in candidates.iter().enumerate() {
-                if list.len() == wanted {
+                if list.len() == rule.wanted {
                     return;
                 }
                 // A tie makes superfluous, too.

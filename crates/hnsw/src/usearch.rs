@@ -16,6 +16,7 @@ use crate::complete::{Far, Gathered};
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::Rows;
+use crate::select::SLACKS;
 use crate::space::{Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
@@ -77,6 +78,7 @@ impl Engine for UsearchEngine {
         drop(index);
         let order = (0..points.len() as u32).collect();
         let gathered = Gathered {
+            slacks: SLACKS,
             points,
             order,
             near: candidates,

@@ -109,12 +109,21 @@ impl Layers<'_> {
         };
         let Some(euclidean) = space.euclidean() else {
             let (near, order, far) = find(space, plan.keep, counted)?;
-            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
+            return Ok(Gathered {
+                points,
+                order,
+                near,
+                also: None,
+                far,
+                at_least: 0,
+                mutual: true,
+                slacks: plan.slacks,
+            });
         };
         // As many candidates as otherwise, by two metrics.
         let (also, ..) = find(euclidean, plan.keep / 4, false)?;
         let (near, order, far) = find(space, plan.keep - plan.keep / 4, counted)?;
-        Ok(Gathered { points, order, near, also: Some(also), far, at_least: 0, mutual: true })
+        Ok(Gathered { points, order, near, also: Some(also), far, at_least: 0, mutual: true, slacks: plan.slacks })
     }
 }
 

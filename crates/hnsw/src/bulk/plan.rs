@@ -1,5 +1,7 @@
 //! How hard to look for neighbors: what `ef_construction` and `m` ask for, in the terms of this engine.
 
+use crate::select;
+
 /// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -15,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) wanted: usize,
     /// The nearest candidates that are kept for each point.
     pub(crate) keep: usize,
+    /// As in [`select::Rule`].
+    pub(crate) slacks: [f32; 2],
 }
 
 /// The fewest neighbors taken from a leaf.
@@ -32,8 +36,9 @@ impl Plan {
             (65..=128, false) => ([6, 2], 96),
             (_, false) => ([8, 3], 128),
         };
+        let slacks = if ef_construction <= 64 { select::SLACKS } else { select::SLACKS_OF_MANY };
         let (leaf_max, leaf_aim, max_leaders) = if by_products { (1536, 800, 1000) } else { (384, 200, 250) };
-        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64) }
+        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64), slacks }
     }
 
     /// To how many leaders a point goes at a depth.
