@@ -97,7 +97,7 @@ impl Plot {
         for (number, series) in self.series.iter().enumerate() {
             let color = COLORS[number % COLORS.len()];
             text(right + 14.0, top + 8.0 + 18.0 * number as f64, "start", color, &series.name);
-            for (value, height, label) in &series.points {
+            for (value, height, label) in series.points.iter().filter(|point| !point.2.is_empty()) {
                 text(x(*value) + 6.0, y(*height) - 5.0, "start", color, label);
             }
         }

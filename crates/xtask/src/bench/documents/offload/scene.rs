@@ -38,7 +38,7 @@ impl Setup {
             Self::Database => "in the database".to_owned(),
             Self::External => "external".to_owned(),
             Self::Slow => format!("external, max_rate {max_rate}"),
-            Self::AllCores => "in the database, on all cores".to_owned(),
+            Self::AllCores => "in the database, all cores".to_owned(),
         }
     }
 }
