@@ -39,6 +39,11 @@ impl Made {
 
     /// Sends all rows and says that there are no more.
     pub fn send(&self, client: &mut Client<TcpStream>) {
+        self.send_rows(client);
+        client.end_of_rows(self.rows);
+    }
+
+    pub fn send_rows(&self, client: &mut Client<TcpStream>) {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -61,6 +66,5 @@ impl Made {
                 client.batch(&mut writer);
             }
         }
-        client.end_of_rows(self.rows);
     }
 }

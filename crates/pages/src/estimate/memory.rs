@@ -3,13 +3,13 @@ use graph::ValueType;
 use super::Estimate;
 
 /// The program before it builds anything.
-const PROGRAM_BYTES: u64 = 16 << 20;
+const PROGRAM_BYTES: u64 = 10 << 20;
 
 /// A build's connection, and batches of rows and pages on their way.
-const PER_BUILD: u64 = 12 << 20;
+const PER_BUILD: u64 = 6 << 20;
 
-/// Values that a thread compares with each other at a time, unpacked: a leaf, and the leaders of a split.
-const PER_THREAD: u64 = 3 << 10;
+/// Values that a thread has unpacked: those of a leaf.
+const PER_THREAD: u64 = 3 << 9;
 
 /// Bytes of a candidate: distance and element.
 const CANDIDATE: u64 = 8;
@@ -29,7 +29,7 @@ impl Estimate {
     /// |---|---|
     /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 4, twice; m slots of 4 for each upper layer it is on; candidates; about 130 for numbers, levels, order and leaders |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | some thousand values as f32 |
+    /// | thread | the values of a leaf as f32 |
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes())
@@ -41,7 +41,8 @@ impl Estimate {
         let m = u64::from(self.m);
         let lists = 2 * (2 * m * 4);
         let upper = 4 * m / (m - 1).max(1);
-        let candidates = CANDIDATE * (room(kept(2 * m)) + room(kept(m)) / (m - 1).max(1));
+        // Those of the upper layers are gone by then.
+        let candidates = CANDIDATE * room(kept(2 * m));
         let element = lists + upper + candidates + 130;
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;

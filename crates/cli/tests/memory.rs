@@ -1,0 +1,168 @@
+//! The memory that a builder takes, against what it reserves and what `lantern-index estimate` tells.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use protocol::ClientMessage;
+use protocol::ValueType::{self, Bit, HalfVec, Vector};
+use support::{Daemon, Made};
+use tempfile::TempDir;
+
+const THREADS: u32 = 2;
+
+const fn made(value_type: ValueType, dims: u32, m: u16, rows: u64) -> Made {
+    Made { value_type, dims, m, rows }
+}
+
+/// The most resident memory during a build, and the most of it that is no file's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    all: u64,
+    anonymous: u64,
+}
+
+/// Has an index built and looks at the daemon's memory all the while.
+fn measure(daemon: &Daemon, build: &Made) -> Peak {
+    fs::write(format!("/proc/{}/clear_refs", daemon.child.id()), "5").unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut most = 0;
+            while !over.load(Ordering::Relaxed) {
+                most = most.max(daemon.memory("RssAnon:"));
+                thread::sleep(Duration::from_millis(2));
+            }
+            most
+        });
+        let mut client = daemon.connect();
+        client.admitted(build.hello());
+        build.send(&mut client);
+        assert_eq!(client.done(), build.rows);
+        over.store(true, Ordering::Relaxed);
+        Peak { all: daemon.memory("VmHWM:"), anonymous: watch.join().unwrap() }
+    })
+}
+
+fn start(dir: &Path, more: &[&str]) -> Daemon {
+    Daemon::start(&[&["--threads", &THREADS.to_string(), "--log-level", "warn"], more].concat(), dir)
+}
+
+fn name(build: &Made) -> String {
+    let Made { value_type, dims, m, rows } = build;
+    format!("{rows} {}({dims}), m = {m}", value_type.name())
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[test]
+fn builds_take_what_was_estimated() {
+    for build in [made(Vector, 384, 16, 6000), made(HalfVec, 512, 8, 6000), made(Bit, 1024, 32, 4000)] {
+        let dir = TempDir::new().unwrap();
+        let peak = measure(&start(dir.path(), &[]), &build);
+        let estimate = build.estimate().builder_memory_bytes(THREADS);
+        assert!(peak.all <= estimate + estimate / 10, "{build:?}: {peak:?}, estimated {estimate}");
+        // Much less would keep others waiting for nothing.
+        assert!(peak.all >= estimate * 6 / 10, "{build:?}: {peak:?}, estimated {estimate}");
+    }
+}
+
+/// Eight builds that need three times the memory that there is.
+fn eight(build: Made) -> (Peak, u64) {
+    let dir = TempDir::new().unwrap();
+    let need = build.estimate().build_memory_bytes(THREADS);
+    let limit = (need * 8 / 3) & !1023;
+    let daemon = start(dir.path(), &["--memory-limit", &format!("{}kB", limit >> 10)]);
+    // What running builds were told they have, now and at most, and the order in which they were let in.
+    let (reserved, order) = (Mutex::new((0, 0)), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let mut client = daemon.connect();
+            client.send(&ClientMessage::Hello(build.hello()));
+            // One after the other: the order in which they come is known.
+            daemon.eventually("it is let in or queued", || {
+                let of = |name: &str| daemon.metric(&format!("lantern_index_{name}"));
+                of("build_active") + of("queue_depth") + of("builds_total{outcome=\"succeeded\"}") > number
+            });
+            let (reserved, order) = (&reserved, &order);
+            scope.spawn(move || {
+                let memory = client.accepted();
+                assert_eq!(memory, need);
+                order.lock().unwrap().push(number);
+                let mut sum = reserved.lock().unwrap();
+                *sum = (sum.0 + memory, sum.1.max(sum.0 + memory));
+                drop(sum);
+                build.send_rows(&mut client);
+                // From the end of the rows on the builder may be done, and have the memory reserved for another.
+                reserved.lock().unwrap().0 -= memory;
+                client.end_of_rows(build.rows);
+                assert_eq!(client.done(), build.rows);
+            });
+        }
+    });
+    let (_, most) = reserved.into_inner().unwrap();
+    assert!(most <= limit, "{most} of {limit}");
+    let order = order.into_inner().unwrap();
+    // Two may be let in so close to each other that their threads get here in either order.
+    assert!(order.windows(2).all(|pair| pair[1] + 2 > pair[0]), "{order:?}");
+    (Peak { all: daemon.memory("VmHWM:"), ..Peak::default() }, limit)
+}
+
+#[test]
+fn eight_builds_stay_within_the_limit() {
+    let (peak, limit) = eight(made(Vector, 384, 16, 3000));
+    assert!(peak.all <= limit + limit / 10, "{} MiB of {} MiB", mib(peak.all), mib(limit));
+}
+
+#[test]
+#[ignore = "takes minutes; prints a table"]
+fn many_shapes() {
+    println!("| build | estimate, MiB | measured, MiB | | of raw values |\n|---|---|---|---|---|");
+    for build in [
+        made(Vector, 32, 16, 50_000),
+        made(Vector, 384, 8, 50_000),
+        made(Vector, 384, 16, 50_000),
+        made(Vector, 384, 48, 20_000),
+        made(Vector, 1536, 16, 20_000),
+        made(Vector, 1536, 16, 50_000),
+        made(Vector, 1536, 48, 20_000),
+        made(HalfVec, 384, 16, 50_000),
+        made(HalfVec, 1536, 16, 30_000),
+        made(Bit, 384, 8, 50_000),
+        made(Bit, 1536, 16, 50_000),
+        made(Bit, 1536, 48, 20_000),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let peak = measure(&start(dir.path(), &[]), &build);
+        let estimate = build.estimate().builder_memory_bytes(THREADS);
+        let raw = build.rows * build.value_len() as u64;
+        println!(
+            "| {} | {:.0} | {:.0} | {:+.0} % | 1.5 × {:+.0} bytes per row |",
+            name(&build),
+            mib(estimate),
+            mib(peak.all),
+            100.0 * (peak.all as f64 / estimate as f64 - 1.0),
+            (peak.all as f64 - 1.5 * raw as f64) / build.rows as f64,
+        );
+    }
+    println!("\n| with the spool | raw values, MiB | anonymous, MiB | |\n|---|---|---|---|");
+    for build in [made(Vector, 768, 16, 50_000), made(Vector, 1536, 16, 30_000)] {
+        let dir = TempDir::new().unwrap();
+        let limit = build.estimate().spooled_memory_bytes(THREADS) + (1 << 20);
+        let limit = format!("{}kB", limit >> 10);
+        let spool = dir.path().display().to_string();
+        let daemon = start(dir.path(), &["--memory-limit", &limit, "--spool-dir", &spool]);
+        let (peak, raw) = (measure(&daemon, &build), build.rows * build.value_len() as u64);
+        let share = 100.0 * peak.anonymous as f64 / raw as f64;
+        println!("| {} | {:.0} | {:.0} | {share:.0} % |", name(&build), mib(raw), mib(peak.anonymous));
+    }
+    let (peak, limit) = eight(made(Vector, 384, 16, 30_000));
+    println!("\neight builds: limit {:.0} MiB, peak {:.0} MiB", mib(limit), mib(peak.all));
+}
