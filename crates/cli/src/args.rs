@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pages::ValueType;
-use service::LogFormat;
 
 pub use self::gen_cert::GenCert;
+use crate::daemon::Daemon;
 use crate::router::Router;
 use crate::{period, size};
 
@@ -89,27 +89,8 @@ pub enum ConfigCommand {
 /// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Certificate chain (PEM); with it connections are encrypted
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub cert: Option<PathBuf>,
-    /// Private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub key: Option<PathBuf>,
-    /// Name or address to listen on
-    #[arg(long, default_value = "127.0.0.1")]
-    pub host: String,
-    /// Port for builds; 0 takes any free one
-    #[arg(long, default_value_t = 8998)]
-    pub port: u16,
-    /// Name or address to listen on for status requests [default: the host]
-    #[arg(long, value_name = "HOST")]
-    pub status_host: Option<String>,
-    /// Port for status requests; 0 takes any free one
-    #[arg(long, value_name = "PORT", default_value_t = 8999)]
-    pub status_port: u16,
-    /// Show the names of relations in status, not only types and sizes
-    #[arg(long)]
-    pub status_labels: bool,
+    #[command(flatten)]
+    pub daemon: Daemon,
     /// Threads of each build; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
@@ -153,9 +134,6 @@ pub struct Serve {
     /// How long running builds may take to end after SIGTERM: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub drain_timeout: Duration,
-    /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
-    #[arg(long)]
-    pub allow_plaintext_beyond_loopback: bool,
     /// Take only builds that a router sends: the file with the secret that it makes tickets with
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
@@ -165,15 +143,10 @@ pub struct Serve {
     /// With a ticket key: let Lantern's clients in all the same, which cannot show a ticket
     #[arg(long)]
     pub lantern_without_ticket: bool,
-    /// End at once when standard input ends, as it does when the process that started this one is gone
+    /// End at once when standard input ends, as it does when the process that started this one is gone;
+    /// as after SIGTERM when anything comes from there
     #[arg(long)]
     pub stop_at_eof: bool,
-    /// How log lines look on stderr: text or json
-    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
-    pub log_level: String,
 }
 
 /// The names of the engines.

@@ -3,6 +3,7 @@
 mod args;
 mod config;
 mod cpu;
+mod daemon;
 mod documents;
 mod estimate;
 mod failure;

@@ -1,42 +1,20 @@
-use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use service::{LogFormat, Shutdown};
+use service::Shutdown;
 
+use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
 use crate::router_config::{config, explain, parse_builder};
 use crate::{period, size};
 
-/// Threads that move bytes; encryption is done on them too.
-const IO_THREADS: usize = 2;
-
 /// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
 #[derive(Debug, Args)]
 pub struct Router {
-    /// Certificate chain (PEM); with it connections of clients, and to builders of this router, are encrypted
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub cert: Option<PathBuf>,
-    /// Private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub key: Option<PathBuf>,
-    /// Name or address to listen on
-    #[arg(long, default_value = "127.0.0.1")]
-    pub host: String,
-    /// Port for clients; 0 takes any free one
-    #[arg(long, default_value_t = 8998)]
-    pub port: u16,
-    /// Name or address to listen on for status requests [default: the host]
-    #[arg(long, value_name = "HOST")]
-    pub status_host: Option<String>,
-    /// Port for status requests; 0 takes any free one
-    #[arg(long, value_name = "PORT", default_value_t = 8999)]
-    pub status_port: u16,
-    /// Show the names of relations in status, not only types and sizes
-    #[arg(long)]
-    pub status_labels: bool,
+    #[command(flatten)]
+    pub daemon: Daemon,
     /// What happens to a client when there is a builder for it
     #[arg(long, value_enum, default_value_t = ModeName::Relay)]
     pub mode: ModeName,
@@ -97,15 +75,6 @@ pub struct Router {
     /// The file with the secret that tickets are made with, where builders are not started by this router
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
-    /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
-    #[arg(long)]
-    pub allow_plaintext_beyond_loopback: bool,
-    /// How log lines look on stderr: text or json
-    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_router=debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
-    pub log_level: String,
 }
 
 /// The names of the modes.
@@ -130,17 +99,7 @@ pub enum SourceName {
 
 /// Runs the router daemon until a signal ends it.
 pub fn run(arguments: &Router) -> Result<(), Failure> {
-    service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
-    let config = config(arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(IO_THREADS)
-        .thread_name("io")
-        .enable_all()
-        .build()
-        .context("cannot start the threads for connections")?;
-    let result = runtime.block_on(serve(config));
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    arguments.daemon.run(async || serve(config(arguments)?).await)
 }
 
 /// What is wrong with the files that the settings name.
@@ -153,7 +112,6 @@ async fn serve(config: router::Config) -> Result<(), Failure> {
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let (encrypted, mode, max_builders) = (config.tls.is_some(), config.mode, config.max_builders);
     let router = router::Router::bind(config).await.map_err(explain)?;
-    announce(&router).context("cannot write to stdout")?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         address = %router.local_addr(),
@@ -166,22 +124,8 @@ async fn serve(config: router::Config) -> Result<(), Failure> {
     if !encrypted && !router.local_addr().ip().is_loopback() {
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
-    service::notify_manager("READY=1");
-    let drain = shutdown.drain.clone();
-    tokio::spawn(async move {
-        drain.cancelled().await;
-        service::notify_manager("STOPPING=1");
-    });
+    daemon::ready("Router", router.status_addr(), router.local_addr(), &shutdown).context("cannot write to stdout")?;
     router.run(shutdown).await;
     tracing::info!("router ended");
     Ok(())
-}
-
-/// As a builder does.
-fn announce(router: &router::Router) -> std::io::Result<()> {
-    let mut out = stdout().lock();
-    let name = "[*] [Lantern External Index] Router";
-    writeln!(out, "{name} Status Server started on {}", router.status_addr())?;
-    writeln!(out, "{name} Server started on {}", router.local_addr())?;
-    out.flush()
 }

@@ -5,27 +5,28 @@ use std::env;
 use anyhow::{Context, anyhow};
 use router::{BuilderTls, Config, FixedBuilder, KubernetesConfig, Mode, ProcessConfig, RouterError, Source};
 
+use crate::daemon;
 use crate::failure::Failure;
 use crate::router::{ModeName, Router, SourceName};
 
 /// The router's set-up. Files that settings name are read.
 pub fn config(arguments: &Router) -> Result<Config, Failure> {
-    let cert_and_key = arguments.cert.clone().zip(arguments.key.clone());
+    let cert_and_key = arguments.daemon.cert.clone().zip(arguments.daemon.key.clone());
     let tls = match &cert_and_key {
         Some((cert, key)) => Some(service::Tls::open(cert, key, None).map_err(Failure::usage)?.config()),
         None => None,
     };
     let source = source(arguments)?;
     Ok(Config {
-        host: arguments.host.clone(),
-        port: arguments.port,
-        status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
-        status_port: arguments.status_port,
-        status_labels: arguments.status_labels,
+        host: arguments.daemon.host.clone(),
+        port: arguments.daemon.port,
+        status_host: arguments.daemon.status_host(),
+        status_port: arguments.daemon.status_port,
+        status_labels: arguments.daemon.status_labels,
         tls,
         builder_tls: builder_tls(arguments)?,
         builder_name: arguments.builder_name.clone().unwrap_or_default(),
-        allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
+        allow_plaintext_beyond_loopback: arguments.daemon.allow_plaintext_beyond_loopback,
         mode: match arguments.mode {
             ModeName::Relay => Mode::Relay,
             ModeName::Redirect => Mode::Redirect,
@@ -39,7 +40,7 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
         idle_ttl: arguments.idle_ttl,
         start_timeout: arguments.start_timeout,
         grace: arguments.grace,
-        ..Config::new(source)
+        ..Config::new(source, server::machine_for)
     })
 }
 
@@ -57,9 +58,9 @@ fn source(arguments: &Router) -> Result<Source, Failure> {
             // Clients that are relayed never see a builder.
             host: match arguments.mode {
                 ModeName::Relay => "127.0.0.1".to_owned(),
-                ModeName::Redirect => arguments.host.clone(),
+                ModeName::Redirect => arguments.daemon.host.clone(),
             },
-            cert_and_key: arguments.cert.clone().zip(arguments.key.clone()),
+            cert_and_key: arguments.daemon.cert.clone().zip(arguments.daemon.key.clone()),
             arguments: arguments.builder_arg.clone(),
         })),
         SourceName::Static if arguments.builder.is_empty() => refuse("--builders static needs --builder, once or more"),
@@ -87,7 +88,7 @@ fn kubernetes(arguments: &Router) -> Result<Source, Failure> {
 
 /// Builders of this router show its own certificate, others one that an authority vouches for.
 fn builder_tls(arguments: &Router) -> Result<Option<BuilderTls>, Failure> {
-    let tls = match (&arguments.builder_ca, &arguments.builder_name, &arguments.cert) {
+    let tls = match (&arguments.builder_ca, &arguments.builder_name, &arguments.daemon.cert) {
         (Some(ca), Some(name), _) => BuilderTls::authority(ca, name),
         (_, _, Some(cert)) if arguments.builders == SourceName::Process => BuilderTls::pinned(cert),
         _ => return Ok(None),
@@ -111,12 +112,7 @@ pub fn parse_builder(text: &str) -> Result<FixedBuilder, String> {
 /// A start that failed, with what may help.
 pub fn explain(error: RouterError) -> Failure {
     match error {
-        RouterError::Plaintext(address) => Failure::usage(anyhow!(
-            "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
-             Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
-             --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
-        )),
-        error @ RouterError::Resolve { .. } => Failure::usage(error),
+        RouterError::Daemon(error) => daemon::explain(error),
         error => Failure::Other(error.into()),
     }
 }

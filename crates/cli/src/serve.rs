@@ -1,6 +1,5 @@
-use std::io::{Write, stdout};
+use std::io::Read;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use hnsw::EngineKind;
@@ -8,27 +7,13 @@ use server::{Config, Server, ServerError};
 use service::{Shutdown, TicketGate, TicketKey, Tls, Tokens};
 
 use crate::args::{EngineName, Serve};
+use crate::daemon;
 use crate::failure::Failure;
-
-/// Threads that move bytes; the CPU work has threads of its own.
-const IO_THREADS: usize = 2;
 
 /// Runs the builder daemon until a signal ends it.
 pub fn run(arguments: &Serve) -> Result<(), Failure> {
-    service::init_telemetry(arguments.log_format, &arguments.log_level).map_err(Failure::usage)?;
-    let config = config(arguments)?;
-    let stop_at_eof = arguments.stop_at_eof;
     hnsw::memory::map_large_blocks();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(IO_THREADS)
-        .thread_name("io")
-        .enable_all()
-        .build()
-        .context("cannot start the threads for connections")?;
-    let result = runtime.block_on(serve(config, stop_at_eof));
-    // Builds that did not end within the grace period are left behind.
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    arguments.daemon.run(async || serve(config(arguments)?, arguments.stop_at_eof).await)
 }
 
 /// What is wrong with the files that the settings name.
@@ -46,7 +31,6 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     let encrypted = config.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(explain)?;
-    announce(&server).context("cannot write to stdout")?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         address = %server.local_addr(),
@@ -63,12 +47,8 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     if !server.asks_clients() && !server.local_addr().ip().is_loopback() {
         tracing::warn!("clients are not asked who they are and other machines can connect");
     }
-    service::notify_manager("READY=1");
-    let drain = shutdown.drain.clone();
-    tokio::spawn(async move {
-        drain.cancelled().await;
-        service::notify_manager("STOPPING=1");
-    });
+    let name = "External Indexing";
+    daemon::ready(name, server.status_addr(), server.local_addr(), &shutdown).context("cannot write to stdout")?;
     server.run(shutdown).await;
     tracing::info!("builder ended");
     Ok(())
@@ -90,11 +70,16 @@ fn reload(tls: Option<Arc<Tls>>, tokens: Option<Arc<Tokens>>) -> impl FnMut() + 
     }
 }
 
-/// Ends the daemon with whoever holds the other end of its standard input, however that one ends.
+/// Ends the daemon with whoever holds the other end of its standard input, however that one ends; before, when it says anything,
+/// as SIGTERM does.
 fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        // Whatever comes is not for us, and an error is an end too.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // An error is an end too.
+        if matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
+            tracing::info!("told to end by standard input");
+            shutdown.drain.cancel();
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        }
         tracing::info!("standard input ended, shutting down");
         shutdown.abort.cancel();
         shutdown.drain.cancel();
@@ -102,17 +87,8 @@ fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The lines that Lantern's users and scripts know.
-fn announce(server: &Server) -> std::io::Result<()> {
-    let mut out = stdout().lock();
-    let name = "[*] [Lantern External Index] External Indexing";
-    writeln!(out, "{name} Status Server started on {}", server.status_addr())?;
-    writeln!(out, "{name} Server started on {}", server.local_addr())?;
-    out.flush()
-}
-
 fn config(arguments: &Serve) -> Result<Config, Failure> {
-    let tls = match (&arguments.cert, &arguments.key) {
+    let tls = match (&arguments.daemon.cert, &arguments.daemon.key) {
         (Some(cert), Some(key)) => {
             Some(Arc::new(Tls::open(cert, key, arguments.client_ca.as_deref()).map_err(Failure::usage)?))
         }
@@ -130,11 +106,11 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         None => None,
     };
     Ok(Config {
-        host: arguments.host.clone(),
-        port: arguments.port,
-        status_host: arguments.status_host.clone().unwrap_or_else(|| arguments.host.clone()),
-        status_port: arguments.status_port,
-        status_labels: arguments.status_labels,
+        host: arguments.daemon.host.clone(),
+        port: arguments.daemon.port,
+        status_host: arguments.daemon.status_host(),
+        status_port: arguments.daemon.status_port,
+        status_labels: arguments.daemon.status_labels,
         tls,
         tickets,
         tokens,
@@ -144,7 +120,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         max_handshakes: arguments.max_handshakes,
         drain_timeout: arguments.drain_timeout,
         lantern_without_ticket: arguments.lantern_without_ticket,
-        allow_plaintext_beyond_loopback: arguments.allow_plaintext_beyond_loopback,
+        allow_plaintext_beyond_loopback: arguments.daemon.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,
             EngineName::Usearch => EngineKind::Usearch,
@@ -161,17 +137,11 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
 
 fn explain(error: ServerError) -> Failure {
     match error {
-        ServerError::Plaintext(address) => Failure::usage(anyhow::anyhow!(
-            "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
-             Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
-             --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
-        )),
         ServerError::Anonymous(address) => Failure::usage(anyhow::anyhow!(
             "{address} can be reached from other machines, and clients are not asked who they are\n\
              Give a --token-file with secrets, or the authority of their certificates with --client-ca, or listen on --host \
              127.0.0.1, or say --allow-anonymous if everybody there may have indexes built."
         )),
-        error @ ServerError::Resolve { .. } => Failure::usage(error),
-        error => Failure::Other(error.into()),
+        ServerError::Daemon(error) => daemon::explain(error),
     }
 }

@@ -4,6 +4,8 @@ pub const GREETING_VERSION: u32 = 1;
 pub const MAGIC: [u8; 4] = *b"LIX2";
 /// The four bytes by which a client chooses Lantern's protocol version 1: `0x13333337`.
 pub const LANTERN_V1_MAGIC: [u8; 4] = 0x1333_3337_u32.to_le_bytes();
+/// The four bytes by which a router chooses Lantern's protocol version 1 for one of Lantern's clients.
+pub const LANTERN_V1_RELAYED: [u8; 4] = *b"LIX1";
 /// The version of this protocol, for [`Hello`](crate::Hello) and [`Accept`](crate::Accept).
 pub const PROTOCOL_VERSION: u16 = 2;
 /// The port where builders and routers listen.

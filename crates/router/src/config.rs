@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT, Hello};
 
 use crate::fixed::FixedBuilder;
 use crate::kubernetes::KubernetesConfig;
@@ -70,12 +70,15 @@ pub struct Config {
     pub grace: Duration,
     /// Connections at a time; more wait to be accepted.
     pub max_connections: usize,
+    /// Memory in bytes that a builder for such a build is to have; `u64::MAX`: as much as there may be. The builder's own estimate,
+    /// from whoever knows both: a router builds nothing.
+    pub memory_for: fn(&Hello) -> u64,
 }
 
 impl Config {
-    /// The defaults, with builders from `source`.
+    /// The defaults, with builders from `source`, as large as `memory_for` says.
     #[must_use]
-    pub fn new(source: Source) -> Self {
+    pub fn new(source: Source, memory_for: fn(&Hello) -> u64) -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
             port: DEFAULT_PORT,
@@ -96,6 +99,7 @@ impl Config {
             handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             max_connections: 1024,
+            memory_for,
         }
     }
 }

@@ -2,19 +2,19 @@ use std::io;
 
 use bytes::BytesMut;
 use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket, capability, kind};
-use service::{CodecError, FrameReader};
+use service::{CodecError, FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
 use crate::admission::{NoBuilder, listen};
 use crate::opening::Client;
 use crate::pool::Lease;
-use crate::stream::{Stream, connect};
+use crate::stream::connect;
 use crate::tls::BuilderTls;
 
 /// A builder that has been told of the build.
 pub(crate) struct Asked {
-    pub(crate) reader: FrameReader<ReadHalf<Box<dyn Stream>>>,
-    pub(crate) write: WriteHalf<Box<dyn Stream>>,
+    pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
+    pub(crate) write: WriteHalf<Box<dyn Transport>>,
 }
 
 /// Whether the client can be sent to the builder.
@@ -32,11 +32,11 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
     })
 }
 
-/// Connects to the builder and says the client's Hello to it.
+/// Connects to the builder and hears its greeting.
 ///
 /// # Errors
 /// When the builder cannot be reached or is none.
-pub(crate) async fn ask(lease: &Lease, hello: &Frame, tls: Option<&BuilderTls>) -> io::Result<Asked> {
+pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let mut stream = connect(lease.place(), tls).await?;
     let mut greeting = [0; 8];
     stream.read_exact(&mut greeting).await?;
@@ -44,6 +44,15 @@ pub(crate) async fn ask(lease: &Lease, hello: &Frame, tls: Option<&BuilderTls>) 
     if greeting.server_type != ServerType::Builder as u32 {
         return Err(io::Error::other(format!("it is of type {}, not a builder", greeting.server_type)));
     }
+    Ok(stream)
+}
+
+/// Connects to the builder and says the client's Hello to it.
+///
+/// # Errors
+/// When the builder cannot be reached or is none.
+pub(crate) async fn ask(lease: &Lease, hello: &Frame, tls: Option<&BuilderTls>) -> io::Result<Asked> {
+    let mut stream = greeted(lease, tls).await?;
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !lease.ticket.is_empty() {
         ClientMessage::Ticket(Ticket { ticket: lease.ticket.clone() }).encode(&mut bytes);

@@ -1,14 +1,16 @@
 use std::io;
 use std::time::Duration;
 
-use protocol::v1::GIVE_ME_A_SERVER;
-use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, PROTOCOL_VERSION, Pong, ProtocolError};
-use service::{CodecError, FrameReader, FrameWriter};
+use protocol::v1::{GIVE_ME_A_SERVER, INIT_BYTES, Init};
+use protocol::{
+    BuilderMessage, ClientMessage, Frame, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, PROTOCOL_VERSION, Pong,
+    ProtocolError,
+};
+use service::{CodecError, FrameReader, FrameWriter, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
 use crate::config::Mode;
-use crate::stream::Stream;
 
 /// The router's name and version.
 pub(crate) const VERSION: &str = concat!("lantern-index router ", env!("CARGO_PKG_VERSION"));
@@ -18,7 +20,9 @@ pub(crate) enum Opening {
     /// A build.
     Build(Box<Client>),
     /// The address of a server, in Lantern's format.
-    LanternAddress(Box<dyn Stream>),
+    LanternAddress(Box<dyn Transport>),
+    /// A build for a Lantern client, which can only be relayed: it has not asked for an address.
+    LanternBuild(Box<dyn Transport>, Init),
     /// Nothing: it looked whether somebody is there.
     Nothing,
 }
@@ -28,17 +32,17 @@ pub(crate) struct Client {
     pub(crate) hello: Hello,
     /// The Hello as it came: it may say more than this version knows.
     pub(crate) frame: Frame,
-    pub(crate) reader: FrameReader<ReadHalf<Box<dyn Stream>>>,
-    pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Stream>>>,
+    pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
+    pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Transport>>>,
 }
 
 /// Greets a client and hears what it wants.
 ///
 /// # Errors
 /// A client that is too slow, breaks the rules or is gone.
-pub(crate) async fn open(mut stream: Box<dyn Stream>, mode: Mode, limit: Duration) -> Result<Opening, CodecError> {
+pub(crate) async fn open(mut stream: Box<dyn Transport>, mode: Mode, limit: Duration) -> Result<Opening, CodecError> {
     let opening = async {
-        // To clients a router that relays is a builder.
+        // To clients a router that relays is a builder; Lantern's could not be told of it otherwise.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
         stream.write_all(&greeting.to_bytes()).await?;
         stream.flush().await?;
@@ -50,13 +54,18 @@ pub(crate) async fn open(mut stream: Box<dyn Stream>, mode: Mode, limit: Duratio
         match choice {
             MAGIC => hello(stream).await,
             GIVE_ME_A_SERVER if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),
+            LANTERN_V1_MAGIC => {
+                let mut bytes = [0; INIT_BYTES];
+                stream.read_exact(&mut bytes).await?;
+                Ok(Opening::LanternBuild(stream, Init::from_bytes(&bytes)))
+            }
             other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("no known protocol: {other:02x?}")).into()),
         }
     };
     timeout(limit, opening).await.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no Hello in time"))?
 }
 
-async fn hello(stream: Box<dyn Stream>) -> Result<Opening, CodecError> {
+async fn hello(stream: Box<dyn Transport>) -> Result<Opening, CodecError> {
     let (read, write) = split(stream);
     let (mut reader, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
     loop {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -176,7 +176,7 @@ async fn supervise(
     tell_gone: watch::Sender<Option<String>>,
 ) {
     // Held here: waiting for a child closes its input, which ends it.
-    let stdin = child.stdin.take();
+    let mut stdin = child.stdin.take();
     let output = async {
         while let Ok(Some(line)) = lines.next_line().await {
             tracing::debug!(line, "builder says");
@@ -192,8 +192,13 @@ async fn supervise(
         Some(Ok(status)) => format!("its process {}", said(status)),
         Some(Err(error)) => format!("its process cannot be watched: {error}"),
         None => {
+            // Its last client may still read what it was sent.
+            if let Some(stdin) = &mut stdin {
+                let _ = stdin.write_all(b"end\n").await;
+            }
+            let ended = timeout(GRACE, child.wait()).await.is_ok();
             drop(stdin);
-            if timeout(GRACE, child.wait()).await.is_err() {
+            if !ended && timeout(GRACE, child.wait()).await.is_err() {
                 let _ = child.kill().await;
             }
             "it was stopped".to_owned()

@@ -1,13 +1,14 @@
+use std::future::ready;
 use std::io;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{BuilderMessage, ErrorReport, SqlState, kind};
+use service::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use crate::boundary::Boundary;
-use crate::stream::Stream;
 
 /// Bytes that are passed on at a time.
 const BUFFER: usize = 256 << 10;
@@ -27,8 +28,8 @@ pub(crate) enum End {
 
 /// One side of a relay: its halves, and what was read of it but not passed on yet.
 pub(crate) struct Side {
-    pub(crate) read: ReadHalf<Box<dyn Stream>>,
-    pub(crate) write: WriteHalf<Box<dyn Stream>>,
+    pub(crate) read: ReadHalf<Box<dyn Transport>>,
+    pub(crate) write: WriteHalf<Box<dyn Transport>>,
     pub(crate) pending: BytesMut,
 }
 
@@ -104,31 +105,45 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, name: &str, w
 }
 
 /// Reads and forgets, so that closing does not throw away what is on its way to the other side.
-async fn discard(from: &mut (impl AsyncRead + Unpin)) {
+pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
     let mut rest = vec![0; BUFFER];
     while from.read(&mut rest).await.is_ok_and(|read| read > 0) {}
 }
 
-enum Broken {
+/// Which side of a copy broke.
+pub(crate) enum Broken {
     Reading,
     Writing,
 }
 
-async fn copy(
+/// Passes bytes on until there are no more, `buffer` first. `see` is shown what comes after that.
+pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     buffer: &mut BytesMut,
     mut see: impl FnMut(&[u8]),
 ) -> Result<(), Broken> {
+    let mut read = Ok(1);
     loop {
         if !buffer.is_empty() {
             to.write_all(buffer).await.map_err(|_| Broken::Writing)?;
             to.flush().await.map_err(|_| Broken::Writing)?;
             buffer.clear();
         }
+        match read {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(_) => return Err(Broken::Reading),
+        }
         buffer.reserve(BUFFER);
-        if from.read_buf(buffer).await.map_err(|_| Broken::Reading)? == 0 {
-            return Ok(());
+        read = from.read_buf(buffer).await;
+        // What is there as well goes along: TLS gives one record at a time, and each write costs.
+        while matches!(read, Ok(1..)) && buffer.len() < BUFFER {
+            read = tokio::select! {
+                biased;
+                read = from.read_buf(buffer) => read,
+                () = ready(()) => break,
+            };
         }
         see(buffer);
     }

@@ -1,10 +1,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use service::{Activity, Readiness, Role, Shutdown, StatusServer, TicketKey};
-use tokio::net::{TcpListener, lookup_host};
-use tokio::time::timeout;
+use service::{Activity, Daemon, DaemonError, Ending, Role, Shutdown, TicketKey, exposed};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,8 +18,6 @@ use crate::spawner::Spawner;
 
 /// Builders of one machine share its memory, and each knows what it can take.
 const ANY_SIZE: (u64, u64) = (0, 0);
-/// How long sessions may take to say that the router is shutting down.
-const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What all sessions share.
 pub(crate) struct Shared {
@@ -38,9 +34,7 @@ pub(crate) struct Shared {
 
 /// A router that listens, but does not accept before [`Router::run`].
 pub struct Router {
-    listener: TcpListener,
-    address: SocketAddr,
-    status: StatusServer,
+    daemon: Daemon,
     shared: Arc<Shared>,
 }
 
@@ -51,13 +45,10 @@ impl Router {
     /// An address that cannot be used, plaintext beyond loopback that was not asked for, no source of builders.
     pub async fn bind(config: Config) -> Result<Self, RouterError> {
         check_plaintext(&config).await?;
-        let bind = |source| RouterError::Bind { host: config.host.clone(), port: config.port, source };
-        let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(bind)?;
-        let address = listener.local_addr().map_err(bind)?;
-        let activity = Activity::new(Role::Router, env!("CARGO_PKG_VERSION"), config.status_labels)
-            .map_err(|error| RouterError::Metrics(error.to_string()))?;
-        let activity = Arc::new(activity);
-        let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
+        let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
+        let version = env!("CARGO_PKG_VERSION");
+        let daemon = Daemon::bind(Role::Router, version, config.status_labels, clients, status).await?;
+        let (activity, Ending { drain, stop, tasks }) = (daemon.activity(), daemon.ending());
         let (spawner, key, memory) = source(&config).await?;
         let rules = Rules {
             min_builders: config.min_builders,
@@ -68,53 +59,30 @@ impl Router {
             memory,
             ..Rules::default()
         };
-        let pool = Pool::start(rules, spawner, key);
+        let pool = Pool::start(rules, spawner, key, activity.clone());
         let snapshot = pool.snapshot();
         activity.set_builders(move || snapshot.borrow().builders.iter().map(BuilderState::report).collect());
-        let shared = Arc::new(Shared {
-            config,
-            pool,
-            activity,
-            drain: CancellationToken::new(),
-            stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-        });
-        Ok(Self { listener, address, status, shared })
+        let shared = Arc::new(Shared { config, pool, activity, drain, stop, tasks });
+        Ok(Self { daemon, shared })
     }
 
     /// Where it listens for clients.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.daemon.local_addr()
     }
 
     /// Where it listens for status requests.
     #[must_use]
     pub fn status_addr(&self) -> SocketAddr {
-        self.status.local_addr()
+        self.daemon.status_addr()
     }
 
     /// Serves until `shutdown` says to drain: accepts no more, gives relayed builds the grace period, then stops.
     pub async fn run(self, shutdown: Shutdown) {
-        let Self { listener, address: _, status, shared } = self;
-        shared.activity.set_readiness(Readiness::Ready);
-        tokio::select! {
-            () = listener::accept(&listener, &shared) => {}
-            () = shutdown.drain.cancelled() => {}
-            () = shutdown.abort.cancelled() => {}
-        }
-        drop(listener);
-        shared.activity.set_readiness(Readiness::Draining);
-        shared.drain.cancel();
-        shared.tasks.close();
-        tokio::select! {
-            _ = timeout(shared.config.grace, shared.tasks.wait()) => {}
-            () = shutdown.abort.cancelled() => {}
-        }
-        shared.stop.cancel();
-        if timeout(FAREWELL, shared.tasks.wait()).await.is_err() {
-            tracing::warn!(connections = shared.tasks.len(), "ended without waiting for all builds");
-        }
+        let Self { daemon, shared } = self;
+        let accept = async |listener: &TcpListener| listener::accept(listener, &shared).await;
+        let status = daemon.run(shutdown, shared.config.grace, accept).await;
         shared.pool.close().await;
         drop(status);
     }
@@ -148,10 +116,8 @@ async fn check_plaintext(config: &Config) -> Result<(), RouterError> {
     if config.tls.is_some() || config.allow_plaintext_beyond_loopback {
         return Ok(());
     }
-    let resolve = |source| RouterError::Resolve { host: config.host.clone(), source };
-    let mut addresses = lookup_host((config.host.as_str(), config.port)).await.map_err(resolve)?;
-    match addresses.find(|address| !address.ip().to_canonical().is_loopback()) {
-        Some(address) => Err(RouterError::Plaintext(address)),
+    match exposed(&config.host, config.port).await? {
+        Some(address) => Err(DaemonError::Plaintext(address).into()),
         None => Ok(()),
     }
 }

@@ -1,11 +1,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::v1::{ServerAddress, error_frame};
-use protocol::{BuilderMessage, Hello, Refuse, SqlState, Wait};
+use protocol::{BuilderMessage, Refuse, SqlState, Wait};
 use service::report::Subject;
-use service::{Closed, CodecError, Outcome, Queued, Refusal};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, buffered, set_options};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -19,12 +17,10 @@ use crate::opening::{Client, Opening, open};
 use crate::pool::{Followed, Lease, TICKET_LIFETIME};
 use crate::relayed::{self, Relayed};
 use crate::router::Shared;
-use crate::size;
 use crate::stages::Stages;
-use crate::stream::{Stream, set_options};
 
 /// Builders that may be lost one after the other before any has taken the build.
-const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, id: u64) {
@@ -34,9 +30,9 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
     let limit = shared.config.handshake_timeout;
     let closed = |reason, error: &dyn std::fmt::Display| shared.activity.closed(reason, format_args!("{error}"));
-    let stream: Box<dyn Stream> = match shared.config.tls.clone() {
+    let stream: Box<dyn Transport> = match shared.config.tls.clone() {
         None => Box::new(stream),
-        Some(tls) => match timeout(limit, TlsAcceptor::from(tls).accept(stream)).await {
+        Some(tls) => match timeout(limit, TlsAcceptor::from(tls).accept(buffered(stream))).await {
             Ok(Ok(stream)) => Box::new(stream),
             Ok(Err(error)) => return closed(Closed::Tls, &error),
             Err(_) => return closed(Closed::Timeout, &"no TLS handshake in time"),
@@ -46,6 +42,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     match open(stream, shared.config.mode, limit).await {
         Ok(Opening::Build(client)) => session.build(*client).await,
         Ok(Opening::LanternAddress(stream)) => session.lantern_address(stream).await,
+        Ok(Opening::LanternBuild(stream, init)) => session.lantern_build(stream, init).await,
         Ok(Opening::Nothing) => tracing::debug!("client left after the greeting"),
         Err(error) => {
             let reason = match &error {
@@ -58,19 +55,20 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     }
 }
 
-struct Session<'a> {
-    shared: &'a Arc<Shared>,
-    peer: SocketAddr,
+/// One connection.
+pub(crate) struct Session<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) peer: SocketAddr,
     /// The address under which the client has reached us.
-    here: String,
-    id: u64,
+    pub(crate) here: String,
+    pub(crate) id: u64,
 }
 
 impl Session<'_> {
     /// From the Hello to the end of the connection.
     async fn build(&self, mut client: Client) {
-        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: size::memory(&client.hello) };
-        let mut queued = self.shared.activity.queue(self.subject(&client.hello));
+        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: (self.shared.config.memory_for)(&client.hello) };
+        let mut queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &client.hello));
         tracing::info!(memory = wish.memory, "build asked for");
         for attempt in 1..=ATTEMPTS {
             let lease = tokio::select! {
@@ -105,20 +103,6 @@ impl Session<'_> {
             hint: "The router's log says what became of each.".to_owned(),
         };
         refuse(client, queued, &NoBuilder::Refused(Box::new(why))).await;
-    }
-
-    fn subject(&self, hello: &Hello) -> Subject {
-        Subject {
-            id: self.id,
-            peer: self.peer.to_string(),
-            label: Some(hello.label.clone()),
-            value_type: hello.value_type.name().to_owned(),
-            metric: hello.metric.name().to_owned(),
-            dims: hello.dims,
-            m: hello.m,
-            ef_construction: hello.ef_construction,
-            expected_rows: hello.estimated_rows,
-        }
     }
 
     /// Sends the client to the builder, and keeps that one for it as long as the build takes.
@@ -156,50 +140,6 @@ impl Session<'_> {
         });
         say_last(&mut client, &message).await;
     }
-
-    /// Tells a Lantern client where its builder is.
-    async fn lantern_address(&self, mut stream: Box<dyn Stream>) {
-        // It says nothing of its build, so the builder is of the least size.
-        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: 0 };
-        let mut request = self.shared.pool.ask(wish);
-        let mut byte = [0];
-        let lease = tokio::select! {
-            answer = request.answer() => match answer {
-                Some(Ok(lease)) => lease,
-                other => {
-                    let refusal = other.and_then(Result::err);
-                    tracing::warn!(?refusal, "Lantern client gets no builder");
-                    return tell_lantern(stream, &error_frame("no builder can be had, see the router's log")).await;
-                }
-            },
-            _ = stream.read(&mut byte) => return tracing::info!("Lantern client left"),
-        };
-        let before = match health::builds(lease.place()).await {
-            Ok(before) => before,
-            Err(error) => {
-                lease.condemn(&format!("its status port does not answer: {error}"));
-                return tell_lantern(stream, &error_frame("the builder does not answer, see the router's log")).await;
-            }
-        };
-        let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
-        let secure = self.shared.config.tls.is_some();
-        let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                tracing::warn!(%error, builder = lease.name(), "Lantern client gets no builder");
-                return tell_lantern(stream, &error_frame(&error.to_string())).await;
-            }
-        };
-        tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
-        self.shared.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
-        tell_lantern(stream, &bytes).await;
-    }
-}
-
-/// The last words to a Lantern client, in one segment. If it is gone, that is the end as well.
-async fn tell_lantern(mut stream: Box<dyn Stream>, bytes: &[u8]) {
-    let _ = stream.write_all(bytes).await;
-    let _ = stream.shutdown().await;
 }
 
 /// Says why there is no builder, to the client and to status.

@@ -78,6 +78,17 @@ pub(crate) struct Order {
     pub(crate) tell: watch::Sender<String>,
 }
 
+/// What another start may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// The reason may be over soon.
+    Passing,
+    /// Trying again at once is in vain.
+    Lasting,
+    /// Nothing is wrong: other routers have all the builders that there may be.
+    Full,
+}
+
 /// Why there is no builder.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{text}")]
@@ -86,18 +97,23 @@ pub(crate) struct SpawnError {
     pub(crate) text: String,
     /// What may help; may be empty.
     pub(crate) hint: String,
-    /// Trying again at once is in vain.
-    pub(crate) lasting: bool,
+    /// What another start may bring.
+    pub(crate) outlook: Outlook,
 }
 
 impl SpawnError {
     /// One that may be over soon.
     pub(crate) fn passing(text: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: String::new(), lasting: false }
+        Self { text: text.into(), hint: String::new(), outlook: Outlook::Passing }
+    }
+
+    /// One that is over when another router has one builder less.
+    pub(crate) fn full(text: impl Into<String>) -> Self {
+        Self { outlook: Outlook::Full, ..Self::passing(text) }
     }
 
     /// One that somebody has to do something about.
     pub(crate) fn lasting(text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: hint.into(), lasting: true }
+        Self { text: text.into(), hint: hint.into(), outlook: Outlook::Lasting }
     }
 }

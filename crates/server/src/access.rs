@@ -1,7 +1,5 @@
-use std::net::SocketAddr;
-
 use protocol::{Refuse, SqlState};
-use tokio::net::lookup_host;
+use service::{DaemonError, exposed};
 
 use crate::server::Shared;
 use crate::{Config, ServerError, ticket};
@@ -33,8 +31,8 @@ pub(crate) async fn check_exposure(config: &Config) -> Result<(), ServerError> {
     if encrypted && (asks_clients(config) || config.allow_anonymous) {
         return Ok(());
     }
-    match exposed(config).await? {
-        Some(address) if !encrypted => Err(ServerError::Plaintext(address)),
+    match exposed(&config.host, config.port).await? {
+        Some(address) if !encrypted => Err(DaemonError::Plaintext(address).into()),
         Some(address) => Err(ServerError::Anonymous(address)),
         None => Ok(()),
     }
@@ -44,10 +42,4 @@ pub(crate) async fn check_exposure(config: &Config) -> Result<(), ServerError> {
 pub(crate) fn asks_clients(config: &Config) -> bool {
     let certificates = config.tls.as_ref().is_some_and(|tls| tls.asks_clients());
     certificates || config.tokens.is_some() || config.tickets.is_some()
-}
-
-async fn exposed(config: &Config) -> Result<Option<SocketAddr>, ServerError> {
-    let resolve = |source| ServerError::Resolve { host: config.host.clone(), source };
-    let mut addresses = lookup_host((config.host.as_str(), config.port)).await.map_err(resolve)?;
-    Ok(addresses.find(|address| !address.ip().to_canonical().is_loopback()))
 }

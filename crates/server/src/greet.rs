@@ -1,15 +1,16 @@
 use std::io;
 
-use protocol::{Greeting, LANTERN_V1_MAGIC, MAGIC};
+use protocol::v1::MAX_TICKET_BYTES;
+use protocol::{Greeting, LANTERN_V1_MAGIC, LANTERN_V1_RELAYED, MAGIC};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// What a client answers to the greeting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Choice {
     /// The protocol of the `protocol` crate.
     V2,
-    /// Lantern's.
-    LanternV1,
+    /// Lantern's. With a ticket if a router passes the client on.
+    LanternV1(Option<String>),
     /// No protocol we know.
     Unknown([u8; 4]),
 }
@@ -30,7 +31,19 @@ where
     }
     Ok(Some(match magic {
         MAGIC => Choice::V2,
-        LANTERN_V1_MAGIC => Choice::LanternV1,
+        LANTERN_V1_MAGIC => Choice::LanternV1(None),
+        LANTERN_V1_RELAYED => Choice::LanternV1(Some(ticket(stream).await?)),
         other => Choice::Unknown(other),
     }))
+}
+
+/// The ticket that a router sends ahead of its client's bytes.
+async fn ticket(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+    let length = usize::from(stream.read_u16_le().await?);
+    if length > MAX_TICKET_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a ticket of {length} bytes")));
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).await?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -2,21 +2,16 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
 use hnsw::Storage;
-use service::{Activity, Readiness, Role, Shutdown, StatusServer};
+use service::{Activity, Daemon, Ending, Role, Shutdown};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::{self, Admission};
 use crate::newcomers::Newcomers;
 use crate::{Config, ServerError, access, listener};
-
-/// How long sessions may take to tell their clients that the daemon stops.
-const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What all sessions share.
 pub(crate) struct Shared {
@@ -47,9 +42,7 @@ impl Shared {
 
 /// A builder that listens, but does not accept before [`Server::run`].
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
-    status: StatusServer,
+    daemon: Daemon,
     shared: Arc<Shared>,
 }
 
@@ -60,13 +53,10 @@ impl Server {
     /// An address that cannot be used, or open to other machines in a way that was not asked for; no threads.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         access::check_exposure(&config).await?;
-        let bind = |source| ServerError::Bind { host: config.host.clone(), port: config.port, source };
-        let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(bind)?;
-        let address = listener.local_addr().map_err(bind)?;
-        let activity = Activity::new(Role::Builder, env!("CARGO_PKG_VERSION"), config.status_labels)
-            .map_err(|error| ServerError::Metrics(error.to_string()))?;
-        let activity = Arc::new(activity);
-        let status = StatusServer::start(&config.status_host, config.status_port, activity.clone())?;
+        let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
+        let version = env!("CARGO_PKG_VERSION");
+        let daemon = Daemon::bind(Role::Builder, version, config.status_labels, clients, status).await?;
+        let (activity, Ending { drain, stop, tasks }) = (daemon.activity(), daemon.ending());
         let threads = match config.threads {
             0 => available_parallelism().map_or(1, NonZero::get),
             threads => threads,
@@ -81,23 +71,23 @@ impl Server {
             admission,
             newcomers: Newcomers::default(),
             activity,
-            drain: CancellationToken::new(),
-            stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            drain,
+            stop,
+            tasks,
         });
-        Ok(Self { listener, address, status, shared })
+        Ok(Self { daemon, shared })
     }
 
     /// Where it listens for builds.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.daemon.local_addr()
     }
 
     /// Where it listens for status requests.
     #[must_use]
     pub fn status_addr(&self) -> SocketAddr {
-        self.status.local_addr()
+        self.daemon.status_addr()
     }
 
     /// Whether clients must say who they are.
@@ -120,32 +110,8 @@ impl Server {
 
     /// Serves until `shutdown` says to drain: accepts no more, gives builds the drain timeout, then stops them.
     pub async fn run(self, shutdown: Shutdown) {
-        let Self { listener, address: _, status, shared } = self;
-        shared.activity.set_readiness(Readiness::Ready);
-        tokio::select! {
-            () = listener::accept(&listener, &shared) => {}
-            () = shutdown.drain.cancelled() => {}
-            () = shutdown.abort.cancelled() => {}
-        }
-        drop(listener);
-        shared.activity.set_readiness(Readiness::Draining);
-        shared.drain.cancel();
-        shared.tasks.close();
-        if !shared.tasks.is_empty() {
-            tracing::info!(
-                connections = shared.tasks.len(),
-                seconds = shared.config.drain_timeout.as_secs(),
-                "waiting for builds to end"
-            );
-        }
-        tokio::select! {
-            _ = timeout(shared.config.drain_timeout, shared.tasks.wait()) => {}
-            () = shutdown.abort.cancelled() => {}
-        }
-        shared.stop.cancel();
-        if timeout(FAREWELL, shared.tasks.wait()).await.is_err() {
-            tracing::warn!(connections = shared.tasks.len(), "ended without waiting for all builds");
-        }
-        drop(status);
+        let Self { daemon, shared } = self;
+        let accept = async |listener: &TcpListener| listener::accept(listener, &shared).await;
+        drop(daemon.run(shutdown, shared.config.drain_timeout, accept).await);
     }
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
 use service::report::Subject;
-use service::{Activity, Closed, Outcome};
+use service::{Activity, Closed, Outcome, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 
 use self::admit::NotBegun;
-use crate::connection::Transport;
 use crate::end::SessionError;
 use crate::ended::EndedBuild;
 use crate::greet::{self, Choice};
@@ -42,9 +41,10 @@ where
         choice = greeting => choice,
         () = shared.drain.cancelled() => return,
     };
-    if let Ok(Some(Choice::LanternV1)) = choice {
-        return v1::serve(stream, shared, id, peer).await;
-    }
+    let choice = match choice {
+        Ok(Some(Choice::LanternV1(ticket))) => return v1::serve(stream, shared, id, peer, ticket).await,
+        choice => choice,
+    };
     let metrics = shared.activity.metrics();
     let (read, write) = split(stream);
     let mut session = Session {
@@ -70,8 +70,10 @@ where
 
 fn log_other(activity: &Activity, choice: &io::Result<Option<Choice>>) {
     match choice {
-        Ok(Some(magic)) => activity.closed(Closed::Protocol, format_args!("no known protocol: {magic:x?}")),
-        Ok(None) => tracing::debug!("client left after the greeting"),
+        Ok(Some(Choice::Unknown(magic))) => {
+            activity.closed(Closed::Protocol, format_args!("no known protocol: {magic:x?}"));
+        }
+        Ok(_) => tracing::debug!("client left after the greeting"),
         Err(error) => {
             let why = if error.kind() == io::ErrorKind::TimedOut { Closed::Timeout } else { Closed::Broken };
             activity.closed(why, format_args!("no choice of protocol: {error}"));
@@ -105,7 +107,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         };
         self.shared.newcomers.settle(self.id);
         tracing::Span::current().record("label", &hello.label);
-        let queued = self.shared.activity.queue(self.subject(&hello));
+        let queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &hello));
         match self.begin(&hello, &ticket, &queued).await {
             Ok(begun) => return Some(self.build(&hello, begun, queued).await),
             Err(NotBegun::Refused(refuse)) => {
@@ -119,21 +121,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Err(NotBegun::Ended(error)) => self.fail(&error).await,
         }
         None
-    }
-
-    /// What the client wants, for status.
-    fn subject(&self, hello: &Hello) -> Subject {
-        Subject {
-            id: self.id,
-            peer: self.peer.to_string(),
-            label: Some(hello.label.clone()),
-            value_type: hello.value_type.name().to_owned(),
-            metric: hello.metric.name().to_owned(),
-            dims: hello.dims,
-            m: hello.m,
-            ef_construction: hello.ef_construction,
-            expected_rows: hello.estimated_rows,
-        }
     }
 
     /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.

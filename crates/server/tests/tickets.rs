@@ -3,10 +3,13 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{BuilderMessage, ClientMessage, Ticket};
+use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
+use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
 use service::{TicketGate, TicketKey};
 use support::{Builder, Client, Rows, Stream, hello};
 
@@ -58,6 +61,40 @@ fn without_a_good_ticket_there_is_no_build() {
     let mut client = builder.connect();
     client.send(&ClientMessage::Ping);
     assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
+}
+
+/// What a Lantern client hears whose router shows a ticket ahead of its bytes.
+fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
+    let init =
+        Init { metric: 3, quantization: 1, dims: 4, m: 16, ef_construction: 64, element_bits: 32, ..Init::default() };
+    let mut stream = TcpStream::connect(builder.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.read_exact(&mut [0; 8]).unwrap();
+    stream.write_all(&[&relayed(ticket).unwrap(), &init.to_bytes()[4..]].concat()).unwrap();
+    let mut answer = vec![0; 1024];
+    let length = stream.read(&mut answer).unwrap();
+    answer.truncate(length);
+    answer
+}
+
+#[test]
+fn lanterns_clients_come_with_their_routers_ticket() {
+    let (builder, key) = builder();
+    let ticket = key.issue("mine", Duration::from_secs(60)).unwrap();
+    assert_eq!(lantern(&builder, &ticket), ACK);
+    for (bad, words) in
+        [(ticket.as_str(), "used before"), ("forged", "not one for this builder"), ("", "only from its router")]
+    {
+        let answer = lantern(&builder, bad);
+        assert!(answer.starts_with(&ERROR_MAGIC), "{answer:?}");
+        assert!(String::from_utf8_lossy(&answer).contains(words), "{}", String::from_utf8_lossy(&answer));
+    }
+    let mut stream = TcpStream::connect(builder.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(&[&LANTERN_V1_RELAYED[..], &u16::MAX.to_le_bytes()].concat()).unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(rest.len(), 8, "a greeting, and the end");
 }
 
 #[test]

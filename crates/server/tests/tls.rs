@@ -13,7 +13,7 @@ use lantern_index_server::{Config, Server, ServerError};
 use protocol::MAGIC;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use service::{Tls, Tokens};
+use service::{DaemonError, Tls, Tokens};
 use support::{Builder, Client, Rows, hello};
 use tempfile::TempDir;
 
@@ -190,13 +190,13 @@ async fn other_machines_get_in_encrypted_and_known() {
     let config = || Config { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, threads: 1, ..Config::default() };
     let refused = |config| async { Server::bind(config).await.err().expect("must not listen") };
     let error = refused(config()).await;
-    assert!(matches!(error, ServerError::Plaintext(_)), "{error}");
+    assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
     let error = refused(Config { allow_plaintext_beyond_loopback: true, ..config() }).await;
     assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
     let error = refused(Config { tls: Some(pair().server), ..config() }).await;
     assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
     let error = refused(Config { allow_anonymous: true, ..config() }).await;
-    assert!(matches!(error, ServerError::Plaintext(_)), "{error}");
+    assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
     let asked = Config { allow_plaintext_beyond_loopback: true, allow_anonymous: true, ..config() };
     assert!(Server::bind(asked).await.is_ok());
     let client = pair();

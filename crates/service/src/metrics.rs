@@ -43,6 +43,8 @@ pub struct Metrics {
     pub(crate) pages_sent: IntCounter,
     pub(crate) connections: IntGauge,
     accepted: IntCounter,
+    /// Of a router: seconds from the decision for a builder until it took builds.
+    pub builder_start: Histogram,
     /// Bytes of frames taken from clients.
     pub received_bytes: IntCounter,
     /// Bytes of frames handed to clients.
@@ -84,6 +86,10 @@ impl Metrics {
             queue_wait: add(
                 &r,
                 Histogram::with_opts(buckets("queue_wait_seconds", "Time that builds which were begun had waited"))?,
+            )?,
+            builder_start: add(
+                &r,
+                Histogram::with_opts(buckets("builder_start_seconds", "Time until a builder of a router is ready"))?,
             )?,
             active: gauge(&r, "build_active", "Builds under way")?,
             queued: gauge(&r, "queue_depth", "Builds that wait for memory or for their turn")?,

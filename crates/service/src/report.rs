@@ -1,6 +1,9 @@
 //! What `/status` answers, as JSON. README says what each field means to people; a change that breaks a reader raises
 //! [`REPORT_VERSION`].
 
+use std::net::SocketAddr;
+
+use protocol::Hello;
 use serde::{Deserialize, Serialize};
 
 use crate::{Outcome, Readiness, Role};
@@ -79,6 +82,24 @@ pub struct Subject {
     pub ef_construction: u16,
     /// The client's estimate of the number of rows.
     pub expected_rows: u64,
+}
+
+impl Subject {
+    /// What a session's client says in its Hello.
+    #[must_use]
+    pub fn new(id: u64, peer: SocketAddr, hello: &Hello) -> Self {
+        Self {
+            id,
+            peer: peer.to_string(),
+            label: Some(hello.label.clone()),
+            value_type: hello.value_type.name().to_owned(),
+            metric: hello.metric.name().to_owned(),
+            dims: hello.dims,
+            m: hello.m,
+            ef_construction: hello.ef_construction,
+            expected_rows: hello.estimated_rows,
+        }
+    }
 }
 
 /// A build under way.

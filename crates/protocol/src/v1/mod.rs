@@ -2,18 +2,21 @@
 //!
 //! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without any framing
 //! ([`RowDecoder`]), then [`END`]. The server answers [`ACK`], and at the end [`result_head`] and the file of the index, or
-//! [`error_frame`] where one of these is due. A router is asked by [`GIVE_ME_A_SERVER`] and answers a [`ServerAddress`].
+//! [`error_frame`] where one of these is due: [`Answers`] follows them. A router is asked by [`GIVE_ME_A_SERVER`] and answers a
+//! [`ServerAddress`], or passes everything on after [`relayed`].
 
 mod answer;
+mod answers;
 mod error;
 mod init;
 mod router;
 mod rows;
 
 pub use answer::{ACK, MAX_ERROR_TEXT, error_frame, result_head};
+pub use answers::{Answers, Ending};
 pub use error::V1Error;
 pub use init::{BuildOrder, INIT_BYTES, Init, LanternMetric};
-pub use router::{GIVE_ME_A_SERVER, MAX_ADDRESS_BYTES, ServerAddress};
+pub use router::{GIVE_ME_A_SERVER, MAX_ADDRESS_BYTES, MAX_TICKET_BYTES, ServerAddress, relayed};
 pub use rows::{END, LABEL_BYTES, RowDecoder, Step};
 
 /// The four bytes with which an error begins: `0x37333337`. No other answer may begin with them.

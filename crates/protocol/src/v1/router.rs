@@ -1,10 +1,22 @@
 use super::V1Error;
+use crate::LANTERN_V1_RELAYED;
 
 /// What a client sends to a router instead of [`Init`](super::Init), and then waits.
 pub const GIVE_ME_A_SERVER: [u8; 4] = 3_u32.to_le_bytes();
 
 /// The most bytes of an address. Clients have room for 1024 and do not look at the length.
 pub const MAX_ADDRESS_BYTES: usize = 1000;
+
+/// The most bytes of a ticket in [`relayed`].
+pub const MAX_TICKET_BYTES: usize = 1000;
+
+/// What a router that relays sends to a builder, ahead of what its client says after the choice: the magic and a text, the ticket.
+/// `None` if that is longer than [`MAX_TICKET_BYTES`].
+#[must_use]
+pub fn relayed(ticket: &str) -> Option<Vec<u8>> {
+    let length = u16::try_from(ticket.len()).ok().filter(|&length| usize::from(length) <= MAX_TICKET_BYTES)?;
+    Some([&LANTERN_V1_RELAYED[..], &length.to_le_bytes(), ticket.as_bytes()].concat())
+}
 
 /// A router's answer: where the client shall connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +47,7 @@ impl ServerAddress {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_ADDRESS_BYTES, ServerAddress};
+    use super::{MAX_ADDRESS_BYTES, MAX_TICKET_BYTES, ServerAddress, relayed};
     use crate::v1::V1Error;
 
     #[test]
@@ -46,5 +58,12 @@ mod tests {
         assert_eq!(address(&"x".repeat(MAX_ADDRESS_BYTES + 1)), Err(V1Error::Address(1001)));
         assert_eq!(address(""), Err(V1Error::Address(0)));
         assert_eq!(address("a\0b"), Err(V1Error::Address(3)));
+    }
+
+    #[test]
+    fn tickets_go_ahead() {
+        assert_eq!(relayed("t1").unwrap(), b"LIX1\x02\0t1");
+        assert_eq!(relayed("").unwrap(), b"LIX1\0\0");
+        assert_eq!(relayed(&"x".repeat(MAX_TICKET_BYTES + 1)), None);
     }
 }

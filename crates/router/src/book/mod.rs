@@ -18,7 +18,7 @@ use queue::Waiting;
 pub(crate) use queue::{Refusal, RequestId, Wish};
 pub(crate) use rules::Rules;
 
-use crate::spawner::SpawnError;
+use crate::spawner::{Outlook, SpawnError};
 
 /// The number of a builder in this book.
 pub(crate) type BuilderId = u64;
@@ -90,6 +90,10 @@ impl Book {
     /// A builder has not started, and nothing is left of it.
     pub(crate) fn failed(&mut self, id: BuilderId, error: SpawnError, now: Instant) {
         self.builders.remove(&id);
+        if error.outlook == Outlook::Full {
+            (self.last_failure, self.not_before) = (Some(error), Some(now + self.rules.back_off));
+            return;
+        }
         self.failures += 1;
         let exponent = self.failures.saturating_sub(1).min(16);
         let pause = (self.rules.back_off * 2u32.pow(exponent)).min(self.rules.back_off_most);
@@ -160,7 +164,11 @@ impl Book {
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
             } else if self.builders.len() < self.rules.max_builders {
-                self.wait_for_start(request, now);
+                if self.others_have_all() {
+                    self.wait_for_start_again(request);
+                } else {
+                    self.wait_for_start(request, now);
+                }
                 if self.may_start(now) {
                     actions.push(self.start(need));
                 }
@@ -231,13 +239,19 @@ impl Book {
     /// After a failure one start at a time, and not before the pause is over.
     fn may_start(&self, now: Instant) -> bool {
         let pause = self.not_before.is_some_and(|until| now < until);
-        !pause && (self.failures == 0 || self.count(Entry::is_coming) == 0)
+        let trouble = self.failures > 0 || self.others_have_all();
+        !pause && (!trouble || self.count(Entry::is_coming) == 0)
+    }
+
+    /// Whether, at the last attempt, other routers had all the builders that there may be.
+    fn others_have_all(&self) -> bool {
+        self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
     }
 
     /// Why no start is tried now, when it would be in vain.
     fn broken(&self, now: Instant) -> Option<SpawnError> {
         let error = self.last_failure.as_ref()?;
-        let in_vain = error.lasting || self.failures >= self.rules.breaker;
+        let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;
         (in_vain && self.not_before.is_some_and(|until| now < until)).then(|| error.clone())
     }
 

@@ -158,6 +158,27 @@ fn what_lasts_is_said_at_once() {
 }
 
 #[test]
+fn builds_wait_while_other_routers_have_all_builders() {
+    let (mut book, mut now) = (book(|rules| rules.max_builders = 2), Instant::now());
+    let requests = [ask(&mut book, 1, 1), ask(&mut book, 2, 1)];
+    assert_eq!(book.act(now).len(), 2);
+    book.failed(1, SpawnError::full("all are taken"), now);
+    book.failed(2, SpawnError::full("all are taken"), now);
+    // Far longer than a start may take, and more often than a start may fail.
+    for id in 3..200 {
+        assert_eq!(book.act(now), []);
+        now = book.next_deadline().unwrap();
+        assert_eq!(book.act(now), [Action::Start { id, memory: 1 }], "one at a time");
+        book.failed(id, SpawnError::full("all are taken"), now);
+    }
+    now += SECOND;
+    assert_eq!(book.act(now), [Action::Start { id: 200, memory: 1 }]);
+    book.started(200, 1, now);
+    let granted = book.act(now);
+    assert!(granted.contains(&Action::Grant { request: requests[0], id: 200 }), "{granted:?}");
+}
+
+#[test]
 fn nobody_waits_for_ever_for_a_start() {
     let (mut book, now) = (book(|rules| rules.breaker = 99), Instant::now());
     let request = ask(&mut book, 1, 1);

@@ -113,7 +113,7 @@ impl Pods {
                 Err(error) => return Err(spawn_error(&format!("create pod {name}"), &error)),
             }
         }
-        Err(SpawnError::passing(format!("all {} places for pods are taken, also by other routers", self.places)))
+        Err(SpawnError::full(format!("all {} places for pods are taken, also by other routers", self.places)))
     }
 
     /// Waits until the pod takes builds, and tells what it is waiting for.

@@ -2,7 +2,7 @@ use std::error::Error as _;
 
 use kube::Error;
 
-use crate::spawner::SpawnError;
+use crate::spawner::{Outlook, SpawnError};
 
 /// Whether the name is taken, or the object has changed meanwhile.
 pub(super) fn is_taken(error: &Error) -> bool {
@@ -45,5 +45,6 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
         400 | 404 | 422 => "Look at the template for builders and at the namespace.",
         _ => "",
     };
-    SpawnError { text, hint: hint.to_owned(), lasting: !quota && matches!(status.code, 400 | 401 | 403 | 404 | 422) }
+    let lasting = !quota && matches!(status.code, 400 | 401 | 403 | 404 | 422);
+    SpawnError { text, hint: hint.to_owned(), outlook: if lasting { Outlook::Lasting } else { Outlook::Passing } }
 }

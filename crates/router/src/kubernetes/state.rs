@@ -93,6 +93,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{State, state};
+    use crate::spawner::Outlook;
 
     fn of(status: Value) -> State {
         state(&serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap())
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(of(json!({ "containerStatuses": pulling })), waiting("waits: ErrImagePull not found"));
         let bad = container(json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } }));
         let State::Hopeless(error) = of(json!({ "containerStatuses": bad })) else { panic!() };
-        assert!(error.lasting && error.text.ends_with("no such image"), "{error}");
+        assert!(error.outlook == Outlook::Lasting && error.text.ends_with("no such image"), "{error}");
         let killed = container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } }));
         assert_eq!(
             of(json!({ "containerStatuses": killed })),

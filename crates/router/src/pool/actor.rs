@@ -2,15 +2,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use service::TicketKey;
+use service::{Activity, TicketKey};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::snapshot::{BuilderState, Snapshot};
+use super::snapshot::Snapshot;
 use super::{Lease, Message, Waiting};
 use crate::book::{Action, Book, BuilderId, Refusal, RequestId, Rules};
 use crate::health;
-use crate::spawner::{Builder, Order, SpawnError, Spawner};
+use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner};
 
 /// How long a client has to begin with its builder.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
@@ -19,30 +19,31 @@ const NEWS: Duration = Duration::from_millis(500);
 /// How long a stop may take before the router ends without it.
 const CLOSE: Duration = Duration::from_secs(10);
 
-struct Client {
-    waiting: watch::Sender<Waiting>,
+pub(super) struct Client {
+    pub(super) waiting: watch::Sender<Waiting>,
     answer: oneshot::Sender<Result<Lease, Refusal>>,
 }
 
 /// A builder in the book.
-struct Known {
+pub(super) struct Known {
     since: Instant,
     /// What its start says it is doing.
-    news: watch::Receiver<String>,
+    pub(super) news: watch::Receiver<String>,
     /// Once it has started.
-    builder: Option<Arc<dyn Builder>>,
+    pub(super) builder: Option<Arc<dyn Builder>>,
     lost: watch::Sender<Option<String>>,
 }
 
 pub(super) struct Actor {
-    book: Book,
+    pub(super) book: Book,
     start_timeout: Duration,
     spawner: Arc<dyn Spawner>,
     key: Option<TicketKey>,
-    clients: HashMap<RequestId, Client>,
-    builders: HashMap<BuilderId, Known>,
+    activity: Arc<Activity>,
+    pub(super) clients: HashMap<RequestId, Client>,
+    pub(super) builders: HashMap<BuilderId, Known>,
     messages: mpsc::UnboundedSender<Message>,
-    publish: watch::Sender<Snapshot>,
+    pub(super) publish: watch::Sender<Snapshot>,
 }
 
 impl Actor {
@@ -50,6 +51,7 @@ impl Actor {
         rules: Rules,
         spawner: Arc<dyn Spawner>,
         key: Option<TicketKey>,
+        activity: Arc<Activity>,
         messages: mpsc::UnboundedSender<Message>,
         publish: watch::Sender<Snapshot>,
     ) -> Self {
@@ -58,6 +60,7 @@ impl Actor {
             book: Book::new(rules),
             spawner,
             key,
+            activity,
             clients: HashMap::new(),
             builders: HashMap::new(),
             messages,
@@ -117,12 +120,17 @@ impl Actor {
             Message::Adopted { builder } => self.adopt(builder),
             Message::Started { id, builder } => {
                 let took = self.builders.get(&id).map_or(Duration::ZERO, |known| now - known.since);
+                self.activity.metrics().builder_start.observe(took.as_secs_f64());
                 tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
                 self.book.started(id, builder.memory(), now.into_std());
                 self.watch(id, builder);
             }
             Message::Failed { id, error } => {
-                tracing::warn!(%error, "builder not started");
+                if error.outlook == Outlook::Full {
+                    tracing::debug!(%error, "builder not started");
+                } else {
+                    tracing::warn!(%error, "builder not started");
+                }
                 self.builders.remove(&id);
                 self.book.failed(id, error, now.into_std());
             }
@@ -242,42 +250,6 @@ impl Actor {
             };
             let _ = messages.send(message);
         });
-    }
-
-    /// Tells all who listen how things are.
-    fn tell(&self) {
-        let busy = self.book.is_full();
-        let failure = self.book.last_failure().map_or_else(String::new, |error| error.text.clone());
-        let states = self.book.builders();
-        let starting = states.iter().filter(|(_, state)| *state == "starting");
-        let mut news = starting.filter_map(|(id, _)| Some(self.builders.get(id)?.news.borrow().clone()));
-        let news = news.rfind(|news| !news.is_empty()).unwrap_or_default();
-        let reason = match (busy, news.is_empty(), failure.is_empty()) {
-            (true, ..) => format!("all {} builders are busy", states.len()),
-            (false, false, _) => news,
-            (false, true, false) => format!("no builder could be started: {failure}; trying again"),
-            (false, true, true) => "a builder is starting".to_owned(),
-        };
-        for (index, request) in self.book.waiting().into_iter().enumerate() {
-            let Some(client) = self.clients.get(&request) else { continue };
-            let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            let now = Waiting { position, reason: reason.clone() };
-            client.waiting.send_if_modified(|told| {
-                *told != now && {
-                    *told = now.clone();
-                    true
-                }
-            });
-        }
-        let builders = states
-            .into_iter()
-            .filter_map(|(id, state)| {
-                let known = self.builders.get(&id)?;
-                let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.name().to_owned());
-                Some(BuilderState { name, state })
-            })
-            .collect();
-        self.publish.send_replace(Snapshot { builders });
     }
 
     async fn close(&mut self) {

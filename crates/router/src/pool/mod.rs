@@ -2,6 +2,7 @@
 
 mod actor;
 mod lease;
+mod news;
 mod snapshot;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub(crate) use snapshot::{BuilderState, Snapshot};
 
 use crate::book::{BuilderId, Refusal, Rules, Wish};
 use crate::spawner::{Builder, SpawnError, Spawner};
-use service::TicketKey;
+use service::{Activity, TicketKey};
 
 /// How often builders of routers that are gone are looked for.
 const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
@@ -78,13 +79,18 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Starts the pool's task. It takes over builders whose router is gone, now and later.
-    pub(crate) fn start(rules: Rules, spawner: Arc<dyn Spawner>, key: Option<TicketKey>) -> Self {
+    pub(crate) fn start(
+        rules: Rules,
+        spawner: Arc<dyn Spawner>,
+        key: Option<TicketKey>,
+        activity: Arc<Activity>,
+    ) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
         let (publish, snapshot) = watch::channel(Snapshot::default());
         if spawner.outlives_router() {
             tokio::spawn(take_over(spawner.clone(), messages.clone()));
         }
-        tokio::spawn(Actor::new(rules, spawner, key, messages.clone(), publish).run(inbox));
+        tokio::spawn(Actor::new(rules, spawner, key, activity, messages.clone(), publish).run(inbox));
         Self { messages, snapshot }
     }
 

@@ -17,8 +17,20 @@ pub(crate) fn default_limit() -> u64 {
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = [system, limit_of_groups(Path::new(GROUPS), &group)];
     // Where the system says nothing, as before there were limits: anything that can be allocated.
-    let total = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
+    limit_of(limits.into_iter().flatten().min().unwrap_or(u64::MAX))
+}
+
+/// The limit on a machine, or in a container, with so much memory.
+fn limit_of(total: u64) -> u64 {
     total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
+}
+
+/// The least memory of a machine or container whose limit is at least `bytes`.
+pub(crate) fn machine_for(bytes: u64) -> u64 {
+    let shares = u128::from(MARGIN_SHARE);
+    let by_share = (u128::from(bytes) + u128::from(MARGIN)) * shares / (shares - 1) + 1;
+    let by_half = 2 * u128::from(bytes);
+    u64::try_from(by_share.min(by_half)).unwrap_or(u64::MAX)
 }
 
 /// Bytes that are free or could be freed, of the system or, if that is less, of the control groups around this process.
@@ -82,7 +94,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{default_limit, free, limit_of_groups, meminfo, of_groups, own_group};
+    use super::{default_limit, free, limit_of, limit_of_groups, machine_for, meminfo, of_groups, own_group};
 
     #[test]
     fn the_system_says_kilobytes() {
@@ -91,6 +103,16 @@ mod tests {
         assert_eq!(meminfo("MemTotal:  9 kB\n", "MemAvailable:"), None);
         assert!(free().is_none_or(|bytes| bytes > 0));
         assert!(default_limit() > 1 << 20);
+    }
+
+    #[test]
+    fn a_machine_is_as_large_as_its_limit_asks() {
+        for bytes in [0, 1, 12 << 20, 500 << 20, 7 << 30, 1 << 50] {
+            let total = machine_for(bytes);
+            assert!(limit_of(total) >= bytes, "{bytes}");
+            assert!(total < 2 || limit_of(total - total / 1000 - 2) < bytes, "{bytes}");
+        }
+        assert_eq!(machine_for(u64::MAX), u64::MAX);
     }
 
     #[test]

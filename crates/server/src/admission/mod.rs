@@ -6,7 +6,7 @@ mod queue;
 mod reservation;
 mod size;
 
-pub(crate) use limit::{default_limit, free};
+pub(crate) use limit::{default_limit, free, machine_for};
 pub(crate) use need::Need;
 pub(crate) use queue::{Admission, Never, Place};
 pub(crate) use reservation::Reservation;

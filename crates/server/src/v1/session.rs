@@ -5,7 +5,7 @@ use std::time::Duration;
 use hnsw::{BuildSpec, Storage};
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
 use service::report::Subject;
-use service::{Outcome, Queued, Refusal};
+use service::{Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
@@ -13,7 +13,6 @@ use super::receive::Receiver;
 use super::send::Sender;
 use super::{Lantern, answer};
 use crate::admission::{Need, Place, Reservation};
-use crate::connection::Transport;
 use crate::end::SessionError;
 use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::hello;
@@ -21,14 +20,15 @@ use crate::job::{Form, Job};
 use crate::meter::Meter;
 use crate::progress::Watch;
 use crate::server::Shared;
+use crate::ticket;
 
 /// How long a build may wait for its turn: clients give up when they are not answered within 10 seconds.
 const PATIENCE: Duration = Duration::from_secs(7);
 /// How long the client may take to close after it was told of an error.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a connection after the choice of the protocol.
-pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr)
+/// Serves a connection after the choice of the protocol, and after the ticket if a router passes it on.
+pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr, ticket: Option<String>)
 where
     S: Transport,
 {
@@ -40,7 +40,7 @@ where
     let (read, write) = split(stream);
     let receiver = Receiver::new(read, metrics);
     let sender = Sender::new(write, shared.config.idle_timeout, metrics);
-    let mut session = Session { id, peer, shared, receiver, sender };
+    let mut session = Session { id, peer, shared, ticket, receiver, sender };
     match session.run().await {
         // The client is not kept waiting for the build thread, nor the status for the client.
         (told, Some(build)) => _ = tokio::join!(session.close(told, build.outcome), build.end()),
@@ -52,6 +52,8 @@ struct Session<'a, S> {
     id: u64,
     peer: SocketAddr,
     shared: &'a Arc<Shared>,
+    /// What the router that passes the client on has shown.
+    ticket: Option<String>,
     receiver: Receiver<'a, ReadHalf<S>>,
     sender: Sender<'a, WriteHalf<S>>,
 }
@@ -121,10 +123,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// From the order to the answer, which is still to be sent.
     async fn begin(&self, spec: &BuildSpec, lantern: Lantern, queued: &Queued) -> Result<Begun, (Refusal, String)> {
-        // Their protocol has no place for a ticket.
-        if self.shared.config.tickets.is_some() && !self.shared.config.lantern_without_ticket {
-            let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
-            return Err((Refusal::Access, text.to_owned()));
+        match &self.ticket {
+            Some(ticket) => ticket::check(self.shared.config.tickets.as_deref(), ticket)
+                .map_err(|refuse| (Refusal::Access, answer::of_refusal(&refuse)))?,
+            // Their own protocol has no place for one.
+            None if self.shared.config.tickets.is_some() && !self.shared.config.lantern_without_ticket => {
+                let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
+                return Err((Refusal::Access, text.to_owned()));
+            }
+            None => {}
         }
         if self.shared.config.tokens.is_some() {
             let text = "this builder wants a token, and the client cannot send one";

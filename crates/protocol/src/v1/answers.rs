@@ -1,0 +1,75 @@
+use super::{ACK, ERROR_MAGIC};
+
+/// What begins an error: the magic and the length of its text.
+const ERROR_HEAD: usize = 8;
+/// The two numbers before the file.
+const RESULT_HEAD: usize = 16;
+/// Behind the answer to the init and the head of what comes at the end everything is counted only.
+const LOOK: usize = ACK.len() + RESULT_HEAD;
+
+/// How a builder's answers to a Lantern client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With the whole file of the index.
+    File,
+    /// With an error.
+    Error,
+}
+
+/// Follows what a builder sends to a Lantern client, which cannot tell the end of the stream from the end of the file.
+#[derive(Debug, Default)]
+pub struct Answers {
+    head: Vec<u8>,
+    passed: u64,
+}
+
+impl Answers {
+    /// Takes the next bytes.
+    pub fn pass(&mut self, bytes: &[u8]) {
+        self.head.extend(bytes.iter().take(LOOK - self.head.len()));
+        self.passed += bytes.len() as u64;
+    }
+
+    /// Whether all has come that is to come, and how that ended.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        let (length, ending) = self.whole()?;
+        (self.passed == length).then_some(ending)
+    }
+
+    /// The length of the stream, as soon as it says so.
+    fn whole(&self) -> Option<(u64, Ending)> {
+        let error_at = |at: usize| {
+            let rest = self.head.get(at..)?.strip_prefix(&ERROR_MAGIC)?;
+            let text = u32::from_le_bytes(*rest.first_chunk()?);
+            Some(((at + ERROR_HEAD) as u64 + u64::from(text), Ending::Error))
+        };
+        error_at(0).or_else(|| error_at(ACK.len())).or_else(|| {
+            let file = self.head.get(ACK.len() + 8..)?.first_chunk()?;
+            Some(((LOOK as u64).checked_add(u64::from_le_bytes(*file))?, Ending::File))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answers, Ending};
+    use crate::v1::{ACK, error_frame, result_head};
+
+    #[test]
+    fn an_end_is_one_only_where_all_has_come() {
+        let file = [&ACK[..], &result_head(2, 100), &[7; 100]].concat();
+        let late = [&ACK[..], &error_frame("no memory")].concat();
+        for (bytes, ending) in [(file, Ending::File), (late, Ending::Error), (error_frame("no"), Ending::Error)] {
+            for split in 0..bytes.len() {
+                let mut answers = Answers::default();
+                answers.pass(&bytes[..split]);
+                assert_eq!(answers.ending(), None, "{split} of {}", bytes.len());
+                answers.pass(&bytes[split..]);
+                assert_eq!(answers.ending(), Some(ending));
+                answers.pass(&[0]);
+                assert_eq!(answers.ending(), None, "more than there is");
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Lantern's clients, who cannot be shown a ticket, nor told anything while they send rows or read the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::Metric;
+use protocol::v1::{Answers, Ending, Init, LanternMetric, ServerAddress, error_frame, relayed};
+use service::report::Subject;
+use service::{Closed, Outcome, Queued, Refusal, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::time::timeout;
+
+use crate::book::Wish;
+use crate::handover::greeted;
+use crate::health;
+use crate::pool::{Lease, TICKET_LIFETIME};
+use crate::relay::{Broken, copy, discard};
+use crate::session::{ATTEMPTS, Session};
+use crate::stages::Stages;
+
+/// How long a client that builds may wait for a builder: it gives up when it is not answered within 10 seconds.
+const PATIENCE: Duration = Duration::from_secs(7);
+/// How long a client may take to read the rest of its file.
+const READING: Duration = Duration::from_secs(600);
+/// How long a client may take to close after it was told of an error, and a builder's reason may take to become known.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Why a client gets no builder.
+enum NoBuilder {
+    /// What it is told.
+    Told(String),
+    Left,
+}
+
+impl Session<'_> {
+    /// Tells a client where its builder is.
+    pub(crate) async fn lantern_address(&self, mut stream: Box<dyn Transport>) {
+        let lease = match self.lantern_lease(&mut stream).await {
+            Ok(lease) => lease,
+            Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
+            Err(NoBuilder::Told(text)) => return tell(stream, &error_frame(&text)).await,
+        };
+        let before = match health::builds(lease.place()).await {
+            Ok(before) => before,
+            Err(error) => {
+                lease.condemn(&format!("its status port does not answer: {error}"));
+                return tell(stream, &error_frame("the builder does not answer, see the router's log")).await;
+            }
+        };
+        let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
+        let secure = self.shared.config.tls.is_some();
+        let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, builder = lease.name(), "Lantern client gets no builder");
+                return tell(stream, &error_frame(&error.to_string())).await;
+            }
+        };
+        tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
+        self.shared.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
+        tell(stream, &bytes).await;
+    }
+
+    /// Has a builder build, with this router between the two.
+    pub(crate) async fn lantern_build(&self, mut stream: Box<dyn Transport>, init: Init) {
+        let subject = match self.lantern_subject(&init) {
+            Ok(subject) => subject,
+            Err(error) => {
+                self.shared.activity.closed(Closed::Protocol, format_args!("{error}"));
+                return tell(stream, &error_frame(&error)).await;
+            }
+        };
+        if let Err(error) = stream.reset_when_closed() {
+            return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
+        }
+        let queued = self.shared.activity.queue(subject);
+        let found = tokio::select! {
+            found = timeout(PATIENCE, self.lantern_builder(&mut stream, &init)) => found.unwrap_or_else(|_| {
+                Err(NoBuilder::Told("no builder is ready yet; one may be starting, try again".to_owned()))
+            }),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Told("router is shutting down".to_owned())),
+        };
+        match found {
+            Ok((lease, builder)) => self.lantern_relay(stream, queued, lease, builder).await,
+            Err(NoBuilder::Left) => tracing::info!("Lantern client left"),
+            Err(NoBuilder::Told(text)) => {
+                tracing::warn!(reason = text, "build refused");
+                queued.refuse(Refusal::Builders, text.clone());
+                tell(stream, &error_frame(&text)).await;
+            }
+        }
+    }
+
+    fn lantern_subject(&self, init: &Init) -> Result<Subject, String> {
+        let order = init.order().map_err(|error| error.to_string())?;
+        Ok(Subject {
+            id: self.id,
+            peer: self.peer.to_string(),
+            label: None,
+            value_type: order.value_type.name().to_owned(),
+            metric: match order.metric {
+                // Which of the two is the builder's setting.
+                LanternMetric::CosineOrInnerProduct => Metric::Cosine,
+                LanternMetric::L2 => Metric::L2,
+                LanternMetric::Hamming => Metric::Hamming,
+            }
+            .name()
+            .to_owned(),
+            dims: order.dims,
+            m: order.m,
+            ef_construction: order.ef_construction,
+            expected_rows: 0,
+        })
+    }
+
+    /// A builder that has heard what is to be built.
+    async fn lantern_builder(
+        &self,
+        client: &mut Box<dyn Transport>,
+        init: &Init,
+    ) -> Result<(Lease, Box<dyn Transport>), NoBuilder> {
+        for attempt in 1..=ATTEMPTS {
+            let lease = self.lantern_lease(client).await?;
+            let asked = async {
+                let mut builder = greeted(&lease, self.shared.config.builder_tls.as_ref()).await?;
+                let ticket = relayed(&lease.ticket).ok_or_else(|| std::io::Error::other("the ticket is too long"))?;
+                // What follows the client's choice.
+                builder.write_all(&[&ticket, &init.to_bytes()[4..]].concat()).await?;
+                builder.flush().await?;
+                std::io::Result::Ok(builder)
+            };
+            match asked.await {
+                Ok(builder) => return Ok((lease, builder)),
+                Err(error) => {
+                    tracing::warn!(attempt, %error, builder = lease.name(), "builder lost before it took the build");
+                    lease.condemn(&error.to_string());
+                }
+            }
+        }
+        Err(NoBuilder::Told(format!("{ATTEMPTS} builders were lost before one took the build")))
+    }
+
+    async fn lantern_lease(&self, client: &mut Box<dyn Transport>) -> Result<Lease, NoBuilder> {
+        // It says nothing of its rows, so the builder is of the least size.
+        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: 0 };
+        let mut request = self.shared.pool.ask(wish);
+        let mut byte = [0];
+        tokio::select! {
+            answer = request.answer() => match answer {
+                Some(Ok(lease)) => Ok(lease),
+                other => {
+                    let refusal = other.and_then(Result::err);
+                    tracing::warn!(?refusal, "Lantern client gets no builder");
+                    Err(NoBuilder::Told("no builder can be had, see the router's log".to_owned()))
+                }
+            },
+            // It has nothing to say before it is answered.
+            _ = client.read(&mut byte) => Err(NoBuilder::Left),
+        }
+    }
+
+    /// Passes bytes on until one side ends. A client whose builder is lost has its connection reset: it would take the end of the
+    /// stream for the end of the file.
+    async fn lantern_relay(
+        &self,
+        client: Box<dyn Transport>,
+        queued: Queued,
+        mut lease: Lease,
+        builder: Box<dyn Transport>,
+    ) {
+        tracing::info!(builder = lease.name(), "build of a Lantern client relayed");
+        let stages = Arc::new(Stages::new());
+        let running = queued.begin(lease.memory(), move || stages.stage());
+        let mut answers = Answers::default();
+        let (mut from_client, mut to_client) = split(client);
+        let (mut from_builder, mut to_builder) = split(builder);
+        let (mut there, mut back) = (BytesMut::new(), BytesMut::new());
+        let end = tokio::select! {
+            // The builder's word counts even when the client has gone in the same moment.
+            biased;
+            end = copy(&mut from_builder, &mut to_client, &mut back, |bytes| answers.pass(bytes)) => match end {
+                Err(Broken::Writing) => Ok(None),
+                _ => answers.ending().map(Some).ok_or("its connection broke"),
+            },
+            end = copy(&mut from_client, &mut to_builder, &mut there, |_| {}) => match end {
+                Err(Broken::Writing) => Err("it takes no more rows"),
+                _ => Ok(None),
+            },
+            () = self.shared.stop.cancelled() => Err("the router is shutting down"),
+        };
+        let (outcome, why) = match end {
+            Ok(Some(Ending::File)) => (Outcome::Succeeded, None),
+            Ok(Some(Ending::Error)) => (Outcome::Failed, Some("the builder said why".to_owned())),
+            Ok(None) => (Outcome::Cancelled, Some("client left".to_owned())),
+            Err(_) if self.shared.stop.is_cancelled() => {
+                (Outcome::Cancelled, Some("the router is shutting down".to_owned()))
+            }
+            Err(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
+        };
+        let why_not = why.as_deref().unwrap_or("");
+        tracing::info!(builder = lease.name(), outcome = outcome.name(), why = why_not, "build ended");
+        // The builder stops what nobody wants any more before it is given to others.
+        drop((from_builder, to_builder));
+        running.end(outcome, why);
+        drop(lease);
+        if let Ok(Some(ending)) = end {
+            let limit = if ending == Ending::File { READING } else { LINGER };
+            let last = async {
+                let _ = to_client.shutdown().await;
+                discard(&mut from_client).await;
+            };
+            let _ = timeout(limit, last).await;
+        }
+    }
+}
+
+/// The last words to a client, in one segment. If it is gone, that is the end as well.
+async fn tell(mut stream: Box<dyn Transport>, bytes: &[u8]) {
+    let last = async {
+        stream.write_all(bytes).await?;
+        stream.shutdown().await?;
+        discard(&mut stream).await;
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(LINGER, last).await;
+}

@@ -1,0 +1,45 @@
+use super::Waiting;
+use super::actor::Actor;
+use super::snapshot::{BuilderState, Snapshot};
+use crate::spawner::Outlook;
+
+impl Actor {
+    /// Tells all who listen how things are.
+    pub(super) fn tell(&self) {
+        let busy = self.book.is_full();
+        let failure = self.book.last_failure().map_or_else(String::new, |error| match error.outlook {
+            Outlook::Full => error.text.clone(),
+            _ => format!("no builder could be started: {error}; trying again"),
+        });
+        let states = self.book.builders();
+        let starting = states.iter().filter(|(_, state)| *state == "starting");
+        let mut news = starting.filter_map(|(id, _)| Some(self.builders.get(id)?.news.borrow().clone()));
+        let news = news.rfind(|news| !news.is_empty()).unwrap_or_default();
+        let reason = match (busy, news.is_empty(), failure.is_empty()) {
+            (true, ..) => format!("all {} builders are busy", states.len()),
+            (false, false, _) => news,
+            (false, true, false) => failure,
+            (false, true, true) => "a builder is starting".to_owned(),
+        };
+        for (index, request) in self.book.waiting().into_iter().enumerate() {
+            let Some(client) = self.clients.get(&request) else { continue };
+            let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
+            let now = Waiting { position, reason: reason.clone() };
+            client.waiting.send_if_modified(|told| {
+                *told != now && {
+                    *told = now.clone();
+                    true
+                }
+            });
+        }
+        let builders = states
+            .into_iter()
+            .filter_map(|(id, state)| {
+                let known = self.builders.get(&id)?;
+                let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.name().to_owned());
+                Some(BuilderState { name, state })
+            })
+            .collect();
+        self.publish.send_replace(Snapshot { builders });
+    }
+}

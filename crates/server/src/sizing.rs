@@ -1,0 +1,51 @@
+use protocol::Hello;
+
+use crate::admission::{self, Need};
+use crate::hello;
+
+/// Threads of a machine that is yet to be found: each has some thousand values unpacked.
+const THREADS: u32 = 16;
+
+/// Memory in bytes of the least machine or container where a builder with default settings takes the build: an estimate, as good as
+/// the client's count of rows. `u64::MAX` without one, and 0 for a build that every builder refuses.
+#[must_use]
+pub fn machine_for(hello: &Hello) -> u64 {
+    match hello::check(hello, 0) {
+        Ok(_) if hello.estimated_rows == 0 => u64::MAX,
+        Ok(spec) => admission::machine_for(Need::new(&spec, THREADS).at_first(hello.estimated_rows)),
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Hello, Metric, ValueType};
+
+    use super::machine_for;
+
+    #[test]
+    fn machines_grow_with_the_rows() {
+        let hello = |value_type, dims, estimated_rows| Hello {
+            protocol_min: 2,
+            protocol_max: 2,
+            capabilities: 0,
+            value_type,
+            metric: Metric::L2,
+            dims,
+            m: 16,
+            ef_construction: 64,
+            estimated_rows,
+            page_size: 8192,
+            client_version: String::new(),
+            server_version: String::new(),
+            label: String::new(),
+            token: String::new(),
+        };
+        let of = |rows| machine_for(&hello(ValueType::Vector, 1536, rows));
+        assert!((7..10).contains(&(of(1_000_000) >> 30)));
+        assert!(of(10) < 1 << 30);
+        assert_eq!((of(0), of(u64::MAX)), (u64::MAX, u64::MAX));
+        assert!(machine_for(&hello(ValueType::SparseVec, 1_000_000_000, 1_000_000)) >> 30 < 4);
+        assert_eq!(machine_for(&hello(ValueType::Vector, 3000, 10)), 0, "no builder takes it");
+    }
+}

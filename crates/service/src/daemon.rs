@@ -1,0 +1,161 @@
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::{TcpListener, lookup_host};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::{Activity, Readiness, Role, Shutdown, StatusError, StatusServer};
+
+/// How long sessions may take to tell their clients that the daemon stops.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Why a daemon did not start.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// The host is not known.
+    #[error("cannot resolve host {host}")]
+    Resolve {
+        /// As configured.
+        host: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Rows would cross the network readable.
+    #[error(
+        "{0} can be reached from other machines and connections would not be encrypted: give a certificate and its key, or \
+         listen on 127.0.0.1, or allow plaintext beyond loopback if the network is trusted"
+    )]
+    Plaintext(SocketAddr),
+    /// The address is not ours to listen on.
+    #[error("cannot listen on {host}:{port}")]
+    Bind {
+        /// As configured.
+        host: String,
+        /// As configured.
+        port: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The status server did not start.
+    #[error(transparent)]
+    Status(#[from] StatusError),
+    /// A defect: the metrics do not fit together.
+    #[error("cannot register metrics: {0}")]
+    Metrics(String),
+}
+
+/// What the sessions of a daemon know of its end. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// No new builds.
+    pub drain: CancellationToken,
+    /// Builds stop now.
+    pub stop: CancellationToken,
+    /// The sessions.
+    pub tasks: TaskTracker,
+}
+
+/// A daemon that listens, but does not accept before [`Daemon::run`].
+#[derive(Debug)]
+pub struct Daemon {
+    listener: TcpListener,
+    address: SocketAddr,
+    status: StatusServer,
+    activity: Arc<Activity>,
+    ending: Ending,
+}
+
+impl Daemon {
+    /// Listens for clients at one address, a host and a port, and for status requests at the other. `labels`: status shows the names
+    /// of relations.
+    ///
+    /// # Errors
+    /// An address that cannot be used.
+    pub async fn bind(
+        role: Role,
+        version: &str,
+        labels: bool,
+        clients: (&str, u16),
+        status: (&str, u16),
+    ) -> Result<Self, DaemonError> {
+        let bind = |source| DaemonError::Bind { host: clients.0.to_owned(), port: clients.1, source };
+        let listener = TcpListener::bind(clients).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let activity = Activity::new(role, version, labels).map_err(|error| DaemonError::Metrics(error.to_string()))?;
+        let activity = Arc::new(activity);
+        let status = StatusServer::start(status.0, status.1, activity.clone())?;
+        Ok(Self { listener, address, status, activity, ending: Ending::default() })
+    }
+
+    /// Where it listens for clients.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens for status requests.
+    #[must_use]
+    pub fn status_addr(&self) -> SocketAddr {
+        self.status.local_addr()
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn activity(&self) -> Arc<Activity> {
+        self.activity.clone()
+    }
+
+    /// For its sessions.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        self.ending.clone()
+    }
+
+    /// Serves until `shutdown` says to drain: accepts no more, gives builds the grace period, then stops them. Status is answered
+    /// until the returned server is dropped.
+    pub async fn run(
+        self,
+        shutdown: Shutdown,
+        grace: Duration,
+        accept: impl AsyncFnOnce(&TcpListener),
+    ) -> StatusServer {
+        let Self { listener, address: _, status, activity, ending: Ending { drain, stop, tasks } } = self;
+        activity.set_readiness(Readiness::Ready);
+        tokio::select! {
+            () = accept(&listener) => {}
+            () = shutdown.drain.cancelled() => {}
+            () = shutdown.abort.cancelled() => {}
+        }
+        drop(listener);
+        activity.set_readiness(Readiness::Draining);
+        drain.cancel();
+        tasks.close();
+        if !tasks.is_empty() {
+            tracing::info!(connections = tasks.len(), seconds = grace.as_secs(), "waiting for builds to end");
+        }
+        tokio::select! {
+            _ = timeout(grace, tasks.wait()) => {}
+            () = shutdown.abort.cancelled() => {}
+        }
+        stop.cancel();
+        if timeout(FAREWELL, tasks.wait()).await.is_err() {
+            tracing::warn!(connections = tasks.len(), "ended without waiting for all builds");
+        }
+        status
+    }
+}
+
+/// An address of a host that other machines can connect to, if there is one.
+///
+/// # Errors
+/// A host that is not known.
+pub async fn exposed(host: &str, port: u16) -> Result<Option<SocketAddr>, DaemonError> {
+    let resolve = |source| DaemonError::Resolve { host: host.to_owned(), source };
+    let mut addresses = lookup_host((host, port)).await.map_err(resolve)?;
+    Ok(addresses.find(|address| !address.ip().to_canonical().is_loopback()))
+}
