@@ -1,14 +1,28 @@
 //! Builds through a router whose builders are processes of this machine.
 
+mod lantern;
 mod redirect;
 mod scene;
+mod sent;
+mod throughput;
+
+// Lantern's client, as the builder's own tests play it.
+#[allow(dead_code)]
+#[path = "../../../crates/server/tests/lantern/client.rs"]
+mod client;
+#[allow(dead_code)]
+#[path = "../../../crates/server/tests/lantern/index.rs"]
+mod index;
+#[allow(dead_code)]
+#[path = "../../../crates/server/tests/lantern/table.rs"]
+mod table;
 
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, inspect, is_running, wait_for};
+use harness::{Builder, Phase, inspect, is_running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Phase, Scene, builders, router, wait_for_builders};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, router, wait_for_builders};
 
 /// Ended builds, by outcome, as the router counts them.
 fn ended(router: &Builder, outcome: &str) -> f64 {
@@ -70,7 +84,7 @@ fn eight_at_once_take_turns_on_three_builders() {
 #[test]
 fn a_builder_that_dies_is_named_and_the_next_build_works() {
     let mut scene = Scene::new("builder_dies", &[]);
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
         kill(pid);

@@ -1,4 +1,4 @@
-//! Clients that the router sends to their builder, byte by byte: whether extensions follow is not the matter here.
+//! Clients that the router sends to their builder, byte by byte; `sent` has PostgreSQL do it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,12 +1,12 @@
 //! A router with builders as processes of this machine, a table, and a network between PostgreSQL and the router.
 
 use std::sync::LazyLock;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use harness::{
-    Builder, BuilderOptions, Cluster, Column, Direction, Proxy, Session, SqlError, children, copy_rows, data_set,
-    inspect, wait_for,
+    Builder, BuilderOptions, Building, Cluster, Column, Phase, Proxy, Session, children, copy_rows, data_set, inspect,
+    wait_for,
 };
 
 /// One cluster for all; each test has its own database.
@@ -37,14 +37,6 @@ pub fn wait_for_builders(router: &Builder, count: usize) {
     wait_for("the builders to come or go", PATIENCE, || Ok((builders(router).len() == count).then_some(()))).unwrap();
 }
 
-/// What a build is in the middle of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Rows,
-    Graph,
-    Pages,
-}
-
 pub struct Scene {
     database: String,
     pub session: Option<Session>,
@@ -54,10 +46,14 @@ pub struct Scene {
 
 impl Scene {
     pub fn new(database: &str, arguments: &[&str]) -> Self {
+        Self::with(database, &BuilderOptions::router(arguments))
+    }
+
+    pub fn with(database: &str, options: &BuilderOptions) -> Self {
         let mut session = CLUSTER.database(database).unwrap();
         let (base, _) = data_set("minilm-384").unwrap();
         copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
-        let router = router(arguments);
+        let router = Builder::start_with(options).unwrap();
         let proxy = Proxy::start(router.address()).unwrap();
         router.attach_through(&mut session, proxy.port()).unwrap();
         Self { database: database.to_owned(), session: Some(session), router, proxy }
@@ -80,7 +76,7 @@ impl Scene {
     }
 
     /// Starts a build in the background.
-    pub fn start(&mut self, sql: &'static str) -> JoinHandle<(Session, Result<(), SqlError>)> {
+    pub fn start(&mut self, sql: &'static str) -> Building {
         let mut session = self.session.take().expect("one build at a time");
         thread::spawn(move || {
             let result = session.execute(sql);
@@ -89,31 +85,10 @@ impl Scene {
     }
 
     /// Starts a build and comes back when it is in the middle of `phase`, where it stays.
-    pub fn build_until(&mut self, phase: Phase) -> JoinHandle<(Session, Result<(), SqlError>)> {
-        self.proxy.reset();
-        match phase {
-            Phase::Rows => self.proxy.stop_after(Direction::ToBuilder, 1 << 20),
-            Phase::Graph => {}
-            Phase::Pages => self.proxy.stop_after(Direction::ToClient, 1 << 20),
-        }
-        let building = self.start(if phase == Phase::Pages { CREATE_QUICKLY } else { CREATE });
-        match phase {
-            Phase::Rows => self.proxy.wait_until_stopped(Direction::ToBuilder).unwrap(),
-            Phase::Pages => self.proxy.wait_until_stopped(Direction::ToClient).unwrap(),
-            Phase::Graph => self.wait_for_phase("external build"),
-        }
-        building
-    }
-
-    /// Waits until the build of this scene says that it is in a phase.
-    pub fn wait_for_phase(&self, words: &str) {
+    pub fn build_until(&mut self, phase: Phase) -> Building {
+        let session = self.session.take().expect("one build at a time");
         let mut watcher = CLUSTER.session(&self.database).unwrap();
-        let sql = "SELECT phase FROM pg_stat_progress_create_index WHERE datname = current_database()";
-        wait_for("the build's phase", PATIENCE, || {
-            let rows = watcher.query(sql)?;
-            let phase = rows.first().and_then(|row| row[0].clone()).unwrap_or_default();
-            Ok(phase.contains(words).then_some(()))
-        })
-        .unwrap();
+        let sql = if phase == Phase::Pages { CREATE_QUICKLY } else { CREATE };
+        phase.reach(&self.proxy, session, &mut watcher, sql).unwrap()
     }
 }

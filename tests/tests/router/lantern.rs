@@ -1,0 +1,106 @@
+//! Lantern's clients through a router that relays: to them it is a builder.
+
+use std::io::Write;
+use std::thread;
+
+use harness::{Builder, BuilderOptions, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{Client, END, Failure, connect};
+use crate::scene::{PATIENCE, builders, wait_for_builders};
+use crate::table::{Opclass, Table};
+use crate::{ended, kill};
+
+fn router(arguments: &[&str]) -> Builder {
+    let options = BuilderOptions::router(&[&["--idle-ttl", "1s"], arguments].concat());
+    Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap()
+}
+
+/// A router that has a builder at once: the clients do not wait for long.
+fn ready(arguments: &[&str]) -> Builder {
+    let router = router(&[&["--min-builders", "1"], arguments].concat());
+    wait_for("a builder", PATIENCE, || Ok(router.get("/status")?.1.contains("\"state\":\"idle\"").then_some(())))
+        .unwrap();
+    router
+}
+
+fn table(rows: usize) -> Table {
+    Table::random(Opclass::L2, rows, 32, 7)
+}
+
+#[test]
+fn they_get_their_indexes() {
+    let router = router(&["--max-builders", "2"]);
+    let tables = [table(2000), Table::random(Opclass::Cosine, 3000, 16, 9)];
+    thread::scope(|scope| {
+        for table in &tables {
+            scope.spawn(|| {
+                let index = table.build(connect(router.address())).unwrap();
+                assert!(table.recall(&index, 20) >= 0.98);
+            });
+        }
+    });
+    router.expect_builds(2).unwrap();
+    assert_eq!(ended(&router, "succeeded"), 2.0);
+    wait_for_builders(&router, 0);
+}
+
+#[test]
+fn a_lost_builder_resets_the_connection() {
+    let router = ready(&[]);
+    // While rows flow, and when the client waits for the file: it would take an end for the end of the file.
+    for waits in [false, true] {
+        let table = table(2000);
+        let mut client = Client::open(connect(router.address()), table.init());
+        client.acknowledged().unwrap();
+        table.send(&mut client).unwrap();
+        let pids = builders(&router);
+        let pid = *pids.first().expect("a builder");
+        kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::STOP).unwrap();
+        if waits {
+            client.stream.write_all(&END).unwrap();
+        }
+        kill(pid);
+        let failure = match client.finish() {
+            Err(failure) => failure,
+            Ok(_) => panic!("an index of a dead builder"),
+        };
+        assert_eq!(failure, Failure::Broken, "after the rows: {waits}");
+        wait_for("another builder", PATIENCE, || Ok(builders(&router).iter().any(|other| *other != pid).then_some(())))
+            .unwrap();
+    }
+    router.expect_builds(2).unwrap();
+    assert_eq!(ended(&router, "failed"), 2.0);
+    table(500).build(connect(router.address())).unwrap();
+}
+
+#[test]
+fn who_leaves_frees_the_builder() {
+    let router = ready(&["--max-builders", "1"]);
+    let mut client = Client::open(connect(router.address()), table(10).init());
+    client.acknowledged().unwrap();
+    table(10).send(&mut client).unwrap();
+    drop(client);
+    router.expect_builds(1).unwrap();
+    assert_eq!(ended(&router, "cancelled"), 1.0);
+    table(500).build(connect(router.address())).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let router = ready(&["--max-builders", "1"]);
+    let mut init = table(10).init();
+    init.metric = 77;
+    let Err(Failure::Told(text)) = Client::open(connect(router.address()), init).acknowledged() else {
+        panic!("taken")
+    };
+    assert!(text.contains("metric 77"), "{text}");
+    // One builds; the next one is told in time, before it gives up after 10 seconds.
+    let mut first = Client::open(connect(router.address()), table(10).init());
+    first.acknowledged().unwrap();
+    let Err(Failure::Told(text)) = Client::open(connect(router.address()), table(10).init()).acknowledged() else {
+        panic!("two builds at a time")
+    };
+    assert!(text.contains("try again"), "{text}");
+    assert_eq!(ended(&router, "refused"), 1.0);
+}

@@ -1,0 +1,163 @@
+//! PostgreSQL sent to its builder: it goes there by itself, with the ticket that the router gave it.
+
+use harness::{Builder, BuilderOptions, Direction, Phase, Scratch, Session, inspect, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scene::{CLUSTER, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
+use crate::{ended, kill};
+
+/// A router that sends, and a table.
+fn scene(database: &str, arguments: &[&str]) -> Scene {
+    Scene::new(database, &[&["--mode", "redirect"], arguments].concat())
+}
+
+/// The ports that the session has connected to since it was last asked.
+fn connected(session: &mut Session) -> Vec<u16> {
+    let notices = session.take_notices();
+    let ports = notices.iter().filter_map(|notice| {
+        notice.message.strip_prefix("connecting to external indexing server on 127.0.0.1:")?.parse().ok()
+    });
+    ports.collect()
+}
+
+#[test]
+fn every_form_of_the_statement_is_sent() {
+    let mut scene = scene("sent", &["--idle-ttl", "1s"]);
+    let session = scene.session.as_mut().unwrap();
+    connected(session);
+    for sql in [
+        CREATE_QUICKLY,
+        "REINDEX INDEX items_idx",
+        "DROP INDEX items_idx; \
+         CREATE TABLE parts (id int, v vector(384)) PARTITION BY HASH (id); \
+         CREATE TABLE part_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0); \
+         CREATE TABLE part_1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1); \
+         INSERT INTO parts SELECT id, v FROM items LIMIT 500",
+        "CREATE INDEX items_idx ON parts USING hnsw (v vector_l2_ops) WITH (external = true)",
+        "DROP INDEX items_idx",
+        "CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)",
+        "REINDEX INDEX CONCURRENTLY items_idx",
+    ] {
+        // Some may not be in a transaction with others.
+        session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let ports = connected(session);
+        let builds =
+            if sql.contains("ON parts") { 2 } else { usize::from(sql.contains("INDEX") && !sql.contains("DROP")) };
+        assert_eq!(ports.len(), 2 * builds, "{sql}: {ports:?}");
+        for pair in ports.chunks(2) {
+            assert_eq!(pair[0], scene.proxy.port(), "{sql}");
+            assert!(![scene.proxy.port(), scene.router.address().port()].contains(&pair[1]), "{sql}");
+        }
+    }
+    inspect(&CLUSTER, session, "items_idx").unwrap();
+    scene.router.expect_builds(6).unwrap();
+    assert_eq!(ended(&scene.router, "succeeded"), 6.0);
+    wait_for_builders(&scene.router, 0);
+}
+
+#[test]
+fn the_certificate_is_checked_at_the_builder_too() {
+    let mut scene = scene("sent_tls", &[]);
+    let trusted = scene.router.certificate().display().to_string();
+    for mode in ["verify-ca", "verify-full"] {
+        let session = scene.session.as_mut().unwrap();
+        session
+            .execute(&format!(
+                "SET hnsw.external_index_sslmode = '{mode}'; SET hnsw.external_index_sslrootcert = '{trusted}'"
+            ))
+            .unwrap();
+        scene.build_and_drop();
+    }
+    // Builders of others: one behind the certificate that the client knows, and two that nobody vouches for.
+    let [known, stranger, another] = [(); 3].map(|()| Builder::start().unwrap());
+    for builders in [&[&known][..], &[&stranger, &another]] {
+        let ca = known.certificate().display().to_string();
+        let mut arguments = vec!["--mode", "redirect", "--builders", "static", "--builder-ca", &ca];
+        arguments.extend(["--builder-name", "localhost"]);
+        let at = |it: &&Builder| format!("127.0.0.1:{}/{}", it.address().port(), it.status_address().port());
+        let places: Vec<String> = builders.iter().map(at).collect();
+        places.iter().for_each(|place| arguments.extend(["--builder", place]));
+        let router = Builder::start_with(&BuilderOptions::router(&arguments)).unwrap();
+        let texts = [&router, &known].map(|daemon| std::fs::read_to_string(daemon.certificate()).unwrap());
+        let both = Scratch::new("certificates", 0o755).unwrap();
+        let file = both.path().join("both.pem");
+        std::fs::write(&file, texts.concat()).unwrap();
+        let session = scene.session.as_mut().unwrap();
+        router.attach(session).unwrap();
+        session.execute(&format!("SET hnsw.external_index_sslrootcert = '{}'", file.display())).unwrap();
+        connected(session);
+        let result = session.execute(CREATE_QUICKLY);
+        let went = connected(session);
+        assert!(builders.iter().all(|builder| went.contains(&builder.address().port())), "{went:?}");
+        if builders.len() == 1 {
+            result.unwrap();
+            session.execute("DROP INDEX items_idx").unwrap();
+        } else {
+            let error = result.unwrap_err();
+            println!("{error}\n");
+            assert!(error.to_string().contains("certificate"), "{error}");
+            assert_eq!(stranger.metric("lantern_index_tuples_received_total").unwrap(), 0.0, "no row for a stranger");
+        }
+    }
+}
+
+#[test]
+fn a_builder_that_is_gone_before_the_client_comes_is_replaced() {
+    let arguments = ["--mode", "redirect", "--min-builders", "1"];
+    let options = BuilderOptions { tls: false, ..BuilderOptions::router(&arguments) };
+    let mut scene = Scene::with("sent_late", &options);
+    wait_for_builders(&scene.router, 1);
+    let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
+    // The client hears the greeting; where to go it hears when nobody is there any more.
+    scene.proxy.stop_after(Direction::ToClient, 8);
+    let building = scene.start(CREATE_QUICKLY);
+    wait_for("the client to be sent", PATIENCE, || {
+        Ok((scene.router.metric("lantern_index_build_active")? == 1.0).then_some(()))
+    })
+    .unwrap();
+    kill(pid);
+    wait_for("another builder", PATIENCE, || Ok((!builders(&scene.router).contains(&pid)).then_some(()))).unwrap();
+    scene.proxy.reset();
+    let (mut session, result) = building.join().unwrap();
+    result.unwrap();
+    inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+    let ports = connected(&mut session);
+    assert_eq!(ports.len(), 4, "the router, nobody, the router, a builder: {ports:?}");
+    assert_ne!(ports[1], ports[3]);
+}
+
+#[test]
+fn a_builder_that_dies_in_the_middle_ends_the_statement() {
+    let mut scene = scene("sent_dies", &["--idle-ttl", "1s"]);
+    let building = scene.build_until(Phase::Graph);
+    let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
+    kill(pid);
+    let (session, result) = building.join().unwrap();
+    scene.session = Some(session);
+    let error = result.unwrap_err();
+    println!("{error}\n");
+    assert_eq!(error.server().sqlstate, "08006", "{error}");
+    scene.router.expect_builds(1).unwrap();
+    assert_eq!(ended(&scene.router, "failed"), 1.0);
+    scene.build_and_drop();
+    wait_for_builders(&scene.router, 0);
+}
+
+#[test]
+fn builds_go_on_when_their_router_ends_and_not_when_it_dies() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut scene = scene(&format!("sent_router_{}", signal.as_raw()), &["--grace", "1m"]);
+        let building = scene.build_until(Phase::Graph);
+        let pid = Pid::from_raw(scene.router.pid().unwrap().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+        let (mut session, result) = building.join().unwrap();
+        if signal == Signal::TERM {
+            result.unwrap();
+            inspect(&CLUSTER, &mut session, "items_idx").unwrap();
+        } else {
+            let error = result.unwrap_err();
+            println!("{error}\n");
+            assert!(["08006", "57P01"].contains(&error.server().sqlstate.as_str()), "{error}");
+        }
+    }
+}
