@@ -6,13 +6,16 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use harness::{Scratch, control_plane, wait_for};
+use harness::{Scratch, control_plane, helm, wait_for};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::json;
+
+use crate::kubelet::Access;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ADMIN: &str = "admin-of-a-test";
@@ -93,10 +96,22 @@ impl Cluster {
         self.kubectl_with(&["-n", namespace, "apply", "-f", "-"], manifests).map(drop)
     }
 
+    /// Has the API server check manifests, strictly, without applying them: what kubectl said.
+    pub fn check(&self, namespace: &str, manifests: &str) -> Result<String> {
+        self.kubectl_with(&["-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-"], manifests)
+    }
+
     fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<String> {
-        let mut child = Command::new(&self.program)
-            .arg("kubectl")
-            .args(arguments)
+        self.run(Command::new(&self.program).arg("kubectl").args(arguments), input)
+    }
+
+    /// Runs helm as the administrator: what it said.
+    pub fn helm(&self, arguments: &[&str]) -> Result<String> {
+        self.run(Command::new(helm()?).args(arguments), "")
+    }
+
+    fn run(&self, command: &mut Command, input: &str) -> Result<String> {
+        let mut child = command
             .env("KUBECONFIG", self.path("admin.json"))
             .env("HOME", self.files.path())
             .stdin(Stdio::piped())
@@ -108,21 +123,28 @@ impl Cluster {
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
-            bail!("kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+            bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         }
         Ok(said)
     }
 
     /// The file by which a client knows the API server and is known as the owner of `token`.
     pub fn kubeconfig(&self, name: &str, token: &str, namespace: &str) -> Result<PathBuf> {
+        self.write(&format!("{name}.json"), &self.access()(token, namespace))
+    }
+
+    /// The text of such files.
+    pub fn access(&self) -> Access {
         let cluster = json!({ "server": format!("https://127.0.0.1:{}", self.port), "certificate-authority": self.path("ca.crt") });
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{ "name": "test", "cluster": cluster }],
-            "users": [{ "name": "user", "user": { "token": token } }],
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "user", "namespace": namespace } }],
-        });
-        self.write(&format!("{name}.json"), &config.to_string())
+        Arc::new(move |token, namespace| {
+            let config = json!({
+                "apiVersion": "v1", "kind": "Config", "current-context": "test",
+                "clusters": [{ "name": "test", "cluster": cluster }],
+                "users": [{ "name": "user", "user": { "token": token } }],
+                "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "user", "namespace": namespace } }],
+            });
+            config.to_string()
+        })
     }
 
     /// A client that may do everything.

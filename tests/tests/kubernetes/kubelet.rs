@@ -1,6 +1,8 @@
 //! A stand-in for a node's kubelet: it runs the containers of pods as processes of this machine, each with an address of its
 //! own in 127.0.0.0/8. Images are names of programs; folders that are mounted are real ones, whose paths are put into the
-//! arguments instead of the mount's.
+//! arguments instead of the mount's. Who has a service account of its own finds the API server by a file.
+
+mod given;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use harness::Scratch;
-use k8s_openapi::api::core::v1::{Container, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -24,9 +26,25 @@ use tokio::time::{sleep, timeout};
 /// The image whose containers run; all others cannot be pulled.
 pub const IMAGE: &str = "lantern-index";
 
+/// How long a container may take to end that is told to, however patient its pod is.
+const LONGEST_GRACE: Duration = Duration::from_secs(120);
+
+/// The text of a file by which the owner of a token in a namespace finds the API server.
+pub type Access = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
+
+/// A node to be played.
+pub struct Machine {
+    pub number: u8,
+    /// Memory in MiB.
+    pub memory: u32,
+    /// Only pods that ask for this one are to run there.
+    pub apart: Option<String>,
+}
+
 pub struct Kubelet {
     client: Client,
     node: String,
+    kubeconfig: Access,
     files: Arc<Scratch>,
     next_address: u32,
     pods: HashMap<String, Running>,
@@ -37,18 +55,39 @@ struct Running {
     address: String,
     child: Option<Child>,
     ready: bool,
+    ending: bool,
+    /// Ends the process if we do not come to it.
+    guard: Option<Scratch>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.start_kill();
+        }
+        if let Some(guard) = &self.guard {
+            guard.unguard();
+        }
+    }
 }
 
 impl Kubelet {
-    /// A node with so many MiB of memory, whose pods live for as long as the future that runs them.
-    pub async fn run(client: Client, number: u8, memory: u32) -> Result<()> {
+    /// A node whose pods live for as long as the future that runs them, and its runtime.
+    pub async fn run(client: Client, kubeconfig: Access, machine: Machine) -> Result<()> {
+        let Machine { number, memory, apart } = machine;
         let node = format!("node-{number}");
         let nodes = Api::<Node>::all(client.clone());
-        let made: Node = serde_json::from_value(json!({ "metadata": { "name": node } }))?;
+        let mut made = json!({ "metadata": { "name": node } });
+        if let Some(name) = apart {
+            made["metadata"]["labels"] = json!({ "apart": name });
+            made["spec"]["taints"] = json!([{ "key": "apart", "value": name, "effect": "NoSchedule" }]);
+        }
+        let made: Node = serde_json::from_value(made)?;
         let _ = nodes.create(&PostParams::default(), &made).await;
         let room = json!({ "cpu": "64", "memory": format!("{memory}Mi"), "pods": "110" });
         let files = Arc::new(Scratch::new("kubelet", 0o700)?);
-        let mut kubelet = Self { client, node, files, next_address: u32::from(number) << 16, pods: HashMap::new() };
+        let next_address = u32::from(number) << 16;
+        let mut kubelet = Self { client, node, kubeconfig, files, next_address, pods: HashMap::new() };
         loop {
             // Both may fail while the API server is away; what runs goes on.
             let condition =
@@ -88,13 +127,16 @@ impl Kubelet {
         let address = format!("127.{}.{c}.{d}", b + 1);
         let spec = pod.spec.clone().context("a pod without spec")?;
         let container = spec.containers.first().context("a pod without container")?.clone();
-        let child = if container.image.as_deref() == Some(IMAGE) {
+        let image = container.image.as_deref().unwrap_or_default();
+        let (child, guard) = if image.split(':').next() == Some(IMAGE) {
             let mounts = self.mounts(uid, &pod, &container).await?;
-            Some(self.spawn(&pod, &container, &address, &mounts)?)
+            let access = self.access(uid, &pod).await?;
+            let (child, guard) = Self::spawn(&pod, &container, &address, &mounts, access)?;
+            (Some(child), Some(guard))
         } else {
-            None
+            (None, None)
         };
-        let running = Running { pod, address, child, ready: false };
+        let running = Running { pod, address, child, ready: false, ending: false, guard };
         let state = match running.child {
             Some(_) => json!({ "running": { "startedAt": now() } }),
             None => {
@@ -107,7 +149,13 @@ impl Kubelet {
         Ok(())
     }
 
-    fn spawn(&self, pod: &Pod, container: &Container, address: &str, mounts: &[(String, PathBuf)]) -> Result<Child> {
+    fn spawn(
+        pod: &Pod,
+        container: &Container,
+        address: &str,
+        mounts: &[(String, PathBuf)],
+        access: Option<PathBuf>,
+    ) -> Result<(Child, Scratch)> {
         let in_files = |text: &str| {
             mounts.iter().fold(text.to_owned(), |text, (path, real)| text.replace(path, &real.display().to_string()))
         };
@@ -125,36 +173,23 @@ impl Kubelet {
         let expand = |text: &String| {
             variables.iter().fold(in_files(text), |text, (name, value)| text.replace(&format!("$({name})"), value))
         };
-        let log = fs::File::create(self.files.path().join(format!("{}.log", pod.name_any())))?;
+        let guard = Scratch::new("pod", 0o700)?;
+        let log = fs::File::create(guard.path().join("log"))?;
         let mut command = Command::new(harness::binary()?);
         command.args(container.args.iter().flatten().map(expand));
-        command.env_clear().envs(variables.iter().cloned());
+        command.env_clear().envs(variables.iter().cloned()).envs(access.map(|file| ("KUBECONFIG", file)));
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
-        Ok(command.spawn()?)
-    }
-
-    /// Folders for the secrets that the container mounts, and where it expects them.
-    async fn mounts(&self, uid: &str, pod: &Pod, container: &Container) -> Result<Vec<(String, PathBuf)>> {
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        let mut mounts = Vec::new();
-        for mount in container.volume_mounts.iter().flatten() {
-            let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-            let volume = volumes.into_iter().find(|volume| volume.name == mount.name);
-            let Some(name) = volume.and_then(|volume| volume.secret.as_ref()?.secret_name.clone()) else { continue };
-            let folder = self.files.path().join(uid).join(&mount.name);
-            fs::create_dir_all(&folder)?;
-            for (key, value) in secrets.get(&name).await?.data.unwrap_or_default() {
-                fs::write(folder.join(key), value.0)?;
-            }
-            mounts.push((mount.mount_path.clone(), folder));
-        }
-        Ok(mounts)
+        let child = command.spawn()?;
+        guard.guard(child.id().context("a child without a number")?)?;
+        Ok((child, guard))
     }
 
     /// Notices that a container has ended or become ready.
     async fn update(&mut self, uid: &str) -> Result<()> {
         let Some(mut running) = self.pods.remove(uid) else { return Ok(()) };
-        if let Some(child) = &mut running.child {
+        if running.ending {
+            // Its end has a task of its own.
+        } else if let Some(child) = &mut running.child {
             if let Some(status) = child.try_wait()? {
                 // What kills a container otherwise is the system, for want of memory.
                 let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
@@ -163,6 +198,7 @@ impl Kubelet {
                 running.ready = false;
                 self.say(&running, if code == 0 { "Succeeded" } else { "Failed" }, &state).await?;
                 running.child = None;
+                running.guard.iter().for_each(Scratch::unguard);
             } else if !running.ready && is_ready(&running).await {
                 running.ready = true;
                 self.say(&running, "Running", &json!({ "running": { "startedAt": now() } })).await?;
@@ -173,17 +209,31 @@ impl Kubelet {
     }
 
     async fn end(&mut self, uid: &str, grace: i64) -> Result<()> {
-        let Some(mut running) = self.pods.remove(uid) else { return Ok(()) };
-        if let Some(mut child) = running.child.take() {
-            if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
-            if timeout(Duration::from_secs(grace.unsigned_abs()), wait(&mut child)).await.is_err() {
-                let _ = child.kill().await;
-            }
-        }
+        let Some(running) = self.pods.get_mut(uid).filter(|running| !running.ending) else { return Ok(()) };
+        running.ending = true;
+        let (child, guard) = (running.child.take(), running.guard.take());
+        let grace = Duration::from_secs(grace.unsigned_abs()).min(LONGEST_GRACE);
         let api = Api::<Pod>::namespaced(self.client.clone(), &running.pod.namespace().unwrap_or_default());
-        api.delete(&running.pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
+        let name = running.pod.name_any();
+        tokio::spawn(async move {
+            if let Some(mut child) = child {
+                if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                }
+                if timeout(grace, wait(&mut child)).await.is_err() {
+                    let _ = child.kill().await;
+                }
+            }
+            if let Some(guard) = guard {
+                guard.unguard();
+            }
+            // While the API server is away it is asked again.
+            while let Err(kube::Error::HyperError(_) | kube::Error::Service(_)) =
+                api.delete(&name, &DeleteParams::default().grace_period(0)).await
+            {
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
         Ok(())
     }
 

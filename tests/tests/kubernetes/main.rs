@@ -1,8 +1,10 @@
 //! Builders as pods, on a real control plane. The router has the role that `deploy/kubernetes` gives it.
 
+mod chart;
 mod cluster;
 mod faults;
 mod kubelet;
+mod losses;
 mod routers;
 mod scene;
 

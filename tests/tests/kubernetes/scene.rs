@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
 use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Column, Scratch, Session, copy_rows, data_set, root, wait_for};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;
-use crate::kubelet::{IMAGE, Kubelet};
+use crate::kubelet::{IMAGE, Kubelet, Machine};
 
 /// PostgreSQL; each test has its own database.
 pub static POSTGRES: LazyLock<harness::Cluster> = LazyLock::new(|| harness::Cluster::start().unwrap());
@@ -20,11 +20,17 @@ static WHOLE: RwLock<()> = RwLock::new(());
 /// Kubernetes; each test has its own namespace.
 pub static KUBERNETES: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let cluster = Cluster::start().unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let client = runtime.block_on(cluster.client()).unwrap();
-    thread::spawn(move || runtime.block_on(Kubelet::run(client, 1, 64 << 10)));
+    std::mem::forget(play(&cluster, Machine { number: 1, memory: 64 << 10, apart: None }));
     RwLock::new(cluster)
 });
+
+/// Plays a node until the runtime is dropped, which is as if it lost its power.
+pub fn play(cluster: &Cluster, machine: Machine) -> Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let client = runtime.block_on(cluster.client()).unwrap();
+    runtime.spawn(Kubelet::run(client, cluster.access(), machine));
+    runtime
+}
 
 /// Long enough for any machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,6 +131,13 @@ impl Scene {
         let mut options = BuilderOptions::router(&[&always[..], idle, arguments].concat());
         options.environment.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
         Builder::start_with(&options).unwrap()
+    }
+
+    /// A file that PostgreSQL can read.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
     }
 
     /// Another session of the same database.

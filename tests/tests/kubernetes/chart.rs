@@ -1,0 +1,222 @@
+//! The Helm chart: what it installs builds, and builds go on while the release is replaced.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Direction, Proxy, Session, http_get, inspect, root, wait_for};
+
+use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene};
+
+/// What `helm install --wait` and its like may take.
+const LIMIT: &str = "--timeout=3m";
+
+/// A release that is taken away at the end, also if the test fails.
+struct Release<'a> {
+    scene: &'a Scene,
+}
+
+impl<'a> Release<'a> {
+    fn install(scene: &'a Scene, further: &[&str]) -> Self {
+        let release = Self { scene };
+        release.say("install", further);
+        release
+    }
+
+    /// `helm install` or `upgrade`, with the settings of all tests and further ones.
+    fn say(&self, command: &str, further: &[&str]) {
+        let chart = root().join("deploy/helm/lantern-index").display().to_string();
+        let settings = "router.maxBuilders=3,router.idleTtl=1s,router.graceSeconds=100,router.startTimeout=60s,\
+                        builder.minMemory=256MB,builder.maxMemory=1GB,builder.resources.requests.cpu=100m,\
+                        builder.terminationGracePeriodSeconds=5";
+        let args = "builder.args={--threads=1,--stop-at-eof}";
+        self.helm(
+            &[&[command, "lantern", &chart, "--wait", LIMIT, "--set", settings, "--set", args], further].concat(),
+        );
+    }
+
+    fn helm(&self, arguments: &[&str]) -> String {
+        let kubernetes = KUBERNETES.read().unwrap();
+        kubernetes.helm(&[&["--namespace", &self.scene.namespace], arguments].concat()).unwrap()
+    }
+
+    /// The names and addresses of the routers' pods that are not about to end.
+    fn routers(&self) -> Vec<(String, String)> {
+        let columns = "custom-columns=N:.metadata.name,I:.status.podIP,D:.metadata.deletionTimestamp";
+        let arguments = ["get", "pods", "-l", "app.kubernetes.io/component=router", "--no-headers", "-o", columns];
+        let text = self.scene.kubectl(&arguments);
+        let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let here = words.filter(|words| words[2] == "<none>" && words[1] != "<none>");
+        here.map(|words| (words[0].to_owned(), words[1].to_owned())).collect()
+    }
+
+    /// The routers once all of them are others than `before`.
+    fn replaced(&self, before: &[(String, String)]) -> Vec<(String, String)> {
+        wait_for("new routers", PATIENCE, || {
+            let now = self.routers();
+            Ok((now.len() == 2 && now.iter().all(|router| !before.contains(router))).then_some(now))
+        })
+        .unwrap()
+    }
+
+    /// What the routers' status ports say.
+    fn statuses(&self) -> Vec<String> {
+        let addresses = self.routers().into_iter().map(|(_, address)| format!("{address}:8999").parse().unwrap());
+        addresses.map(|address: SocketAddr| http_get(address, "/metrics").unwrap().1).collect()
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        let Ok(kubernetes) = KUBERNETES.read() else { return };
+        let namespace = ["--namespace", &self.scene.namespace];
+        let _ = kubernetes.helm(&[&namespace[..], &["uninstall", "lantern", "--ignore-not-found"]].concat());
+    }
+}
+
+/// The certificate that the chart has made, for PostgreSQL.
+fn trust(scene: &Scene) -> String {
+    let secret = scene.kubectl(&[
+        "get",
+        "secret",
+        "lantern-router-tls",
+        "-o",
+        "go-template={{index .data \"tls.crt\" | base64decode}}",
+    ]);
+    scene.file("chart.pem", &secret)
+}
+
+/// Points a session at a router's pod, whose certificate is checked.
+fn attach(session: &mut Session, host: &str, port: u16, certificate: &str) {
+    session
+        .execute(&format!(
+            "SET hnsw.external_index_host = '{host}'; SET hnsw.external_index_port = {port}; \
+             SET hnsw.external_index_sslmode = 'verify-ca'; SET hnsw.external_index_sslrootcert = '{certificate}'"
+        ))
+        .unwrap();
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn eight_partitions_at_once_on_three_pods() {
+    let mut scene = Scene::new("chart-partitions");
+    let table = "CREATE TABLE parts (id int, v vector(100)) PARTITION BY HASH (id); \
+                 DO $$ BEGIN FOR part IN 0..7 LOOP EXECUTE format('CREATE TABLE part_%s PARTITION OF parts \
+                 FOR VALUES WITH (MODULUS 8, REMAINDER %s)', part, part); END LOOP; END $$; \
+                 INSERT INTO parts SELECT id, v FROM items; ANALYZE parts; \
+                 CREATE INDEX parts_idx ON ONLY parts USING hnsw (v vector_l2_ops)";
+    scene.session.execute(table).unwrap();
+    let mut sessions: Vec<Session> = (0..8).map(|_| scene.another_session()).collect();
+    let mut last = scene.another_session();
+    let release = Release::install(&scene, &[]);
+    let (certificate, routers) = (trust(&scene), release.routers());
+    assert_eq!(routers.len(), 2, "{routers:?}");
+
+    let started = Instant::now();
+    let threads: Vec<_> = sessions
+        .drain(..)
+        .enumerate()
+        .map(|(part, mut session)| {
+            attach(&mut session, &routers[part % 2].1, 8998, &certificate);
+            thread::spawn(move || {
+                let sql = format!(
+                    "CREATE INDEX part_{part}_idx ON part_{part} USING hnsw (v vector_l2_ops) WITH (external = true)"
+                );
+                session.execute(&sql).unwrap();
+                inspect(&POSTGRES, &mut session, &format!("part_{part}_idx")).unwrap();
+                session.execute(&format!("ALTER INDEX parts_idx ATTACH PARTITION part_{part}_idx")).unwrap();
+            })
+        })
+        .collect();
+    let mut most = 0;
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        most = most.max(scene.pods().len());
+        thread::sleep(Duration::from_millis(50));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    println!("eight builds on at most {most} pods took {:.2} s", started.elapsed().as_secs_f64());
+    assert!((1..=3).contains(&most), "{most} pods at a time");
+    let valid: bool = last
+        .value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'parts_idx'::regclass")
+        .map(|valid: String| valid == "t")
+        .unwrap();
+    assert!(valid, "every partition has its index");
+    let statuses = release.statuses();
+    let succeeded: f64 =
+        statuses.iter().map(|text| metric(text, "lantern_index_builds_total{outcome=\"succeeded\"}")).sum();
+    assert_eq!(succeeded, 8.0);
+    let sum = |name| statuses.iter().map(|text| metric(text, name)).sum::<f64>();
+    let (seconds, starts) =
+        (sum("lantern_index_builder_start_seconds_sum"), sum("lantern_index_builder_start_seconds_count"));
+    println!("{starts} pods were started, ready after {:.2} s in the mean", seconds / starts);
+    assert!(starts >= 1.0);
+    scene.wait_for_pods(0);
+}
+
+/// A metric of one line.
+fn metric(text: &str, name: &str) -> f64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn an_upgrade_and_a_rollback_leave_a_build_alone() {
+    let scene = Scene::new("chart-upgrade");
+    let mut session = scene.another_session();
+    let mut inspector = scene.another_session();
+    let release = Release::install(&scene, &[]);
+    let certificate = trust(&scene);
+    let before = release.routers();
+    let router: SocketAddr = format!("{}:8998", before[0].1).parse().unwrap();
+    let proxy = Proxy::start(router).unwrap();
+    proxy.stop_after(Direction::ToBuilder, 200 << 10);
+    attach(&mut session, "127.0.0.1", proxy.port(), &certificate);
+    let building = thread::spawn(move || {
+        session.execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)")
+    });
+    proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
+    assert_eq!(scene.pods().len(), 1);
+
+    release.say("upgrade", &["--set", "router.logLevel=debug"]);
+    let after = release.replaced(&before);
+    release.helm(&["rollback", "lantern", "1", "--wait", LIMIT]);
+    let back = release.replaced(&after);
+    assert!(!building.is_finished(), "the build is in the middle of its rows");
+    // A new one works beside it, with a router of the last release.
+    let mut other = scene.another_session();
+    attach(&mut other, &back[0].1, 8998, &certificate);
+    other.execute("CREATE TABLE other AS SELECT * FROM items LIMIT 500; CREATE INDEX other_idx ON other USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+    inspect(&POSTGRES, &mut other, "other_idx").unwrap();
+
+    proxy.reset();
+    building.join().unwrap().unwrap();
+    inspect(&POSTGRES, &mut inspector, "items_idx").unwrap();
+    wait_for("the old router's end", PATIENCE, || {
+        let gone = scene.kubectl(&["get", "pods", "--ignore-not-found", "-o", "name", &before[0].0]).is_empty();
+        Ok(gone.then_some(()))
+    })
+    .unwrap();
+    scene.wait_for_pods(0);
+    release.helm(&["uninstall", "lantern", "--wait", LIMIT]);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn the_chart_is_valid() {
+    let scene = Scene::new("chart-valid");
+    let chart = root().join("deploy/helm/lantern-index").display().to_string();
+    let kubernetes = KUBERNETES.read().unwrap();
+    let redirect = ["--set", "router.mode=redirect,networkPolicy.enabled=false,podDisruptionBudget.enabled=false"];
+    for further in [&[][..], &redirect] {
+        kubernetes.helm(&[&["lint", "--strict", &chart], further].concat()).unwrap();
+        let namespace = ["--namespace", &scene.namespace];
+        let manifests = kubernetes
+            .helm(&[&["template", "lantern", &chart, "--kube-version=1.35.4"], &namespace[..], further].concat())
+            .unwrap();
+        let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
+        assert!(said.contains("deployment.apps/lantern-router created (server dry run)"), "{said}");
+    }
+    let error = kubernetes.helm(&["lint", &chart, "--set", "router.maxBuilders=0"]).unwrap_err().to_string();
+    assert!(error.contains("maxBuilders"), "{error}");
+}

@@ -1,0 +1,171 @@
+//! What is lost while a build runs, or while its pod starts: the client hears of it, nothing is left, and the next build works.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::{Builder, Building, Phase, Proxy, SqlError, inspect, wait_for};
+use serde_json::{Value, json};
+
+use crate::kubelet::Machine;
+use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene, play};
+
+/// Takes a while to build.
+const SLOW: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
+                    WITH (m = 100, ef_construction = 1000, external = true)";
+/// How long controllers may take to see that a node is no more.
+const COLLECTED: Duration = Duration::from_secs(150);
+
+impl Scene {
+    /// Starts a build through `proxy` and comes back when it is in the middle of a phase.
+    fn build_until(&self, phase: Phase, router: &Builder, proxy: &Proxy) -> Building {
+        let (mut session, mut watcher) = (self.another_session(), self.another_session());
+        router.attach_through(&mut session, proxy.port()).unwrap();
+        phase.reach(proxy, session, &mut watcher, SLOW).unwrap()
+    }
+}
+
+fn failed(building: Building) -> SqlError {
+    let error = building.join().unwrap().1.unwrap_err();
+    println!("{error}\n");
+    error
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_pod_that_is_lost_in_each_phase() {
+    let mut scene = Scene::new("pod-lost");
+    let router = scene.router("router-a", &Scene::template(|_| {}), &["--idle-ttl", "1m"]);
+    let proxy = Proxy::start(router.address()).unwrap();
+    for phase in Phase::ALL {
+        for delete in [false, true] {
+            let building = scene.build_until(phase, &router, &proxy);
+            let pod = scene.pods().remove(0);
+            if delete {
+                scene.kubectl(&["delete", &pod, "--wait=false", "--grace-period=1"]);
+            } else {
+                kill_builder_of(&scene, &pod);
+            }
+            wait_for("the pod's end", PATIENCE, || {
+                let state = scene.kubectl(&["get", &pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}"]);
+                Ok(["", "Failed"].contains(&state.as_str()).then_some(()))
+            })
+            .unwrap();
+            proxy.reset();
+            let error = failed(building);
+            let (state, text) = (error.server().sqlstate.as_str(), error.to_string());
+            // A builder that is told to end says so, if its client reads.
+            let expected: &[&str] = if delete { &["08006", "57P01"] } else { &["08006"] };
+            assert!(expected.contains(&state), "{phase:?}, deleted: {delete}: {text}");
+            // Within a page nothing can be said.
+            assert!(delete || phase == Phase::Pages || text.contains("OOMKilled"), "{phase:?}: {text}");
+            scene.build_and_drop(&router);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_router_that_is_killed_in_each_phase() {
+    let mut scene = Scene::new("router-lost");
+    let template = Scene::template(|_| {});
+    for phase in Phase::ALL {
+        let mut router = scene.router("router-a", &template, &[]);
+        let proxy = Proxy::start(router.address()).unwrap();
+        let building = scene.build_until(phase, &router, &proxy);
+        router.kill();
+        proxy.cut();
+        assert_eq!(failed(building).server().sqlstate, "08006", "{phase:?}");
+        // The same pod again, as when its container was restarted: it takes the builder over, which is idle soon.
+        let again = scene.router("router-a", &template, &[]);
+        scene.build_and_drop(&again);
+        scene.wait_for_pods(0);
+    }
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn the_api_server_is_away_while_one_builds_and_one_starts() {
+    let mut scene = Scene::new("api-away-busy");
+    let _alone = scene.alone();
+    let builds = scene.router("router-a", &Scene::template(|_| {}), &[]);
+    let proxy = Proxy::start(builds.address()).unwrap();
+    let starts = scene.router("router-b", &apart("late"), &["--instance", "late"]);
+    let building = scene.build_until(Phase::Rows, &builds, &proxy);
+    let mut session = scene.another_session();
+    session.execute("CREATE TABLE other AS SELECT * FROM items LIMIT 1000").unwrap();
+    starts.attach(&mut session).unwrap();
+    let starting = thread::spawn(move || {
+        let result =
+            session.execute("CREATE INDEX other_idx ON other USING hnsw (v vector_l2_ops) WITH (external = true)");
+        (session, result)
+    });
+    scene.wait_for_pods(2);
+
+    let mut kubernetes = KUBERNETES.write().unwrap();
+    kubernetes.kill("kube-apiserver");
+    proxy.reset();
+    let (mut session, result) = building.join().unwrap();
+    result.unwrap();
+    inspect(&POSTGRES, &mut session, "items_idx").unwrap();
+    thread::sleep(Duration::from_secs(30));
+    assert!(!starting.is_finished(), "it waits for a node");
+    kubernetes.start_part("kube-apiserver").unwrap();
+    kubernetes.wait_until_ready().unwrap();
+    let late = play(&kubernetes, Machine { number: 9, memory: 8 << 10, apart: Some("late".to_owned()) });
+    drop(kubernetes);
+    let (mut session, result) = starting.join().unwrap();
+    result.unwrap();
+    inspect(&POSTGRES, &mut session, "other_idx").unwrap();
+    scene.wait_for_pods(0);
+    scene.kubectl(&["delete", "node", "node-9"]);
+    late.shutdown_timeout(Duration::from_secs(5));
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_node_that_is_gone() {
+    let mut scene = Scene::new("node-gone");
+    let machine = |number| Machine { number, memory: 8 << 10, apart: Some("fragile".to_owned()) };
+    let node = play(&KUBERNETES.read().unwrap(), machine(2));
+    let router = scene.router("router-a", &apart("fragile"), &["--max-builders", "2"]);
+    let proxy = Proxy::start(router.address()).unwrap();
+    let building = scene.build_until(Phase::Graph, &router, &proxy);
+    // No word to anybody, as when the power goes.
+    node.shutdown_timeout(Duration::from_secs(5));
+    proxy.reset();
+    let error = failed(building);
+    assert_eq!(error.server().sqlstate, "08006", "{error}");
+    assert!(error.to_string().contains("lost its connection to builder"), "{error}");
+    // Who runs a cluster takes nodes out that are gone for good, and replaces them; their pods go with them, a little later.
+    scene.kubectl(&["delete", "node", "node-2"]);
+    let other = play(&KUBERNETES.read().unwrap(), machine(3));
+    scene.build_and_drop(&router);
+    wait_for("the lost pod's end", COLLECTED, || Ok(scene.pods().is_empty().then_some(()))).unwrap();
+    scene.build_and_drop(&router);
+    scene.wait_for_pods(0);
+    scene.kubectl(&["delete", "node", "node-3"]);
+    other.shutdown_timeout(Duration::from_secs(5));
+}
+
+/// A template for pods that run on nodes set apart.
+fn apart(name: &str) -> Value {
+    Scene::template(|pod| {
+        pod["spec"]["nodeSelector"] = json!({ "apart": name });
+        pod["spec"]["tolerations"] =
+            json!([{ "key": "apart", "operator": "Equal", "value": name, "effect": "NoSchedule" }]);
+    })
+}
+
+/// `kill -9` for the process that is the pod's container, as the system does when memory runs out.
+fn kill_builder_of(scene: &Scene, pod: &str) {
+    let uid = scene.kubectl(&["get", pod, "-o", "jsonpath={.metadata.uid}"]);
+    let mark = format!("LANTERN_INDEX_TICKET_NAME={uid}");
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let variables = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        if variables.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
+            let pid = process.file_name().to_string_lossy().parse().unwrap();
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+}
