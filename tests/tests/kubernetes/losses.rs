@@ -51,7 +51,17 @@ fn a_pod_that_is_lost_in_each_phase() {
             })
             .unwrap();
             proxy.reset();
-            let error = failed(building);
+            let (mut session, result) = building.join().unwrap();
+            let error = match result {
+                // All pages were on their way already.
+                Ok(()) if phase == Phase::Pages => {
+                    inspect(&POSTGRES, &mut session, "items_idx").unwrap();
+                    session.execute("DROP INDEX items_idx").unwrap();
+                    continue;
+                }
+                result => result.unwrap_err(),
+            };
+            println!("{error}\n");
             let (state, text) = (error.server().sqlstate.as_str(), error.to_string());
             // A builder that is told to end says so, if its client reads.
             let expected: &[&str] = if delete { &["08006", "57P01"] } else { &["08006"] };
