@@ -15,7 +15,7 @@ use super::case;
 
 const ROWS: usize = 100_000;
 const DIMS: usize = 128;
-const QUERIES: usize = 1000;
+const QUERIES: usize = 500;
 const EF_SEARCH: [u32; 2] = [40, 400];
 const CLIENTS: [usize; 3] = [1, 2, 4];
 const SECONDS: u64 = 2;
@@ -119,8 +119,8 @@ pub fn measure(ground: &Ground) -> Result<Searches> {
 
     let mut searched = Vec::new();
     let mut is_cut = false;
-    for source in Source::ALL {
-        for ef_search in sizes.ef_search.clone().unwrap_or_else(|| EF_SEARCH.to_vec()) {
+    for ef_search in sizes.ef_search.clone().unwrap_or_else(|| EF_SEARCH.to_vec()) {
+        for source in Source::ALL {
             for &clients in sizes.clients.as_deref().unwrap_or(&CLIENTS) {
                 for layout in Layout::ALL {
                     is_cut |= ground.is_over();
