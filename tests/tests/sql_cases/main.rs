@@ -37,7 +37,7 @@ cases! {
     bit_hamming bit_jaccard
     sparsevec_l2 sparsevec_ip sparsevec_cosine sparsevec_l1
     limits_reached limits_exceeded types_refused options_refused
-    nulls zero_vectors all_equal duplicates norms_inner_product glove_defaults toasted empty
+    nulls zero_vectors all_equal duplicates descriptors norms_inner_product glove_defaults toasted empty
     partial expression_halfvec expression_binary_quantize partitioned partitioned_one_by_one
     concurrently reindex rewrites alter_type like_including_indexes vacuum
     unlogged temporary materialized_view transactions owner tablespace
