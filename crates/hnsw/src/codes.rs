@@ -41,7 +41,7 @@ impl Codes {
                 let element = (chunk * CHUNK + at) as u32;
                 distance::decode(products.elements, space.value(element), &mut value[..products.dims]);
                 value.iter_mut().zip(&center).for_each(|(x, center)| *x -= center);
-                if let Some(&lift) = space.lifts_of(&[element]).first() {
+                if let Some(lift) = space.lift(element) {
                     value[products.dims] = lift;
                 }
                 let factor = distance::encode(&value, &mut codes);

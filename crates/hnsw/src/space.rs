@@ -102,8 +102,12 @@ impl Space<'_> {
 
     /// The coordinates that are added to some elements, in order.
     pub(crate) fn lifts_of(&self, elements: &[u32]) -> Vec<f32> {
-        let lift = |&element: &u32| Some(self.lifts.get(element as usize)?.coordinate);
-        elements.iter().map_while(lift).collect()
+        elements.iter().map_while(|&element| self.lift(element)).collect()
+    }
+
+    /// The coordinate that is added to an element, if there is one.
+    pub(crate) fn lift(&self, element: u32) -> Option<f32> {
+        Some(self.lifts.get(element as usize)?.coordinate)
     }
 }
 

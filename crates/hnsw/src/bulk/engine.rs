@@ -107,23 +107,13 @@ impl Layers<'_> {
             let carver = Carver { space, points: &points, plan: &plan, found: &found, control, counted };
             pool.run(|| carver.run(random)).map(|(order, far)| (found, order, far))
         };
-        let Some(euclidean) = space.euclidean() else {
-            let (near, order, far) = find(space, plan.keep, counted)?;
-            return Ok(Gathered {
-                points,
-                order,
-                near,
-                also: None,
-                far,
-                at_least: 0,
-                mutual: true,
-                slacks: plan.slacks,
-            });
+        // Under inner product, as many candidates as otherwise, by two metrics.
+        let (keep, also) = match space.euclidean() {
+            Some(euclidean) => (plan.keep - plan.keep / 4, Some(find(euclidean, plan.keep / 4, false)?.0)),
+            None => (plan.keep, None),
         };
-        // As many candidates as otherwise, by two metrics.
-        let (also, ..) = find(euclidean, plan.keep / 4, false)?;
-        let (near, order, far) = find(space, plan.keep - plan.keep / 4, counted)?;
-        Ok(Gathered { points, order, near, also: Some(also), far, at_least: 0, mutual: true, slacks: plan.slacks })
+        let (near, order, far) = find(space, keep, counted)?;
+        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true, slacks: plan.slacks })
     }
 }
 

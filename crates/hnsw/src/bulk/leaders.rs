@@ -7,30 +7,30 @@ use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
 
-pub(crate) struct Leaders {
+pub(crate) struct Leaders<'a> {
     elements: Vec<u32>,
-    packed: Option<Packed>,
+    packed: Option<Packed<'a>>,
 }
 
-struct Packed {
+struct Packed<'a> {
     products: Products,
-    kind: Kind,
+    kind: Kind<'a>,
     group: Group,
 }
 
 /// How points are packed to be compared.
-enum Kind {
+enum Kind<'a> {
     /// By the codes of all values.
-    Codes,
+    Codes(&'a Codes),
     /// As they are, or by differences from this one.
     From(Option<Vec<f32>>),
 }
 
-impl Leaders {
-    pub(crate) fn new(space: Space<'_>, elements: Vec<u32>) -> Self {
+impl<'a> Leaders<'a> {
+    pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
         let packed = space.measure.products.map(|products| {
             let kind = match space.codes {
-                Some(codes) if told_apart(space, codes, &elements) => Kind::Codes,
+                Some(codes) if told_apart(space, codes, &elements) => Kind::Codes(codes),
                 _ => Kind::From(group::center(space, products, &elements)),
             };
             let mut group = Group::default();
@@ -65,12 +65,11 @@ impl Leaders {
     }
 }
 
-impl Kind {
+impl Kind<'_> {
     fn pack(&self, group: &mut Group, space: Space<'_>, products: Products, points: &[u32]) {
-        match (self, space.codes) {
-            (Self::Codes, Some(codes)) => group.pack_codes(codes, points),
-            (Self::Codes, None) => group.pack_roughly(space, products, points, None),
-            (Self::From(center), _) => group.pack_roughly(space, products, points, center.as_deref()),
+        match self {
+            Self::Codes(codes) => group.pack_codes(codes, points),
+            Self::From(center) => group.pack_roughly(space, products, points, center.as_deref()),
         }
     }
 }
@@ -82,7 +81,7 @@ fn told_apart(space: Space<'_>, codes: &Codes, leaders: &[u32]) -> bool {
     told * 4 >= (leaders.len() - 1) * 3
 }
 
-impl Packed {
+impl Packed<'_> {
     fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
         let (mut group, mut tile) = (Group::default(), Tile::new());
         self.kind.pack(&mut group, space, self.products, elements);
