@@ -6,6 +6,7 @@ mod cold;
 mod contest;
 mod documents;
 mod figures;
+mod flags;
 mod floor;
 mod markdown;
 mod memory;

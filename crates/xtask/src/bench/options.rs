@@ -4,6 +4,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail, ensure};
 use harness::{Column, Metric};
 
+use super::flags;
 use super::peer::Peer;
 
 pub const USAGE: &str = "\
@@ -95,17 +96,8 @@ impl BenchOptions {
 /// Reads the words behind `bench`; none is for help.
 pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<BenchOptions>> {
     let mut options = BenchOptions::default();
-    let mut words = words;
-    while let Some(word) = words.next() {
-        let (flag, attached) = match word.split_once('=') {
-            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
-            None => (word, None),
-        };
-        if matches!(flag.as_str(), "--help" | "-h" | "help") {
-            return Ok(None);
-        }
-        let mut value = || attached.clone().or_else(|| words.next()).with_context(|| format!("{flag} wants a value"));
-        match flag.as_str() {
+    let read = flags::read(words, |flag, value| {
+        match flag {
             "--set" => options.sets = list(&value()?, |word| Some(word.to_owned()))?,
             "--queries-from" => options.queries_from = Some(value()?),
             "--rows" => options.rows = Some(number(&value()?)?),
@@ -121,6 +113,10 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<BenchOptions>
             "--name" => options.name = value()?,
             other => bail!("unknown option {other}\n\n{USAGE}"),
         }
+        Ok(())
+    })?;
+    if !read {
+        return Ok(None);
     }
     ensure!(options.rounds > 0 && options.queries > 0, "--rounds and --queries are at least 1");
     Ok(Some(options))

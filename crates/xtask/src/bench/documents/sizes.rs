@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::bench::flags;
+
 pub const USAGE: &str = "\
 usage: cargo xtask bench offload|load|insert|search|memory|distributed|documents [OPTION]...
        several names have commas between them
@@ -67,17 +69,8 @@ impl Default for Sizes {
 /// Reads the words behind the benchmark's name; none is for help.
 pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<Sizes>> {
     let mut sizes = Sizes::default();
-    let mut words = words;
-    while let Some(word) = words.next() {
-        let (flag, attached) = match word.split_once('=') {
-            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
-            None => (word, None),
-        };
-        if matches!(flag.as_str(), "--help" | "-h" | "help") {
-            return Ok(None);
-        }
-        let mut value = || attached.clone().or_else(|| words.next()).with_context(|| format!("{flag} wants a value"));
-        match flag.as_str() {
+    let read = flags::read(words, |flag, value| {
+        match flag {
             "--rows" => sizes.rows = Some(positive(&value()?)?),
             "--dims" => sizes.dims = Some(list(&value()?)?),
             "--clients" => sizes.clients = Some(list(&value()?)?),
@@ -94,6 +87,10 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<Sizes>> {
             "--name" => sizes.name = value()?,
             other => bail!("unknown option {other}\n\n{USAGE}"),
         }
+        Ok(())
+    })?;
+    if !read {
+        return Ok(None);
     }
     Ok(Some(sizes))
 }
