@@ -91,10 +91,12 @@ fn eight(build: Made) -> (Peak, u64) {
                 let of = |name: &str| daemon.metric(&format!("lantern_index_{name}"));
                 of("build_active") + of("queue_depth") + of("builds_total{outcome=\"succeeded\"}") > number
             });
-            let (reserved, order) = (&reserved, &order);
+            let (daemon, reserved, order) = (&daemon, &reserved, &order);
             scope.spawn(move || {
                 let memory = client.accepted();
                 assert_eq!(memory, need);
+                let shown = daemon.metric("lantern_index_memory_reserved_bytes");
+                assert!((need..=limit).contains(&shown), "{shown} of {limit}");
                 order.lock().unwrap().push(number);
                 let mut sum = reserved.lock().unwrap();
                 *sum = (sum.0 + memory, sum.1.max(sum.0 + memory));

@@ -52,7 +52,7 @@ impl Daemon {
         let activity = Arc::new(Activity::new(Role::Builder, "0.1.0", true).unwrap());
         activity.set_readiness(Readiness::Ready);
         activity.set_threads(8);
-        activity.set_memory_limit(Some(8 << 30));
+        activity.set_memory(8 << 30, || 2 << 30);
         let ended = activity.queue(subject(1, "s.first")).begin(1 << 20, stage);
         ended.add_rows(1000);
         ended.add_pages(128);

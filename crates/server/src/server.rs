@@ -64,7 +64,8 @@ impl Server {
         let limit = if config.memory_limit == 0 { admission::default_limit() } else { config.memory_limit };
         let admission = Admission::new(limit, config.max_builds);
         activity.set_threads(threads);
-        activity.set_memory_limit(Some(limit));
+        let admitted = admission.clone();
+        activity.set_memory(limit, move || admitted.standing().reserved);
         let shared = Arc::new(Shared {
             config,
             threads,
@@ -113,5 +114,51 @@ impl Server {
         let Self { daemon, shared } = self;
         let accept = async |listener: &TcpListener| listener::accept(listener, &shared).await;
         drop(daemon.run(shutdown, shared.config.drain_timeout, accept).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Phase;
+    use service::Stage;
+    use service::report::Subject;
+
+    use super::Server;
+    use crate::Config;
+
+    #[tokio::test]
+    async fn a_session_that_still_writes_has_nothing_reserved() {
+        let local = || "127.0.0.1".to_owned();
+        let config = Config {
+            host: local(),
+            status_host: local(),
+            port: 0,
+            status_port: 0,
+            memory_limit: 100,
+            ..Config::default()
+        };
+        let server = Server::bind(config).await.unwrap();
+        let (admission, activity) = (&server.shared.admission, &server.shared.activity);
+        let stage = || Stage { phase: Phase::Pages, done: 0, total: 0, spent: Default::default() };
+        let begin = || {
+            let reservation = admission.enter(60).unwrap().take().unwrap();
+            let running = activity.queue(Subject::default()).begin(reservation.bytes(), stage);
+            (reservation, running)
+        };
+        let shown = || {
+            let text = activity.exposition().unwrap();
+            let gauge = text.lines().find_map(|line| line.strip_prefix("lantern_index_memory_reserved_bytes "));
+            (activity.report().memory.reserved_bytes, gauge.unwrap().parse::<u64>().unwrap())
+        };
+        let (first, writing) = begin();
+        assert_eq!(shown(), (60, 60));
+        // The build's thread is done; its last pages are on their way, and the memory is another's.
+        first.release();
+        let (second, running) = begin();
+        assert_eq!(shown(), (60, 60), "of a limit of 100");
+        second.resize(20).unwrap();
+        assert_eq!(shown(), (20, 20));
+        drop((writing, running, second));
+        assert_eq!(shown(), (0, 0));
     }
 }

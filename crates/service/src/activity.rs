@@ -26,6 +26,7 @@ pub(crate) use build::{ELEMENT_PHASES, phase_name};
 const PEER_ERRORS: u32 = 20;
 const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
+type ReadReserved = Box<dyn Fn() -> u64 + Send + Sync>;
 type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
 
 /// What a daemon is and does.
@@ -42,6 +43,7 @@ pub struct Activity {
     metrics: Metrics,
     state: Mutex<State>,
     throughput: Mutex<Throughput>,
+    reserved: Mutex<Option<ReadReserved>>,
     builders: Mutex<Option<ReadBuilders>>,
     peer_errors: Throttle,
 }
@@ -62,6 +64,7 @@ impl Activity {
             metrics: Metrics::new(version)?,
             state: Mutex::new(State::new()),
             throughput: Mutex::new(Throughput::new(Instant::now())),
+            reserved: Mutex::new(None),
             builders: Mutex::new(None),
             peer_errors: Throttle::new(PEER_ERRORS, PEER_ERRORS_PERIOD),
         })
@@ -111,10 +114,13 @@ impl Activity {
         self.state().set_threads(threads);
     }
 
-    /// Says how many bytes of memory all builds together may reserve; `None` when there is no limit.
-    pub fn set_memory_limit(&self, bytes: Option<u64>) {
-        self.state().memory_limit = bytes;
-        self.metrics.memory_limit.set(as_gauge(bytes.unwrap_or(0)));
+    /// Says how many bytes of memory all builds together may reserve, and how it is looked up how many they have. That is not the
+    /// sum over those that are shown as running: a build's memory is another's before its last pages are sent. `reserved` must not
+    /// wait.
+    pub fn set_memory(&self, limit: u64, reserved: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.state().memory_limit = Some(limit);
+        self.metrics.memory_limit.set(as_gauge(limit));
+        *lock(&self.reserved) = Some(Box::new(reserved));
     }
 
     /// A router's: how its builders are looked up for the status. `read` must not wait.
@@ -135,6 +141,15 @@ impl Activity {
         Queued { activity: self.clone(), key, waiting, settled: false }
     }
 
+    /// All metrics in Prometheus' text format.
+    ///
+    /// # Errors
+    /// Never in practice: only a metric without samples.
+    pub fn exposition(&self) -> Result<String, prometheus::Error> {
+        self.metrics.memory_reserved.set(as_gauge(self.reserved()));
+        self.metrics.render()
+    }
+
     /// The status in the numbers of Lantern's status server, and when it changed, in ms since 1970.
     ///
     /// 0: no build yet, 1: a build is under way, 2: the last one failed, 3: the last one succeeded.
@@ -148,6 +163,7 @@ impl Activity {
     pub fn report(&self) -> Report {
         let builders = lock(&self.builders).as_ref().map(|read| read()).unwrap_or_default();
         let throughput = lock(&self.throughput).report();
+        let reserved_bytes = self.reserved();
         let state = self.state();
         let (status, status_updated_at) = state.status();
         Report {
@@ -163,7 +179,7 @@ impl Activity {
             connections: u64::try_from(self.metrics.connections.get()).unwrap_or(0),
             memory: MemoryReport {
                 limit_bytes: state.memory_limit,
-                reserved_bytes: state.reserved(),
+                reserved_bytes,
                 resident_bytes: crate::metrics::resident_bytes(),
             },
             builds: state.running.values().map(|build| build.report(&state.pace)).collect(),
@@ -207,8 +223,9 @@ impl Activity {
         self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
     }
 
-    fn update_reserved(&self) {
-        self.change(|_| {});
+    /// Bytes of memory that builds have reserved; 0 where none is.
+    fn reserved(&self) -> u64 {
+        lock(&self.reserved).as_ref().map_or(0, |read| read())
     }
 
     /// Changes the state, and the gauges with it.
@@ -217,7 +234,6 @@ impl Activity {
         change(&mut state);
         self.metrics.queued.set(state.queue.len() as i64);
         self.metrics.active.set(state.running.len() as i64);
-        self.metrics.memory_reserved.set(as_gauge(state.reserved()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

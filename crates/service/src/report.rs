@@ -54,7 +54,7 @@ pub struct Report {
 pub struct MemoryReport {
     /// What all builds together may take; `None` without a limit.
     pub limit_bytes: Option<u64>,
-    /// What running builds have reserved.
+    /// What builds have reserved.
     pub reserved_bytes: u64,
     /// What the process has in memory now.
     pub resident_bytes: u64,

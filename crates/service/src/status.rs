@@ -152,7 +152,7 @@ async fn ready(State(activity): State<Arc<Activity>>) -> (StatusCode, &'static s
 }
 
 async fn metrics(State(activity): State<Arc<Activity>>) -> Response {
-    match activity.metrics().render() {
+    match activity.exposition() {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

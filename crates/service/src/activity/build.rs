@@ -74,7 +74,7 @@ impl Build {
         }
     }
 
-    pub(super) fn memory(&self) -> u64 {
+    fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
 
@@ -238,7 +238,6 @@ impl Running {
     /// Says how much memory is reserved for this build now.
     pub fn set_memory(&self, bytes: u64) {
         self.build.memory.store(bytes, Ordering::Relaxed);
-        self.activity.update_reserved();
     }
 
     /// The build ended, its thread included; `reason` says why it did not succeed.

@@ -72,9 +72,11 @@ fn a_build_is_described() {
     assert_eq!((build.phase.as_str(), build.done, build.total, build.rows), ("graph", 50, 100, 1000));
     assert!((build.rate - 25.0).abs() < 1e-9, "{}", build.rate);
     assert!(build.eta_seconds.unwrap() >= 2.0);
-    assert_eq!(report.memory.reserved_bytes, 100);
+    assert_eq!((build.memory_bytes, report.memory.reserved_bytes), (100, 0));
     running.set_memory(70);
-    assert_eq!(activity.report().memory.reserved_bytes, 70);
+    activity.set_memory(1000, || 80);
+    let report = activity.report();
+    assert_eq!((report.builds[0].memory_bytes, report.memory.reserved_bytes), (70, 80));
     running.set_elements(900);
     running.add_pages(12);
     running.end(Outcome::Succeeded, None);
@@ -82,7 +84,7 @@ fn a_build_is_described() {
     let ended = &report.ended[0];
     assert_eq!((ended.rows, ended.elements, ended.pages), (1000, 900, 12));
     assert!((ended.phases.graph - 2.0).abs() < 1e-9);
-    assert_eq!(report.memory.reserved_bytes, 0);
+    assert_eq!((ended.memory_bytes, report.memory.limit_bytes), (70, Some(1000)));
 }
 
 #[test]
