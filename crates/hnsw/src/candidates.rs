@@ -31,8 +31,11 @@ impl Candidates {
     /// Room for the `keep` nearest of each of so many points.
     pub(crate) fn new(points: usize, keep: usize) -> Self {
         let room = room(keep);
-        let stripe = || Stripe { entries: vec![(0.0, 0); STRIPE * room], points: [Point::default(); STRIPE] };
-        let stripes = (0..points.div_ceil(STRIPE)).map(|_| Mutex::new(stripe())).collect();
+        let stripe = |first: usize| {
+            let entries = vec![(0.0, 0); (points - first).min(STRIPE) * room];
+            Mutex::new(Stripe { entries, points: [Point::default(); STRIPE] })
+        };
+        let stripes = (0..points).step_by(STRIPE).map(stripe).collect();
         Self { stripes, keep }
     }
 

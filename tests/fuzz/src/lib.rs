@@ -3,12 +3,13 @@
 //! Decoders must answer, never panic; what they accept must come out of an encoder again; what one side makes the other must take.
 
 mod built;
+mod graphs;
 mod input;
 mod messages;
 mod stored;
 mod v1;
 
-pub use built::graphs;
+pub use graphs::graphs;
 pub use messages::{builder_messages, client_messages, frames, session, tuples};
 pub use stored::{datums, incoming_pages, verify_pages};
 pub use v1::version_1;
