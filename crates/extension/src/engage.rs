@@ -23,15 +23,17 @@ enum Answer {
 
 /// Asks for a build and waits until a builder takes it.
 pub(crate) fn engage(settings: &Settings, hello: Hello) -> Result<Session, Failure> {
-    let mut once_more = true;
+    let mut unused = None;
     loop {
-        let redirect = match ask(settings, hello.clone(), None)? {
+        let again = unused.is_some();
+        let redirect = match ask(settings, hello.clone(), unused.as_deref().unwrap_or_default())? {
             Answer::Taken(session) => return Ok(session),
             Answer::Elsewhere(redirect) => redirect,
         };
+        let ticket = redirect.ticket.clone();
         match follow(settings, redirect, hello.clone()) {
-            // Builders come and go: the router may know another by now.
-            Err(failure) if once_more && failure.is_of_connection() => once_more = false,
+            // Builders come and go: the router may know another by now, or this one again. It need not keep it for the ticket.
+            Err(failure) if !again && failure.is_of_connection() => unused = Some(ticket),
             result => return result,
         }
     }
@@ -48,20 +50,21 @@ fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello) -> Result<S
         tls.name = server_name;
     }
     hello.capabilities = 0;
-    match ask(&there, hello, Some(ticket).filter(|ticket| !ticket.is_empty()))? {
+    match ask(&there, hello, &ticket)? {
         Answer::Taken(session) => Ok(session),
         Answer::Elsewhere(_) => Err(Failure::protocol("A router that names another router.")),
     }
 }
 
-fn ask(settings: &Settings, mut hello: Hello, ticket: Option<String>) -> Result<Answer, Failure> {
+/// `ticket` may be empty.
+fn ask(settings: &Settings, mut hello: Hello, ticket: &str) -> Result<Answer, Failure> {
     let estimate = hello.estimated_rows;
     progress::enter(Phase::Connecting, estimate);
     info(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
-    if let Some(ticket) = ticket {
-        session.say(&ClientMessage::Ticket(Ticket { ticket }))?;
+    if !ticket.is_empty() {
+        session.say(&ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }))?;
     }
     hello.token.clone_from(&settings.token);
     session.say(&ClientMessage::Hello(hello))?;

@@ -19,6 +19,7 @@ mod process;
 mod relay;
 mod relayed;
 mod router;
+mod sent;
 mod session;
 mod spawner;
 mod stages;

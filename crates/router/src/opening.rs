@@ -32,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) hello: Hello,
     /// The Hello as it came: it may say more than this version knows.
     pub(crate) frame: Frame,
+    /// A ticket with which it was sent to a builder in vain; may be empty.
+    pub(crate) ticket: String,
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Transport>>>,
 }
@@ -68,15 +70,17 @@ pub(crate) async fn open(mut stream: Box<dyn Transport>, mode: Mode, limit: Dura
 async fn hello(stream: Box<dyn Transport>) -> Result<Opening, CodecError> {
     let (read, write) = split(stream);
     let (mut reader, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
+    let mut ticket = String::new();
     loop {
         let Some(frame) = reader.next().await? else { return Ok(Opening::Nothing) };
         match ClientMessage::from_frame(&frame)? {
             Some(ClientMessage::Hello(hello)) => {
-                return Ok(Opening::Build(Box::new(Client { hello, frame, reader, writer })));
+                return Ok(Opening::Build(Box::new(Client { hello, frame, ticket, reader, writer })));
             }
             Some(ClientMessage::Ping) => _ = writer.send(&BuilderMessage::Pong(pong())).await?,
-            // Of another router, perhaps: builders get ours.
-            Some(ClientMessage::Ticket(_)) | None => {}
+            // Builders get a new one.
+            Some(ClientMessage::Ticket(shown)) => ticket = shown.ticket,
+            None => {}
             Some(other) => {
                 let error = ProtocolError::Unexpected { message: other.name(), state: "opening the session" };
                 return Err(error.into());

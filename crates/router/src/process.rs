@@ -1,13 +1,15 @@
 use std::env;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tempfile::TempDir;
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
@@ -38,16 +40,17 @@ pub(crate) struct Processes {
     config: ProcessConfig,
     ticket_key: PathBuf,
     started: AtomicU64,
-    _secrets: TempDir,
+    _secret: File,
 }
 
 impl Processes {
-    /// `ticket_key` is the text of the key, which the builders get in a file that only this account can read.
+    /// `ticket_key` is the text of the key, which the builders get in a file that only this account can open: it is in memory only, and
+    /// gone with this process, however that ends.
     pub(crate) fn new(config: ProcessConfig, ticket_key: &str) -> io::Result<Self> {
-        let secrets = tempfile::Builder::new().prefix("lantern-index-router-").tempdir()?;
-        let file = secrets.path().join("ticket-key");
-        std::fs::write(&file, ticket_key)?;
-        Ok(Self { config, ticket_key: file, started: AtomicU64::new(0), _secrets: secrets })
+        let mut secret = File::from(memfd_create("ticket-key", MemfdFlags::CLOEXEC)?);
+        secret.write_all(ticket_key.as_bytes())?;
+        let ticket_key = format!("/proc/{}/fd/{}", std::process::id(), secret.as_raw_fd()).into();
+        Ok(Self { config, ticket_key, started: AtomicU64::new(0), _secret: secret })
     }
 
     fn command(&self, name: &str) -> Command {

@@ -69,7 +69,8 @@ impl Session<'_> {
     async fn build(&self, mut client: Client) {
         let wish = Wish { peer: self.peer.ip().to_canonical(), memory: (self.shared.config.memory_for)(&client.hello) };
         let mut queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &client.hello));
-        tracing::info!(memory = wish.memory, "build asked for");
+        tracing::info!(memory = wish.memory, again = !client.ticket.is_empty(), "build asked for");
+        self.shared.sent.comes_back_with(&client.ticket);
         for attempt in 1..=ATTEMPTS {
             let lease = tokio::select! {
                 lease = wait(&mut client, &self.shared.pool, wish, &queued) => lease,
@@ -127,9 +128,14 @@ impl Session<'_> {
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
         let stages = Stages::new();
         let running = queued.begin(lease.memory(), move || stages.stage());
+        let shared = self.shared.clone();
         self.shared.tasks.spawn(async move {
             let name = lease.name().to_owned();
-            let followed = lease.follow(before, TICKET_LIFETIME).await;
+            let away = shared.sent.with(&lease.ticket);
+            let followed = tokio::select! {
+                followed = lease.follow(before, TICKET_LIFETIME) => followed,
+                () = away.back() => Followed::NeverCame,
+            };
             tracing::info!(builder = name, ?followed, "build ended");
             match followed {
                 Followed::Built => running.end(Outcome::Succeeded, None),

@@ -20,9 +20,9 @@ mod table;
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, Phase, inspect, is_running, wait_for};
+use harness::{Builder, BuilderOptions, Phase, Scratch, inspect, is_running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, router, wait_for_builders};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
 
 /// Ended builds, by outcome, as the router counts them.
 fn ended(router: &Builder, outcome: &str) -> f64 {
@@ -121,11 +121,15 @@ fn a_builder_that_dies_before_it_takes_a_build_is_replaced() {
 #[test]
 fn builders_end_with_their_router() {
     for signal in [Signal::KILL, Signal::TERM] {
-        let router = router(&["--min-builders", "2"]);
+        let folder = Scratch::new("router-files", 0o700).unwrap();
+        let mut options = BuilderOptions::router(&["--min-builders", "2"]);
+        options.environment.push(("TMPDIR".to_owned(), folder.path().display().to_string()));
+        let router = Builder::start_with(&options).unwrap();
         wait_for_builders(&router, 2);
         let pids = builders(&router);
         kill_process(Pid::from_raw(router.pid().unwrap().cast_signed()).unwrap(), signal).unwrap();
         wait_for("the builders' end", PATIENCE, || Ok(pids.iter().all(|&pid| !is_running(pid)).then_some(()))).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left after {signal:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use harness::{Builder, BuilderOptions};
@@ -106,6 +106,17 @@ fn a_client_is_sent_to_a_builder_that_takes_its_ticket_once() {
     assert!(matches!(ask(&mut build, &other.ticket, 0), BuilderMessage::Accept(_)));
     drop(build);
     wait_for_builders(&router, 0);
+}
+
+#[test]
+fn a_client_that_comes_back_with_its_ticket_does_not_wait_for_itself() {
+    let router = start(&["--max-builders", "1"]);
+    let Redirect { ticket, .. } = redirected(&router);
+    let started = Instant::now();
+    let again = ask(&mut connect(router.address(), Greeting::router()), &ticket, capability::REDIRECT);
+    assert!(matches!(&again, BuilderMessage::Redirect(again) if again.ticket != ticket), "{again:?}");
+    // A builder is kept for 60 s for a client that was sent there.
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
 }
 
 #[test]

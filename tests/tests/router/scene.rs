@@ -22,11 +22,6 @@ pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l
 /// The same with pgvector's defaults.
 pub const CREATE_QUICKLY: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// A router on free ports.
-pub fn router(arguments: &[&str]) -> Builder {
-    Builder::start_with(&BuilderOptions::router(arguments)).unwrap()
-}
-
 /// The processes of a router's builders.
 pub fn builders(router: &Builder) -> Vec<u32> {
     router.pid().map(children).unwrap_or_default()

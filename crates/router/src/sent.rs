@@ -1,0 +1,70 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+/// The tickets of clients that were sent to their builders. One that comes back was of no use to its client, and its builder need not
+/// be kept.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    tickets: Mutex<HashMap<String, CancellationToken>>,
+}
+
+impl Sent {
+    /// Remembers a ticket that a client is given, if it is one.
+    pub(crate) fn with(&self, ticket: &str) -> Away<'_> {
+        let back = CancellationToken::new();
+        if !ticket.is_empty() {
+            self.tickets().insert(ticket.to_owned(), back.clone());
+        }
+        Away { sent: self, ticket: ticket.to_owned(), back }
+    }
+
+    /// A client shows the ticket that it was given: it asks again. Tickets of other routers are nothing to us.
+    pub(crate) fn comes_back_with(&self, ticket: &str) {
+        if let Some(back) = self.tickets().get(ticket) {
+            back.cancel();
+        }
+    }
+
+    fn tickets(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that was sent away, until this is dropped.
+pub(crate) struct Away<'a> {
+    sent: &'a Sent,
+    ticket: String,
+    back: CancellationToken,
+}
+
+impl Away<'_> {
+    /// Waits until it comes back with its ticket.
+    pub(crate) async fn back(&self) {
+        self.back.cancelled().await;
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.sent.tickets().remove(&self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sent;
+
+    #[test]
+    fn only_its_own_ticket_brings_a_client_back() {
+        let sent = Sent::default();
+        let [first, second, without] = ["1", "2", ""].map(|ticket| sent.with(ticket));
+        for ticket in ["2", "", "3"] {
+            sent.comes_back_with(ticket);
+        }
+        assert_eq!([&first, &second, &without].map(|away| away.back.is_cancelled()), [false, true, false]);
+        drop((first, second, without));
+        assert!(sent.tickets().is_empty());
+    }
+}
