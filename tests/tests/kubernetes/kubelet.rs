@@ -166,6 +166,7 @@ impl Kubelet {
                 Some("status.podIP") => address.to_owned(),
                 Some("metadata.uid") => pod.uid().unwrap_or_default(),
                 Some("metadata.name") => pod.name_any(),
+                Some("metadata.namespace") => pod.namespace().unwrap_or_default(),
                 _ => in_files(variable.value.as_deref().unwrap_or_default()),
             };
             variables.push((variable.name.clone(), value));

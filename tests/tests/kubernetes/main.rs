@@ -5,11 +5,12 @@ mod cluster;
 mod faults;
 mod kubelet;
 mod losses;
+mod manifests;
 mod routers;
 mod scene;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::inspect;
 use scene::{POSTGRES, Scene};
@@ -26,7 +27,7 @@ fn eight_at_once_take_turns_on_three_pods() {
         let sql = format!("CREATE TABLE t{table} AS SELECT * FROM items WHERE id % 8 = {table}");
         scene.session.execute(&sql).unwrap();
     }
-    let threads: Vec<_> = (0..8)
+    let threads = (0..8)
         .map(|table| {
             let mut session = scene.another_session();
             router.attach(&mut session).unwrap();
@@ -39,13 +40,9 @@ fn eight_at_once_take_turns_on_three_pods() {
             })
         })
         .collect();
-    let mut most = 0;
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        most = most.max(scene.pods().len());
-        thread::sleep(Duration::from_millis(50));
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let most = scene.most_pods(threads);
     assert!((1..=3).contains(&most), "{most} pods at a time");
+    router.expect_builds(9).unwrap();
     assert_eq!(router.metric("lantern_index_builds_total{outcome=\"succeeded\"}").unwrap(), 9.0);
     scene.wait_for_pods(0);
 }

@@ -41,24 +41,17 @@ fn two_routers_share_the_places() {
         let sql = format!("CREATE TABLE t{table} AS SELECT * FROM items WHERE id % 6 = {table}");
         scene.session.execute(&sql).unwrap();
     }
-    let threads: Vec<_> = (0..6)
+    let threads = (0..6)
         .map(|table: usize| {
             let mut session = scene.another_session();
             routers[table % 2].attach(&mut session).unwrap();
             thread::spawn(move || {
                 let sql = format!("CREATE INDEX ON t{table} USING hnsw (v vector_l2_ops) WITH (external = true)");
-                session.execute(&sql)
+                session.execute(&sql).unwrap();
             })
         })
         .collect();
-    let mut most = 0;
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        most = most.max(scene.pods().len());
-        thread::sleep(Duration::from_millis(50));
-    }
-    for thread in threads {
-        thread.join().unwrap().unwrap();
-    }
+    let most = scene.most_pods(threads);
     assert!(most <= 2, "{most} pods at a time");
     scene.wait_for_pods(0);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Column, Scratch, Session, copy_rows, data_set, root, wait_for};
@@ -165,6 +166,17 @@ impl Scene {
     pub fn pods(&self) -> Vec<String> {
         let names = self.kubectl(&["get", "pods", "-l", "lantern-index/instance", "-o", "name"]);
         names.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for builds that go on at the same time: how many pods there were at most.
+    pub fn most_pods(&self, builds: Vec<JoinHandle<()>>) -> usize {
+        let mut most = 0;
+        while builds.iter().any(|build| !build.is_finished()) {
+            most = most.max(self.pods().len());
+            thread::sleep(Duration::from_millis(50));
+        }
+        builds.into_iter().for_each(|build| build.join().unwrap());
+        most
     }
 
     /// Waits until there are this many.
