@@ -9,7 +9,7 @@ use crate::candidates::{self, Candidate, Candidates};
 use crate::draft::Draft;
 use crate::select::{Rule, Selector};
 use crate::space::Space;
-use crate::{BuildError, Control, Pool, balance, mutual, round};
+use crate::{BuildError, Control, Pool, balance, memory, mutual, round};
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {
@@ -65,14 +65,19 @@ pub(crate) fn fill(
     let choose = |_: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
         gathered.choose(space, at, width, layer == 0, scratch, list)
     };
-    let mut chosen = round::choose_all(draft, layer, &gathered.points, &gathered.order, pool, control, choose)?;
-    let Gathered { points, order, near, also, mutual, slacks, .. } = gathered;
-    drop((near, also));
-    if mutual {
-        chosen =
-            mutual::choose_again(draft, layer, &points, &order, Rule { space, wanted: width, slacks }, pool, control)?;
+    let lists = round::choose_all(draft, layer, &gathered.points, &gathered.order, pool, control, choose)?;
+    // The most memory of a build: gone before the draft has any for the lists of layer 0.
+    drop((gathered.near, gathered.also));
+    if layer == 0 {
+        memory::give_back();
     }
-    if layer == 0 { balance::spread_links(draft, &points, &order, &chosen, control) } else { Ok(()) }
+    let mut chosen = lists.place(draft, layer);
+    let (points, order) = (&gathered.points, &gathered.order);
+    if gathered.mutual {
+        let rule = Rule { space, wanted: width, slacks: gathered.slacks };
+        chosen = mutual::choose_again(draft, layer, points, order, rule, pool, control)?;
+    }
+    if layer == 0 { balance::spread_links(draft, points, order, &chosen, control) } else { Ok(()) }
 }
 
 #[derive(Default)]

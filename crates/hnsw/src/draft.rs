@@ -6,6 +6,7 @@ use crate::BuildError;
 pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,
+    /// Empty until there is a list.
     layer0: Vec<u32>,
     /// `(element, where its lists start in upper)`, for elements of level 1 and more.
     upper_starts: Vec<(u32, usize)>,
@@ -24,8 +25,7 @@ impl Draft {
                 slots += usize::from(level) * m;
             }
         }
-        let layer0 = vec![NO_NEIGHBOR; levels.len() * 2 * m];
-        Self { m, levels, layer0, upper_starts, upper: vec![NO_NEIGHBOR; slots] }
+        Self { m, levels, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -58,12 +58,15 @@ impl Draft {
 
     pub(crate) fn slots(&self, element: u32, layer: u8) -> &[u32] {
         match self.range(element, layer) {
-            (0, range) => &self.layer0[range],
+            (0, range) => self.layer0.get(range).unwrap_or_default(),
             (_, range) => &self.upper[range],
         }
     }
 
     pub(crate) fn slots_mut(&mut self, element: u32, layer: u8) -> &mut [u32] {
+        if layer == 0 && self.layer0.is_empty() {
+            self.layer0 = vec![NO_NEIGHBOR; self.levels.len() * 2 * self.m];
+        }
         match self.range(element, layer) {
             (0, range) => &mut self.layer0[range],
             (_, range) => &mut self.upper[range],

@@ -54,7 +54,7 @@ pub(crate) fn choose_again(
         candidates.sort_unstable_by(candidates::order);
         selector.choose(rule, point, candidates, list)
     };
-    round::choose_all(draft, layer, points, order, pool, control, choose)
+    Ok(round::choose_all(draft, layer, points, order, pool, control, choose)?.place(draft, layer))
 }
 
 impl Choosers {

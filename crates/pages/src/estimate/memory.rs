@@ -22,12 +22,12 @@ impl Estimate {
     }
 
     /// The most memory in bytes that the build needs at a time: the sum of what is alive when the neighbors
-    /// of layer 0 are chosen. The graph's memory is free again before the index is complete; pages are made a few at a time.
+    /// of layer 0 are chosen for the first time. The graph's memory is free again before the index is complete; pages are made a few at a time.
     /// The engines' own structures are the measure; a change of theirs is a change here.
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 4, twice; m slots of 4 for each upper layer it is on; candidates; about 130 for numbers, levels, order and leaders |
+    /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 4; m slots of 4 for each upper layer it is on; candidates; about 130 for numbers, levels, order and leaders |
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | the values of a leaf as f32 |
     #[must_use]
@@ -39,7 +39,7 @@ impl Estimate {
     #[must_use]
     pub fn spooled_memory_bytes(&self, threads: u32) -> u64 {
         let m = u64::from(self.m);
-        let lists = 2 * (2 * m * 4);
+        let lists = 2 * m * 4;
         let upper = 4 * m / (m - 1).max(1);
         // Those of the upper layers are gone by then.
         let candidates = CANDIDATE * room(kept(2 * m));
