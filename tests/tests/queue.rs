@@ -1,4 +1,4 @@
-//! A builder that takes one build at a time: the others wait their turn, say so, and may be cancelled.
+//! A builder that takes one build at a time: the others wait their turn, say so, and may be cancelled. One with little memory.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -80,4 +80,24 @@ fn builds_wait_their_turn() {
     let said = second.expect_index(&cluster);
     assert!(said[0].message.ends_with("position 1 in its queue") && !said[0].detail.is_empty(), "{said:?}");
     assert_eq!(builder.metric("lantern_index_build_active").unwrap(), 0.0);
+}
+
+#[test]
+fn a_build_that_needs_the_spool_says_so() {
+    let cluster = Cluster::start().unwrap();
+    let dir = std::env::temp_dir();
+    let dir = dir.to_str().unwrap();
+    let arguments = ["--threads", "2", "--memory-limit", "16MB", "--spool-dir", dir].map(str::to_owned).to_vec();
+    let builder = Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap();
+    let mut session = cluster.database("spool").unwrap();
+    copy_rows(&mut session, "items", Column::Vector, &data_set("minilm-384").unwrap().0.truncated(3000)).unwrap();
+    session.execute("ANALYZE items").unwrap();
+    builder.attach(&mut session).unwrap();
+    session.take_notices();
+    session.execute(CREATE).unwrap();
+    let said = session.take_notices();
+    let told = said.iter().find(|notice| notice.message.contains("values are kept in a file")).expect("a notice");
+    println!("{told}");
+    assert!(told.severity == "NOTICE" && told.message.ends_with("the limit is 16 MB"), "{told}");
+    inspect(&cluster, &mut session, "items_idx").unwrap();
 }

@@ -74,6 +74,10 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str) -> Result<Answer, Fa
         match session.next_within(queue.tell())? {
             None => {}
             Some(BuilderMessage::Accept(accept)) if accept.protocol == PROTOCOL_VERSION => {
+                if !accept.remark.is_empty() {
+                    let remark = printable(&format!("external indexing server: {}", accept.remark));
+                    tell(PgLogLevel::NOTICE, information(remark));
+                }
                 return Ok(Answer::Taken(session));
             }
             Some(BuilderMessage::Accept(accept)) => {

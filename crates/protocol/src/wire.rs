@@ -55,6 +55,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A text that versions before it leave out, at the end: empty then.
+    pub(crate) fn text_or_end(&mut self, field: &'static str) -> Result<String, ProtocolError> {
+        if self.rest.is_empty() { Ok(String::new()) } else { self.text(field) }
+    }
+
     fn truncated(&self, field: &'static str, needed: u64) -> ProtocolError {
         ProtocolError::Truncated { message: self.message, field, needed, left: self.rest.len() }
     }

@@ -63,8 +63,11 @@ fn client() -> impl Strategy<Value = ClientMessage> {
 
 fn accept() -> impl Strategy<Value = BuilderMessage> {
     let numbers = any::<(u16, u64, u64, u64, u32)>();
-    (numbers, text()).prop_map(|((protocol, capabilities, session, memory_reserved, threads), builder_version)| {
-        BuilderMessage::Accept(Accept { protocol, capabilities, session, memory_reserved, threads, builder_version })
+    (numbers, [text(), text()]).prop_map(|(numbers, [builder_version, remark])| {
+        let (protocol, capabilities, session, memory_reserved, threads) = numbers;
+        #[rustfmt::skip]
+        let accept = Accept { protocol, capabilities, session, memory_reserved, threads, builder_version, remark };
+        BuilderMessage::Accept(accept)
     })
 }
 

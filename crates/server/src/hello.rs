@@ -97,6 +97,12 @@ pub(crate) fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     )
 }
 
+/// What a client is told whose build would never fit into the memory, but does with its values in the spool.
+pub(crate) fn spool_remark(never: Never) -> String {
+    let (needed, limit) = (Size(never.needed), Size(never.limit));
+    format!("values are kept in a file, as the build would need {needed} of memory, and the limit is {limit}")
+}
+
 /// The refusal of a build that could not be started.
 pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
     let (sqlstate, retry_after_ms, hint) = match error.report() {

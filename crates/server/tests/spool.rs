@@ -41,7 +41,10 @@ fn values_go_to_a_file_without_a_name() {
     let mut client = builder.connect();
     client.send(&ClientMessage::Hello(sized(ROWS)));
     match client.next() {
-        Some(BuilderMessage::Accept(accept)) => assert_eq!(accept.memory_reserved, shape().spooled_memory_bytes(2)),
+        Some(BuilderMessage::Accept(accept)) => {
+            assert_eq!(accept.memory_reserved, shape().spooled_memory_bytes(2));
+            assert!(accept.remark.starts_with("values are kept in a file"), "{}", accept.remark);
+        }
         other => panic!("{other:?}"),
     }
     send(&mut client);

@@ -214,6 +214,7 @@ pub fn accept(protocol: u16) -> BuilderMessage {
         memory_reserved: 0,
         threads: 1,
         builder_version: "script".into(),
+        remark: String::new(),
     })
 }
 

@@ -96,6 +96,7 @@ fn other_texts_are_no_better() {
             memory_reserved: u64::MAX,
             threads: u32::MAX,
             builder_version: "\x1b[2J\u{202e}%s".repeat(500),
+            remark: "\x1b[2J 200 %s".to_owned(),
         }))?;
         peer.send(&frame(0xaa, FLAG_OPTIONAL, b"\x1b[2J"))?;
         Answer::new(&hello, &peer.rows()?).send(peer)
@@ -104,6 +105,9 @@ fn other_texts_are_no_better() {
     let notices = scene.session.take_notices();
     let found = notices.iter().find(|notice| notice.message.contains("position 3")).expect("a notice of the queue");
     assert_eq!((found.severity.as_str(), found.detail.as_str()), ("NOTICE", "?[2J 100 %s."));
+    let found = notices.iter().find(|notice| notice.message.contains("200")).expect("a notice of the remark");
+    let expected = ("NOTICE", "external indexing server: ?[2J 200 %s");
+    assert_eq!((found.severity.as_str(), found.message.as_str()), expected);
     for notice in notices {
         assert!(!notice.to_string().contains(['\x1b', '\x07']), "{notice:?}");
         assert!(!notice.message.contains("position 0"), "0 is unknown: {notice}");

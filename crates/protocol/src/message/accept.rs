@@ -18,6 +18,8 @@ pub struct Accept {
     pub threads: u32,
     /// The builder's name and version.
     pub builder_version: String,
+    /// What the user should know of how the index is built; empty = nothing.
+    pub remark: String,
 }
 
 impl Accept {
@@ -28,6 +30,7 @@ impl Accept {
         out.put_u64_le(self.memory_reserved);
         out.put_u32_le(self.threads);
         put_text(out, &self.builder_version);
+        put_text(out, &self.remark);
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
@@ -39,6 +42,7 @@ impl Accept {
             memory_reserved: reader.u64("memory_reserved")?,
             threads: reader.u32("threads")?,
             builder_version: reader.text("builder_version")?,
+            remark: reader.text_or_end("remark")?,
         })
     }
 }

@@ -109,6 +109,7 @@ fn accept() -> Accept {
         memory_reserved: 3 << 30,
         threads: 8,
         builder_version: "lantern-index 0.1.0".into(),
+        remark: "values are kept in a file".into(),
     }
 }
 

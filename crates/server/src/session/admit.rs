@@ -20,6 +20,8 @@ pub(super) struct Begun {
     pub(super) need: Need,
     pub(super) storage: Storage,
     pub(super) reservation: Arc<Reservation>,
+    /// What the client's user should know; may be empty.
+    pub(super) remark: String,
 }
 
 /// Why there is no build.
@@ -35,23 +37,23 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     pub(super) async fn begin(&mut self, hello: &Hello, ticket: &str, queued: &Queued) -> Result<Begun, NotBegun> {
         access::check(self.shared, &hello.token, ticket).map_err(NotBegun::Refused)?;
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
-        let (place, need, storage) = self.enter(hello, &spec)?;
+        let (place, need, storage, remark) = self.enter(hello, &spec)?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let (form, reserved) = (Form::Pages, reservation.clone());
         let job = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
         let job = job.map_err(|error| NotBegun::Refused(hello::refuse_error(&error)))?;
-        Ok(Begun { job, spec, need, storage, reservation })
+        Ok(Begun { job, spec, need, storage, reservation, remark })
     }
 
-    /// Joins the queue; with values in the spool if the memory would never suffice otherwise.
-    fn enter(&self, hello: &Hello, spec: &BuildSpec) -> Result<(Place, Need, Storage), NotBegun> {
+    /// Joins the queue; with values in the spool, and a remark that says so, if the memory would never suffice otherwise.
+    fn enter(&self, hello: &Hello, spec: &BuildSpec) -> Result<(Place, Need, Storage, String), NotBegun> {
         let admission = &self.shared.admission;
         let storage = self.shared.storage();
         let need = Need::new(spec, self.shared.threads());
         let rows = hello.estimated_rows;
         let refused = |never| NotBegun::Refused(hello::refuse_never(hello, never));
         let never = match admission.enter(need.at_first(rows)) {
-            Ok(place) => return Ok((place, need, storage)),
+            Ok(place) => return Ok((place, need, storage, String::new())),
             Err(never) if self.shared.config.spool_dir.is_none() => return Err(refused(never)),
             Err(never) => never,
         };
@@ -59,7 +61,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         let place = admission.enter(spooled.at_first(rows)).map_err(refused)?;
         tracing::info!(memory = place.bytes(), without = never.needed, "values go to the spool");
         storage.spool();
-        Ok((place, spooled, storage))
+        Ok((place, spooled, storage, hello::spool_remark(never)))
     }
 
     /// Waits for its turn, and says so; the client may cancel or leave meanwhile.

@@ -19,7 +19,7 @@ use crate::rows::RowTotals;
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, begun: Begun, queued: Queued) -> EndedBuild {
-        let Begun { mut job, spec, need, storage, reservation } = begun;
+        let Begun { mut job, spec, need, storage, reservation, remark } = begun;
         let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
@@ -43,6 +43,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             memory_reserved: reservation.bytes(),
             threads: self.shared.threads(),
             builder_version: VERSION.to_owned(),
+            remark,
         });
         let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
         let result = match self.writer.send(&accept).await {
