@@ -49,7 +49,7 @@ impl Need {
 
     fn of(&self, estimate: Estimate) -> u64 {
         let in_memory = Estimate { elements: estimate.elements.min(self.in_memory), ..estimate };
-        estimate.spooled_memory_bytes(self.threads).saturating_add(in_memory.values_bytes())
+        estimate.spooled_memory_bytes(self.threads).saturating_add(in_memory.values_bytes(self.threads))
     }
 }
 
@@ -86,9 +86,11 @@ mod tests {
     #[test]
     fn values_in_the_spool_need_no_memory() {
         let need = need(ValueType::Vector, 128);
-        let (all, half) = (need.spooled_after(0), need.spooled_after(5000));
-        assert_eq!(need.at_first(10_000) - all.at_first(10_000), 10_000 * (512 + 128));
-        assert_eq!(need.at_first(10_000) - half.at_first(10_000), 5000 * (512 + 128));
+        let (all, half) = (need.spooled_after(0), need.spooled_after(50_000));
+        // In place of the first codes, leaves have room for f32.
+        let leaves = 3 * 4 * 1536;
+        assert_eq!(need.at_first(100_000) - all.at_first(100_000), 100_000 * (512 + 128) - leaves * 128);
+        assert_eq!(need.at_first(100_000) - half.at_first(100_000), 50_000 * (512 + 128));
         assert_eq!(need.at_first(4000), half.at_first(4000));
     }
 
