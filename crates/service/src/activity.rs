@@ -223,9 +223,10 @@ impl Activity {
         self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
     }
 
-    /// Bytes of memory that builds have reserved; 0 where none is.
+    /// Bytes of memory that builds have reserved: of a router, on its builders.
     fn reserved(&self) -> u64 {
-        lock(&self.reserved).as_ref().map_or(0, |read| read())
+        let read = lock(&self.reserved).as_ref().map(|read| read());
+        read.unwrap_or_else(|| self.state().reserved())
     }
 
     /// Changes the state, and the gauges with it.

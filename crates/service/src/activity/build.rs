@@ -74,7 +74,7 @@ impl Build {
         }
     }
 
-    fn memory(&self) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
 

@@ -45,6 +45,10 @@ impl State {
         (code, self.updated_ms)
     }
 
+    pub(super) fn reserved(&self) -> u64 {
+        self.running.values().map(|build| build.memory()).sum()
+    }
+
     /// Those that wait, the next one first, and those without a place last.
     pub(super) fn queue(&self) -> Vec<QueuedReport> {
         let mut queue: Vec<_> = self.queue.values().map(|waiting| waiting.report()).collect();

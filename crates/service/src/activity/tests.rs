@@ -72,7 +72,7 @@ fn a_build_is_described() {
     assert_eq!((build.phase.as_str(), build.done, build.total, build.rows), ("graph", 50, 100, 1000));
     assert!((build.rate - 25.0).abs() < 1e-9, "{}", build.rate);
     assert!(build.eta_seconds.unwrap() >= 2.0);
-    assert_eq!((build.memory_bytes, report.memory.reserved_bytes), (100, 0));
+    assert_eq!((build.memory_bytes, report.memory.reserved_bytes), (100, 100), "nobody says what is reserved");
     running.set_memory(70);
     activity.set_memory(1000, || 80);
     let report = activity.report();
