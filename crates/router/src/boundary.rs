@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{BuilderMessage, Frame, HEADER_BYTES, kind};
+use protocol::{BuilderMessage, Frame, HEADER_BYTES, SqlState, kind};
 
 use crate::stages::Stages;
 
-/// Payloads up to this length are looked into: Progress is much shorter.
+/// So much of a payload is looked into: Progress is much shorter, an Error begins with its SQLSTATE.
 const MAX_LOOK: usize = 64;
 
 /// Follows where frames end in a builder's stream that is passed on as bytes, and what it says of its progress.
@@ -16,8 +16,10 @@ pub(crate) struct Boundary {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
-    /// The payload of a Progress.
+    /// The payload of a Progress, or the beginning of that of an Error.
     payload: Vec<u8>,
+    /// Whether an Error says that the build was cancelled.
+    cancelled: bool,
     /// The kind of the last frame that is complete.
     last: Option<u8>,
     stages: Arc<Stages>,
@@ -26,7 +28,15 @@ pub(crate) struct Boundary {
 impl Boundary {
     /// Before the first frame.
     pub(crate) fn new(stages: Arc<Stages>) -> Self {
-        Self { header: [0; HEADER_BYTES], have: 0, payload_left: 0, payload: Vec::new(), last: None, stages }
+        Self {
+            header: [0; HEADER_BYTES],
+            have: 0,
+            payload_left: 0,
+            payload: Vec::new(),
+            cancelled: false,
+            last: None,
+            stages,
+        }
     }
 
     /// Takes the next bytes of the stream.
@@ -34,8 +44,9 @@ impl Boundary {
         while !bytes.is_empty() {
             if self.payload_left > 0 {
                 let (of_payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
-                if self.header[0] == kind::PROGRESS && self.payload.len() + of_payload.len() <= MAX_LOOK {
-                    self.payload.extend_from_slice(of_payload);
+                if matches!(self.header[0], kind::PROGRESS | kind::ERROR) {
+                    let room = MAX_LOOK.saturating_sub(self.payload.len()).min(of_payload.len());
+                    self.payload.extend_from_slice(&of_payload[..room]);
                 }
                 self.payload_left -= of_payload.len();
                 bytes = rest;
@@ -64,6 +75,7 @@ impl Boundary {
                 self.stages.see(&progress);
             }
         }
+        self.cancelled |= kind == kind::ERROR && self.payload.starts_with(SqlState::QUERY_CANCELED.as_str().as_bytes());
         self.payload.clear();
         self.last = Some(kind);
         self.have = 0;
@@ -72,6 +84,11 @@ impl Boundary {
     /// Whether the bytes so far end with a frame.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.have == 0
+    }
+
+    /// Whether the builder said that the client cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled
     }
 
     /// The kind of the last frame that is complete.

@@ -44,12 +44,12 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// `ticket_key` is the text of the key, which the builders get in a file that only this account can open: it is in memory only, and
-    /// gone with this process, however that ends.
+    /// `ticket_key` is the text of the key, which the builders inherit as a file without a place: it is gone with the last process that
+    /// has it, however that ends.
     pub(crate) fn new(config: ProcessConfig, ticket_key: &str) -> io::Result<Self> {
-        let mut secret = File::from(memfd_create("ticket-key", MemfdFlags::CLOEXEC)?);
+        let mut secret = File::from(memfd_create("ticket-key", MemfdFlags::empty())?);
         secret.write_all(ticket_key.as_bytes())?;
-        let ticket_key = format!("/proc/{}/fd/{}", std::process::id(), secret.as_raw_fd()).into();
+        let ticket_key = format!("/proc/self/fd/{}", secret.as_raw_fd()).into();
         Ok(Self { config, ticket_key, started: AtomicU64::new(0), _secret: secret })
     }
 

@@ -54,7 +54,8 @@ pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut B
     let mut back = std::pin::pin!(back);
     let forth = async {
         let copied = copy(from_client, to_builder, client_pending, |_| {}).await;
-        if copied.is_ok() {
+        // It closed its side, or is gone: the builder takes it for a cancellation and ends.
+        if !matches!(copied, Err(Broken::Writing)) {
             let _ = to_builder.shutdown().await;
         }
         copied
@@ -69,12 +70,11 @@ pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut B
             end
         }
         copied = forth => match copied {
-            // It closed its side, perhaps only that: the builder takes it for a cancellation and ends.
-            Ok(()) => match timeout(LINGER, back).await {
+            // Perhaps it had the last word already, and only the builder's end is not here yet.
+            Ok(()) | Err(Broken::Reading) => match timeout(LINGER, back).await {
                 Ok(end @ End::Said(_)) => end,
                 _ => End::Left,
             },
-            Err(Broken::Reading) => End::Left,
             // A builder that does not take rows may have said why.
             Err(Broken::Writing) => timeout(LINGER, back).await.unwrap_or(End::Lost),
         },
@@ -146,5 +146,66 @@ pub(crate) async fn copy(
             };
         }
         see(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::BytesMut;
+    use protocol::{BuilderMessage, Done, ErrorReport, SqlState, kind};
+    use service::Transport;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Boundary, Duration, End, Side, pass, timeout};
+    use crate::stages::Stages;
+
+    /// A side of the router, and who is at its other end.
+    async fn side() -> (Side, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let near: Box<dyn Transport> = Box::new(listener.accept().await.unwrap().0);
+        let (read, write) = split(near);
+        (Side { read, write, pending: BytesMut::new() }, far)
+    }
+
+    #[tokio::test]
+    async fn a_last_word_counts_although_the_client_breaks_off_when_it_has_it() {
+        let done = BuilderMessage::Done(Done {
+            rows: 1,
+            elements: 1,
+            relinked: 0,
+            unreachable: 0,
+            self_recall_ppm: 0,
+            build_ms: 1,
+            blocks: 2,
+            checksum: 0,
+        });
+        let cancelled = BuilderMessage::Error(ErrorReport {
+            sqlstate: SqlState::QUERY_CANCELED,
+            message: "cancelled by the client".to_owned(),
+            detail: String::new(),
+            hint: String::new(),
+        });
+        for (word, expected) in [(done, kind::DONE), (cancelled, kind::ERROR)] {
+            let ((mut to_client, mut client), (mut to_builder, mut builder)) = (side().await, side().await);
+            let mut boundary = Boundary::new(Arc::new(Stages::new()));
+            let mut bytes = BytesMut::new();
+            word.encode(&mut bytes);
+            let peers = async {
+                builder.write_all(&bytes).await.unwrap();
+                client.read_exact(&mut bytes.clone()).await.unwrap();
+                client.reset_when_closed().unwrap();
+                drop(client);
+                // It closes when it hears that the client is gone.
+                builder.read_to_end(&mut Vec::new()).await.unwrap();
+                drop(builder);
+            };
+            let both = async { tokio::join!(pass(&mut to_client, &mut to_builder, &mut boundary), peers).0 };
+            assert_eq!(timeout(Duration::from_secs(30), both).await.unwrap(), End::Said(expected));
+            assert_eq!(boundary.is_cancelled(), expected == kind::ERROR);
+        }
     }
 }

@@ -81,6 +81,7 @@ async fn build(
     };
     let (outcome, why) = match end {
         Some(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
+        Some(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, Some("client left".to_owned())),
         Some(End::Said(_)) => (Outcome::Failed, Some("the builder said why".to_owned())),
         Some(End::Left) => (Outcome::Cancelled, Some("client left".to_owned())),
         Some(End::Lost) => {

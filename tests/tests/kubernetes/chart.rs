@@ -108,9 +108,13 @@ fn eight_partitions_at_once_on_three_pods() {
     scene.session.execute(table).unwrap();
     let mut sessions: Vec<Session> = (0..8).map(|_| scene.another_session()).collect();
     let mut last = scene.another_session();
-    let release = Release::install(&scene, &[]);
+    scene.kubectl(&["create", "secret", "generic", "tokens", "--from-literal=tokens=known-to-databases"]);
+    let release = Release::install(&scene, &["--set", "tokens.secretName=tokens"]);
     let (certificate, routers) = (trust(&scene), release.routers());
     assert_eq!(routers.len(), 2, "{routers:?}");
+    attach(&mut last, &routers[0].1, 8998, &certificate);
+    let error = last.execute("CREATE INDEX ON part_0 USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap_err();
+    assert_eq!(error.server().sqlstate, "28000", "{error}");
 
     let started = Instant::now();
     let threads = sessions
@@ -118,6 +122,7 @@ fn eight_partitions_at_once_on_three_pods() {
         .enumerate()
         .map(|(part, mut session)| {
             attach(&mut session, &routers[part % 2].1, 8998, &certificate);
+            session.execute("SET hnsw.external_index_token = 'known-to-databases'").unwrap();
             thread::spawn(move || {
                 let sql = format!(
                     "CREATE INDEX part_{part}_idx ON part_{part} USING hnsw (v vector_l2_ops) WITH (external = true)"

@@ -39,6 +39,10 @@ impl Entry {
         matches!(self.state, State::Lost | State::Stopping)
     }
 
+    fn is_busy(&self) -> bool {
+        matches!(self.state, State::Taken { .. } | State::Resting)
+    }
+
     fn name(&self) -> &'static str {
         match self.state {
             State::Starting => "starting",
@@ -68,6 +72,11 @@ impl Book {
 
     pub(super) fn count(&self, which: impl Fn(&Entry) -> bool) -> usize {
         self.builders.values().filter(|entry| which(entry)).count()
+    }
+
+    /// Whether a builder will be free again.
+    pub(super) fn is_any_busy(&self) -> bool {
+        self.builders.values().any(Entry::is_busy)
     }
 
     /// The smallest of these builders with at least so much memory; the oldest of equals.

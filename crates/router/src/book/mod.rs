@@ -164,7 +164,7 @@ impl Book {
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
             } else if self.builders.len() < self.rules.max_builders {
-                if self.others_have_all() {
+                if self.others_have_all() || (self.failures > 0 && self.is_any_busy()) {
                     self.wait_for_start_again(request);
                 } else {
                     self.wait_for_start(request, now);
@@ -248,9 +248,9 @@ impl Book {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
     }
 
-    /// Why no start is tried now, when it would be in vain.
+    /// Why no start is tried now, when it would be in vain, and nothing else is to be had either.
     fn broken(&self, now: Instant) -> Option<SpawnError> {
-        let error = self.last_failure.as_ref()?;
+        let error = self.last_failure.as_ref().filter(|_| !self.is_any_busy())?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;
         (in_vain && self.not_before.is_some_and(|until| now < until)).then(|| error.clone())
     }

@@ -158,6 +158,35 @@ fn what_lasts_is_said_at_once() {
 }
 
 #[test]
+fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
+    for error in [SpawnError::passing("exceeded quota"), SpawnError::lasting("forbidden", "")] {
+        let (mut book, mut now) = (book(|rules| rules.max_builders = 3), Instant::now());
+        let first = ask(&mut book, 1, 1);
+        book.act(now);
+        book.started(1, 1, now);
+        assert_eq!(book.act(now), [Action::Grant { request: first, id: 1 }]);
+        let second = ask(&mut book, 2, 1);
+        // Far longer than a start may take, and more often than a start may fail.
+        for id in 2..200 {
+            assert_eq!(book.act(now), [Action::Start { id, memory: 1 }], "one at a time");
+            book.failed(id, error.clone(), now);
+            assert_eq!(book.act(now), []);
+            now = book.next_deadline().unwrap();
+        }
+        book.given_back(1);
+        book.rested(1, now);
+        assert_eq!(book.act(now), [Action::Grant { request: second, id: 1 }]);
+        // Nobody builds any more whose builder could be had.
+        let third = ask(&mut book, 2, 1);
+        book.lost(1);
+        book.act(now);
+        book.stopped(1);
+        book.failed(200, error, now);
+        assert!(matches!(book.act(now)[..], [Action::Refuse { request, .. }] if request == third));
+    }
+}
+
+#[test]
 fn builds_wait_while_other_routers_have_all_builders() {
     let (mut book, mut now) = (book(|rules| rules.max_builders = 2), Instant::now());
     let requests = [ask(&mut book, 1, 1), ask(&mut book, 2, 1)];

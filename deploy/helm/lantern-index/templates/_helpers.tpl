@@ -91,6 +91,9 @@ spec:
         - --cert=/etc/lantern-index/tls/tls.crt
         - --key=/etc/lantern-index/tls/tls.key
         - --ticket-key=/etc/lantern-index/ticket/key
+        {{- if .Values.tokens.secretName }}
+        - --token-file=/etc/lantern-index/tokens/tokens
+        {{- end }}
         {{- range .Values.builder.args }}
         - {{ . | quote }}
         {{- end }}
@@ -109,9 +112,16 @@ spec:
       volumeMounts:
         - {name: tls, mountPath: /etc/lantern-index/tls, readOnly: true}
         - {name: ticket, mountPath: /etc/lantern-index/ticket, readOnly: true}
+        {{- if .Values.tokens.secretName }}
+        - {name: tokens, mountPath: /etc/lantern-index/tokens, readOnly: true}
+        {{- end }}
   volumes:
     - name: tls
       secret: {secretName: {{ include "lantern-index.tls" . }}, defaultMode: 288}
     - name: ticket
       secret: {secretName: {{ include "lantern-index.router" . }}-ticket, defaultMode: 288}
+    {{- with .Values.tokens.secretName }}
+    - name: tokens
+      secret: {secretName: {{ . }}, defaultMode: 288}
+    {{- end }}
 {{- end -}}
