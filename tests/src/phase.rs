@@ -19,6 +19,9 @@ pub enum Phase {
     Pages,
 }
 
+/// The phases of a statement in [`Phase::Graph`]; the first lasts until the builder tells of its progress, which may be no time at all.
+const GRAPH: [&str; 4] = ["waiting for external build", "building graph", "choosing neighbors", "ordering elements"];
+
 impl Phase {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Rows, Self::Graph, Self::Pages];
@@ -41,18 +44,18 @@ impl Phase {
         match self {
             Self::Rows => proxy.wait_until_stopped(Direction::ToBuilder)?,
             Self::Pages => proxy.wait_until_stopped(Direction::ToClient)?,
-            Self::Graph => wait_for_phase(watcher, "external build")?,
+            Self::Graph => wait_for_phase(watcher, &GRAPH)?,
         }
         Ok(building)
     }
 }
 
-/// Waits until a build of the session's database says that it is in a phase.
-fn wait_for_phase(watcher: &mut Session, words: &str) -> Result<()> {
+/// Waits until a build of the session's database says that it is in one of these phases.
+fn wait_for_phase(watcher: &mut Session, names: &[&str]) -> Result<()> {
     let sql = "SELECT phase FROM pg_stat_progress_create_index WHERE datname = current_database()";
     wait_for("the build's phase", Duration::from_secs(60), || {
         let rows = watcher.query(sql)?;
         let phase = rows.first().and_then(|row| row[0].clone()).unwrap_or_default();
-        Ok(phase.contains(words).then_some(()))
+        Ok(names.iter().any(|name| phase.contains(name)).then_some(()))
     })
 }
