@@ -1,11 +1,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::candidate::Candidate;
+
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
 
 /// For each point, the nearest elements that were found for it: a bounded list of distinct ones.
 ///
-/// Whatever the order in which candidates come, in whatever threads, the same ones are kept.
+/// Whatever the order in which candidates come, in whatever threads, the same ones are kept. An element that comes with several
+/// distances has the least of them.
 pub(crate) struct Candidates {
     stripes: Vec<Mutex<Stripe>>,
     keep: usize,
@@ -17,51 +20,41 @@ struct Stripe {
     points: [Point; STRIPE],
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Point {
     len: u16,
-    /// Whether there are `keep` distinct entries at the front already, nearest first.
-    full: bool,
+    /// Not before this one: there are `keep` others.
+    limit: Candidate,
 }
-
-/// An element and how far it is.
-pub(crate) type Candidate = (f32, u32);
 
 impl Candidates {
     /// Room for the `keep` nearest of each of so many points.
     pub(crate) fn new(points: usize, keep: usize) -> Self {
-        let room = room(keep);
+        let (room, empty) = (room(keep), Point { len: 0, limit: Candidate::NONE });
         let stripe = |first: usize| {
-            let entries = vec![(0.0, 0); (points - first).min(STRIPE) * room];
-            Mutex::new(Stripe { entries, points: [Point::default(); STRIPE] })
+            let entries = vec![Candidate::NONE; (points - first).min(STRIPE) * room];
+            Mutex::new(Stripe { entries, points: [empty; STRIPE] })
         };
         let stripes = (0..points).step_by(STRIPE).map(stripe).collect();
         Self { stripes, keep }
     }
 
-    /// Adds candidates of one point. Those that it has already are not measured again.
-    pub(crate) fn add(
-        &self,
-        point: usize,
-        candidates: impl Iterator<Item = Candidate>,
-        measure: impl Fn(f32, u32) -> f32,
-    ) {
+    /// Adds candidates of one point.
+    pub(crate) fn add(&self, point: usize, candidates: impl Iterator<Item = Candidate>) {
         let mut stripe = self.stripe(point);
-        let Stripe { entries, points } = &mut *stripe;
-        let room = room(self.keep);
-        let entries = &mut entries[point % STRIPE * room..][..room];
-        let point = &mut points[point % STRIPE];
-        for (rough, other) in candidates {
-            let known = &entries[..usize::from(point.len)];
+        let (entries, point) = stripe.of(point, room(self.keep));
+        for candidate in candidates {
+            if candidate > point.limit {
+                continue;
+            }
+            let known = &mut entries[..usize::from(point.len)];
             // All are looked at, which costs less than to stop at the right one.
-            if known.iter().fold(false, |found, &(_, known)| found | (known == other)) {
+            let same = |entry: &Candidate| entry.element() == candidate.element();
+            if known.iter().fold(false, |found, entry| found | same(entry)) {
+                known.iter_mut().filter(|entry| same(entry)).for_each(|entry| *entry = candidate.min(*entry));
                 continue;
             }
-            let candidate = (measure(rough, other), other);
-            if point.full && order(&candidate, &entries[self.keep - 1]).is_gt() {
-                continue;
-            }
-            if usize::from(point.len) == room {
+            if usize::from(point.len) == entries.len() {
                 self.compact(entries, point);
             }
             entries[usize::from(point.len)] = candidate;
@@ -69,30 +62,40 @@ impl Candidates {
         }
     }
 
-    /// The distinct nearest candidates of a point, nearest first.
-    pub(crate) fn of(&self, point: usize, out: &mut Vec<Candidate>) {
-        let mut stripe = self.stripe(point);
-        let Stripe { entries, points } = &mut *stripe;
-        let room = room(self.keep);
-        let entries = &mut entries[point % STRIPE * room..][..room];
-        let point = &mut points[point % STRIPE];
-        self.compact(entries, point);
-        out.extend_from_slice(&entries[..usize::from(point.len)]);
+    /// How many are kept for each point.
+    pub(crate) fn keep(&self) -> usize {
+        self.keep
     }
 
-    fn compact(&self, entries: &mut [Candidate], point: &mut Point) {
-        let used = &mut entries[..usize::from(point.len)];
-        used.sort_unstable_by(order);
-        let mut kept = 0;
-        for at in 0..used.len() {
-            // Measured the same way, the same element is equally far: repeats are next to each other.
-            if kept == 0 || used[kept - 1].1 != used[at].1 {
-                used[kept] = used[at];
-                kept += 1;
-            }
+    /// Replaces the candidates of a point by the nearest of others, which are distinct and in any order.
+    pub(crate) fn replace(&self, point: usize, others: &mut [Candidate]) {
+        let mut stripe = self.stripe(point);
+        let (entries, point) = stripe.of(point, room(self.keep));
+        if others.len() > self.keep {
+            others.select_nth_unstable(self.keep - 1);
         }
-        point.full = kept >= self.keep;
-        point.len = kept.min(self.keep) as u16;
+        let kept = others.len().min(self.keep);
+        entries[..kept].copy_from_slice(&others[..kept]);
+        *point = Point { len: kept as u16, limit: Candidate::NONE };
+    }
+
+    /// The distinct nearest candidates of a point, in an order that depends on nothing but them.
+    pub(crate) fn of(&self, point: usize, out: &mut Vec<Candidate>) {
+        let mut stripe = self.stripe(point);
+        let (entries, point) = stripe.of(point, room(self.keep));
+        if usize::from(point.len) > self.keep {
+            self.compact(entries, point);
+        }
+        let start = out.len();
+        out.extend_from_slice(&entries[..usize::from(point.len)]);
+        out[start..].sort_unstable();
+    }
+
+    /// Leaves the nearest.
+    fn compact(&self, entries: &mut [Candidate], point: &mut Point) {
+        let (_, &mut last, _) = entries[..usize::from(point.len)].select_nth_unstable(self.keep - 1);
+        point.len = self.keep as u16;
+        point.limit = last;
     }
 
     fn stripe(&self, point: usize) -> MutexGuard<'_, Stripe> {
@@ -101,31 +104,32 @@ impl Candidates {
     }
 }
 
-/// Entries may come in by a third more than are kept before they are sorted.
+impl Stripe {
+    fn of(&mut self, point: usize, room: usize) -> (&mut [Candidate], &mut Point) {
+        let at = point % STRIPE;
+        (&mut self.entries[at * room..(at + 1) * room], &mut self.points[at])
+    }
+}
+
+/// Entries may come in by a third more than are kept before the nearest are selected.
 fn room(keep: usize) -> usize {
     keep + keep / 3 + 8
 }
 
-/// Nearest first; of equally far ones the first element.
-pub(crate) fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Candidates;
+    use super::{Candidate, Candidates};
 
     #[test]
     fn the_same_candidates_are_kept_in_any_order() {
-        let all: Vec<(f32, u32)> = (0..500u32).map(|id| ((id * 37 % 101) as f32, id)).collect();
+        let all: Vec<Candidate> = (0..500u32).map(|id| Candidate::new((id * 37 % 101) as f32, id)).collect();
         let mut expected = all.clone();
-        expected.sort_unstable_by(super::order);
+        expected.sort_unstable();
         expected.truncate(20);
         for step in [1, 3, 7, 211, 499] {
             let candidates = Candidates::new(70, 20);
             for round in 0..3 {
-                let shuffled = (0..500).map(|at| all[(at * step + round) % 500]);
-                candidates.add(66, shuffled, |distance, _| distance);
+                candidates.add(66, (0..500).map(|at| all[(at * step + round) % 500]));
             }
             let mut found = Vec::new();
             candidates.of(66, &mut found);
@@ -133,6 +137,22 @@ mod tests {
             found.clear();
             candidates.of(65, &mut found);
             assert!(found.is_empty());
+        }
+    }
+
+    #[test]
+    fn of_two_distances_the_least_counts_in_any_order() {
+        let all: Vec<Candidate> =
+            (0..300u32).flat_map(|id| [37, 53].map(|step| Candidate::new((id * step % 101) as f32, id))).collect();
+        let mut expected: Vec<Candidate> = all.chunks(2).map(|both| both[0].min(both[1])).collect();
+        expected.sort_unstable();
+        expected.truncate(20);
+        for step in [1, 7, 211, 599] {
+            let candidates = Candidates::new(1, 20);
+            candidates.add(0, (0..600).map(|at| all[at * step % 600]));
+            let mut found = Vec::new();
+            candidates.of(0, &mut found);
+            assert_eq!(found, expected, "step {step}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! All values of a build as int8 codes, made once: what most comparisons need, in a quarter of the memory.
 
+use std::sync::Arc;
+
 use distance::{CodeNote, Metric};
 use rayon::prelude::*;
 
@@ -15,14 +17,18 @@ const MARGIN: f32 = 10.0;
 /// Codes of all elements, by differences from the middle of them all; under inner product of the values themselves, and of their
 /// lifts as one more dimension.
 pub(crate) struct Codes {
+    /// Dimensions that count, and bytes from one element to the next.
     width: usize,
+    stride: usize,
     /// Of [`CHUNK`] elements each.
-    chunks: Vec<Bytes>,
+    chunks: Arc<Vec<Bytes>>,
     notes: Vec<CodeNote>,
     /// What to add to the distances of each element, besides a product of codes, so that they are those of the space.
     terms: Vec<f32>,
     /// Factor of the products.
     pub(crate) scale: f32,
+    /// Under inner product, the same for Euclidean distances: without the lifts.
+    euclidean: Option<Box<Self>>,
 }
 
 impl Codes {
@@ -46,7 +52,7 @@ impl Codes {
                 }
                 let factor = distance::encode(&value, &mut codes);
                 *note = CodeNote::new(&codes, factor);
-                bytes.extend(codes.iter().map(|&code| code as u8));
+                bytes.extend_from_slice(&codes);
             }
             space.store.stow(bytes)
         };
@@ -57,8 +63,33 @@ impl Codes {
             None => note.squared_norm,
         };
         let terms = (0u32..).zip(&notes).map(term).collect();
-        let scale = if products.metric == Metric::L2 { -2.0 } else { -1.0 };
-        Ok(Self { width, chunks, notes, terms, scale })
+        let codes = Self {
+            width,
+            stride: width,
+            chunks: Arc::new(chunks),
+            notes,
+            terms,
+            scale: products.scale(),
+            euclidean: None,
+        };
+        Ok(if space.lifts.is_empty() { codes } else { codes.with_euclidean(products.dims) })
+    }
+
+    fn with_euclidean(self, dims: usize) -> Self {
+        let (stride, chunks) = (self.stride, self.chunks.clone());
+        let note = |(at, note): (usize, &CodeNote)| {
+            let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
+            CodeNote::new(codes, note.factor)
+        };
+        let notes: Vec<CodeNote> = self.notes.par_iter().enumerate().map(note).collect();
+        let terms = notes.iter().map(|note| note.squared_norm).collect();
+        let euclidean = Self { width: dims, stride, chunks, notes, terms, scale: -2.0, euclidean: None };
+        Self { euclidean: Some(Box::new(euclidean)), ..self }
+    }
+
+    /// Codes for [`Space::euclidean`].
+    pub(crate) fn euclidean(&self) -> Option<&Self> {
+        self.euclidean.as_deref()
     }
 
     /// Dimensions that are encoded.
@@ -69,7 +100,7 @@ impl Codes {
     /// The bytes of an element's codes, and what is known besides.
     pub(crate) fn of(&self, element: u32) -> (&[u8], CodeNote) {
         let (chunk, at) = (element as usize / CHUNK, element as usize % CHUNK);
-        (&self.chunks[chunk].get()[at * self.width..(at + 1) * self.width], self.notes[element as usize])
+        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.notes[element as usize])
     }
 
     pub(crate) fn term(&self, element: u32) -> f32 {

@@ -5,7 +5,8 @@
 
 use graph::NO_NEIGHBOR;
 
-use crate::candidates::{self, Candidate, Candidates};
+use crate::candidate::Candidate;
+use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::select::{Rule, Selector};
 use crate::space::Space;
@@ -25,8 +26,6 @@ pub(crate) struct Gathered {
     pub(crate) at_least: usize,
     /// Whether elements are to consider those that chose them.
     pub(crate) mutual: bool,
-    /// As in [`Rule`].
-    pub(crate) slacks: [f32; 2],
 }
 
 /// For each point, the nearest of a few elements that are spread over all of them: without links to such, a search on its way
@@ -74,7 +73,7 @@ pub(crate) fn fill(
     let mut chosen = lists.place(draft, layer);
     let (points, order) = (&gathered.points, &gathered.order);
     if gathered.mutual {
-        let rule = Rule { space, wanted: width, slacks: gathered.slacks };
+        let rule = Rule { space, wanted: width };
         chosen = mutual::choose_again(draft, layer, points, order, rule, pool, control)?;
     }
     if layer == 0 { balance::spread_links(draft, points, order, &chosen, control) } else { Ok(()) }
@@ -106,9 +105,9 @@ impl Gathered {
         if let Some(also) = &self.also {
             also.of(at, more);
         }
-        for other in self.far.of(at).chain(more.iter().map(|&(_, other)| other)) {
-            if other != element && candidates.iter().all(|&(_, known)| known != other) {
-                candidates.push((space.distance(element, other), other));
+        for other in self.far.of(at).chain(more.iter().map(|other| other.element())) {
+            if other != element && candidates.iter().all(|known| known.element() != other) {
+                candidates.push(space.candidate(element, other));
             }
         }
         if full && candidates.len() < self.at_least.max(wanted) {
@@ -117,8 +116,7 @@ impl Gathered {
                 self.everybody(space, at, wanted, candidates);
             }
         }
-        candidates.sort_unstable_by(candidates::order);
-        selector.choose(Rule { space, wanted, slacks: self.slacks }, element, candidates, list)
+        selector.choose(Rule { space, wanted }, element, candidates, list)
     }
 
     /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.
@@ -133,12 +131,12 @@ impl Gathered {
         let element = self.points[at];
         let mut next = 0;
         while next < known.len() && known.len() < target {
-            let Ok(local) = self.points.binary_search(&known[next].1) else { return };
+            let Ok(local) = self.points.binary_search(&known[next].element()) else { return };
             more.clear();
             self.near.of(local, more);
-            for &(_, other) in &*more {
-                if other != element && known.iter().all(|&(_, known)| known != other) {
-                    known.push((space.distance(element, other), other));
+            for other in more.iter().map(|other| other.element()) {
+                if other != element && known.iter().all(|known| known.element() != other) {
+                    known.push(space.candidate(element, other));
                 }
             }
             next += 1;
@@ -153,8 +151,8 @@ impl Gathered {
             if known.len() >= wanted {
                 return;
             }
-            if known.iter().all(|&(_, known)| known != other) {
-                known.push((space.distance(element, other), other));
+            if known.iter().all(|known| known.element() != other) {
+                known.push(space.candidate(element, other));
             }
         }
     }

@@ -35,7 +35,7 @@ impl Job<'_> {
         let graph = draft.finish(taken.heap_tids)?;
         self.control.progress().enter(Phase::Order, elements);
         let order = order::by_page(&graph, order::elements_per_page(&graph, &*self.store), self.control)?;
-        let self_recall = search::self_recall(&graph, space);
+        let self_recall = self.pool.run(|| search::self_recall(&graph, space));
         let report = Report { rows, elements, relinked, unreachable: reach::count_unreachable(&graph), self_recall };
         Ok(Finished { graph, values: self.store, order, report })
     }

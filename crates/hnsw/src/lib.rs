@@ -5,6 +5,7 @@
 mod balance;
 mod build;
 mod bulk;
+mod candidate;
 mod candidates;
 mod codes;
 mod complete;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::candidates::{self, Candidate};
+use crate::candidate::Candidate;
 use crate::draft::Draft;
 use crate::select::{Rule, Selector};
 use crate::{BuildError, Control, Pool, round};
@@ -50,8 +50,7 @@ pub(crate) fn choose_again(
         elements.sort_unstable();
         elements.dedup();
         candidates.clear();
-        candidates.extend(elements.iter().map(|&other| (rule.space.distance(point, other), other)));
-        candidates.sort_unstable_by(candidates::order);
+        candidates.extend(elements.iter().map(|&other| rule.space.candidate(point, other)));
         selector.choose(rule, point, candidates, list)
     };
     Ok(round::choose_all(draft, layer, points, order, pool, control, choose)?.place(draft, layer))

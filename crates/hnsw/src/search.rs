@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 use graph::{ElementValues, Graph};
+use rayon::prelude::*;
 
+use crate::candidate::Candidate;
 use crate::space::Space;
 
 /// Elements looked for.
@@ -12,35 +14,17 @@ const SAMPLE: usize = 200;
 /// pgvector's default `hnsw.ef_search`.
 const EF_SEARCH: usize = 40;
 
-/// The share of a sample of elements whose value is found by a search for it, 0 to 1; 1 for an empty graph.
+/// The share of a sample of elements whose value is found by a search for it, 0 to 1; 1 for an empty graph. Runs on the threads of
+/// the pool it is called from.
 pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
-    let step = (graph.len() / SAMPLE).max(1);
-    let (mut tried, mut found) = (0u32, 0u32);
-    for element in graph.elements().step_by(step) {
-        tried += 1;
+    let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
+    let finds_itself = |&element: &u32| {
         let value = space.store.value(element);
         let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
-        found += u32::from(results.iter().any(|&result| space.store.value(result) == value));
-    }
-    if tried == 0 { 1.0 } else { found as f32 / tried as f32 }
-}
-
-/// A distance that can be ordered.
-#[derive(Clone, Copy, PartialEq)]
-struct Near(f32, u32);
-
-impl Eq for Near {}
-
-impl PartialOrd for Near {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Near {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
+        results.iter().any(|&result| space.store.value(result) == value)
+    };
+    let found = sample.par_iter().filter(|&element| finds_itself(element)).count();
+    if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 }
 }
 
 /// The links of a graph, wherever it is kept.
@@ -77,23 +61,23 @@ pub fn search_with(
     ef: usize,
 ) -> Vec<u32> {
     let Some((entry, level)) = graph.entry() else { return Vec::new() };
-    let mut from = vec![Near(distance(entry), entry)];
+    let mut from = vec![Candidate::new(distance(entry), entry)];
     for layer in (0..=level).rev() {
         let ef = if layer == 0 { ef } else { 1 };
-        let mut visited: HashSet<u32> = from.iter().map(|near| near.1).collect();
-        let mut candidates: BinaryHeap<Reverse<Near>> = from.iter().map(|&near| Reverse(near)).collect();
-        let mut results: BinaryHeap<Near> = from.drain(..).collect();
+        let mut visited: HashSet<u32> = from.iter().map(|near| near.element()).collect();
+        let mut candidates: BinaryHeap<Reverse<Candidate>> = from.iter().map(|&near| Reverse(near)).collect();
+        let mut results: BinaryHeap<Candidate> = from.drain(..).collect();
         while let Some(Reverse(candidate)) = candidates.pop() {
-            if results.peek().is_some_and(|furthest| candidate.0 > furthest.0) {
+            if results.peek().is_some_and(|furthest| candidate.distance() > furthest.distance()) {
                 break;
             }
-            expand(candidate.1);
-            for &neighbor in graph.neighbors(candidate.1, layer) {
+            expand(candidate.element());
+            for &neighbor in graph.neighbors(candidate.element(), layer) {
                 if !visited.insert(neighbor) {
                     continue;
                 }
-                let near = Near(distance(neighbor), neighbor);
-                if results.len() < ef || results.peek().is_some_and(|furthest| near.0 < furthest.0) {
+                let near = Candidate::new(distance(neighbor), neighbor);
+                if results.len() < ef || results.peek().is_some_and(|furthest| near.distance() < furthest.distance()) {
                     candidates.push(Reverse(near));
                     results.push(near);
                     if results.len() > ef {
@@ -104,5 +88,5 @@ pub fn search_with(
         }
         from = results.into_sorted_vec();
     }
-    from.into_iter().map(|near| near.1).collect()
+    from.into_iter().map(|near| near.element()).collect()
 }

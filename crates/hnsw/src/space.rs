@@ -1,6 +1,7 @@
 use distance::{CodeKernel, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
 
+use crate::candidate::Candidate;
 use crate::codes::Codes;
 use crate::values::ValueStore;
 
@@ -68,9 +69,16 @@ impl Space<'_> {
         }
     }
 
+    /// An element as a candidate of another, at an infinite distance where codes will give a better one.
+    pub(crate) fn candidate(&self, of: u32, element: u32) -> Candidate {
+        let distance = if self.codes.is_some() { f32::INFINITY } else { self.distance(of, element) };
+        Candidate::new(distance, element)
+    }
+
     /// Under inner product: the same values by Euclidean distance.
     pub(crate) fn euclidean(&self) -> Option<Space<'_>> {
-        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[], codes: None })
+        let codes = self.codes.and_then(Codes::euclidean);
+        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[], codes })
     }
 
     /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.

@@ -11,12 +11,12 @@ use graph::{ElementValues, max_level};
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
+use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::complete::{Far, Gathered};
 use crate::draft::Draft;
 use crate::finish::Job;
 use crate::rows::Rows;
-use crate::select::SLACKS;
 use crate::space::{Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
@@ -78,7 +78,6 @@ impl Engine for UsearchEngine {
         drop(index);
         let order = (0..points.len() as u32).collect();
         let gathered = Gathered {
-            slacks: SLACKS,
             points,
             order,
             near: candidates,
@@ -171,7 +170,7 @@ impl Inserter {
         let candidates = Candidates::new(points.len(), 2 * usize::from(spec.m));
         let measure = |(at, &point): (usize, &u32)| {
             control.check()?;
-            candidates.add(at, neighbors(point, 0).map(|other| (0.0, other)), |_, other| space.distance(point, other));
+            candidates.add(at, neighbors(point, 0).map(|other| Candidate::new(space.distance(point, other), other)));
             Ok(())
         };
         pool.run(|| points.par_iter().enumerate().try_for_each(measure))?;

@@ -12,7 +12,7 @@ const LIMIT: f32 = 127.0;
 /// A group of dimensions of a block, in a cache line of its own.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([i8; LINE]);
+pub(super) struct Line(pub(super) [i8; LINE]);
 
 /// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, and rough. Element `i` of a
 /// vector is about `code[i] * factor`, to half of the factor, which is the vector's greatest element divided by 127.
@@ -25,7 +25,7 @@ pub struct CodePanel {
     sums: Vec<[i32; BLOCK]>,
     squared_norms: Vec<[f32; BLOCK]>,
     scratch: Vec<f32>,
-    codes: Vec<i8>,
+    codes: Vec<u8>,
 }
 
 /// A block of [`BLOCK`] vectors.
@@ -57,11 +57,11 @@ impl CodeBlock<'_> {
     }
 }
 
-/// Codes of a vector; what they are to be multiplied by. A vector with an element that is not finite has codes 0.
+/// Codes of a vector, as bytes, two's complement; what they are to be multiplied by. A vector with an element that is not finite has codes 0.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn encode(vector: &[f32], codes: &mut [i8]) -> f32 {
+pub fn encode(vector: &[f32], codes: &mut [u8]) -> f32 {
     assert_eq!(vector.len(), codes.len());
     encoder(Level::detect())(vector, codes)
 }
@@ -77,19 +77,19 @@ pub struct CodeNote {
 }
 
 impl CodeNote {
-    /// Of a vector with these codes.
+    /// Of a vector with these codes, as bytes, two's complement.
     #[must_use]
-    pub fn new(codes: &[i8], factor: f32) -> Self {
+    pub fn new(codes: &[u8], factor: f32) -> Self {
         let (sum, squares) = adder(Level::detect())(codes);
         Self { factor, squared_norm: squares as f32 * factor * factor, sum }
     }
 }
 
-compiled_for_each_level!(encoder, encode_body, (vector: &[f32], codes: &mut [i8]) -> f32);
-compiled_for_each_level!(adder, add_body, (codes: &[i8]) -> (i32, i32));
+compiled_for_each_level!(encoder, encode_body, (vector: &[f32], codes: &mut [u8]) -> f32);
+compiled_for_each_level!(adder, add_body, (codes: &[u8]) -> (i32, i32));
 
 #[inline(always)]
-fn encode_body(vector: &[f32], codes: &mut [i8]) -> f32 {
+fn encode_body(vector: &[f32], codes: &mut [u8]) -> f32 {
     const LANES: usize = 16;
     let (mut greatest, mut finite) = ([0f32; LANES], [0f32; LANES]);
     let mut look = |lane: usize, x: f32| {
@@ -110,15 +110,18 @@ fn encode_body(vector: &[f32], codes: &mut [i8]) -> f32 {
     // Adding this leaves the nearest integer in the last bits, two's complement.
     const ROUND: f32 = 12_582_912.0;
     for (code, x) in codes.iter_mut().zip(vector) {
-        *code = (x * inverse + ROUND).to_bits() as i8;
+        *code = (x * inverse + ROUND).to_bits() as u8;
     }
     factor
 }
 
 /// The sum of codes, and of their squares.
 #[inline(always)]
-fn add_body(codes: &[i8]) -> (i32, i32) {
-    let add = |(sum, squares), &code: &i8| (sum + i32::from(code), squares + i32::from(code) * i32::from(code));
+fn add_body(codes: &[u8]) -> (i32, i32) {
+    let add = |(sum, squares), code: &u8| {
+        let code = i32::from(code.cast_signed());
+        (sum + code, squares + code * code)
+    };
     codes.iter().fold((0, 0), add)
 }
 
@@ -188,9 +191,13 @@ impl CodePanel {
         }
     }
 
-    /// All rows of a block: a line is complete before the next one.
+    /// All rows of a block.
     fn put_block(&mut self, block: usize, rows: &[&[u8]; BLOCK]) {
         let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
+        #[cfg(target_arch = "x86_64")]
+        if Level::detect() == Level::Avx512 {
+            return super::x64_codes::interleave(rows, lines);
+        }
         let whole = rows[0].len() / GROUP;
         let groups = rows.map(|codes| &codes.as_chunks::<GROUP>().0[..whole]);
         for (at, line) in lines[..whole].iter_mut().enumerate() {
@@ -199,6 +206,7 @@ impl CodePanel {
             }
         }
         if let Some(line) = lines.get_mut(whole) {
+            line.0.fill(0);
             for (place, codes) in line.0.as_chunks_mut::<GROUP>().0.iter_mut().zip(rows) {
                 let rest = &codes[whole * GROUP..];
                 place.iter_mut().zip(rest).for_each(|(place, code)| *place = code.cast_signed());
@@ -210,7 +218,7 @@ impl CodePanel {
         self.rows = rows;
         self.groups = dims.div_ceil(GROUP);
         let blocks = self.blocks();
-        self.lines.clear();
+        // Every line is written, and what padding has there counts for nothing.
         self.lines.resize(blocks * self.groups, Line([0; LINE]));
         self.factors.clear();
         self.factors.resize(blocks, [0.0; BLOCK]);
@@ -220,15 +228,17 @@ impl CodePanel {
         self.squared_norms.resize(blocks, [0.0; BLOCK]);
     }
 
-    fn put(&mut self, row: usize, codes: &[i8]) {
+    fn put(&mut self, row: usize, codes: &[u8]) {
         let (block, lane) = (row / BLOCK, row % BLOCK);
         let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
         let (groups, rest) = codes.as_chunks::<GROUP>();
         for (line, group) in lines.iter_mut().zip(groups) {
-            line.0[lane * GROUP..(lane + 1) * GROUP].copy_from_slice(group);
+            line.0[lane * GROUP..(lane + 1) * GROUP].copy_from_slice(&group.map(u8::cast_signed));
         }
         if let (Some(line), false) = (lines.last_mut(), rest.is_empty()) {
-            line.0[lane * GROUP..lane * GROUP + rest.len()].copy_from_slice(rest);
+            let place = &mut line.0[lane * GROUP..(lane + 1) * GROUP];
+            place.fill(0);
+            place.iter_mut().zip(rest).for_each(|(place, code)| *place = code.cast_signed());
         }
     }
 

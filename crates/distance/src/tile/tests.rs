@@ -72,7 +72,7 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
             (0..ROWS + COLS).map(|_| (0..dims).map(|_| extreme(next()) as i8).collect()).collect();
         let mut panel = CodePanel::new();
         let bytes: Vec<Vec<u8>> = codes.iter().map(|codes| codes.iter().map(|&code| code as u8).collect()).collect();
-        let notes = codes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
+        let notes = bytes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
         panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
         let input = TileInput {
             scale: 1.0,
@@ -106,6 +106,7 @@ fn codes_are_as_near_as_they_can_be() {
             let mut codes = vec![0; dims];
             let factor = encode(&vector, &mut codes);
             for (x, &code) in vector.iter().zip(&codes) {
+                let code = code.cast_signed();
                 let error = (f64::from(*x) - f64::from(code) * f64::from(factor)).abs();
                 assert!(error <= 0.5001 * f64::from(factor), "{x} {code} {factor}");
             }

@@ -9,6 +9,7 @@ use super::leaders::Leaders;
 use super::leaf::{self, Scratch};
 use super::plan::Plan;
 use super::random::Random;
+use super::refine;
 use crate::candidates::Candidates;
 use crate::complete::Far;
 use crate::space::Space;
@@ -56,7 +57,20 @@ impl Carver<'_> {
         if !leads.is_empty() {
             all.sort_by_key(|&at| leads[at as usize * fan]);
         }
-        Ok((all, Far::new(fan, leads)))
+        let coded = self.space.codes.zip(self.space.measure.products);
+        if let Some(coded) = coded.filter(|_| all.len() > self.plan.leaf_max) {
+            let cells = all.chunk_by(|&a, &b| leads.get(a as usize * fan) == leads.get(b as usize * fan));
+            let cells: Vec<&[u32]> = cells.flat_map(|cell| cell.chunks(refine::CELL)).collect();
+            let known = refine::Known::count(self.points, self.found);
+            cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
+                self.control.check()?;
+                refine::look_again(self.space, coded, self.points, cell, (self.found, &known), scratch);
+                Ok(())
+            })?;
+        }
+        let far = self.plan.far();
+        let nearest = leads.chunks_exact(fan).flat_map(|leads| &leads[..far]).copied().collect();
+        Ok((all, Far::new(far, nearest)))
     }
 
     fn carve(
@@ -167,10 +181,14 @@ impl Carver<'_> {
             // The first group of all has every point, in order.
             leads.get_or_init(|| named(&nearest, &leaders));
         }
+        // In each part, those that are next to each other have the same nearest leader: most of what is near will be found soon.
+        let mut order: Vec<u32> = (0..group.len() as u32).collect();
+        order.sort_by_key(|&at| nearest[at as usize * fan]);
         let mut groups = vec![Vec::new(); leaders.len()];
-        for (&point, nearest) in group.iter().zip(nearest.chunks_exact(fan)) {
+        for at in order {
+            let nearest = &nearest[at as usize * fan..][..fan];
             for &leader in nearest.iter().filter(|&&leader| leader != u32::MAX) {
-                groups[leader as usize].push(point);
+                groups[leader as usize].push(group[at as usize]);
             }
         }
         Ok(self.join_small(groups))

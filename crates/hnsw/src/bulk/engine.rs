@@ -4,7 +4,7 @@ use distance::Metric;
 use graph::max_level;
 
 use super::carve::Carver;
-use super::plan::Plan;
+use super::plan::{Compared, Plan};
 use super::random::Random;
 use crate::candidates::Candidates;
 use crate::codes::Codes;
@@ -100,7 +100,12 @@ impl Layers<'_> {
 
     /// Finds candidates for the lists, of so many slots, of some points.
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
-        let plan = Plan::new(self.spec.ef_construction, list, self.space.measure.products.is_some());
+        let compared = match (self.space.codes, self.space.measure.products) {
+            (Some(_), _) => Compared::ByCodes,
+            (None, Some(_)) => Compared::ByProducts,
+            (None, None) => Compared::Singly,
+        };
+        let plan = Plan::new(self.spec.ef_construction, list, compared);
         let Self { space, control, pool, .. } = *self;
         let find = |space, keep, counted| {
             let found = Candidates::new(points.len(), keep);
@@ -113,7 +118,7 @@ impl Layers<'_> {
             None => (plan.keep, None),
         };
         let (near, order, far) = find(space, keep, counted)?;
-        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true, slacks: plan.slacks })
+        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
     }
 }
 

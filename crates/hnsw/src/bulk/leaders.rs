@@ -57,8 +57,8 @@ impl<'a> Leaders<'a> {
         }
         let mut assigned = vec![u32::MAX; elements.len() * fan];
         for (at, assigned) in assigned.chunks_exact_mut(fan).enumerate() {
-            for (slot, (_, leader)) in assigned.iter_mut().zip(nearest.of(at)) {
-                *slot = leader;
+            for (slot, leader) in assigned.iter_mut().zip(nearest.of(at)) {
+                *slot = leader.element();
             }
         }
         assigned

@@ -3,10 +3,14 @@
 use distance::{COLS, ROWS, Tile};
 
 use super::nearest::Nearest;
+use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
+
+/// Pairs of blocks beside the diagonal that come first.
+const BAND: usize = 2;
 
 /// What a thread reuses from leaf to leaf.
 #[derive(Default)]
@@ -47,7 +51,7 @@ pub(crate) fn all_pairs(
                 group.pack_roughly(space, products, &elements, center.as_deref());
                 compare(group, nearest);
             }
-            products.are_rough()
+            !told && products.are_rough()
         }
         None => {
             nearest.reset(leaf.len(), leaf.len(), k);
@@ -56,21 +60,18 @@ pub(crate) fn all_pairs(
         }
     };
     for (at, &point) in leaf.iter().enumerate() {
-        let others = nearest.of(at).map(|(distance, other)| (distance, elements[other as usize]));
-        found.add(
-            point as usize,
-            others,
-            |distance, other| {
-                if rough { space.distance(elements[at], other) } else { distance }
-            },
-        );
+        let others = nearest.of(at).map(|near| {
+            let other = elements[near.element() as usize];
+            Candidate::new(if rough { space.distance(elements[at], other) } else { near.distance() }, other)
+        });
+        found.add(point as usize, others);
     }
 }
 
 /// Whether codes were fine enough for the lists that they gave, by a sample of them.
 fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
     const SAMPLE: usize = 32;
-    let last = |at: usize| Some((elements[at], elements[nearest.of(at).last()?.1 as usize]));
+    let last = |at: usize| Some((elements[at], elements[nearest.of(at).last()?.element() as usize]));
     let mut sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(last);
     let too_near = sample.by_ref().filter(|&(a, b)| !codes.can_tell(a, space.squared_distance(a, b))).count();
     too_near * 4 <= elements.len().min(SAMPLE)
@@ -87,21 +88,37 @@ fn one_by_one(space: Space<'_>, elements: &[u32], nearest: &mut Nearest) {
     }
 }
 
-/// Every pair once: the tiles on and above the diagonal.
+/// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
 fn by_products(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
+    let col_pairs = group.blocks() / 2;
+    let near = |row_block: usize| (row_block / 2 + BAND).min(col_pairs);
     for row_block in 0..group.blocks() {
-        let first_row = row_block * ROWS;
-        for col_pair in row_block / 2..group.blocks() / 2 {
-            let first_col = col_pair * COLS;
-            let limits = (nearest.limits(first_row), nearest.limits(first_col));
-            group.tile(row_block, group, col_pair, products, limits, tile);
-            tile.for_each_hit(|row, col, distance| {
-                let (a, b) = (first_row + row, first_col + col);
-                if a < b {
-                    nearest.offer(a, distance, b as u32);
-                    nearest.offer(b, distance, a as u32);
-                }
-            });
-        }
+        row_of_tiles(products, group, row_block, row_block / 2..near(row_block), nearest, tile);
+    }
+    for row_block in 0..group.blocks() {
+        row_of_tiles(products, group, row_block, near(row_block)..col_pairs, nearest, tile);
+    }
+}
+
+fn row_of_tiles(
+    products: Products,
+    group: &Group,
+    row_block: usize,
+    col_pairs: std::ops::Range<usize>,
+    nearest: &mut Nearest,
+    tile: &mut Tile,
+) {
+    let first_row = row_block * ROWS;
+    for col_pair in col_pairs {
+        let first_col = col_pair * COLS;
+        let limits = (nearest.limits(first_row), nearest.limits(first_col));
+        group.tile(row_block, group, col_pair, products, limits, tile);
+        tile.for_each_hit(|row, col, distance| {
+            let (a, b) = (first_row + row, first_col + col);
+            if a < b {
+                nearest.offer(a, distance, b as u32);
+                nearest.offer(b, distance, a as u32);
+            }
+        });
     }
 }

@@ -1,8 +1,14 @@
+use crate::candidate::Candidate;
+
+/// How long most lists are.
+const USUAL: usize = 8;
+
 /// The `k` nearest of each of several points, by position.
 #[derive(Default)]
 pub(crate) struct Nearest {
     k: usize,
-    entries: Vec<(f32, u32)>,
+    /// Of each point, nearest first.
+    lists: Vec<Candidate>,
     /// The distance that a new one must be below; of padding, below everything.
     limits: Vec<f32>,
 }
@@ -11,8 +17,8 @@ impl Nearest {
     /// Starts anew with `points` points and room for a block of `padded` positions.
     pub(crate) fn reset(&mut self, points: usize, padded: usize, k: usize) {
         self.k = k;
-        self.entries.clear();
-        self.entries.resize(points * k, (f32::INFINITY, u32::MAX));
+        self.lists.clear();
+        self.lists.resize(points * k, Candidate::NONE);
         self.limits.clear();
         self.limits.resize(points, f32::INFINITY);
         self.limits.resize(padded, f32::NEG_INFINITY);
@@ -24,23 +30,71 @@ impl Nearest {
     }
 
     /// Takes `other` into the list of `point` if it is near enough.
+    #[inline]
     pub(crate) fn offer(&mut self, point: usize, distance: f32, other: u32) {
-        if distance >= self.limits[point] || distance.is_nan() {
-            return;
+        // Not if it is no number.
+        if distance < self.limits[point] {
+            let list = &mut self.lists[point * self.k..(point + 1) * self.k];
+            let new = Candidate::new(distance, other);
+            let last = match <&mut [Candidate; USUAL]>::try_from(&mut *list) {
+                Ok(list) => insert_usual(list, new),
+                Err(_) => insert(list, new),
+            };
+            if last != Candidate::NONE {
+                self.limits[point] = last.distance();
+            }
         }
-        let list = &mut self.entries[point * self.k..(point + 1) * self.k];
-        let mut at = self.k - 1;
-        while at > 0 && list[at - 1].0 > distance {
-            list[at] = list[at - 1];
-            at -= 1;
-        }
-        list[at] = (distance, other);
-        self.limits[point] = list[self.k - 1].0;
     }
 
     /// What was found for a point, nearest first.
-    pub(crate) fn of(&self, point: usize) -> impl Iterator<Item = (f32, u32)> {
-        let list = &self.entries[point * self.k..(point + 1) * self.k];
-        list.iter().copied().take_while(|&(_, other)| other != u32::MAX)
+    pub(crate) fn of(&self, point: usize) -> impl Iterator<Item = Candidate> {
+        let list = &self.lists[point * self.k..(point + 1) * self.k];
+        list.iter().copied().take_while(|&candidate| candidate != Candidate::NONE)
+    }
+}
+
+/// Puts one more into a list in ascending order, whose last one drops out. Returns the new last one.
+///
+/// What is done depends on nothing that is in the list: there is no branch that would be guessed wrong.
+#[inline]
+fn insert(list: &mut [Candidate], new: Candidate) -> Candidate {
+    for at in (1..list.len()).rev() {
+        list[at] = list[at - 1].max(list[at].min(new));
+    }
+    if let Some(first) = list.first_mut() {
+        *first = new.min(*first);
+    }
+    list.last().copied().unwrap_or(Candidate::NONE)
+}
+
+/// [`insert`] without a loop.
+#[inline]
+fn insert_usual(list: &mut [Candidate; USUAL], new: Candidate) -> Candidate {
+    let before = *list;
+    for at in 1..USUAL {
+        list[at] = before[at - 1].max(before[at].min(new));
+    }
+    list[0] = before[0].min(new);
+    list[USUAL - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_are_kept_in_order() {
+        for k in [1, 3, USUAL, 12] {
+            let mut nearest = Nearest::default();
+            nearest.reset(2, 2, k);
+            let offered = (0..100u32).map(|id| ((id * 37 % 101) as f32 - 50.0, id));
+            offered.clone().for_each(|(distance, id)| nearest.offer(1, distance, id));
+            nearest.offer(1, f32::NAN, 0);
+            let mut expected: Vec<_> = offered.map(|(distance, id)| Candidate::new(distance, id)).collect();
+            expected.sort_unstable();
+            expected.truncate(k);
+            assert_eq!(nearest.of(1).collect::<Vec<_>>(), expected);
+            assert_eq!(nearest.of(0).count(), 0);
+        }
     }
 }

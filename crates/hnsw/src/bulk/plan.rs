@@ -1,7 +1,5 @@
 //! How hard to look for neighbors: what `ef_construction` and `m` ask for, in the terms of this engine.
 
-use crate::select;
-
 /// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -17,28 +15,48 @@ pub(crate) struct Plan {
     pub(crate) wanted: usize,
     /// The nearest candidates that are kept for each point.
     pub(crate) keep: usize,
-    /// As in [`select::Rule`].
-    pub(crate) slacks: [f32; 2],
 }
 
 /// The fewest neighbors taken from a leaf.
 const LEAST_PER_LEAF: usize = 8;
+/// With the element itself and the nearest leaders, candidates fill whole tiles.
+const BESIDES: usize = 8;
+
+/// How points of a group are compared.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Compared {
+    /// By products of codes; and a second time, with the candidates of those beside them.
+    ByCodes,
+    ByProducts,
+    /// One by one, which costs the most: fewer are looked at.
+    Singly,
+}
 
 impl Plan {
-    /// For lists of `list` slots. `by_products`: whether distances cost as little as products of blocks do, else they are
-    /// measured one by one and fewer are looked at.
-    pub(crate) fn new(ef_construction: u16, list: usize, by_products: bool) -> Self {
-        let (fans, wanted) = match (ef_construction, by_products) {
-            (0..=64, true) => ([8, 3], 64),
-            (65..=128, true) => ([10, 3], 96),
-            (_, true) => ([12, 4], 128),
-            (0..=64, false) => ([4, 2], 64),
-            (65..=128, false) => ([6, 2], 96),
-            (_, false) => ([8, 3], 128),
+    /// For lists of `list` slots.
+    pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared) -> Self {
+        use Compared::{ByCodes, ByProducts, Singly};
+        let (fans, wanted) = match (ef_construction, compared) {
+            (0..=64, ByCodes) => ([6, 2], 64),
+            (65..=128, ByCodes) => ([8, 2], 64),
+            (_, ByCodes) => ([10, 3], 96),
+            (0..=64, ByProducts) => ([8, 3], 64),
+            (65..=128, ByProducts) => ([10, 3], 96),
+            (_, ByProducts) => ([12, 4], 128),
+            (0..=64, Singly) => ([4, 2], 64),
+            (65..=128, Singly) => ([6, 2], 96),
+            (_, Singly) => ([8, 3], 128),
         };
-        let slacks = if ef_construction <= 64 { select::SLACKS } else { select::SLACKS_OF_MANY };
-        let (leaf_max, leaf_aim, max_leaders) = if by_products { (1536, 800, 1000) } else { (384, 200, 250) };
-        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64), slacks }
+        let (leaf_max, leaf_aim, max_leaders) = match compared {
+            ByCodes | ByProducts => (1536, 800, 1000),
+            Singly => (384, 200, 250),
+        };
+        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64) - BESIDES }
+    }
+
+    /// How many of the nearest leaders of a point are candidates, too.
+    pub(crate) fn far(&self) -> usize {
+        self.fans[0].min(BESIDES - 1)
     }
 
     /// To how many leaders a point goes at a depth.

@@ -83,7 +83,7 @@ fn leaves(threads: u32) -> u64 {
 
 /// Candidates that are kept for a list of so many.
 fn kept(list: u64) -> u64 {
-    (2 * list).max(64)
+    (2 * list).max(64) - 8
 }
 
 /// Candidates come in beyond those that are kept, before they are sorted.

@@ -1,0 +1,143 @@
+//! A second look: at the candidates of neighbors.
+//!
+//! The points of a cell, which have the same nearest leader, are compared with all candidates that any of them has. What is near a
+//! point and was not in a leaf with it is mostly known to somebody in its cell; to find it here costs much less than more or larger
+//! leaves. Every cell is looked at alone and changes only its own points, so the order of the cells does not matter.
+//!
+//! Those that are candidates of very many points already are passed over: with them for everybody's nearest, as they may well be, a
+//! graph would lead nowhere else.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use distance::{COLS, ROWS, Tile};
+use rayon::prelude::*;
+
+use crate::candidate::Candidate;
+use crate::candidates::Candidates;
+use crate::codes::Codes;
+use crate::group::Group;
+use crate::space::{Products, Space};
+
+/// Points of a cell at most: their lists are kept while they are compared with others.
+pub(crate) const CELL: usize = 256;
+/// Candidates packed at a time: as many as fit into a core's cache.
+const PACKED: usize = 512;
+/// Entries of a list, in terms of what is kept, at which the nearest are selected.
+const FULL: usize = 4;
+/// Points of a cell for which codes must tell enough.
+const SAMPLE: usize = 16;
+
+/// A candidate of so many times the points that it would have by even shares is passed over.
+const HUB_FACTOR: usize = 4;
+
+/// For each element, of how many points it is a candidate.
+pub(crate) struct Known {
+    counts: Vec<AtomicU32>,
+    most: u32,
+}
+
+impl Known {
+    /// Counts the candidates of `points`, which are in ascending order. Runs on the threads of the pool it is called from.
+    pub(crate) fn count(points: &[u32], found: &Candidates) -> Self {
+        let elements = points.last().map_or(0, |&last| last as usize + 1);
+        let counts: Vec<AtomicU32> = (0..elements).map(|_| AtomicU32::new(0)).collect();
+        (0..points.len()).into_par_iter().for_each_init(Vec::new, |own, at| {
+            own.clear();
+            found.of(at, own);
+            own.iter().for_each(|candidate| _ = counts[candidate.element() as usize].fetch_add(1, Ordering::Relaxed));
+        });
+        Self { counts, most: (HUB_FACTOR * found.keep()) as u32 }
+    }
+
+    fn by_many(&self, element: u32) -> bool {
+        self.counts[element as usize].load(Ordering::Relaxed) > self.most
+    }
+}
+
+/// What a thread reuses from cell to cell.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    cell: Vec<u32>,
+    others: Vec<u32>,
+    rows: Group,
+    cols: Group,
+    tile: Tile,
+    own: Vec<Candidate>,
+    lists: Vec<Vec<Candidate>>,
+    /// A distance that a list's entries must be below.
+    limits: Vec<f32>,
+}
+
+/// Replaces the candidates of the points of a cell by the nearest of all that they have together. `cell` has positions in `points`.
+pub(crate) fn look_again(
+    space: Space<'_>,
+    (codes, products): (&Codes, Products),
+    points: &[u32],
+    cell: &[u32],
+    (found, known): (&Candidates, &Known),
+    scratch: &mut Scratch,
+) {
+    let keep = found.keep();
+    scratch.gather(points, cell, found, known);
+    if !scratch.told_apart(space, codes) {
+        return;
+    }
+    let Scratch { cell: elements, others, rows, cols, tile, lists, limits, .. } = scratch;
+    rows.pack_codes(codes, elements);
+    limits.resize(rows.padded(), f32::NEG_INFINITY);
+    for others in others.chunks(PACKED) {
+        cols.pack_codes(codes, others);
+        for row_block in 0..rows.blocks() {
+            let first_row = row_block * ROWS;
+            for col_pair in 0..cols.blocks() / 2 {
+                let row_limits = limits[first_row..].first_chunk().expect("padded to whole tiles");
+                rows.tile(row_block, cols, col_pair, products, (row_limits, &[f32::NEG_INFINITY; COLS]), tile);
+                tile.for_each_hit(|row, col, distance| {
+                    let (row, other) = (first_row + row, others[col_pair * COLS + col]);
+                    if other == elements[row] {
+                        return;
+                    }
+                    lists[row].push(Candidate::new(distance, other));
+                    if lists[row].len() == FULL * keep {
+                        let (_, &mut last, _) = lists[row].select_nth_unstable(keep - 1);
+                        lists[row].truncate(keep);
+                        limits[row] = last.distance().next_up();
+                    }
+                });
+            }
+        }
+    }
+    cell.iter().zip(lists).for_each(|(&at, list)| found.replace(at as usize, list));
+}
+
+impl Scratch {
+    /// All elements that points of a cell have for candidates, and how near others must be to take their places. Lists begin with what
+    /// is passed over.
+    fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
+        let Self { cell: elements, others, own, lists, limits, .. } = self;
+        elements.clear();
+        elements.extend(cell.iter().map(|&at| points[at as usize]));
+        others.clear();
+        others.extend(elements.iter().filter(|&&element| !known.by_many(element)));
+        limits.clear();
+        lists.resize_with(lists.len().max(cell.len()), Vec::new);
+        for (&at, list) in cell.iter().zip(lists) {
+            own.clear();
+            found.of(at as usize, own);
+            limits.push(own.get(found.keep() - 1).map_or(f32::INFINITY, |last| last.distance().next_up()));
+            list.clear();
+            list.extend(own.iter().filter(|candidate| known.by_many(candidate.element())));
+            others.extend(own.iter().map(|candidate| candidate.element()).filter(|&other| !known.by_many(other)));
+        }
+        others.sort_unstable();
+        others.dedup();
+    }
+
+    /// Whether codes are fine enough for the distances in question.
+    fn told_apart(&self, space: Space<'_>, codes: &Codes) -> bool {
+        let step = self.cell.len().div_ceil(SAMPLE).max(1);
+        let sample = || self.cell.iter().zip(&self.limits).step_by(step);
+        let told = |&(&element, &limit): &(&u32, &f32)| codes.can_tell(element, space.squared(element, element, limit));
+        sample().filter(told).count() * 4 >= sample().len() * 3
+    }
+}
