@@ -10,7 +10,7 @@ use crate::candidate::Candidate;
 use crate::space::Space;
 
 /// Elements looked for.
-const SAMPLE: usize = 200;
+const SAMPLE: usize = 100;
 /// pgvector's default `hnsw.ef_search`.
 const EF_SEARCH: usize = 40;
 

@@ -59,6 +59,8 @@ impl Known {
 pub(crate) struct Scratch {
     cell: Vec<u32>,
     others: Vec<u32>,
+    /// A bit for each of `others`.
+    seen: Vec<u64>,
     rows: Group,
     cols: Group,
     tile: Tile,
@@ -114,11 +116,19 @@ impl Scratch {
     /// All elements that points of a cell have for candidates, and how near others must be to take their places. Lists begin with what
     /// is passed over.
     fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
-        let Self { cell: elements, others, own, lists, limits, .. } = self;
+        let Self { cell: elements, others, seen, own, lists, limits, .. } = self;
+        others.drain(..).for_each(|other| seen[other as usize / 64] = 0);
+        seen.resize(known.counts.len().div_ceil(64), 0);
+        let mut take = |other: u32| {
+            let (word, bit) = (&mut seen[other as usize / 64], 1 << (other % 64));
+            if *word & bit == 0 && !known.by_many(other) {
+                *word |= bit;
+                others.push(other);
+            }
+        };
         elements.clear();
         elements.extend(cell.iter().map(|&at| points[at as usize]));
-        others.clear();
-        others.extend(elements.iter().filter(|&&element| !known.by_many(element)));
+        elements.iter().for_each(|&element| take(element));
         limits.clear();
         lists.resize_with(lists.len().max(cell.len()), Vec::new);
         for (&at, list) in cell.iter().zip(lists) {
@@ -127,10 +137,8 @@ impl Scratch {
             limits.push(own.get(found.keep() - 1).map_or(f32::INFINITY, |last| last.distance().next_up()));
             list.clear();
             list.extend(own.iter().filter(|candidate| known.by_many(candidate.element())));
-            others.extend(own.iter().map(|candidate| candidate.element()).filter(|&other| !known.by_many(other)));
+            own.iter().for_each(|candidate| take(candidate.element()));
         }
-        others.sort_unstable();
-        others.dedup();
     }
 
     /// Whether codes are fine enough for the distances in question.
