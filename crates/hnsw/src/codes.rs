@@ -109,11 +109,15 @@ impl Codes {
 
     /// Whether codes tell who is nearer to an element at a distance, of which this is the square.
     pub(crate) fn can_tell(&self, element: u32, squared: f32) -> bool {
-        let factor = self.notes[element as usize].factor;
-        // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
-        let error = self.width as f32 * factor * factor / 6.0;
-        factor > 0.0 && squared >= MARGIN * error
+        can_tell(self.width, self.notes[element as usize].factor, squared)
     }
+}
+
+/// Whether codes of so many dimensions, times a factor, tell distances of which this is the square.
+pub(crate) fn can_tell(width: usize, factor: f32, squared: f32) -> bool {
+    // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
+    let error = width as f32 * factor * factor / 6.0;
+    factor > 0.0 && squared >= MARGIN * error
 }
 
 /// The mean of a sample; zero if that is no number.

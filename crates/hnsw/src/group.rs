@@ -1,6 +1,6 @@
 use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 
-use crate::codes::Codes;
+use crate::codes::{self, Codes};
 use crate::space::{Products, Space};
 
 /// A group of points in tiles: packed vectors, and the terms that make distances of products.
@@ -62,6 +62,11 @@ impl Group {
         self.terms.clear();
         self.terms.extend(points.iter().map(|&point| codes.term(point)));
         self.terms.resize(self.blocks() * BLOCK, f32::INFINITY);
+    }
+
+    /// Whether distances of tiles tell who is nearer to a point at a distance, of which this is the square.
+    pub(crate) fn can_tell(&self, products: Products, row: usize, squared: f32) -> bool {
+        !self.coded || codes::can_tell(products.dims, self.codes.block(row / BLOCK).factors[row % BLOCK], squared)
     }
 
     /// The number of blocks, even.

@@ -28,15 +28,7 @@ enum Kind<'a> {
 
 impl<'a> Leaders<'a> {
     pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
-        let packed = space.measure.products.map(|products| {
-            let kind = match space.codes {
-                Some(codes) if told_apart(space, codes, &elements) => Kind::Codes(codes),
-                _ => Kind::From(group::center(space, products, &elements)),
-            };
-            let mut group = Group::default();
-            kind.pack(&mut group, space, products, &elements);
-            Packed { products, kind, group }
-        });
+        let packed = space.measure.products.and_then(|products| Packed::new(space, products, &elements));
         Self { elements, packed }
     }
 
@@ -74,14 +66,33 @@ impl Kind<'_> {
     }
 }
 
-/// Whether codes tell most leaders apart.
-fn told_apart(space: Space<'_>, codes: &Codes, leaders: &[u32]) -> bool {
-    let told = |pair: &&[u32]| codes.can_tell(pair[0], space.squared_distance(pair[0], pair[1]));
-    let told = leaders.windows(2).filter(told).count();
-    told * 4 >= (leaders.len() - 1) * 3
+/// Of a sample of leaders: their positions, and how far the nearest other one is from each, squared.
+fn gaps(space: Space<'_>, leaders: &[u32]) -> Vec<(usize, f32)> {
+    const SAMPLE: usize = 32;
+    let gap = |at: usize| {
+        let others = leaders.iter().enumerate().filter(|&(other, _)| other != at);
+        others.map(|(_, &other)| space.squared_distance(leaders[at], other)).fold(f32::INFINITY, f32::min)
+    };
+    (0..leaders.len()).step_by(leaders.len().div_ceil(SAMPLE).max(1)).map(|at| (at, gap(at))).collect()
 }
 
-impl Packed<'_> {
+impl<'a> Packed<'a> {
+    /// Packs leaders by codes if those tell most from the nearest other one: by those of everything, or by those around their middle. None
+    /// if neither do, as where clusters are far from each other: then they have to be compared one by one.
+    fn new(space: Space<'a>, products: Products, leaders: &[u32]) -> Option<Self> {
+        let gaps = gaps(space, leaders);
+        let most =
+            |told: &dyn Fn(&(usize, f32)) -> bool| gaps.iter().filter(|gap| told(gap)).count() * 4 >= gaps.len() * 3;
+        let kind = match space.codes.filter(|codes| most(&|&(at, gap)| codes.can_tell(leaders[at], gap))) {
+            Some(codes) => Kind::Codes(codes),
+            None => Kind::From(group::center(space, products, leaders)),
+        };
+        let mut group = Group::default();
+        kind.pack(&mut group, space, products, leaders);
+        let told = matches!(kind, Kind::Codes(_)) || most(&|&(at, gap)| group.can_tell(products, at, gap));
+        told.then_some(Self { products, kind, group })
+    }
+
     fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
         let (mut group, mut tile) = (Group::default(), Tile::new());
         self.kind.pack(&mut group, space, self.products, elements);

@@ -1,7 +1,7 @@
 use crate::candidate::Candidate;
 
 /// How long most lists are.
-const USUAL: usize = 8;
+const USUAL: usize = 6;
 
 /// The `k` nearest of each of several points, by position.
 #[derive(Default)]

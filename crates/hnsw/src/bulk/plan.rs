@@ -13,12 +13,12 @@ pub(crate) struct Plan {
     pub(crate) max_leaders: usize,
     /// Neighbors wanted from all leaves of a point together.
     pub(crate) wanted: usize,
+    /// The fewest neighbors taken from a leaf.
+    least: usize,
     /// The nearest candidates that are kept for each point.
     pub(crate) keep: usize,
 }
 
-/// The fewest neighbors taken from a leaf.
-const LEAST_PER_LEAF: usize = 8;
 /// With the element itself and the nearest leaders, candidates fill whole tiles.
 const BESIDES: usize = 8;
 
@@ -37,9 +37,8 @@ impl Plan {
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared) -> Self {
         use Compared::{ByCodes, ByProducts, Singly};
         let (fans, wanted) = match (ef_construction, compared) {
-            (0..=64, ByCodes) => ([6, 2], 64),
-            (65..=128, ByCodes) => ([8, 2], 64),
-            (_, ByCodes) => ([10, 3], 96),
+            (0..=64, ByCodes) => ([10, 2], 60),
+            (_, ByCodes) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
@@ -47,11 +46,12 @@ impl Plan {
             (65..=128, Singly) => ([6, 2], 96),
             (_, Singly) => ([8, 3], 128),
         };
-        let (leaf_max, leaf_aim, max_leaders) = match compared {
-            ByCodes | ByProducts => (1536, 800, 1000),
-            Singly => (384, 200, 250),
+        let (leaf_max, leaf_aim, max_leaders, least) = match compared {
+            ByCodes => (1024, 500, 1000, 6),
+            ByProducts => (1536, 800, 1000, 8),
+            Singly => (384, 200, 250, 8),
         };
-        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, keep: (2 * list).max(64) - BESIDES }
+        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, least, keep: (2 * list).max(64) - BESIDES }
     }
 
     /// How many of the nearest leaders of a point are candidates, too.
@@ -67,7 +67,7 @@ impl Plan {
     /// Neighbors taken for each point of a leaf at a depth.
     pub(crate) fn per_leaf(&self, depth: usize) -> usize {
         let leaves: usize = (0..depth).map(|depth| self.fan(depth)).product();
-        self.wanted.div_ceil(leaves).max(LEAST_PER_LEAF)
+        self.wanted.div_ceil(leaves).max(self.least)
     }
 
     /// Groups smaller than this are put together.

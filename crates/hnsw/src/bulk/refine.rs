@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::codes::Codes;
-use crate::group::Group;
+use crate::group::{self, Group};
 use crate::space::{Products, Space};
 
 /// Points of a cell at most: their lists are kept while they are compared with others.
@@ -81,14 +81,25 @@ pub(crate) fn look_again(
 ) {
     let keep = found.keep();
     scratch.gather(points, cell, found, known);
-    if !scratch.told_apart(space, codes) {
-        return;
-    }
+    scratch.rows.pack_codes(codes, &scratch.cell);
+    let center = if scratch.told_apart(space, products) {
+        None
+    } else {
+        // What codes of everything do not tell, those around the middle of the cell may.
+        let center = group::center(space, products, &scratch.cell);
+        scratch.rows.pack_roughly(space, products, &scratch.cell, center.as_deref());
+        if !scratch.told_apart(space, products) {
+            return;
+        }
+        Some(center)
+    };
     let Scratch { cell: elements, others, rows, cols, tile, lists, limits, .. } = scratch;
-    rows.pack_codes(codes, elements);
     limits.resize(rows.padded(), f32::NEG_INFINITY);
     for others in others.chunks(PACKED) {
-        cols.pack_codes(codes, others);
+        match &center {
+            None => cols.pack_codes(codes, others),
+            Some(center) => cols.pack_roughly(space, products, others, center.as_deref()),
+        }
         for row_block in 0..rows.blocks() {
             let first_row = row_block * ROWS;
             for col_pair in 0..cols.blocks() / 2 {
@@ -141,11 +152,14 @@ impl Scratch {
         }
     }
 
-    /// Whether codes are fine enough for the distances in question.
-    fn told_apart(&self, space: Space<'_>, codes: &Codes) -> bool {
+    /// Whether the cell is packed finely enough for the distances in question.
+    fn told_apart(&self, space: Space<'_>, products: Products) -> bool {
         let step = self.cell.len().div_ceil(SAMPLE).max(1);
-        let sample = || self.cell.iter().zip(&self.limits).step_by(step);
-        let told = |&(&element, &limit): &(&u32, &f32)| codes.can_tell(element, space.squared(element, element, limit));
+        let sample = || (0..self.cell.len()).step_by(step);
+        let told = |&row: &usize| {
+            let element = self.cell[row];
+            self.rows.can_tell(products, row, space.squared(element, element, self.limits[row]))
+        };
         sample().filter(told).count() * 4 >= sample().len() * 3
     }
 }
