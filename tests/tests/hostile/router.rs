@@ -25,6 +25,18 @@ fn ask(peer: &mut Peer) -> io::Result<Hello> {
     }
 }
 
+/// What a router reads from a client whose builder was not there: it gives the ticket back.
+fn ask_again(peer: &mut Peer) -> io::Result<Hello> {
+    peer.send(&Greeting::router().to_bytes())?;
+    match (peer.choice()?, peer.message()?) {
+        (ClientMessage::Ticket(unused), ClientMessage::Hello(hello)) => {
+            assert_eq!(unused.ticket, TICKET);
+            Ok(hello)
+        }
+        (first, second) => panic!("{} and {} in place of Ticket and Hello", first.name(), second.name()),
+    }
+}
+
 /// A builder that wants a ticket.
 fn ticket_and_build(peer: &mut Peer) -> io::Result<()> {
     peer.greet()?;
@@ -76,7 +88,8 @@ fn a_builder_that_is_gone_is_replaced_once() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let builder = FakeBuilder::play(ticket_and_build);
     let to = |port| move |peer: &mut Peer| ask(peer).and_then(|_| peer.say(&redirect("127.0.0.1", port)));
-    let router = FakeBuilder::play_in_turn(vec![Box::new(to(nobody)), Box::new(to(builder.port()))]);
+    let then_to = |port| move |peer: &mut Peer| ask_again(peer).and_then(|_| peer.say(&redirect("127.0.0.1", port)));
+    let router = FakeBuilder::play_in_turn(vec![Box::new(to(nobody)), Box::new(then_to(builder.port()))]);
     scene.point_at(router.port());
     scene.session.execute(CREATE).unwrap();
     router.expect_left();
@@ -84,7 +97,7 @@ fn a_builder_that_is_gone_is_replaced_once() {
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
     scene.session.execute("DROP INDEX items_idx").unwrap();
 
-    let router = FakeBuilder::play_in_turn(vec![Box::new(to(nobody)), Box::new(to(nobody))]);
+    let router = FakeBuilder::play_in_turn(vec![Box::new(to(nobody)), Box::new(then_to(nobody))]);
     scene.point_at(router.port());
     let error = scene.session.execute(CREATE).unwrap_err();
     router.expect_left();
@@ -102,7 +115,8 @@ fn names_that_are_none() {
         });
     }
     let to_nowhere = |peer: &mut Peer| ask(peer).and_then(|_| peer.say(&redirect("x\u{1b}y", 1)));
-    let router = FakeBuilder::play_in_turn(vec![Box::new(to_nowhere), Box::new(to_nowhere)]);
+    let again = |peer: &mut Peer| ask_again(peer).and_then(|_| peer.say(&redirect("x\u{1b}y", 1)));
+    let router = FakeBuilder::play_in_turn(vec![Box::new(to_nowhere), Box::new(again)]);
     scene.point_at(router.port());
     let error = scene.session.execute(CREATE).unwrap_err();
     router.expect_left();
