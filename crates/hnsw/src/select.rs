@@ -97,7 +97,7 @@ impl Selector {
         } else {
             self.members.retain(|&other| other != element && !list.contains(&other));
             self.distances.clear();
-            self.distances.extend(self.members.iter().map(|&other| euclidean.distance(element, other)));
+            self.distances.extend(self.members.iter().map(|&other| euclidean.candidate(element, other).distance()));
             self.compare(others_rule, element)
         };
         self.rank(list);

@@ -57,7 +57,8 @@ impl CodeBlock<'_> {
     }
 }
 
-/// Codes of a vector, as bytes, two's complement; what they are to be multiplied by. A vector with an element that is not finite has codes 0.
+/// Codes of a vector, as bytes, two's complement; what they are to be multiplied by. A vector with an element that is not finite
+/// has codes 0.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -149,7 +150,7 @@ impl CodePanel {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut codes = std::mem::take(&mut self.codes);
         scratch.resize(width, 0.0);
-        codes.resize(width, 0);
+        codes.resize(BLOCK * width, 0);
         self.reset(width, vectors.len());
         let encode = encoder(Level::detect());
         for (row, vector) in vectors.enumerate() {
@@ -160,9 +161,13 @@ impl CodePanel {
             if let Some(&lift) = lifts.get(row) {
                 scratch[dims] = lift;
             }
-            let factor = encode(&scratch, &mut codes);
-            self.put(row, &codes);
-            self.note(row, CodeNote::new(&codes, factor));
+            let encoded = &mut codes[row % BLOCK * width..][..width];
+            let factor = encode(&scratch, encoded);
+            self.note(row, CodeNote::new(encoded, factor));
+            if row % BLOCK == BLOCK - 1 || row + 1 == self.rows {
+                // Padding is never told from the codes that it has: its factor is 0.
+                self.put_block(row / BLOCK, &std::array::from_fn(|lane| &codes[lane * width..][..width]));
+            }
         }
         (self.scratch, self.codes) = (scratch, codes);
     }
@@ -226,20 +231,6 @@ impl CodePanel {
         self.sums.resize(blocks, [0; BLOCK]);
         self.squared_norms.clear();
         self.squared_norms.resize(blocks, [0.0; BLOCK]);
-    }
-
-    fn put(&mut self, row: usize, codes: &[u8]) {
-        let (block, lane) = (row / BLOCK, row % BLOCK);
-        let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
-        let (groups, rest) = codes.as_chunks::<GROUP>();
-        for (line, group) in lines.iter_mut().zip(groups) {
-            line.0[lane * GROUP..(lane + 1) * GROUP].copy_from_slice(&group.map(u8::cast_signed));
-        }
-        if let (Some(line), false) = (lines.last_mut(), rest.is_empty()) {
-            let place = &mut line.0[lane * GROUP..(lane + 1) * GROUP];
-            place.fill(0);
-            place.iter_mut().zip(rest).for_each(|(place, code)| *place = code.cast_signed());
-        }
     }
 
     fn note(&mut self, row: usize, note: CodeNote) {

@@ -1,8 +1,5 @@
 use crate::candidate::Candidate;
 
-/// How long most lists are.
-const USUAL: usize = 6;
-
 /// The `k` nearest of each of several points, by position.
 #[derive(Default)]
 pub(crate) struct Nearest {
@@ -35,11 +32,7 @@ impl Nearest {
         // Not if it is no number.
         if distance < self.limits[point] {
             let list = &mut self.lists[point * self.k..(point + 1) * self.k];
-            let new = Candidate::new(distance, other);
-            let last = match <&mut [Candidate; USUAL]>::try_from(&mut *list) {
-                Ok(list) => insert_usual(list, new),
-                Err(_) => insert(list, new),
-            };
+            let last = insert(list, Candidate::new(distance, other));
             if last != Candidate::NONE {
                 self.limits[point] = last.distance();
             }
@@ -67,24 +60,13 @@ fn insert(list: &mut [Candidate], new: Candidate) -> Candidate {
     list.last().copied().unwrap_or(Candidate::NONE)
 }
 
-/// [`insert`] without a loop.
-#[inline]
-fn insert_usual(list: &mut [Candidate; USUAL], new: Candidate) -> Candidate {
-    let before = *list;
-    for at in 1..USUAL {
-        list[at] = before[at - 1].max(before[at].min(new));
-    }
-    list[0] = before[0].min(new);
-    list[USUAL - 1]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_nearest_are_kept_in_order() {
-        for k in [1, 3, USUAL, 12] {
+        for k in [1, 3, 6, 12] {
             let mut nearest = Nearest::default();
             nearest.reset(2, 2, k);
             let offered = (0..100u32).map(|id| ((id * 37 % 101) as f32 - 50.0, id));
