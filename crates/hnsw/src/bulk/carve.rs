@@ -52,7 +52,7 @@ impl Carver<'_> {
             let nearest = self.assign(&all, &leaders, fan)?;
             leads.get_or_init(|| named(&nearest, &leaders));
         }
-        self.carve(all.clone(), 0, 1, random, &leads)?;
+        self.carve(all.clone(), 0, random, &leads)?;
         let leads = leads.into_inner().unwrap_or_default();
         if !leads.is_empty() {
             all.sort_by_key(|&at| leads[at as usize * fan]);
@@ -73,32 +73,30 @@ impl Carver<'_> {
         Ok((all, Far::new(far, nearest)))
     }
 
-    /// `times`: how often the same group would come.
     fn carve(
         &self,
         group: Vec<u32>,
         depth: usize,
-        times: usize,
         random: &Random,
         leads: &OnceLock<Vec<u32>>,
     ) -> Result<(), BuildError> {
         self.control.check()?;
         if group.len() <= self.plan.leaf_max {
-            self.leaf(&group, depth, times);
+            self.leaf(&group, depth);
             return Ok(());
         }
         let groups = self.parts(&group, depth, random, leads)?;
         if falls_apart(&group, &groups) {
             drop(group);
         } else {
-            return self.shuffled(group, depth, times, random);
+            return self.shuffled(group, depth, random);
         }
         let fan = self.plan.fan(0) as u64;
-        counted(groups).into_par_iter().enumerate().try_for_each(|(at, (part, equal))| {
-            let done = (part.len() * equal) as u64;
-            self.carve(part, depth + 1, times * equal, &random.fork(at as u64 + 1), leads)?;
+        groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
+            let len = part.len() as u64;
+            self.carve(part, depth + 1, &random.fork(at as u64 + 1), leads)?;
             if self.counted && depth == 0 {
-                self.control.progress().add(done / fan);
+                self.control.progress().add(len / fan);
             }
             Ok(())
         })
@@ -131,7 +129,7 @@ impl Carver<'_> {
 
     /// For points that do not fall apart, being equally far from everything, say: groups by chance, which overlap so that
     /// all of them hang together.
-    fn shuffled(&self, mut group: Vec<u32>, depth: usize, times: usize, random: &Random) -> Result<(), BuildError> {
+    fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             let mut random = random.fork(REPEATED + again);
             for last in (1..group.len()).rev() {
@@ -139,18 +137,18 @@ impl Carver<'_> {
             }
             group.par_chunks(self.plan.leaf_max).try_for_each(|part| {
                 self.control.check()?;
-                self.leaf(part, depth, times);
+                self.leaf(part, depth);
                 Ok(())
             })?;
         }
         Ok(())
     }
 
-    fn leaf(&self, group: &[u32], depth: usize, times: usize) {
+    fn leaf(&self, group: &[u32], depth: usize) {
         thread_local! {
             static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
         }
-        let k = (times * self.plan.per_leaf(depth)).min(self.plan.wanted);
+        let k = self.plan.per_leaf(depth);
         SCRATCH.with_borrow_mut(|scratch| {
             leaf::all_pairs(self.space, self.points, group, k, self.found, scratch);
         });
@@ -240,14 +238,6 @@ impl Carver<'_> {
 /// The elements that positions among leaders stand for.
 fn named(nearest: &[u32], leaders: &[u32]) -> Vec<u32> {
     nearest.iter().map(|&leader| leaders.get(leader as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
-}
-
-/// Equal groups as one, with their number: where many leaders are equally near, all of their points are the same.
-fn counted(mut groups: Vec<Vec<u32>>) -> Vec<(Vec<u32>, usize)> {
-    groups.sort_unstable();
-    let runs: Vec<usize> = groups.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
-    groups.dedup();
-    groups.into_iter().zip(runs).collect()
 }
 
 /// Whether no part has nearly all of the group.
