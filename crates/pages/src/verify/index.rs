@@ -8,7 +8,10 @@ pub(super) struct Element {
     pub neighbor: Tid,
     pub level: u8,
     pub version: u8,
+    /// Not marked as deleted.
     pub live: bool,
+    /// Has a heap TID. VACUUM takes them long before it marks an element.
+    pub rows: bool,
 }
 
 /// What a line pointer leads to, and its number among its kind.

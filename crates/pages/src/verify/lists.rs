@@ -67,7 +67,8 @@ impl Lists<'_> {
     fn tuple(&mut self, tuple: &NeighborTuple<'_>, report: &mut Report) {
         let Some(Slot::Neighbor(number)) = self.index.slot(tuple.tid()) else { return };
         let Some(owner) = self.index.neighbors[number as usize].1 else { return };
-        let &Element { tid, level, version, live, .. } = &self.index.elements[owner as usize];
+        let element = self.index.elements[owner as usize];
+        let Element { tid, level, version, live, .. } = element;
         let expected = neighbor_count(level, self.index.meta.m);
         if usize::from(tuple.count()) != expected {
             // pgvector takes the element as one without neighbors.
@@ -95,11 +96,12 @@ impl Lists<'_> {
         let mut slots = tuple.slots();
         for layer in (0..=level).rev() {
             let list = slots.by_ref().take(layer_slots(layer, self.index.meta.m));
-            self.list(tid, layer, list, report);
+            self.list(&element, layer, list, report);
         }
     }
 
-    fn list(&mut self, tid: Tid, layer: u8, slots: impl Iterator<Item = Tid>, report: &mut Report) {
+    fn list(&mut self, owner: &Element, layer: u8, slots: impl Iterator<Item = Tid>, report: &mut Report) {
+        let tid = owner.tid;
         let fail = |report: &mut Report, neighbor: Tid, problem: &str| {
             report.errors.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} {problem}"));
         };
@@ -115,7 +117,10 @@ impl Lists<'_> {
             } else if neighbor == tid {
                 fail(report, neighbor, "is the element itself");
             } else if let Some((number, element)) = self.index.element(neighbor) {
-                if !element.live {
+                if !element.live && !owner.rows {
+                    // VACUUM repairs only what stays, then marks what goes, block by block: it is under way or was interrupted.
+                    report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is deleted"));
+                } else if !element.live {
                     fail(report, neighbor, "is deleted");
                 } else if element.level < layer {
                     fail(report, neighbor, "is not on the layer");

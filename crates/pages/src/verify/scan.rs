@@ -75,7 +75,8 @@ impl Scan {
                     let live = element.deleted() == 0;
                     let (tid, neighbor) = (element.tid(), element.neighbor_tid());
                     let (level, version) = (element.level(), element.version());
-                    index.add_element(Element { tid, neighbor, level, version, live });
+                    let rows = element.heap_tids()[0].is_valid();
+                    index.add_element(Element { tid, neighbor, level, version, live, rows });
                     collect_rows(&element, &mut self.rows, report);
                 }
                 Ok(Tuple::Neighbor(neighbor)) => {
