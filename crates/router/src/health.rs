@@ -26,7 +26,7 @@ const MISSES: u32 = 5;
 pub(crate) struct Builds {
     /// Under way or waiting for their turn.
     pub(crate) active: u64,
-    /// That have ended, refused ones included.
+    /// That have ended. Refused ones are, too, but for those who may not use the builder: they are not the client that is awaited.
     pub(crate) ended: u64,
     /// That have ended well.
     pub(crate) succeeded: u64,
@@ -47,7 +47,7 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
     };
     Ok(Builds {
         active: sum("build_active") + sum("queue_depth"),
-        ended: sum("builds_total"),
+        ended: sum("builds_total").saturating_sub(sum("builds_refused_total{reason=\"access\"}")),
         succeeded: sum("builds_total{outcome=\"succeeded\"}"),
     })
 }
