@@ -24,7 +24,7 @@ const ANY_SIZE: (u64, u64) = (0, 0);
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: Pool,
-    pub(crate) sent: Sent,
+    pub(crate) sent: Arc<Sent>,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
     pub(crate) drain: CancellationToken,
@@ -64,7 +64,7 @@ impl Router {
         let pool = Pool::start(rules, spawner, key, activity.clone());
         let snapshot = pool.snapshot();
         activity.set_builders(move || snapshot.borrow().builders.iter().map(BuilderState::report).collect());
-        let shared = Arc::new(Shared { config, pool, sent: Sent::default(), activity, drain, stop, tasks });
+        let shared = Arc::new(Shared { config, pool, sent: Arc::default(), activity, drain, stop, tasks });
         Ok(Self { daemon, shared })
     }
 

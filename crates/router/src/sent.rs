@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,12 +12,12 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// Remembers a ticket that a client is given, if it is one.
-    pub(crate) fn with(&self, ticket: &str) -> Away<'_> {
+    pub(crate) fn with(self: &Arc<Self>, ticket: &str) -> Away {
         let back = CancellationToken::new();
         if !ticket.is_empty() {
             self.tickets().insert(ticket.to_owned(), back.clone());
         }
-        Away { sent: self, ticket: ticket.to_owned(), back }
+        Away { sent: self.clone(), ticket: ticket.to_owned(), back }
     }
 
     /// A client shows the ticket that it was given: it asks again. Tickets of other routers are nothing to us.
@@ -33,20 +33,20 @@ impl Sent {
 }
 
 /// A client that was sent away, until this is dropped.
-pub(crate) struct Away<'a> {
-    sent: &'a Sent,
+pub(crate) struct Away {
+    sent: Arc<Sent>,
     ticket: String,
     back: CancellationToken,
 }
 
-impl Away<'_> {
+impl Away {
     /// Waits until it comes back with its ticket.
     pub(crate) async fn back(&self) {
         self.back.cancelled().await;
     }
 }
 
-impl Drop for Away<'_> {
+impl Drop for Away {
     fn drop(&mut self) {
         self.sent.tickets().remove(&self.ticket);
     }
@@ -54,11 +54,11 @@ impl Drop for Away<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Sent;
+    use super::{Arc, Sent};
 
     #[test]
     fn only_its_own_ticket_brings_a_client_back() {
-        let sent = Sent::default();
+        let sent = Arc::new(Sent::default());
         let [first, second, without] = ["1", "2", ""].map(|ticket| sent.with(ticket));
         for ticket in ["2", "", "3"] {
             sent.comes_back_with(ticket);

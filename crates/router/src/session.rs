@@ -128,10 +128,10 @@ impl Session<'_> {
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
         let stages = Stages::new();
         let running = queued.begin(lease.memory(), move || stages.stage());
-        let shared = self.shared.clone();
+        // Before the client knows, too: it may be back at once.
+        let away = self.shared.sent.with(&lease.ticket);
         self.shared.tasks.spawn(async move {
             let name = lease.name().to_owned();
-            let away = shared.sent.with(&lease.ticket);
             let followed = tokio::select! {
                 followed = lease.follow(before, TICKET_LIFETIME) => followed,
                 () = away.back() => Followed::NeverCame,

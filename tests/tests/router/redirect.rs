@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use harness::{Builder, BuilderOptions};
+use harness::{Builder, BuilderOptions, wait_for};
 use protocol::{
     BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, Metric, Redirect, Ticket, ValueType, capability,
 };
 
-use crate::scene::{builders, wait_for_builders};
+use crate::scene::{PATIENCE, builders, wait_for_builders};
 
 fn start(arguments: &[&str]) -> Builder {
     let options = BuilderOptions::router(&[&["--mode", "redirect", "--idle-ttl", "1s"], arguments].concat());
@@ -153,5 +153,6 @@ fn what_is_no_client_is_sent_away() {
     stream.write_all(&[&MAGIC[..], &[0xff; 64]].concat()).unwrap();
     assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
     assert_eq!(builders(&router), []);
-    assert!(router.metric("lantern_index_connections_closed_total").unwrap() >= 2.0);
+    let counted = || Ok((router.metric("lantern_index_connections_closed_total")? >= 2.0).then_some(()));
+    wait_for("both to be counted", PATIENCE, counted).unwrap();
 }
