@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use distance::{
-    BLOCK, COLS, CodePanel, Elements, Metric, Panel, ROWS, Tile, TileInput, code_kernel, kernel, tile_kernel,
+    BLOCK, COLS, CodePanel, Elements, Metric, Panel, ROWS, Tile, TileInput, code_kernels, kernel, tile_kernel,
 };
 use harness::{synthetic, to_half};
 
@@ -87,7 +87,7 @@ fn tiles(criterion: &mut Criterion) {
                 }
             });
         });
-        if let Some(kernel) = code_kernel() {
+        if let Some(kernel) = code_kernels().map(|kernels| kernels.tile) {
             group.bench_function(BenchmarkId::new("int8 codes", dims), |bencher| {
                 bencher.iter(|| {
                     for (row, col) in pairs() {

@@ -23,8 +23,8 @@ pub use dense::decode;
 pub use level::Level;
 pub use metric::{Elements, Metric};
 pub use tile::{
-    BLOCK, COLS, CodeBlock, CodeKernel, CodeNote, CodePanel, Panel, ROWS, Tile, TileInput, TileKernel, code_kernel,
-    encode, tile_kernel,
+    AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Panel, ROWS, Tile,
+    TileInput, TileKernel, code_kernels, encode, tile_kernel,
 };
 
 /// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.

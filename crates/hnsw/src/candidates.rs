@@ -1,6 +1,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, distinct};
 
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
@@ -23,6 +23,8 @@ struct Stripe {
 #[derive(Clone, Copy)]
 struct Point {
     len: u16,
+    /// The entries are in order, distinct, and no more than are kept.
+    settled: bool,
     /// Not before this one: there are `keep` others.
     limit: Candidate,
 }
@@ -30,7 +32,7 @@ struct Point {
 impl Candidates {
     /// Room for the `keep` nearest of each of so many points.
     pub(crate) fn new(points: usize, keep: usize) -> Self {
-        let (room, empty) = (room(keep), Point { len: 0, limit: Candidate::NONE });
+        let (room, empty) = (room(keep), Point { len: 0, settled: true, limit: Candidate::NONE });
         let stripe = |first: usize| {
             let entries = vec![Candidate::NONE; (points - first).min(STRIPE) * room];
             Mutex::new(Stripe { entries, points: [empty; STRIPE] })
@@ -44,21 +46,15 @@ impl Candidates {
         let mut stripe = self.stripe(point);
         let (entries, point) = stripe.of(point, room(self.keep));
         for candidate in candidates {
-            if candidate > point.limit {
-                continue;
-            }
-            let known = &mut entries[..usize::from(point.len)];
-            // All are looked at, which costs less than to stop at the right one.
-            let same = |entry: &Candidate| entry.element() == candidate.element();
-            if known.iter().fold(false, |found, entry| found | same(entry)) {
-                known.iter_mut().filter(|entry| same(entry)).for_each(|entry| *entry = candidate.min(*entry));
+            if candidate >= point.limit {
                 continue;
             }
             if usize::from(point.len) == entries.len() {
-                self.compact(entries, point);
+                self.settle(entries, point);
             }
             entries[usize::from(point.len)] = candidate;
             point.len += 1;
+            point.settled = false;
         }
     }
 
@@ -76,26 +72,29 @@ impl Candidates {
         }
         let kept = others.len().min(self.keep);
         entries[..kept].copy_from_slice(&others[..kept]);
-        *point = Point { len: kept as u16, limit: Candidate::NONE };
+        *point = Point { len: kept as u16, settled: false, limit: Candidate::NONE };
     }
 
-    /// The distinct nearest candidates of a point, in an order that depends on nothing but them.
+    /// The distinct nearest candidates of a point, nearest first.
     pub(crate) fn of(&self, point: usize, out: &mut Vec<Candidate>) {
         let mut stripe = self.stripe(point);
         let (entries, point) = stripe.of(point, room(self.keep));
-        if usize::from(point.len) > self.keep {
-            self.compact(entries, point);
+        if !point.settled {
+            self.settle(entries, point);
         }
-        let start = out.len();
         out.extend_from_slice(&entries[..usize::from(point.len)]);
-        out[start..].sort_unstable();
     }
 
-    /// Leaves the nearest.
-    fn compact(&self, entries: &mut [Candidate], point: &mut Point) {
-        let (_, &mut last, _) = entries[..usize::from(point.len)].select_nth_unstable(self.keep - 1);
-        point.len = self.keep as u16;
-        point.limit = last;
+    /// Leaves the nearest. The same element may have come several times, from several leaves.
+    fn settle(&self, entries: &mut [Candidate], point: &mut Point) {
+        let list = &mut entries[..usize::from(point.len)];
+        list.sort_unstable();
+        let kept = distinct(list, self.keep);
+        if kept == self.keep {
+            point.limit = list[kept - 1];
+        }
+        point.len = kept as u16;
+        point.settled = true;
     }
 
     fn stripe(&self, point: usize) -> MutexGuard<'_, Stripe> {

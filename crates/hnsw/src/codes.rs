@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use distance::{CodeNote, Metric};
+use distance::{CodeKernels, CodeNote, CodeProduct, Metric};
 use rayon::prelude::*;
 
 use crate::BuildError;
@@ -27,13 +27,19 @@ pub(crate) struct Codes {
     terms: Vec<f32>,
     /// Factor of the products.
     pub(crate) scale: f32,
+    product: CodeProduct,
     /// Under inner product, the same for Euclidean distances: without the lifts.
     euclidean: Option<Box<Self>>,
 }
 
 impl Codes {
     /// Of the first `elements` elements, kept where the values are. Runs on the threads of the pool it is called from.
-    pub(crate) fn new(space: Space<'_>, products: Products, elements: usize) -> Result<Self, BuildError> {
+    pub(crate) fn new(
+        space: Space<'_>,
+        products: Products,
+        kernels: CodeKernels,
+        elements: usize,
+    ) -> Result<Self, BuildError> {
         let width = products.dims + usize::from(!space.lifts.is_empty());
         let center = match products.metric {
             Metric::InnerProduct => vec![0.0; products.dims],
@@ -70,6 +76,7 @@ impl Codes {
             notes,
             terms,
             scale: products.scale(),
+            product: kernels.product,
             euclidean: None,
         };
         Ok(if space.lifts.is_empty() { codes } else { codes.with_euclidean(products.dims) })
@@ -83,7 +90,8 @@ impl Codes {
         };
         let notes: Vec<CodeNote> = self.notes.par_iter().enumerate().map(note).collect();
         let terms = notes.iter().map(|note| note.squared_norm).collect();
-        let euclidean = Self { width: dims, stride, chunks, notes, terms, scale: -2.0, euclidean: None };
+        let euclidean =
+            Self { width: dims, stride, chunks, notes, terms, scale: -2.0, product: self.product, euclidean: None };
         Self { euclidean: Some(Box::new(euclidean)), ..self }
     }
 
@@ -105,6 +113,13 @@ impl Codes {
 
     pub(crate) fn term(&self, element: u32) -> f32 {
         self.terms[element as usize]
+    }
+
+    /// The distance of two elements.
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
+        let ((a_codes, a_note), (b_codes, b_note)) = (self.of(a), self.of(b));
+        let product = (self.product)(a_codes, b_codes) as f32 * b_note.factor;
+        self.scale * a_note.factor * product + self.term(b) + self.term(a)
     }
 
     /// Whether codes tell who is nearer to an element at a distance, of which this is the square.

@@ -8,9 +8,10 @@ use graph::NO_NEIGHBOR;
 use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::draft::Draft;
+use crate::round::Choosing;
 use crate::select::{Rule, Selector};
 use crate::space::Space;
-use crate::{BuildError, Control, Pool, balance, memory, mutual, round};
+use crate::{BuildError, Control, Pool, balance, memory, mutual};
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {
@@ -61,22 +62,23 @@ pub(crate) fn fill(
     control: &Control,
 ) -> Result<(), BuildError> {
     let width = draft.width(layer);
-    let choose = |_: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
+    let (points, order) = (&gathered.points, &gathered.order);
+    // Progress is counted in elements, all of which are on layer 0.
+    let choosing = Choosing { points, order, width, counted: layer == 0 };
+    let choose = |scratch: &mut Scratch, _, at, list: &mut Vec<Candidate>| {
         gathered.choose(space, at, width, layer == 0, scratch, list)
     };
-    let lists = round::choose_all(draft, layer, &gathered.points, &gathered.order, pool, control, choose)?;
+    let mut chosen = choosing.run(pool, control, choose)?;
     // The most memory of a build: gone before the draft has any for the lists of layer 0.
     drop((gathered.near, gathered.also));
     if layer == 0 {
         memory::give_back();
     }
-    let mut chosen = lists.place(draft, layer);
-    let (points, order) = (&gathered.points, &gathered.order);
     if gathered.mutual {
-        let rule = Rule { space, wanted: width };
-        chosen = mutual::choose_again(draft, layer, points, order, rule, pool, control)?;
+        chosen = mutual::choose_again(&chosen, draft, layer, Rule { space, wanted: width }, pool, control)?;
     }
-    if layer == 0 { balance::spread_links(draft, points, order, &chosen, control) } else { Ok(()) }
+    let by_rule = chosen.place(draft, layer);
+    if layer == 0 { balance::spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
 }
 
 #[derive(Default)]
@@ -94,7 +96,7 @@ impl Gathered {
         width: usize,
         full: bool,
         scratch: &mut Scratch,
-        list: &mut Vec<u32>,
+        list: &mut Vec<Candidate>,
     ) -> usize {
         let element = self.points[at];
         let wanted = width.min(self.points.len() - 1);
@@ -116,6 +118,7 @@ impl Gathered {
                 self.everybody(space, at, wanted, candidates);
             }
         }
+        candidates.sort_unstable();
         selector.choose(Rule { space, wanted }, element, candidates, list)
     }
 

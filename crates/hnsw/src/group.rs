@@ -98,10 +98,34 @@ impl Group {
         };
         let cols = [2 * col_pair, 2 * col_pair + 1];
         match products.codes.filter(|_| self.coded) {
-            Some(kernel) => kernel(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile),
+            Some(kernels) => {
+                (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile)
+            }
             None => {
                 let cols = cols.map(|col| others.panel.block(col));
                 (products.tile)(self.panel.block(row_block), cols, &input, tile);
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Distances between all points of the group, right of the diagonal: rows of [`Group::padded`] entries.
+    pub(crate) fn all_pairs(&self, products: Products, distances: &mut Vec<f32>) {
+        const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
+        let width = self.padded();
+        distances.resize(width * width, 0.0);
+        if let Some(kernels) = products.codes.filter(|_| self.coded) {
+            return (kernels.all_pairs)(&self.codes, self.scale, &self.terms, distances);
+        }
+        let mut tile = Tile::new();
+        for row_block in 0..self.blocks() {
+            for col_pair in row_block / 2..self.blocks() / 2 {
+                self.tile(row_block, self, col_pair, products, EVERYTHING, &mut tile);
+                for (row, found) in tile.distances.iter().enumerate() {
+                    let start = (row_block * ROWS + row) * width + col_pair * COLS;
+                    distances[start..start + COLS].copy_from_slice(found);
+                }
             }
         }
     }

@@ -4,83 +4,88 @@
 //! everybody and know only each other: no path leads outwards. So each element also considers all those that chose it, as
 //! insertion does with its links back; whatever they are, the diversity rule decides.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, distinct};
 use crate::draft::Draft;
+use crate::round::Chosen;
 use crate::select::{Rule, Selector};
-use crate::{BuildError, Control, Pool, round};
+use crate::{BuildError, Control, Pool};
 
-/// Who chose whom at one layer, by position in its points.
+/// For each element of a layer, by position, those that chose it and how far they are.
 struct Choosers {
     starts: Vec<usize>,
-    choosers: Vec<u32>,
+    choosers: Vec<Candidate>,
 }
 
 #[derive(Default)]
 struct Scratch {
-    elements: Vec<u32>,
     candidates: Vec<Candidate>,
     selector: Selector,
 }
 
-/// Chooses the neighbors of `points` anew, in `order`. Returns for each position how many of them the diversity rule chose.
-pub(crate) fn choose_again(
-    draft: &mut Draft,
+/// All points choose again. `draft` has the layers above.
+pub(crate) fn choose_again<'a>(
+    before: &Chosen<'a>,
+    draft: &Draft,
     layer: u8,
-    points: &[u32],
-    order: &[u32],
     rule: Rule<'_>,
     pool: &Pool,
     control: &Control,
-) -> Result<Vec<u16>, BuildError> {
-    let choosers = pool.run(|| Choosers::new(draft, layer, points));
-    let choose = |before: &Draft, scratch: &mut Scratch, at: usize, list: &mut Vec<u32>| {
-        let point = points[at];
-        let Scratch { elements, candidates, selector } = scratch;
-        elements.clear();
-        elements.extend(before.neighbors(point, layer));
-        elements.extend(choosers.of(at).iter().map(|&chooser| points[chooser as usize]));
+) -> Result<Chosen<'a>, BuildError> {
+    let choosing = before.by();
+    let choosers = pool.run(|| Choosers::new(before));
+    choosing.run(pool, control, |scratch: &mut Scratch, place, at, list| {
+        let point = choosing.points[at];
+        let Scratch { candidates, selector } = scratch;
+        candidates.clear();
+        candidates.extend_from_slice(before.list(place));
+        candidates.extend_from_slice(choosers.of(at));
         if layer == 0 {
             // Links over longer ways, for those that have any.
-            elements.extend((1..=before.level(point)).flat_map(|layer| before.neighbors(point, layer)));
+            for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
+                if candidates.iter().all(|known| known.element() != other) {
+                    candidates.push(rule.space.candidate(point, other));
+                }
+            }
         }
-        elements.sort_unstable();
-        elements.dedup();
-        candidates.clear();
-        candidates.extend(elements.iter().map(|&other| rule.space.candidate(point, other)));
-        selector.choose(rule, point, candidates, list)
-    };
-    Ok(round::choose_all(draft, layer, points, order, pool, control, choose)?.place(draft, layer))
+        candidates.sort_unstable();
+        let count = distinct(candidates, usize::MAX);
+        selector.choose(rule, point, &candidates[..count], list)
+    })
 }
 
 impl Choosers {
-    fn new(draft: &Draft, layer: u8, points: &[u32]) -> Self {
-        let mut positions = vec![0; draft.len()];
+    fn new(chosen: &Chosen<'_>) -> Self {
+        let (points, order) = (chosen.by().points, chosen.by().order);
+        let mut positions = vec![0; points.last().map_or(0, |&last| last as usize + 1)];
         (0u32..).zip(points).for_each(|(at, &point)| positions[point as usize] = at);
-        let chosen_by = |point: u32| draft.neighbors(point, layer).iter().map(|&other| positions[other as usize]);
+        let position = |chosen: &Candidate| positions[chosen.element() as usize] as usize;
+        let places = || (0..order.len()).into_par_iter();
         let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
-        points.par_iter().for_each(|&point| {
-            chosen_by(point).for_each(|other| _ = counts[other as usize].fetch_add(1, Ordering::Relaxed));
+        places().for_each(|place| {
+            chosen.list(place).iter().for_each(|other| _ = counts[position(other)].fetch_add(1, Ordering::Relaxed));
         });
         let mut starts: Vec<usize> = counts.into_iter().map(AtomicUsize::into_inner).collect();
         let mut total = 0;
         starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
         let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
-        let slots: Vec<AtomicU32> = (0..total).map(|_| AtomicU32::new(0)).collect();
-        (0u32..points.len() as u32).into_par_iter().for_each(|at| {
-            for other in chosen_by(points[at as usize]) {
-                let slot = next[other as usize].fetch_add(1, Ordering::Relaxed);
-                slots[slot].store(at, Ordering::Relaxed);
+        let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
+        places().for_each(|place| {
+            let chooser = points[order[place] as usize];
+            for other in chosen.list(place) {
+                let slot = next[position(other)].fetch_add(1, Ordering::Relaxed);
+                slots[slot].store(Candidate::new(other.distance(), chooser).to_bits(), Ordering::Relaxed);
             }
         });
-        Self { starts, choosers: slots.into_iter().map(AtomicU32::into_inner).collect() }
+        let choosers = slots.into_iter().map(|slot| Candidate::from_bits(slot.into_inner())).collect();
+        Self { starts, choosers }
     }
 
     /// In no particular order.
-    fn of(&self, at: usize) -> &[u32] {
+    fn of(&self, at: usize) -> &[Candidate] {
         &self.choosers[self.starts[at]..self.starts[at + 1]]
     }
 }

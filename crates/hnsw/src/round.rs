@@ -1,55 +1,79 @@
 //! A round in which every element of a layer chooses its neighbors.
 
-use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
 
-use crate::draft::{self, Draft};
+use crate::candidate::Candidate;
+use crate::draft::Draft;
 use crate::{BuildError, Control, Pool};
+
+/// The points of a layer, and the order in which they choose: near ones next to each other, by position.
+#[derive(Clone, Copy)]
+pub(crate) struct Choosing<'a> {
+    pub(crate) points: &'a [u32],
+    pub(crate) order: &'a [u32],
+    /// Slots of a list.
+    pub(crate) width: usize,
+    /// Whether progress is counted.
+    pub(crate) counted: bool,
+}
 
 /// What all points of a layer chose, not yet in the draft.
 pub(crate) struct Chosen<'a> {
-    points: &'a [u32],
-    order: &'a [u32],
-    width: usize,
+    of: Choosing<'a>,
     /// In `order`.
-    lists: Vec<u32>,
+    lists: Vec<Candidate>,
     counts: Vec<u16>,
 }
 
-/// The new lists of `points`, which choose in `order`, all of them by the draft as it is. `choose` fills the list of
-/// the point at a position, and says how many of them the diversity rule chose.
-pub(crate) fn choose_all<'a, S: Default + Send>(
-    draft: &Draft,
-    layer: u8,
-    points: &'a [u32],
-    order: &'a [u32],
-    pool: &Pool,
-    control: &Control,
-    choose: impl Fn(&Draft, &mut S, usize, &mut Vec<u32>) -> usize + Sync,
-) -> Result<Chosen<'a>, BuildError> {
-    let width = draft.width(layer);
-    let mut lists = vec![NO_NEIGHBOR; points.len() * width];
-    let mut counts = vec![0; points.len()];
-    let choose = |(scratch, list): &mut (S, Vec<u32>), ((slots, count), &at): ((&mut [u32], &mut u16), &u32)| {
-        control.check()?;
-        *count = choose(draft, scratch, at as usize, list) as u16;
-        slots[..list.len()].copy_from_slice(list);
-        // Progress is counted in elements, all of which are on layer 0.
-        control.progress().add(u64::from(layer == 0));
-        Ok(())
-    };
-    pool.run(|| lists.par_chunks_mut(width).zip(&mut counts).zip(order).try_for_each_init(Default::default, choose))?;
-    Ok(Chosen { points, order, width, lists, counts })
+impl<'a> Choosing<'a> {
+    /// The lists of all points. `choose` fills the list of the one at a place in `order` and a position, and says how many of them
+    /// the diversity rule chose.
+    pub(crate) fn run<S: Default + Send>(
+        self,
+        pool: &Pool,
+        control: &Control,
+        choose: impl Fn(&mut S, usize, usize, &mut Vec<Candidate>) -> usize + Sync,
+    ) -> Result<Chosen<'a>, BuildError> {
+        let mut lists = vec![Candidate::NONE; self.points.len() * self.width];
+        let mut counts = vec![0; self.points.len()];
+        type Place<'b> = ((&'b mut [Candidate], &'b mut u16), (usize, &'b u32));
+        let choose = |(scratch, list): &mut (S, Vec<Candidate>), ((slots, count), (place, &at)): Place<'_>| {
+            control.check()?;
+            *count = choose(scratch, place, at as usize, list) as u16;
+            slots[..list.len()].copy_from_slice(list);
+            control.progress().add(self.counted.into());
+            Ok(())
+        };
+        pool.run(|| {
+            let places = lists.par_chunks_mut(self.width).zip(&mut counts);
+            places.zip(self.order.par_iter().enumerate()).try_for_each_init(Default::default, choose)
+        })?;
+        Ok(Chosen { of: self, lists, counts })
+    }
 }
 
-impl Chosen<'_> {
-    /// Replaces the lists in the draft. Returns for each position how many of them the diversity rule chose.
+impl<'a> Chosen<'a> {
+    /// Who chose.
+    pub(crate) fn by(&self) -> Choosing<'a> {
+        self.of
+    }
+
+    /// The list of the point at a place in `order`.
+    pub(crate) fn list(&self, place: usize) -> &[Candidate] {
+        let slots = &self.lists[place * self.of.width..][..self.of.width];
+        let used = slots.iter().position(|&slot| slot == Candidate::NONE).unwrap_or(slots.len());
+        &slots[..used]
+    }
+
+    /// Puts the lists into the draft. Returns for each position how many of them the diversity rule chose.
     pub(crate) fn place(self, draft: &mut Draft, layer: u8) -> Vec<u16> {
-        let mut chosen = vec![0; self.points.len()];
-        for ((&at, list), count) in self.order.iter().zip(self.lists.chunks_exact(self.width)).zip(self.counts) {
-            draft.set(self.points[at as usize], layer, draft::used(list).iter().copied());
-            chosen[at as usize] = count;
+        let Choosing { points, order, .. } = self.of;
+        let mut by_rule = vec![0; points.len()];
+        for (place, &at) in order.iter().enumerate() {
+            let list = self.list(place).iter().map(|neighbor| neighbor.element());
+            draft.set(points[at as usize], layer, list);
+            by_rule[at as usize] = self.counts[place];
         }
-        chosen
+        by_rule
     }
 }

@@ -1,4 +1,4 @@
-use distance::{CodeKernel, Elements, Kernel, Metric, TileKernel};
+use distance::{CodeKernels, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
 
 use crate::candidate::Candidate;
@@ -23,7 +23,7 @@ pub(crate) struct Products {
     pub(crate) dims: usize,
     pub(crate) tile: TileKernel,
     /// For vectors as codes of a byte for each dimension, where that is faster.
-    pub(crate) codes: Option<CodeKernel>,
+    pub(crate) codes: Option<CodeKernels>,
 }
 
 /// Values and how far they are apart.
@@ -69,9 +69,9 @@ impl Space<'_> {
         }
     }
 
-    /// An element as a candidate of another, at an infinite distance where codes will give a better one.
+    /// An element as a candidate of another: as codes have it, where there are codes.
     pub(crate) fn candidate(&self, of: u32, element: u32) -> Candidate {
-        let distance = if self.codes.is_some() { f32::INFINITY } else { self.distance(of, element) };
+        let distance = self.codes.map_or_else(|| self.distance(of, element), |codes| codes.distance(of, element));
         Candidate::new(distance, element)
     }
 
@@ -129,7 +129,7 @@ impl Products {
             metric,
             dims: dims as usize,
             tile: distance::tile_kernel(),
-            codes: distance::code_kernel(),
+            codes: distance::code_kernels(),
         })
     }
 

@@ -1,63 +1,124 @@
 //! Tiles of int8 codes: exact sums of products of codes, then the same as with f32.
 
-use super::codes::{CodeBlock, GROUP};
-use super::{BLOCK, COLS, ROWS, Tile, TileInput};
+use super::codes::{CodeBlock, CodePanel, GROUP};
+use super::{BLOCK, ROWS, Tile, TileInput};
 use crate::Level;
 
 /// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions. The products are those of
 /// what the codes stand for.
 pub type CodeKernel = fn(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile);
 
-/// The kernel for codes on this processor, where it is several times faster than that for f32; else none.
-#[must_use]
-pub fn code_kernel() -> Option<CodeKernel> {
-    let level = Level::detect();
-    matches!(level, Level::Avx512 | Level::NeonDot).then(|| code_kernel_at(level))
+/// Computes the distances between all vectors of a panel: `scale` times their product, and the terms of both. There are as many
+/// terms as a row of `distances` has entries: one for each place of the panel's blocks. Entries below the diagonal, and those
+/// of blocks without a vector, are not to be used.
+///
+/// # Panics
+/// If there is no room for a row of each place of a block that has vectors.
+pub type AllPairs = fn(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]);
+
+/// The product of the codes of two vectors, as bytes, two's complement, of the same number of dimensions.
+pub type CodeProduct = fn(a: &[u8], b: &[u8]) -> i32;
+
+/// What a processor does with codes.
+#[derive(Clone, Copy)]
+pub struct CodeKernels {
+    /// Distances between some vectors and others, and which of them are worth a look.
+    pub tile: CodeKernel,
+    /// Distances of a few vectors from each other.
+    pub all_pairs: AllPairs,
+    /// The product of two.
+    pub product: CodeProduct,
 }
 
-pub(crate) fn code_kernel_at(level: Level) -> CodeKernel {
+/// The kernels for codes on this processor, where they are several times faster than that for f32; else none.
+#[must_use]
+pub fn code_kernels() -> Option<CodeKernels> {
+    let level = Level::detect();
+    matches!(level, Level::Avx512 | Level::NeonDot).then(|| code_kernels_at(level))
+}
+
+pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => super::x64_codes::avx512(),
         #[cfg(target_arch = "aarch64")]
         Level::NeonDot => super::neon_codes::dot(),
-        _ => portable,
+        _ => CodeKernels {
+            tile: |rows, cols, input, tile| tile_of(multiply, rows, cols, input, tile),
+            all_pairs: |panel, scale, terms, distances| all_pairs_of(multiply, panel, scale, terms, distances),
+            product,
+        },
     }
 }
 
-fn portable(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
-    assert!(cols.iter().all(|block| block.len() >= rows.len()));
-    let mut products = [[0i32; COLS]; ROWS];
-    for ((row, left), right) in rows.groups().zip(cols[0].groups()).zip(cols[1].groups()) {
+/// Products of a block of rows and one of columns.
+fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
+    assert!(cols.len() >= rows.len());
+    let mut products = [[0; BLOCK]; ROWS];
+    for (row, col) in rows.groups().zip(cols.groups()) {
         for (a, products) in row.as_chunks::<GROUP>().0.iter().zip(&mut products) {
-            let cols = left.as_chunks::<GROUP>().0.iter().chain(right.as_chunks::<GROUP>().0);
-            for (b, product) in cols.zip(products) {
+            for (b, product) in col.as_chunks::<GROUP>().0.iter().zip(products) {
                 *product += (0..GROUP).map(|dim| i32::from(a[dim]) * i32::from(b[dim])).sum::<i32>();
             }
         }
     }
-    for (row, products) in products.iter().enumerate() {
-        tile.hits[row] = finish(row, products, rows, cols, input, &mut tile.distances[row]);
-    }
+    products
 }
 
-/// Distances of a row from its products, and the bits of those that are worth a look.
+pub(super) fn product(a: &[u8], b: &[u8]) -> i32 {
+    a.iter().zip(b).map(|(a, b)| i32::from(a.cast_signed()) * i32::from(b.cast_signed())).sum()
+}
+
+/// A tile by products of blocks.
 #[inline(always)]
-pub(super) fn finish(
-    row: usize,
-    products: &[i32; COLS],
+pub(super) fn tile_of(
+    multiply: impl Fn(CodeBlock<'_>, CodeBlock<'_>) -> [[i32; BLOCK]; ROWS],
     rows: CodeBlock<'_>,
     cols: [CodeBlock<'_>; 2],
     input: &TileInput<'_>,
-    distances: &mut [f32; COLS],
-) -> u32 {
-    let factor = input.scale * rows.factors[row];
-    let mut hits = 0;
-    for (col, (&product, distance)) in products.iter().zip(distances).enumerate() {
-        let product = product as f32 * cols[col / BLOCK].factors[col % BLOCK];
-        *distance = factor * product + input.col_terms[col] + input.row_terms[row];
-        let hit = *distance < input.row_limits[row] || *distance < input.col_limits[col];
-        hits |= u32::from(hit) << col;
+    tile: &mut Tile,
+) {
+    let [left, right] = cols.map(|cols| multiply(rows, cols));
+    for (row, (left, right)) in left.iter().zip(&right).enumerate() {
+        let distances = &mut tile.distances[row];
+        let factor = input.scale * rows.factors[row];
+        let mut hits = 0;
+        for (col, (&product, distance)) in left.iter().chain(right).zip(distances).enumerate() {
+            let product = product as f32 * cols[col / BLOCK].factors[col % BLOCK];
+            *distance = factor * product + input.col_terms[col] + input.row_terms[row];
+            let hit = *distance < input.row_limits[row] || *distance < input.col_limits[col];
+            hits |= u32::from(hit) << col;
+        }
+        tile.hits[row] = hits;
     }
-    hits
+}
+
+/// All pairs by products of blocks.
+#[inline(always)]
+pub(super) fn all_pairs_of(
+    multiply: impl Fn(CodeBlock<'_>, CodeBlock<'_>) -> [[i32; BLOCK]; ROWS],
+    panel: &CodePanel,
+    scale: f32,
+    terms: &[f32],
+    distances: &mut [f32],
+) {
+    let blocks = panel.rows().div_ceil(BLOCK);
+    for row_block in 0..blocks {
+        let rows = panel.block(row_block);
+        for col_block in row_block..blocks {
+            let cols = panel.block(col_block);
+            let terms_of = |block: usize| &terms[block * BLOCK..][..BLOCK];
+            for (row, products) in multiply(rows, cols).iter().enumerate() {
+                let (factor, row_term) = (scale * rows.factors[row], terms_of(row_block)[row]);
+                let start = (row_block * BLOCK + row) * terms.len() + col_block * BLOCK;
+                let columns = distances[start..][..BLOCK]
+                    .iter_mut()
+                    .zip(products)
+                    .zip(cols.factors.iter().zip(terms_of(col_block)));
+                for ((distance, &product), (col_factor, term)) in columns {
+                    *distance = factor * (product as f32 * col_factor) + term + row_term;
+                }
+            }
+        }
+    }
 }

@@ -19,7 +19,7 @@ mod x64;
 mod x64_codes;
 
 use crate::Level;
-pub use code_kernel::{CodeKernel, code_kernel};
+pub use code_kernel::{AllPairs, CodeKernel, CodeKernels, CodeProduct, code_kernels};
 pub use codes::{CodeBlock, CodeNote, CodePanel, encode};
 pub use panel::{BLOCK, Panel};
 

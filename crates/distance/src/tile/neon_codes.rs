@@ -2,9 +2,9 @@
 
 use std::arch::aarch64::*;
 
-use super::code_kernel::{CodeKernel, finish};
+use super::code_kernel::{self, AllPairs, CodeKernel, CodeKernels};
 use super::codes::{CodeBlock, GROUP};
-use super::{BLOCK, COLS, ROWS, Tile, TileInput};
+use super::{BLOCK, ROWS};
 
 /// Vectors per register.
 const LANES: usize = 4;
@@ -12,51 +12,51 @@ const LANES: usize = 4;
 const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
-pub(super) fn dot() -> CodeKernel {
+pub(super) fn dot() -> CodeKernels {
     // SAFETY: `Level::detect` found the dot products.
-    |rows, cols, input, tile| unsafe { tile_dot(rows, cols, input, tile) }
+    let multiply = |rows: CodeBlock<'_>, cols: CodeBlock<'_>| unsafe { multiply(rows, cols) };
+    let tile: CodeKernel = |rows, cols, input, tile| code_kernel::tile_of(multiply, rows, cols, input, tile);
+    let all_pairs: AllPairs =
+        |panel, scale, terms, distances| code_kernel::all_pairs_of(multiply, panel, scale, terms, distances);
+    CodeKernels { tile, all_pairs, product: code_kernel::product }
 }
 
+/// Products of a block of rows and one of columns.
 #[target_feature(enable = "neon,dotprod")]
-fn tile_dot(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
     let groups = rows.len();
-    assert!(cols.iter().all(|block| block.len() >= groups));
-    for first in (0..ROWS).step_by(ROWS_AT_ONCE) {
-        let mut products = [[0i32; COLS]; ROWS_AT_ONCE];
-        for (side, cols) in cols.iter().enumerate() {
-            let mut sums = [[vdupq_n_s32(0); LANE_SETS]; ROWS_AT_ONCE];
-            for group in 0..groups {
-                // SAFETY: each block has 64 bytes for each of `groups` groups, as asserted; a row has four of them.
-                let (row, cols): (_, [int8x16_t; LANE_SETS]) = unsafe {
-                    let cols = cols.as_ptr().add(group * GROUP * BLOCK);
-                    let row = rows.as_ptr().add(group * GROUP * BLOCK + first * GROUP);
-                    (vld1q_s8(row), std::array::from_fn(|set| vld1q_s8(cols.add(set * GROUP * LANES))))
-                };
-                let row = vreinterpretq_s32_s8(row);
-                let each = [
-                    vdupq_laneq_s32::<0>(row),
-                    vdupq_laneq_s32::<1>(row),
-                    vdupq_laneq_s32::<2>(row),
-                    vdupq_laneq_s32::<3>(row),
-                ];
-                for (sums, row) in sums.iter_mut().zip(each) {
-                    for (sum, col) in sums.iter_mut().zip(cols) {
-                        *sum = sdot(*sum, col, vreinterpretq_s8_s32(row));
-                    }
-                }
-            }
-            for (sums, products) in sums.iter().zip(&mut products) {
-                for (set, &sum) in sums.iter().enumerate() {
-                    // SAFETY: there is room for four.
-                    unsafe { vst1q_s32(products[side * BLOCK + set * LANES..].as_mut_ptr(), sum) };
+    assert!(cols.len() >= groups);
+    let mut products = [[0i32; BLOCK]; ROWS];
+    for (first, products) in (0..).step_by(ROWS_AT_ONCE).zip(products.chunks_exact_mut(ROWS_AT_ONCE)) {
+        let mut sums = [[vdupq_n_s32(0); LANE_SETS]; ROWS_AT_ONCE];
+        for group in 0..groups {
+            // SAFETY: each block has 64 bytes for each of `groups` groups, as asserted; a row has four of them.
+            let (row, cols): (_, [int8x16_t; LANE_SETS]) = unsafe {
+                let cols = cols.as_ptr().add(group * GROUP * BLOCK);
+                let row = rows.as_ptr().add(group * GROUP * BLOCK + first * GROUP);
+                (vld1q_s8(row), std::array::from_fn(|set| vld1q_s8(cols.add(set * GROUP * LANES))))
+            };
+            let row = vreinterpretq_s32_s8(row);
+            let each = [
+                vdupq_laneq_s32::<0>(row),
+                vdupq_laneq_s32::<1>(row),
+                vdupq_laneq_s32::<2>(row),
+                vdupq_laneq_s32::<3>(row),
+            ];
+            for (sums, row) in sums.iter_mut().zip(each) {
+                for (sum, col) in sums.iter_mut().zip(cols) {
+                    *sum = sdot(*sum, col, vreinterpretq_s8_s32(row));
                 }
             }
         }
-        for (at, products) in products.iter().enumerate() {
-            let row = first + at;
-            tile.hits[row] = finish(row, products, rows, cols, input, &mut tile.distances[row]);
+        for (sums, products) in sums.iter().zip(products) {
+            for (set, &sum) in sums.iter().enumerate() {
+                // SAFETY: there is room for four.
+                unsafe { vst1q_s32(products[set * LANES..].as_mut_ptr(), sum) };
+            }
         }
     }
+    products
 }
 
 /// Adds to each sum the four products of its lane.

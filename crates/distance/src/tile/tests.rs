@@ -1,4 +1,4 @@
-use super::code_kernel::code_kernel_at;
+use super::code_kernel::code_kernels_at;
 use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
 use crate::{Elements, Level};
 
@@ -83,7 +83,7 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
         };
         for level in Level::available() {
             let mut tile = Tile::new();
-            code_kernel_at(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
+            (code_kernels_at(level).tile)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
             for row in 0..ROWS {
                 for col in 0..COLS {
                     let pairs = codes[row].iter().zip(&codes[BLOCK + col]);
@@ -91,6 +91,42 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
                     let hit = product < 10.0 * row as f32 || product < -20.5;
                     assert_eq!(tile.hits[row] >> col & 1 == 1, hit, "{level:?} {dims} dims ({row}, {col})");
                     assert_eq!(tile.distances[row][col], product, "{level:?} {dims} dims ({row}, {col})");
+                    assert_eq!((code_kernels_at(level).product)(&bytes[row], &bytes[BLOCK + col]), product as i32);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_pairs_are_what_tiles_give() {
+    let mut next = numbers(8);
+    for (dims, count) in (1..100).map(|count| (count * 7 % 90 + 1, count)) {
+        let vectors: Vec<Vec<f32>> = (0..count).map(|_| (0..dims).map(|_| next()).collect()).collect();
+        let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+        let mut panel = CodePanel::new();
+        panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
+        let terms: Vec<f32> = (0..panel.blocks()).flat_map(|block| panel.squared_norms(block)).collect();
+        for level in Level::available() {
+            let kernels = code_kernels_at(level);
+            let mut distances = vec![f32::NAN; count.next_multiple_of(BLOCK) * terms.len()];
+            (kernels.all_pairs)(&panel, -2.0, &terms, &mut distances);
+            for row in 0..count {
+                for col in row..count {
+                    let (row_block, pair) = (row / ROWS, col / COLS);
+                    let input = TileInput {
+                        scale: -2.0,
+                        row_terms: terms[row_block * ROWS..].first_chunk().unwrap(),
+                        col_terms: terms[pair * COLS..].first_chunk().unwrap(),
+                        row_limits: &[0.0; ROWS],
+                        col_limits: &[0.0; COLS],
+                    };
+                    let mut tile = Tile::new();
+                    let cols = [panel.block(2 * pair), panel.block(2 * pair + 1)];
+                    (kernels.tile)(panel.block(row_block), cols, &input, &mut tile);
+                    let (found, expected) =
+                        (distances[row * terms.len() + col], tile.distances[row % ROWS][col % COLS]);
+                    assert_eq!(found, expected, "{level:?} {dims} dims ({row}, {col}) of {count}");
                 }
             }
         }
@@ -147,7 +183,7 @@ fn tiles_of_codes_are_near_those_of_f32() {
     };
     let mut tile = Tile::new();
     for level in Level::available() {
-        code_kernel_at(level)(rough.block(0), [rough.block(1), rough.block(2)], &input, &mut tile);
+        (code_kernels_at(level).tile)(rough.block(0), [rough.block(1), rough.block(2)], &input, &mut tile);
         for row in 0..ROWS {
             for col in 0..COLS {
                 let other = BLOCK + col;

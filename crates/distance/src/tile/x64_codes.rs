@@ -2,60 +2,73 @@
 
 use std::arch::x86_64::*;
 
-use super::code_kernel::CodeKernel;
-use super::codes::{CodeBlock, GROUP, Line};
+use super::code_kernel::{AllPairs, CodeKernel, CodeKernels};
+use super::codes::{CodeBlock, CodePanel, GROUP, Line};
 use super::{BLOCK, ROWS, Tile, TileInput};
 use crate::Level;
 
-/// Rows whose sums are kept in registers at a time: 8 rows x 32 columns are 16 of the 32 registers.
-const ROWS_512: usize = 8;
-
-pub(super) fn avx512() -> CodeKernel {
+pub(super) fn avx512() -> CodeKernels {
     // SAFETY: `Level::detect` found AVX-512 with VNNI.
-    |rows, cols, input, tile| unsafe { tile_512(rows, cols, input, tile) }
+    let tile: CodeKernel = |rows, cols, input, tile| unsafe { tile_512(rows, cols, input, tile) };
+    // SAFETY: as above.
+    let all_pairs: AllPairs = |panel, scale, terms, distances| unsafe { all_pairs_512(panel, scale, terms, distances) };
+    // SAFETY: as above.
+    CodeKernels { tile, all_pairs, product: |a, b| unsafe { product_512(a, b) } }
+}
+
+/// Products of `R` rows from `first` with `C` blocks of columns. Sums are kept in registers: `R * C` of the 32 are to be 16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn products<const R: usize, const C: usize>(
+    rows: CodeBlock<'_>,
+    first: usize,
+    cols: [CodeBlock<'_>; C],
+) -> [[__m512i; C]; R] {
+    let groups = rows.len();
+    assert!(first + R <= ROWS && cols.iter().all(|block| block.len() >= groups));
+    // The instruction takes unsigned codes on one side: 128 is added to those of the columns, and 128 times the sum of the row's
+    // codes subtracted in the end.
+    let bias = _mm512_set1_epi8(-128);
+    let mut sums = [[_mm512_setzero_si512(); C]; R];
+    for group in 0..groups {
+        let line = group * GROUP * BLOCK;
+        // SAFETY: each block has a line of 64 aligned bytes for each of `groups` groups, as asserted.
+        let cols = cols.map(|block| unsafe { _mm512_load_si512(block.as_ptr().add(line).cast()) });
+        let cols = cols.map(|codes| _mm512_xor_si512(codes, bias));
+        // SAFETY: as above, and `first` is below BLOCK.
+        let row = unsafe { rows.as_ptr().add(line + first * GROUP).cast::<i32>() };
+        for (at, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: `first + at` is below BLOCK, as asserted, and the lines are aligned.
+            let a = _mm512_set1_epi32(unsafe { *row.add(at) });
+            for (sum, codes) in sums.iter_mut().zip(cols) {
+                *sum = _mm512_dpbusd_epi32(*sum, codes, a);
+            }
+        }
+    }
+    for (at, sums) in sums.iter_mut().enumerate() {
+        let bias = _mm512_set1_epi32(128 * rows.sums[first + at]);
+        sums.iter_mut().for_each(|sum| *sum = _mm512_sub_epi32(*sum, bias));
+    }
+    sums
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn tile_512(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
-    let groups = rows.len();
-    assert!(cols.iter().all(|block| block.len() >= groups));
-    // The instruction takes unsigned codes on one side: 128 is added to those of the columns, and 128 times the sum of the row's
-    // codes subtracted in the end.
-    let bias = _mm512_set1_epi8(-128);
-    for first in (0..ROWS).step_by(ROWS_512) {
-        let mut sums = [[_mm512_setzero_si512(); 2]; ROWS_512];
-        for group in 0..groups {
-            // SAFETY: each block has a line of 64 aligned bytes for each of `groups` groups, as asserted.
-            let (left, right, row) = unsafe {
-                (
-                    _mm512_load_si512(cols[0].as_ptr().add(group * GROUP * BLOCK).cast()),
-                    _mm512_load_si512(cols[1].as_ptr().add(group * GROUP * BLOCK).cast()),
-                    rows.as_ptr().add(group * GROUP * BLOCK + first * GROUP).cast::<i32>(),
-                )
-            };
-            let (left, right) = (_mm512_xor_si512(left, bias), _mm512_xor_si512(right, bias));
-            for (at, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `first + at` is below BLOCK, and the lines are aligned.
-                let a = _mm512_set1_epi32(unsafe { *row.add(at) });
-                sums[0] = _mm512_dpbusd_epi32(sums[0], left, a);
-                sums[1] = _mm512_dpbusd_epi32(sums[1], right, a);
-            }
-        }
-        for (at, sums) in sums.iter().enumerate() {
+    for first in (0..ROWS).step_by(8) {
+        for (at, products) in products::<8, 2>(rows, first, cols).into_iter().enumerate() {
             let row = first + at;
-            let bias = _mm512_set1_epi32(128 * rows.sums[row]);
             let factor = _mm512_set1_ps(input.scale * rows.factors[row]);
             let row_term = _mm512_set1_ps(input.row_terms[row]);
             let row_limit = _mm512_set1_ps(input.row_limits[row]);
             let mut hits = 0;
-            for (half, sum) in sums.iter().enumerate() {
+            for (half, product) in products.into_iter().enumerate() {
                 // SAFETY: factors have BLOCK values; terms, limits and distances COLS, of which BLOCK are used from each half's
                 // start.
                 unsafe {
                     let factors = _mm512_loadu_ps(cols[half].factors.as_ptr());
                     let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
                     let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
-                    let product = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(*sum, bias)), factors);
+                    let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), factors);
                     let distance = _mm512_add_ps(_mm512_fmadd_ps(product, factor, terms), row_term);
                     let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
                         | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
@@ -66,6 +79,61 @@ fn tile_512(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>
             tile.hits[row] = hits;
         }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn all_pairs_512(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]) {
+    let blocks = panel.rows().div_ceil(BLOCK);
+    for row_block in 0..blocks {
+        let rows = panel.block(row_block);
+        let mut col_block = row_block;
+        while col_block < blocks {
+            let left = panel.block(col_block);
+            let mut put = |row: usize, col_block: usize, cols: CodeBlock<'_>, product: __m512i| {
+                let (at, col) = (row_block * BLOCK + row, col_block * BLOCK);
+                let row_term = _mm512_set1_ps(terms[at]);
+                let factor = _mm512_set1_ps(scale * rows.factors[row]);
+                let (terms, place) = (&terms[col..][..BLOCK], &mut distances[at * terms.len() + col..][..BLOCK]);
+                // SAFETY: all of them have BLOCK values.
+                unsafe {
+                    let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), _mm512_loadu_ps(cols.factors.as_ptr()));
+                    let distance = _mm512_fmadd_ps(product, factor, _mm512_loadu_ps(terms.as_ptr()));
+                    _mm512_storeu_ps(place.as_mut_ptr(), _mm512_add_ps(distance, row_term));
+                }
+            };
+            if col_block + 1 == blocks {
+                for (row, [product]) in products::<ROWS, 1>(rows, 0, [left]).into_iter().enumerate() {
+                    put(row, col_block, left, product);
+                }
+                break;
+            }
+            let right = panel.block(col_block + 1);
+            for first in (0..ROWS).step_by(8) {
+                for (at, [a, b]) in products::<8, 2>(rows, first, [left, right]).into_iter().enumerate() {
+                    put(first + at, col_block, left, a);
+                    put(first + at, col_block + 1, right, b);
+                }
+            }
+            col_block += 2;
+        }
+    }
+}
+
+/// The product of the codes of two vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn product_512(a: &[u8], b: &[u8]) -> i32 {
+    let ((wide_a, rest_a), (wide_b, rest_b)) = (a.as_chunks::<64>(), b.as_chunks::<64>());
+    let bias = _mm512_set1_epi8(-128);
+    let (mut sum, mut sums) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for (a, b) in wide_a.iter().zip(wide_b) {
+        // SAFETY: 64 bytes each.
+        let (a, b) = unsafe { (_mm512_loadu_si512(a.as_ptr().cast()), _mm512_loadu_si512(b.as_ptr().cast())) };
+        // What the bias adds is 128 times the sum of the other's codes.
+        sum = _mm512_dpbusd_epi32(sum, _mm512_xor_si512(a, bias), b);
+        sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), b);
+    }
+    let rest = rest_a.iter().zip(rest_b).map(|(a, b)| i32::from(a.cast_signed()) * i32::from(b.cast_signed()));
+    _mm512_reduce_add_epi32(sum) - 128 * _mm512_reduce_add_epi32(sums) + rest.sum::<i32>()
 }
 
 /// Lines of a block from its rows, which are of equal length: 16 groups of all rows at a time, as a matrix that is transposed.

@@ -219,17 +219,19 @@ impl Carver<'_> {
         let (small, mut joined): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.len() < self.plan.leaf_min());
         let mut current: Vec<u32> = Vec::new();
+        let mut add = |mut group: Vec<u32>| {
+            // A point may be in several of them.
+            group.sort_unstable();
+            group.dedup();
+            joined.push(group);
+        };
         for group in small {
             current.extend(group);
             if current.len() >= self.plan.leaf_aim / 2 {
-                joined.push(std::mem::take(&mut current));
+                add(std::mem::take(&mut current));
             }
         }
-        joined.push(current);
-        for group in &mut joined {
-            group.sort_unstable();
-            group.dedup();
-        }
+        add(current);
         joined.retain(|group| group.len() > 1);
         joined
     }

@@ -58,9 +58,10 @@ impl Engine for BulkEngine {
             _ => Vec::new(),
         };
         space.lifts = &lifts;
-        let products = space.measure.products.filter(|products| products.codes.is_some());
+        let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
         let elements = taken.heap_tids.elements();
-        let codes = products.map(|products| pool.run(|| Codes::new(space, products, elements))).transpose()?;
+        let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements));
+        let codes = coded.map(encode).transpose()?;
         space.codes = codes.as_ref();
         let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
         let (draft, gathered) = layers.build(&taken)?;
