@@ -13,18 +13,20 @@
 #![allow(unsafe_code)] // calls of functions compiled for a processor feature, after it was detected
 
 mod bits;
+mod candidate;
 mod dense;
 mod level;
 mod metric;
 mod sparse;
 mod tile;
 
+pub use candidate::Candidate;
 pub use dense::decode;
 pub use level::Level;
 pub use metric::{Elements, Metric};
 pub use tile::{
-    AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Panel, ROWS, Tile,
-    TileInput, TileKernel, code_kernels, encode, tile_kernel,
+    AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
+    Tile, TileInput, TileKernel, code_kernels, encode, tile_kernel,
 };
 
 /// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.

@@ -1,6 +1,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::candidate::{Candidate, distinct};
+use distance::Candidate;
 
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
@@ -115,9 +115,43 @@ fn room(keep: usize) -> usize {
     keep + keep / 3 + 8
 }
 
+/// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns how many those are.
+pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
+    // Most are told apart by a bit each.
+    let mut seen = [0u64; 16];
+    let mut kept = 0;
+    for at in 0..list.len() {
+        if kept == most {
+            break;
+        }
+        let candidate = list[at];
+        let (word, bit) = (candidate.element() as usize / 64 % seen.len(), 1 << (candidate.element() % 64));
+        if seen[word] & bit != 0 && list[..kept].iter().any(|other| other.element() == candidate.element()) {
+            continue;
+        }
+        seen[word] |= bit;
+        list[kept] = candidate;
+        kept += 1;
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Candidates};
+    use super::{Candidate, Candidates, distinct};
+
+    #[test]
+    fn the_first_of_each_element_stays() {
+        let elements = [5, 7, 5, 1029, 7, 2053, 5, 1029, 64];
+        let all: Vec<Candidate> =
+            (0u8..).zip(elements).map(|(at, element)| Candidate::new(at.into(), element)).collect();
+        let mut list = all.clone();
+        assert_eq!(distinct(&mut list, 10), 5);
+        assert_eq!(list[..5], [all[0], all[1], all[3], all[5], all[8]]);
+        let mut list = all.clone();
+        assert_eq!((distinct(&mut list, 3), list[2]), (3, all[3]));
+        assert_eq!(distinct(&mut [], 3), 0);
+    }
 
     #[test]
     fn the_same_candidates_are_kept_in_any_order() {

@@ -5,13 +5,13 @@
 
 use graph::NO_NEIGHBOR;
 
-use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::round::Choosing;
 use crate::select::{Rule, Selector};
 use crate::space::Space;
 use crate::{BuildError, Control, Pool, balance, memory, mutual};
+use distance::Candidate;
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {

@@ -99,7 +99,7 @@ impl Group {
         let cols = [2 * col_pair, 2 * col_pair + 1];
         match products.codes.filter(|_| self.coded) {
             Some(kernels) => {
-                (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile)
+                (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile);
             }
             None => {
                 let cols = cols.map(|col| others.panel.block(col));

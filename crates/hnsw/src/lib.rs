@@ -5,7 +5,6 @@
 mod balance;
 mod build;
 mod bulk;
-mod candidate;
 mod candidates;
 mod codes;
 mod complete;

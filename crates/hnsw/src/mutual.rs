@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::candidate::{Candidate, distinct};
+use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::round::Chosen;
 use crate::select::{Rule, Selector};
 use crate::{BuildError, Control, Pool};
+use distance::Candidate;
 
 /// For each element of a layer, by position, those that chose it and how far they are.
 struct Choosers {

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::candidate::Candidate;
 use crate::draft::Draft;
 use crate::{BuildError, Control, Pool};
+use distance::Candidate;
 
 /// The points of a layer, and the order in which they choose: near ones next to each other, by position.
 #[derive(Clone, Copy)]

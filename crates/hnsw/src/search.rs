@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, HashSet};
 use graph::{ElementValues, Graph};
 use rayon::prelude::*;
 
-use crate::candidate::Candidate;
 use crate::space::Space;
+use distance::Candidate;
 
 /// Elements looked for.
 const SAMPLE: usize = 100;

@@ -1,8 +1,8 @@
 //! The choice of neighbors.
 
-use crate::candidate::Candidate;
 use crate::group::Group;
 use crate::space::Space;
+use distance::Candidate;
 
 /// By which distances neighbors are chosen, and how many.
 #[derive(Clone, Copy)]

@@ -11,7 +11,6 @@ use graph::{ElementValues, max_level};
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::complete::{Far, Gathered};
 use crate::draft::Draft;
@@ -20,6 +19,7 @@ use crate::rows::Rows;
 use crate::space::{Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
+use distance::Candidate;
 
 /// Room made at first, whatever the client expects: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;

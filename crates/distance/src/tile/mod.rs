@@ -6,6 +6,7 @@
 
 mod code_kernel;
 mod codes;
+mod nearest;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(target_arch = "aarch64")]
@@ -17,10 +18,13 @@ mod tests;
 mod x64;
 #[cfg(target_arch = "x86_64")]
 mod x64_codes;
+#[cfg(target_arch = "x86_64")]
+mod x64_nearest;
 
 use crate::Level;
 pub use code_kernel::{AllPairs, CodeKernel, CodeKernels, CodeProduct, code_kernels};
 pub use codes::{CodeBlock, CodeNote, CodePanel, encode};
+pub use nearest::Nearest;
 pub use panel::{BLOCK, Panel};
 
 /// Vectors of one side of a tile: one block.

@@ -2,10 +2,10 @@
 
 use distance::{COLS, ROWS, Tile};
 
-use super::nearest::Nearest;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
+use distance::Nearest;
 
 pub(crate) struct Leaders<'a> {
     elements: Vec<u32>,
@@ -103,9 +103,7 @@ impl<'a> Packed<'a> {
                 let first_col = col_pair * COLS;
                 let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
                 group.tile(row_block, &self.group, col_pair, self.products, limits, &mut tile);
-                tile.for_each_hit(|row, col, distance| {
-                    nearest.offer(first_row + row, distance, (first_col + col) as u32);
-                });
+                nearest.offer_rows(&tile, first_row, first_col);
             }
         }
     }

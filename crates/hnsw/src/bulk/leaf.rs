@@ -2,12 +2,12 @@
 
 use distance::{COLS, ROWS, Tile};
 
-use super::nearest::Nearest;
-use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
+use distance::Candidate;
+use distance::Nearest;
 
 /// Pairs of blocks beside the diagonal that come first.
 const BAND: usize = 2;
@@ -113,12 +113,6 @@ fn row_of_tiles(
         let first_col = col_pair * COLS;
         let limits = (nearest.limits(first_row), nearest.limits(first_col));
         group.tile(row_block, group, col_pair, products, limits, tile);
-        tile.for_each_hit(|row, col, distance| {
-            let (a, b) = (first_row + row, first_col + col);
-            if a < b {
-                nearest.offer(a, distance, b as u32);
-                nearest.offer(b, distance, a as u32);
-            }
-        });
+        nearest.offer_pairs(tile, first_row, first_col);
     }
 }

@@ -12,7 +12,6 @@ mod carve;
 mod engine;
 mod leaders;
 mod leaf;
-mod nearest;
 mod plan;
 mod random;
 mod refine;

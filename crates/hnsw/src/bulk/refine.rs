@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use distance::{COLS, ROWS, Tile};
 use rayon::prelude::*;
 
-use crate::candidate::Candidate;
 use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
+use distance::Candidate;
 
 /// Points of a cell at most: their lists are kept while they are compared with others.
 pub(crate) const CELL: usize = 256;

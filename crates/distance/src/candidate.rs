@@ -1,0 +1,59 @@
+/// An element, or a position, and how far it is: ordered by distance, of equally far ones the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Candidate(u64);
+
+impl Candidate {
+    /// Behind everything that is at a distance.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// An element at a distance, which must be a number.
+    #[must_use]
+    pub fn new(distance: f32, element: u32) -> Self {
+        let bits = distance.to_bits();
+        // Of negative numbers all bits, of others the sign: then they are ordered as unsigned integers.
+        let flipped = bits ^ ((bits.cast_signed() >> 31).cast_unsigned() | 1 << 31);
+        Self(u64::from(flipped) << 32 | u64::from(element))
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn distance(self) -> f32 {
+        let flipped = (self.0 >> 32) as u32;
+        f32::from_bits(flipped ^ (!(flipped.cast_signed() >> 31).cast_unsigned() | 1 << 31))
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn element(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// A number with the same order.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Of such a number.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Candidate;
+
+    #[test]
+    fn candidates_have_the_order_of_distances() {
+        let distances = [f32::NEG_INFINITY, -3.5, -1e-40, 0.0, 1e-40, 0.5, 2.0, f32::INFINITY];
+        for pair in distances.windows(2) {
+            assert!(Candidate::new(pair[0], u32::MAX - 1) < Candidate::new(pair[1], 0));
+        }
+        assert!(distances.iter().all(|&x| Candidate::new(x, 7).distance() == x));
+        assert!(Candidate::new(f32::INFINITY, u32::MAX - 1) < Candidate::NONE);
+        assert_eq!(Candidate::new(1.0, 7).element(), 7);
+    }
+}

@@ -1,0 +1,156 @@
+use super::{COLS, ROWS, Tile};
+use crate::{Candidate, Level};
+
+/// Places of a list are so many, or a multiple: as many as a register holds.
+pub(super) const LANES: usize = 8;
+/// No candidate, behind all that are at a finite distance.
+const EMPTY: u32 = u32::MAX;
+
+/// The `k` nearest of each of several points, by position.
+#[derive(Default)]
+pub struct Nearest {
+    pub(super) k: usize,
+    /// Places of a list: `k`, rounded up.
+    pub(super) places: usize,
+    /// Of each point, nearest first.
+    pub(super) lists: Vec<Candidate>,
+    /// The distance that a new one must be below; of padding, below everything.
+    pub(super) limits: Vec<f32>,
+}
+
+impl Nearest {
+    /// Starts anew with `points` points and room for a block of `padded` positions.
+    ///
+    /// # Panics
+    /// If `k` is 0, or there are more points than positions.
+    pub fn reset(&mut self, points: usize, padded: usize, k: usize) {
+        assert!(k > 0 && points <= padded);
+        (self.k, self.places) = (k, k.next_multiple_of(LANES));
+        self.lists.clear();
+        self.lists.resize(padded * self.places, Candidate::new(f32::INFINITY, EMPTY));
+        self.limits.clear();
+        self.limits.resize(points, f32::INFINITY);
+        self.limits.resize(padded, f32::NEG_INFINITY);
+    }
+
+    /// The limits of `N` positions from `first`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub fn limits<const N: usize>(&self, first: usize) -> &[f32; N] {
+        self.limits[first..].first_chunk().expect("padded to whole tiles")
+    }
+
+    /// Takes `other` into the list of `point` if it is near enough.
+    #[inline]
+    pub fn offer(&mut self, point: usize, distance: f32, other: u32) {
+        // Not if it is no number.
+        if distance < self.limits[point] {
+            self.insert(point, Candidate::new(distance, other));
+        }
+    }
+
+    /// Takes what a tile found worth a look for its rows, which are the points from `first_row`; its columns are others from `first_col`.
+    ///
+    /// # Panics
+    /// If there are no such points.
+    pub fn offer_rows(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
+        assert!(first_row + ROWS <= self.limits.len());
+        tile.for_each_hit(|row, col, distance| self.offer(first_row + row, distance, (first_col + col) as u32));
+    }
+
+    /// Takes what a tile found worth a look, for its rows and its columns: both are points, and those pairs count whose row is before their
+    /// column.
+    ///
+    /// # Panics
+    /// If there are no such points.
+    pub fn offer_pairs(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
+        assert!(first_row.max(first_col + ROWS) + ROWS <= self.limits.len() && COLS == 2 * ROWS);
+        #[cfg(target_arch = "x86_64")]
+        if Level::detect() == Level::Avx512 && self.places <= 2 * LANES {
+            return super::x64_nearest::offer_pairs(self, tile, first_row, first_col);
+        }
+        self.offer_pairs_portably(tile, first_row, first_col);
+    }
+
+    pub(super) fn offer_pairs_portably(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
+        tile.for_each_hit(|row, col, distance| {
+            let (a, b) = (first_row + row, first_col + col);
+            if a < b {
+                self.insert(a, Candidate::new(distance, b as u32));
+                self.insert(b, Candidate::new(distance, a as u32));
+            }
+        });
+    }
+
+    /// Puts one more into a list in ascending order, whose last one drops out.
+    ///
+    /// What is done depends on nothing that is in the list: there is no branch that would be guessed wrong.
+    #[inline]
+    fn insert(&mut self, point: usize, new: Candidate) {
+        let list = &mut self.lists[point * self.places..][..self.k];
+        for at in (1..list.len()).rev() {
+            list[at] = list[at - 1].max(list[at].min(new));
+        }
+        list[0] = new.min(list[0]);
+        self.limits[point] = list[self.k - 1].distance();
+    }
+
+    /// What was found for a point, nearest first.
+    pub fn of(&self, point: usize) -> impl Iterator<Item = Candidate> {
+        let list = &self.lists[point * self.places..][..self.k];
+        list.iter().copied().take_while(|candidate| candidate.element() != EMPTY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_are_kept_in_order() {
+        for k in [1, 3, 6, 8, 9, 12, 20] {
+            let mut nearest = Nearest::default();
+            nearest.reset(2, 2, k);
+            let offered = (0..100u32).map(|id| ((id * 37 % 101) as f32 - 50.0, id));
+            offered.clone().for_each(|(distance, id)| nearest.offer(1, distance, id));
+            nearest.offer(1, f32::NAN, 0);
+            let mut expected: Vec<_> = offered.map(|(distance, id)| Candidate::new(distance, id)).collect();
+            expected.sort_unstable();
+            expected.truncate(k);
+            assert_eq!(nearest.of(1).collect::<Vec<_>>(), expected);
+            assert_eq!(nearest.of(0).count(), 0);
+        }
+    }
+
+    #[test]
+    fn pairs_of_tiles_are_the_same_at_every_level() {
+        let mut state = 5u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        for k in [1, 5, 6, 8, 9, 16, 17] {
+            let mut both = [Nearest::default(), Nearest::default()];
+            both.iter_mut().for_each(|nearest| nearest.reset(61, 64, k));
+            for (first_row, first_col) in [(0, 0), (16, 0), (0, 32), (16, 32), (32, 32), (48, 32)] {
+                let mut tile = Tile::new();
+                for row in 0..ROWS {
+                    // Few different distances: ties.
+                    tile.distances[row] = std::array::from_fn(|_| next() as f32 / (1 << 20) as f32 % 9.0 - 4.0);
+                    let there = if first_col == 32 { u32::MAX >> 3 } else { u32::MAX };
+                    tile.hits[row] = if first_row + row < 61 { next() & there } else { 0 };
+                }
+                both[0].offer_pairs(&tile, first_row, first_col);
+                both[1].offer_pairs_portably(&tile, first_row, first_col);
+            }
+            let [a, b] = both;
+            assert_eq!(a.limits, b.limits, "{k}");
+            for point in 0..61 {
+                assert_eq!(a.of(point).collect::<Vec<_>>(), b.of(point).collect::<Vec<_>>(), "{k} {point}");
+            }
+            assert!((0..61).any(|point| a.of(point).count() == k));
+        }
+    }
+}

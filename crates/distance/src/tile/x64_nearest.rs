@@ -1,0 +1,92 @@
+//! Lists of the nearest in registers.
+
+use std::arch::x86_64::*;
+
+use super::nearest::{LANES, Nearest};
+use super::{COLS, ROWS, Tile};
+use crate::Candidate;
+
+/// As [`Nearest::offer_pairs_portably`], for lists of up to two registers.
+///
+/// # Panics
+/// If there are no such points, or lists are longer.
+pub(super) fn offer_pairs(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+    let points = nearest.limits.len();
+    assert!(first_row + ROWS <= points && first_col + COLS <= points);
+    assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
+    // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
+    match nearest.places {
+        LANES => unsafe { offer_512::<1>(nearest, tile, first_row, first_col) },
+        // SAFETY: as above.
+        16 => unsafe { offer_512::<2>(nearest, tile, first_row, first_col) },
+        places => panic!("lists of {places} places"),
+    }
+}
+
+/// # Safety
+/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row` and [`COLS`] from `first_col`.
+#[target_feature(enable = "avx512f")]
+unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+    let (lists, limits) = (nearest.lists.as_mut_ptr().cast::<u64>(), nearest.limits.as_mut_ptr());
+    let last = nearest.k - 1;
+    for row in 0..ROWS {
+        let a = first_row + row;
+        // Columns up to the row's own are not its business.
+        let not = (a + 1).saturating_sub(first_col).min(COLS);
+        let mut hits = tile.hits[row] & (u64::from(u32::MAX) << not) as u32;
+        if hits == 0 {
+            continue;
+        }
+        // SAFETY: as promised, there is such a list.
+        let row_list = unsafe { lists.add(a * N * LANES) };
+        // SAFETY: as promised, it has so many places.
+        let mut of_row = unsafe { load::<N>(row_list) };
+        while hits != 0 {
+            let col = hits.trailing_zeros() as usize;
+            hits &= hits - 1;
+            let (b, distance) = (first_col + col, tile.distances[row][col]);
+            of_row = with(of_row, Candidate::new(distance, b as u32));
+            // SAFETY: as promised, there are such a list and such a limit.
+            unsafe {
+                let col_list = lists.add(b * N * LANES);
+                store(col_list, with(load::<N>(col_list), Candidate::new(distance, a as u32)));
+                *limits.add(b) = Candidate::from_bits(*col_list.add(last)).distance();
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            store(row_list, of_row);
+            *limits.add(a) = Candidate::from_bits(*row_list.add(last)).distance();
+        }
+    }
+}
+
+/// A list with one more, whose last one drops out.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn with<const N: usize>(list: [__m512i; N], new: Candidate) -> [__m512i; N] {
+    let new = _mm512_set1_epi64(new.to_bits().cast_signed());
+    let mut before = _mm512_setzero_si512();
+    list.map(|places| {
+        // Each place's one before it.
+        let shifted = _mm512_alignr_epi64::<7>(places, before);
+        before = places;
+        _mm512_max_epu64(shifted, _mm512_min_epu64(places, new))
+    })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load<const N: usize>(list: *const u64) -> [__m512i; N] {
+    // SAFETY: the caller has such a list.
+    std::array::from_fn(|at| unsafe { _mm512_loadu_si512(list.add(at * LANES).cast()) })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store<const N: usize>(list: *mut u64, places: [__m512i; N]) {
+    for (at, places) in places.into_iter().enumerate() {
+        // SAFETY: the caller has such a list.
+        unsafe { _mm512_storeu_si512(list.add(at * LANES).cast(), places) };
+    }
+}
