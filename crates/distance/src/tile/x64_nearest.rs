@@ -14,8 +14,8 @@ pub(super) fn offer_pairs(nearest: &mut Nearest, tile: &Tile, first_row: usize, 
     let points = nearest.limits.len();
     assert!(first_row + ROWS <= points && first_col + COLS <= points);
     assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
-    // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
     match nearest.places {
+        // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
         LANES => unsafe { offer_512::<1>(nearest, tile, first_row, first_col) },
         // SAFETY: as above.
         16 => unsafe { offer_512::<2>(nearest, tile, first_row, first_col) },
