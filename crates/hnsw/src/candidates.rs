@@ -67,12 +67,13 @@ impl Candidates {
     pub(crate) fn replace(&self, point: usize, others: &mut [Candidate]) {
         let mut stripe = self.stripe(point);
         let (entries, point) = stripe.of(point, room(self.keep));
-        if others.len() > self.keep {
+        let mut taken = others.len();
+        if taken > entries.len() {
             others.select_nth_unstable(self.keep - 1);
+            taken = self.keep;
         }
-        let kept = others.len().min(self.keep);
-        entries[..kept].copy_from_slice(&others[..kept]);
-        *point = Point { len: kept as u16, settled: false, limit: Candidate::NONE };
+        entries[..taken].copy_from_slice(&others[..taken]);
+        *point = Point { len: taken as u16, settled: false, limit: Candidate::NONE };
     }
 
     /// The distinct nearest candidates of a point, nearest first.

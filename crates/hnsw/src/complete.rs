@@ -109,7 +109,8 @@ impl Gathered {
         }
         for other in self.far.of(at).chain(more.iter().map(|other| other.element())) {
             if other != element && candidates.iter().all(|known| known.element() != other) {
-                candidates.push(space.candidate(element, other));
+                let candidate = space.candidate(element, other);
+                candidates.insert(candidates.partition_point(|known| *known < candidate), candidate);
             }
         }
         if full && candidates.len() < self.at_least.max(wanted) {
@@ -117,8 +118,8 @@ impl Gathered {
             if candidates.len() < wanted {
                 self.everybody(space, at, wanted, candidates);
             }
+            candidates.sort_unstable();
         }
-        candidates.sort_unstable();
         selector.choose(Rule { space, wanted }, element, candidates, list)
     }
 

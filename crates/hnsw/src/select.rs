@@ -34,6 +34,8 @@ pub(crate) struct Selector {
     between: Vec<f32>,
     /// For each candidate, how near the nearest neighbor chosen so far is.
     closest: Vec<f32>,
+    /// For each candidate, how near that may be.
+    limits: Vec<f32>,
     /// Numbers of those that were chosen.
     chosen: Vec<u32>,
     sorted: Vec<Candidate>,
@@ -160,21 +162,18 @@ impl Selector {
         self.closest.resize(self.members.len(), f32::INFINITY);
         let mut last = 0;
         for slack in SLACKS {
+            rule.space.nearer_all(element, &self.members, &self.distances, slack, &mut self.limits);
             for &at in &self.ranked {
                 if self.chosen.len() == rule.wanted {
                     return;
                 }
                 let number = at as usize;
-                if self.taken[number] {
-                    continue;
-                }
-                let limit = rule.space.nearer(element, self.members[number], self.distances[number], slack);
                 // A tie makes superfluous, too.
-                let apart = |distance: f32| distance > limit;
-                let row = &self.between[number * width..];
-                if !apart(self.closest[number]) {
+                let apart = |distance: f32| distance > self.limits[number];
+                if self.taken[number] || !apart(self.closest[number]) {
                     continue;
                 }
+                let row = &self.between[number * width..];
                 // `closest` knows those with a lower number only; mostly there are no others.
                 let mut behind = self.chosen.iter().filter(|&&chosen| chosen > at);
                 if at < last && !behind.all(|&chosen| apart(row[chosen as usize])) {

@@ -86,7 +86,21 @@ impl Space<'_> {
         // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
         let lengths = self.squared_length(a).zip(self.squared_length(b));
         let squares = lengths.map_or(0.0, |(a, b)| (a + b) / 2.0);
-        (squares + distance) / slack - squares
+        (squares + distance) * slack.recip() - squares
+    }
+
+    /// The same for the distances of many from `a`.
+    pub(crate) fn nearer_all(&self, a: u32, others: &[u32], distances: &[f32], slack: f32, nearer: &mut Vec<f32>) {
+        let each = others.iter().zip(distances);
+        nearer.clear();
+        match self.measure.metric {
+            Metric::InnerProduct => nearer.extend(each.map(|(&b, &distance)| self.nearer(a, b, distance, slack))),
+            // All are equally long, or it does not matter.
+            _ => {
+                let squares = self.squared_length(a).unwrap_or_default();
+                nearer.extend(distances.iter().map(|distance| (squares + distance) * slack.recip() - squares));
+            }
+        }
     }
 
     /// The square of a distance as in a Euclidean space.

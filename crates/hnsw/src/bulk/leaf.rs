@@ -71,9 +71,13 @@ pub(crate) fn all_pairs(
 /// Whether codes were fine enough for the lists that they gave, by a sample of them.
 fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
     const SAMPLE: usize = 32;
-    let last = |at: usize| Some((elements[at], elements[nearest.of(at).last()?.element() as usize]));
-    let mut sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(last);
-    let too_near = sample.by_ref().filter(|&(a, b)| !codes.can_tell(a, space.squared_distance(a, b))).count();
+    let told = |at: usize| {
+        let last = nearest.of(at).last()?;
+        let squared = space.squared(elements[at], elements[last.element() as usize], last.distance());
+        Some(codes.can_tell(elements[at], squared))
+    };
+    let sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(told);
+    let too_near = sample.filter(|told| !told).count();
     too_near * 4 <= elements.len().min(SAMPLE)
 }
 
