@@ -147,11 +147,15 @@ impl<'a> Items<'a> {
         if flags != 1 || !aligned || len == 0 || start < upper || start + len > SPECIAL {
             return Err(PageError::LinePointer { tid, flags, start: start as u16, len: len as u16 });
         }
-        let positions = start / ALIGN..(start + len) / ALIGN;
-        if positions.clone().any(|position| self.taken[position / 64] >> (position % 64) & 1 == 1) {
-            return Err(PageError::Overlap { tid });
+        let (first, end) = (start / ALIGN, (start + len) / ALIGN);
+        for (word, taken) in (0..).step_by(64).zip(&mut self.taken).take(end.div_ceil(64)).skip(first / 64) {
+            let ones = |count: usize| u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+            let own = ones((end - word).min(64)) & !ones(first.saturating_sub(word).min(64));
+            if *taken & own != 0 {
+                return Err(PageError::Overlap { tid });
+            }
+            *taken |= own;
         }
-        positions.for_each(|position| self.taken[position / 64] |= 1 << (position % 64));
         Ok(Item { tid, start, bytes: &self.page.bytes[start..start + len] })
     }
 }
@@ -207,5 +211,30 @@ mod tests {
         assert!(matches!(broken(28, 0x7C), Ok(Some(PageError::LinePointer { .. }))));
         assert!(matches!(broken(24, 0x80), Ok(Some(PageError::Overlap { .. }))));
         assert!(matches!(Page::parse(1, &[0; PAGE_SIZE]), Err(PageError::New { block: 1 })));
+    }
+
+    #[test]
+    fn tuples_that_share_a_byte_are_found() {
+        let mut bytes = page();
+        let upper = 6144u16;
+        bytes[14..16].copy_from_slice(&upper.to_le_bytes());
+        let mut state = 1u32;
+        let mut tuple = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let start = u32::from(upper) + (state >> 8) % 250 * 8;
+            (start, ((state >> 20) % 90 * 8 + 8).min(8184 - start))
+        };
+        let mut overlaps = 0;
+        for _ in 0..3000 {
+            let [a, b] = [tuple(), tuple()];
+            for (at, (start, len)) in [(24, a), (28, b)] {
+                bytes[at..at + 4].copy_from_slice(&(start | 1 << 15 | len << 17).to_le_bytes());
+            }
+            let found = Page::parse(1, &bytes).unwrap().items().find_map(Result::err);
+            let expected = a.0 < b.0 + b.1 && b.0 < a.0 + a.1;
+            assert_eq!(matches!(found, Some(PageError::Overlap { .. })), expected, "{a:?} {b:?} {found:?}");
+            overlaps += u32::from(expected);
+        }
+        assert!((100..2900).contains(&overlaps), "{overlaps}");
     }
 }
