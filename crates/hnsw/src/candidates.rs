@@ -15,7 +15,7 @@ pub(crate) struct Candidates {
 }
 
 struct Stripe {
-    /// `room` entries for each point.
+    /// `room` entries for each point, once there is one.
     entries: Vec<Candidate>,
     points: [Point; STRIPE],
 }
@@ -32,12 +32,9 @@ struct Point {
 impl Candidates {
     /// Room for the `keep` nearest of each of so many points.
     pub(crate) fn new(points: usize, keep: usize) -> Self {
-        let (room, empty) = (room(keep), Point { len: 0, settled: true, limit: Candidate::NONE });
-        let stripe = |first: usize| {
-            let entries = vec![Candidate::NONE; (points - first).min(STRIPE) * room];
-            Mutex::new(Stripe { entries, points: [empty; STRIPE] })
-        };
-        let stripes = (0..points).step_by(STRIPE).map(stripe).collect();
+        let empty = Point { len: 0, settled: true, limit: Candidate::NONE };
+        let stripe = |_| Mutex::new(Stripe { entries: Vec::new(), points: [empty; STRIPE] });
+        let stripes = (0..points.div_ceil(STRIPE)).map(stripe).collect();
         Self { stripes, keep }
     }
 
@@ -106,6 +103,10 @@ impl Candidates {
 
 impl Stripe {
     fn of(&mut self, point: usize, room: usize) -> (&mut [Candidate], &mut Point) {
+        if self.entries.is_empty() {
+            // By the thread that needs it: the system has to clear this memory first.
+            self.entries.resize(STRIPE * room, Candidate::NONE);
+        }
         let at = point % STRIPE;
         (&mut self.entries[at * room..(at + 1) * room], &mut self.points[at])
     }

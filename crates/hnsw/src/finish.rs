@@ -34,9 +34,11 @@ impl Job<'_> {
         let relinked = reach::repair(&mut draft, space, self.control)?;
         let graph = draft.finish(taken.heap_tids)?;
         self.control.progress().enter(Phase::Order, elements);
-        let order = order::by_page(&graph, order::elements_per_page(&graph, &*self.store), self.control)?;
-        let self_recall = self.pool.run(|| search::self_recall(&graph, space));
-        let report = Report { rows, elements, relinked, unreachable: reach::count_unreachable(&graph), self_recall };
+        let order = || order::by_page(&graph, order::elements_per_page(&graph, &*self.store), self.control);
+        let look = || (search::self_recall(&graph, space), reach::count_unreachable(&graph));
+        let (order, (self_recall, unreachable)) = self.pool.run(|| rayon::join(order, look));
+        let order = order?;
+        let report = Report { rows, elements, relinked, unreachable, self_recall };
         Ok(Finished { graph, values: self.store, order, report })
     }
 }

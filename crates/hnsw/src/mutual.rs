@@ -73,7 +73,7 @@ impl Choosers {
         let mut total = 0;
         starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
         let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
-        let slots: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
+        let slots: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
         places().for_each(|place| {
             let chooser = points[order[place] as usize];
             for other in chosen.list(place) {

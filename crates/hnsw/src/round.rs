@@ -21,8 +21,15 @@ pub(crate) struct Choosing<'a> {
 pub(crate) struct Chosen<'a> {
     of: Choosing<'a>,
     /// In `order`.
+    parts: Vec<Part>,
+}
+
+/// Points whose lists are made by one thread.
+const PART: usize = 64;
+
+struct Part {
     lists: Vec<Candidate>,
-    counts: Vec<u16>,
+    by_rule: [u16; PART],
 }
 
 impl<'a> Choosing<'a> {
@@ -34,21 +41,18 @@ impl<'a> Choosing<'a> {
         control: &Control,
         choose: impl Fn(&mut S, usize, usize, &mut Vec<Candidate>) -> usize + Sync,
     ) -> Result<Chosen<'a>, BuildError> {
-        let mut lists = vec![Candidate::NONE; self.points.len() * self.width];
-        let mut counts = vec![0; self.points.len()];
-        type Place<'b> = ((&'b mut [Candidate], &'b mut u16), (usize, &'b u32));
-        let choose = |(scratch, list): &mut (S, Vec<Candidate>), ((slots, count), (place, &at)): Place<'_>| {
-            control.check()?;
-            *count = choose(scratch, place, at as usize, list) as u16;
-            slots[..list.len()].copy_from_slice(list);
-            control.progress().add(self.counted.into());
-            Ok(())
+        let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
+            let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
+            for (at_part, &at) in order.iter().enumerate() {
+                control.check()?;
+                made.by_rule[at_part] = choose(scratch, part * PART + at_part, at as usize, list) as u16;
+                made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
+            }
+            control.progress().add(if self.counted { order.len() as u64 } else { 0 });
+            Ok(made)
         };
-        pool.run(|| {
-            let places = lists.par_chunks_mut(self.width).zip(&mut counts);
-            places.zip(self.order.par_iter().enumerate()).try_for_each_init(Default::default, choose)
-        })?;
-        Ok(Chosen { of: self, lists, counts })
+        let parts = || self.order.par_chunks(PART).enumerate().map_init(Default::default, part).collect();
+        Ok(Chosen { of: self, parts: pool.run::<Result<_, BuildError>>(parts)? })
     }
 }
 
@@ -60,7 +64,7 @@ impl<'a> Chosen<'a> {
 
     /// The list of the point at a place in `order`.
     pub(crate) fn list(&self, place: usize) -> &[Candidate] {
-        let slots = &self.lists[place * self.of.width..][..self.of.width];
+        let slots = &self.parts[place / PART].lists[place % PART * self.of.width..][..self.of.width];
         let used = slots.iter().position(|&slot| slot == Candidate::NONE).unwrap_or(slots.len());
         &slots[..used]
     }
@@ -72,7 +76,7 @@ impl<'a> Chosen<'a> {
         for (place, &at) in order.iter().enumerate() {
             let list = self.list(place).iter().map(|neighbor| neighbor.element());
             draft.set(points[at as usize], layer, list);
-            by_rule[at as usize] = self.counts[place];
+            by_rule[at as usize] = self.parts[place / PART].by_rule[place % PART];
         }
         by_rule
     }
