@@ -112,9 +112,9 @@ impl Stripe {
     }
 }
 
-/// Entries may come in by a third more than are kept before the nearest are selected.
+/// Entries may come in by a quarter more than are kept before the nearest are selected.
 fn room(keep: usize) -> usize {
-    keep + keep / 3 + 8
+    keep + keep / 4 + 2
 }
 
 /// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns how many those are.

@@ -34,7 +34,7 @@ impl Estimate {
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 4; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
+    /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | the values of a leaf as f32, or, where there are codes, its codes |
     #[must_use]
@@ -46,7 +46,7 @@ impl Estimate {
     #[must_use]
     pub fn spooled_memory_bytes(&self, threads: u32) -> u64 {
         let m = u64::from(self.m);
-        let rest = (2 * m * 4 + CHOOSING).max(GROUPED) - if self.codes() > 0 { 0 } else { BY_PRODUCTS };
+        let rest = (2 * m * CANDIDATE + CHOOSING).max(GROUPED) - if self.codes() > 0 { 0 } else { BY_PRODUCTS };
         let upper = 4 * m / (m - 1).max(1);
         // Those of the upper layers are gone by then.
         let candidates = CANDIDATE * room(kept(2 * m));
@@ -88,7 +88,7 @@ fn kept(list: u64) -> u64 {
 
 /// Candidates come in beyond those that are kept, before they are sorted.
 fn room(kept: u64) -> u64 {
-    kept + kept / 3 + 8
+    kept + kept / 4 + 2
 }
 
 #[cfg(test)]
