@@ -47,7 +47,7 @@ impl Plan {
             (_, Singly) => ([8, 3], 128),
         };
         let (leaf_max, leaf_aim, max_leaders, least) = match compared {
-            ByCodes => (1024, 500, 1000, 6),
+            ByCodes => (1024, 500, 4000, 6),
             ByProducts => (1536, 800, 1000, 8),
             Singly => (384, 200, 250, 8),
         };
