@@ -101,6 +101,23 @@ fn tiles(criterion: &mut Criterion) {
                 });
             });
         }
+        if let Some(kernels) = code_kernels() {
+            // As many as there are candidates of an element: by itself, and as tiles on and above the diagonal.
+            let few = rows().take(63).collect::<Vec<_>>();
+            codes.fill(Elements::F32, dims, few.iter().copied(), None, &[]);
+            let (terms, mut distances) = ([0.0; 64], vec![0.0; 64 * 64]);
+            group.bench_function(BenchmarkId::new("63 with each other", dims), |bencher| {
+                bencher.iter(|| (kernels.all_pairs)(black_box(&codes), -1.0, &terms, &mut distances));
+            });
+            group.bench_function(BenchmarkId::new("63 with each other, tiles", dims), |bencher| {
+                bencher.iter(|| {
+                    for (row, col) in [(0, 0), (0, 2), (1, 0), (1, 2), (2, 2), (3, 2)] {
+                        let cols = [codes.block(col), codes.block(col + 1)];
+                        (kernels.tile)(codes.block(row), cols, black_box(&input), &mut tile);
+                    }
+                });
+            });
+        }
         group.bench_function(BenchmarkId::new("packing f32", dims), |bencher| {
             bencher.iter(|| panel.fill(Elements::F32, dims, rows(), None, &[]));
         });

@@ -13,11 +13,14 @@ const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
 pub(super) fn dot() -> CodeKernels {
-    // SAFETY: `Level::detect` found the dot products.
-    let multiply = |rows: CodeBlock<'_>, cols: CodeBlock<'_>| unsafe { multiply(rows, cols) };
-    let tile: CodeKernel = |rows, cols, input, tile| code_kernel::tile_of(multiply, rows, cols, input, tile);
-    let all_pairs: AllPairs =
-        |panel, scale, terms, distances| code_kernel::all_pairs_of(multiply, panel, scale, terms, distances);
+    let tile: CodeKernel = |rows, cols, input, tile| {
+        // SAFETY: `Level::detect` found the dot products.
+        code_kernel::tile_of(|rows, cols| unsafe { multiply(rows, cols) }, rows, cols, input, tile);
+    };
+    let all_pairs: AllPairs = |panel, scale, terms, distances| {
+        // SAFETY: as above.
+        code_kernel::all_pairs_of(|rows, cols| unsafe { multiply(rows, cols) }, panel, scale, terms, distances);
+    };
     CodeKernels { tile, all_pairs, product: code_kernel::product }
 }
 
