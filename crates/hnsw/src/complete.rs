@@ -3,6 +3,7 @@
 //! pgvector keeps every layer-0 list full, with the nearest of the candidates that its diversity rule had dropped, and VACUUM
 //! rebuilds the lists that are not. So where an engine found too little, the candidates' own candidates are looked at as well.
 
+use distance::Candidate;
 use graph::NO_NEIGHBOR;
 
 use crate::candidates::Candidates;
@@ -11,7 +12,6 @@ use crate::round::Choosing;
 use crate::select::{Rule, Selector};
 use crate::space::Space;
 use crate::{BuildError, Control, Pool, balance, memory, mutual};
-use distance::Candidate;
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use distance::Candidate;
 use rayon::prelude::*;
 
 use crate::candidates::distinct;
@@ -13,7 +14,6 @@ use crate::draft::Draft;
 use crate::round::Chosen;
 use crate::select::{Rule, Selector};
 use crate::{BuildError, Control, Pool};
-use distance::Candidate;
 
 /// For each element of a layer, by position, those that chose it and how far they are.
 struct Choosers {

@@ -1,10 +1,10 @@
 //! A round in which every element of a layer chooses its neighbors.
 
+use distance::Candidate;
 use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::{BuildError, Control, Pool};
-use distance::Candidate;
 
 /// The points of a layer, and the order in which they choose: near ones next to each other, by position.
 #[derive(Clone, Copy)]

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
+use distance::Candidate;
 use graph::{ElementValues, Graph};
 use rayon::prelude::*;
 
 use crate::space::Space;
-use distance::Candidate;
 
 /// Elements looked for.
 const SAMPLE: usize = 100;

@@ -1,8 +1,9 @@
 //! The choice of neighbors.
 
+use distance::Candidate;
+
 use crate::group::Group;
 use crate::space::Space;
-use distance::Candidate;
 
 /// By which distances neighbors are chosen, and how many.
 #[derive(Clone, Copy)]
@@ -95,14 +96,15 @@ impl Selector {
         let by_metric = self.pick(Rule { wanted: rule.wanted * 3 / 4, ..rule }, known, element);
         let first = std::mem::take(&mut self.chosen);
         let distances = self.distances.clone();
-        if known == Known::ByCodes {
+        let known = if known == Known::ByCodes {
             self.turn_euclidean(rule.space, element);
+            known
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
-        }
-        // What is between others that are known by values is of the other metric.
-        let known = if known == Known::ByCodes { known } else { Known::Nothing };
+            // What is between others that are known by values is of the other metric.
+            Known::Nothing
+        };
         self.sorted.clear();
         let others = self.ranked.iter().filter(|at| !first.contains(at));
         self.sorted.extend(others.map(|&at| Candidate::new(self.distances[at as usize], at)));

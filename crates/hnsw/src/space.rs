@@ -1,9 +1,8 @@
-use distance::{CodeKernels, Elements, Kernel, Metric, TileKernel};
+use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
 
 use crate::codes::Codes;
 use crate::values::ValueStore;
-use distance::Candidate;
 
 /// A metric for values of one kind.
 #[derive(Clone, Copy)]

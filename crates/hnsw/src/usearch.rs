@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use distance::Kernel;
+use distance::{Candidate, Kernel};
 use graph::{ElementValues, max_level};
 use rayon::prelude::*;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
@@ -19,7 +19,6 @@ use crate::rows::Rows;
 use crate::space::{Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
-use distance::Candidate;
 
 /// Room made at first, whatever the client expects: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;

@@ -1,11 +1,10 @@
 //! The leaders of a split: random points, to whose nearest the others go.
 
-use distance::{COLS, ROWS, Tile};
+use distance::{COLS, Nearest, ROWS, Tile};
 
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
-use distance::Nearest;
 
 pub(crate) struct Leaders<'a> {
     elements: Vec<u32>,

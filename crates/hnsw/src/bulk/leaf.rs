@@ -1,13 +1,11 @@
 //! All pairs of a leaf.
 
-use distance::{COLS, ROWS, Tile};
+use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
-use distance::Candidate;
-use distance::Nearest;
 
 /// Pairs of blocks beside the diagonal that come first.
 const BAND: usize = 2;

@@ -9,14 +9,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use distance::{COLS, ROWS, Tile};
+use distance::{COLS, Candidate, ROWS, Tile};
 use rayon::prelude::*;
 
 use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
-use distance::Candidate;
 
 /// Points of a cell at most: their lists are kept while they are compared with others.
 pub(crate) const CELL: usize = 256;
