@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::progress;
 
 #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
-#[path = "writer/buffers.rs"]
+#[path = "writer/extend.rs"]
 mod file;
 #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
 #[path = "writer/bulk.rs"]
