@@ -21,6 +21,7 @@ mod set;
 mod stage;
 mod venv;
 mod watch;
+mod wordnet;
 
 use crate::step;
 use contest::alternate;

@@ -11,6 +11,7 @@ pub const USAGE: &str = "\
 usage: cargo xtask bench [OPTION]...
 
   --set LIST              sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist),
+                          wordnet-384 (116,659 definitions, embedded the first time),
                           synthetic-DIMS, or the path of an .npy or .fvecs file [minilm-384]
   --queries-from PATH     queries for a set from a path; without: X_query for X_base, or its last rows
   --rows N                so many of the set's rows; a synthetic set has 100000 if not told

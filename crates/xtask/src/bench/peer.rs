@@ -69,7 +69,7 @@ impl Tools {
         let [graph, visits] = build::benches()?;
         install::install(&config)?;
         let libraries = options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
-        let python = (libraries && options.parts.contains(&Part::Builds)).then(venv::python).and_then(|python| {
+        let python = (libraries && options.parts.contains(&Part::Builds)).then(|| venv::PEERS.python()).and_then(|python| {
             python.inspect_err(|error| println!("hnswlib and faiss do not take part: {error:#}")).ok()
         });
         Ok(Self { config, program, graph, visits, python })

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use harness::{Column, Metric, Vectors, data_set, exact_neighbors, from_half, synthetic, to_half};
 
 use super::options::BenchOptions;
-use super::{NEIGHBORS, results};
+use super::{NEIGHBORS, results, wordnet};
 use crate::{apt, step};
 
 const SYNTHETIC_ROWS: usize = 100_000;
@@ -107,6 +107,10 @@ fn vectors(name: &str, options: &BenchOptions) -> Result<(Vectors, Vectors, Metr
         "fashion-mnist" => {
             let [base, queries] = [images("train-images-idx3-ubyte.gz")?, images("t10k-images-idx3-ubyte.gz")?];
             (base, queries, Metric::L2)
+        }
+        "wordnet-384" => {
+            let (base, queries) = wordnet::embeddings()?;
+            (base, queries, Metric::Cosine)
         }
         _ => match name.strip_prefix("synthetic-") {
             Some(dims) => {

