@@ -68,8 +68,9 @@ impl Tools {
         let program = build::program()?;
         let [graph, visits] = build::benches()?;
         install::install(&config)?;
-        let libraries = options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
-        let python = (libraries && options.parts.contains(&Part::Builds)).then(|| venv::PEERS.python()).and_then(|python| {
+        let libraries = options.parts.contains(&Part::Builds)
+            && options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
+        let python = libraries.then(|| venv::PEERS.python()).and_then(|python| {
             python.inspect_err(|error| println!("hnswlib and faiss do not take part: {error:#}")).ok()
         });
         Ok(Self { config, program, graph, visits, python })

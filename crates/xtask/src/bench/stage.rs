@@ -142,9 +142,9 @@ pub fn create_index(
         "CREATE INDEX {INDEX} ON items USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}{external})",
         set.opclass()
     );
-    session.execute("CHECKPOINT")?;
-    // Nobody is to wait for what the system has put out of its cache since the last build.
+    // Nobody is to wait for what the system has put out of its cache since the last build, or for what reading changes in pages.
     session.execute("SELECT count(v) FROM items")?;
+    session.execute("CHECKPOINT")?;
     session.take_notices();
     let cpu = || (cluster.cpu_seconds(), builder.and_then(Builder::pid).map_or(0.0, cpu_seconds));
     let (before, start) = (cpu(), Instant::now());

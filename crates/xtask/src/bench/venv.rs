@@ -34,7 +34,7 @@ impl Environment {
         let dir = step::work_dir()?.join(self.dir);
         let (python, complete) = (dir.join("bin/python"), dir.join(self.packages.join("+")));
         if !complete.is_file() {
-            let hint = "It needs Python with venv, its headers and a C++ compiler (Debian: python3-venv python3-dev g++).";
+            let hint = "It needs Python, venv, headers and a C++ compiler (Debian: python3-venv python3-dev g++).";
             let mut make = Command::new("python3");
             step::command("making a Python environment", hint, make.args(["-m", "venv"]).arg(&dir))?;
             let mut install = Command::new(&python);
