@@ -43,7 +43,7 @@ impl Writer {
         }
         for (block, page) in (first_block..).zip(pages) {
             self.verifier.page(block, page).map_err(refused)?;
-            self.file.append(block, page)?;
+            self.file.append(block, page);
             self.written += 1;
         }
         progress::blocks(self.written, self.blocks);

@@ -5,8 +5,6 @@ use pages::{PAGE_SIZE, PageBytes};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
-use crate::failure::Failure;
-
 /// PostgreSQL's own, of which nothing is known outside.
 #[repr(C)]
 struct BulkWriteState {
@@ -36,14 +34,13 @@ impl IndexFile {
     }
 
     /// Appends a page, which must become `block`.
-    pub(super) fn append(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, block: u32, page: &PageBytes) {
         // SAFETY: the state lives as long as the statement. A buffer has PAGE_SIZE bytes, and is ours until it is handed back.
         unsafe {
             let buffer = pg_guard_ffi_boundary(|| smgr_bulk_get_buf(self.state));
             std::ptr::copy_nonoverlapping(page.as_ptr(), buffer.cast::<u8>(), PAGE_SIZE);
             pg_guard_ffi_boundary(|| smgr_bulk_write(self.state, block, buffer, true));
         }
-        Ok(())
     }
 
     /// All pages are there. An index that fails is never finished: its file goes with the transaction.

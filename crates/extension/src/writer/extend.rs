@@ -3,8 +3,6 @@
 use pages::{PAGE_SIZE, PageBytes};
 use pgrx::prelude::*;
 
-use crate::failure::Failure;
-
 /// Pages logged and written at a time: as many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
 const BATCH: usize = 32;
 
@@ -19,10 +17,9 @@ pub(super) struct IndexFile {
     /// Nobody needs it after a crash.
     temporary: bool,
     batch: Box<Batch>,
-    /// Pages in `batch`.
+    /// Pages in `batch`, and the block of the first of them.
     waiting: usize,
-    /// Pages in the file.
-    written: u32,
+    first: u32,
     /// Where recovery would have begun when this did.
     redo: pg_sys::XLogRecPtr,
 }
@@ -36,22 +33,19 @@ impl IndexFile {
             unsafe { (needs_wal(index), (*(*index).rd_rel).relpersistence, pg_sys::GetRedoRecPtr()) };
         let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char;
         let batch = Box::new(Batch([[0; PAGE_SIZE]; BATCH]));
-        Self { index, logged, temporary, batch, waiting: 0, written: 0, redo }
+        Self { index, logged, temporary, batch, waiting: 0, first: 0, redo }
     }
 
     /// Appends a page, which must become `block`.
-    pub(super) fn append(&mut self, block: u32, page: &PageBytes) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, block: u32, page: &PageBytes) {
         if self.waiting == BATCH {
             self.flush(false);
         }
-        let expected = self.written + self.waiting as u32;
-        if block != expected {
-            let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
-            return Err(Failure::new(code, format!("index was extended by block {block}, {expected} expected")));
+        if self.waiting == 0 {
+            self.first = block;
         }
         self.batch.0[self.waiting] = *page;
         self.waiting += 1;
-        Ok(())
     }
 
     /// All pages are there. An index that fails is never finished: its file goes with the transaction.
@@ -70,22 +64,22 @@ impl IndexFile {
     /// Logs and writes what waits. The checkpointer is told of each segment of the file with its last page.
     fn flush(&mut self, last: bool) {
         let pages = &mut self.batch.0[..self.waiting];
-        let end = self.written + pages.len() as u32;
+        let end = self.first + pages.len() as u32;
         // SAFETY: the index is open; pages are whole and nobody else's.
         unsafe {
             if self.logged {
-                log(self.index, self.written, pages);
+                log(self.index, self.first, pages);
             }
             let file = pg_sys::RelationGetSmgr(self.index);
-            for (block, page) in (self.written..).zip(pages) {
-                let completes = block + 1 == end && last || (block + 1) % pg_sys::RELSEG_SIZE == 0;
+            for (block, page) in (self.first..).zip(pages) {
+                let completes = (last && block + 1 == end) || (block + 1) % pg_sys::RELSEG_SIZE == 0;
                 let page = page.as_mut_ptr();
                 pg_sys::PageSetChecksumInplace(page.cast(), block);
                 let main = pg_sys::ForkNumber::MAIN_FORKNUM;
                 pg_sys::smgrextend(file, main, block, page.cast(), self.temporary || !completes);
             }
         }
-        (self.written, self.waiting) = (end, 0);
+        self.waiting = 0;
     }
 }
 
