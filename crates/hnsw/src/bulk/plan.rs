@@ -37,7 +37,7 @@ impl Plan {
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared) -> Self {
         use Compared::{ByCodes, ByProducts, Singly};
         let (fans, wanted) = match (ef_construction, compared) {
-            // More leaves take hardly longer, and find hardly anything else.
+            // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
             (_, ByCodes) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
