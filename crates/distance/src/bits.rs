@@ -7,7 +7,7 @@ pub(crate) fn hamming(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
         // SAFETY: `Level::detect` found every feature that the function is compiled for.
-        Level::Avx512 => return |a, b| unsafe { x64::hamming(a, b) },
+        Level::Avx512 | Level::Amx => return |a, b| unsafe { x64::hamming(a, b) },
         // SAFETY: as above.
         Level::Avx2 => return |a, b| unsafe { x64::hamming_by_words(a, b) },
         _ => {}
@@ -21,7 +21,7 @@ pub(crate) fn jaccard(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
         // SAFETY: `Level::detect` found every feature that the function is compiled for.
-        Level::Avx512 => return |a, b| unsafe { x64::jaccard(a, b) },
+        Level::Avx512 | Level::Amx => return |a, b| unsafe { x64::jaccard(a, b) },
         // SAFETY: as above.
         Level::Avx2 => return |a, b| unsafe { x64::jaccard_by_words(a, b) },
         _ => {}

@@ -1,3 +1,6 @@
+#[cfg(target_arch = "x86_64")]
+use crate::amx;
+
 /// What the processor can do, as far as the kernels care. On each architecture, each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -7,6 +10,8 @@ pub enum Level {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL, VPOPCNTDQ and VNNI.
     Avx512,
+    /// The same with AMX for int8, which the system lets this process use.
+    Amx,
     /// aarch64, all of which have NEON with fused multiply-add and conversion of f16.
     Neon,
     /// aarch64 with dot products of int8.
@@ -17,20 +22,24 @@ impl Level {
     /// The level of this processor. Cheap: the standard library remembers what it found.
     #[must_use]
     pub fn detect() -> Self {
-        Self::of_architecture().into_iter().rev().find(|level| level.is_here()).unwrap_or(Self::Portable)
+        Self::of_architecture().iter().rev().copied().find(|level| level.is_here()).unwrap_or(Self::Portable)
     }
 
     /// Every level that this processor can run, for tests and benchmarks.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut levels = vec![Self::Portable];
-        levels.extend(Self::of_architecture().into_iter().filter(|level| level.is_here()));
+        levels.extend(Self::of_architecture().iter().filter(|level| level.is_here()));
         levels
     }
 
     /// Those that this architecture knows beyond the portable one, lowest first.
-    fn of_architecture() -> [Self; 2] {
-        if cfg!(target_arch = "aarch64") { [Self::Neon, Self::NeonDot] } else { [Self::Avx2, Self::Avx512] }
+    fn of_architecture() -> &'static [Self] {
+        if cfg!(target_arch = "aarch64") {
+            &[Self::Neon, Self::NeonDot]
+        } else {
+            &[Self::Avx2, Self::Avx512, Self::Amx]
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -40,6 +49,7 @@ impl Level {
             && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("popcnt");
         match self {
+            Self::Amx => Self::Avx512.is_here() && amx::is_here(),
             Self::Avx512 => {
                 avx2 && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -88,7 +98,7 @@ macro_rules! for_each_level {
                 }
                 match level {
                     // SAFETY: `Level::detect` found every feature the function is compiled for.
-                    $crate::Level::Avx512 => return |a, b| unsafe { avx512(a, b) },
+                    $crate::Level::Avx512 | $crate::Level::Amx => return |a, b| unsafe { avx512(a, b) },
                     // SAFETY: as above.
                     $crate::Level::Avx2 => return |a, b| unsafe { avx2(a, b) },
                     _ => {}
@@ -123,7 +133,7 @@ macro_rules! compiled_for_each_level {
                 }
                 match level {
                     // SAFETY: `Level::detect` found every feature the function is compiled for.
-                    $crate::Level::Avx512 => return |$($argument),*| unsafe { avx512($($argument),*) },
+                    $crate::Level::Avx512 | $crate::Level::Amx => return |$($argument),*| unsafe { avx512($($argument),*) },
                     // SAFETY: as above.
                     $crate::Level::Avx2 => return |$($argument),*| unsafe { avx2($($argument),*) },
                     _ => {}

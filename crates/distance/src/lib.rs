@@ -9,9 +9,11 @@
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge |
 //! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
-//! | tiles of int8 codes | products | AVX-512 VNNI | dot products | portable, for tests |
+//! | tiles of int8 codes | products | AMX, AVX-512 VNNI | dot products | portable, for tests |
 #![allow(unsafe_code)] // calls of functions compiled for a processor feature, after it was detected
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod bits;
 mod candidate;
 mod dense;

@@ -34,11 +34,13 @@ pub struct CodeKernels {
 #[must_use]
 pub fn code_kernels() -> Option<CodeKernels> {
     let level = Level::detect();
-    matches!(level, Level::Avx512 | Level::NeonDot).then(|| code_kernels_at(level))
+    matches!(level, Level::Avx512 | Level::Amx | Level::NeonDot).then(|| code_kernels_at(level))
 }
 
 pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
     match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Amx => super::x64_amx::amx(),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => super::x64_codes::avx512(),
         #[cfg(target_arch = "aarch64")]

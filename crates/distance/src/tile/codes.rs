@@ -19,8 +19,11 @@ pub(super) struct Line(pub(super) [i8; LINE]);
 #[derive(Default)]
 pub struct CodePanel {
     rows: usize,
+    /// Lines of a block: groups of dimensions, to whole tiles where there are registers for those.
     groups: usize,
     lines: Vec<Line>,
+    /// The same codes by vectors, where rows of tiles want that: 64 dimensions of all vectors of a block, then the next 64.
+    tiles: Vec<Line>,
     factors: Vec<[f32; BLOCK]>,
     sums: Vec<[i32; BLOCK]>,
     squared_norms: Vec<[f32; BLOCK]>,
@@ -32,6 +35,8 @@ pub struct CodePanel {
 #[derive(Clone, Copy)]
 pub struct CodeBlock<'a> {
     lines: &'a [Line],
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    tiles: &'a [Line],
     /// What a code is multiplied by, of each vector.
     pub factors: &'a [f32; BLOCK],
     /// The sum of each vector's codes, which products of unsigned by signed codes need.
@@ -48,6 +53,12 @@ impl CodeBlock<'_> {
     /// How many groups there are.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
+    }
+
+    /// The codes by tiles of 64 dimensions, then vectors; none where nothing wants that.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(super) fn tiles(&self) -> &'_ [[Line; BLOCK]] {
+        self.tiles.as_chunks().0
     }
 
     /// The first byte of the first group.
@@ -198,10 +209,11 @@ impl CodePanel {
 
     /// All rows of a block.
     fn put_block(&mut self, block: usize, rows: &[&[u8]; BLOCK]) {
-        let lines = &mut self.lines[block * self.groups..(block + 1) * self.groups];
+        let range = block * self.groups..(block + 1) * self.groups;
+        let lines = &mut self.lines[range.clone()];
         #[cfg(target_arch = "x86_64")]
-        if Level::detect() == Level::Avx512 {
-            return super::x64_codes::interleave(rows, lines);
+        if Level::detect() >= Level::Avx512 {
+            return super::x64_codes::interleave(rows, lines, self.tiles.get_mut(range).unwrap_or_default());
         }
         let whole = rows[0].len() / GROUP;
         let groups = rows.map(|codes| &codes.as_chunks::<GROUP>().0[..whole]);
@@ -221,10 +233,14 @@ impl CodePanel {
 
     fn reset(&mut self, dims: usize, rows: usize) {
         self.rows = rows;
-        self.groups = dims.div_ceil(GROUP);
+        let in_tiles = Level::detect() == Level::Amx;
+        self.groups = dims.div_ceil(GROUP).next_multiple_of(if in_tiles { BLOCK } else { 1 });
         let blocks = self.blocks();
         // Every line is written, and what padding has there counts for nothing.
         self.lines.resize(blocks * self.groups, Line([0; LINE]));
+        if in_tiles {
+            self.tiles.resize(blocks * self.groups, Line([0; LINE]));
+        }
         self.factors.clear();
         self.factors.resize(blocks, [0.0; BLOCK]);
         self.sums.clear();
@@ -255,8 +271,10 @@ impl CodePanel {
     /// One block.
     #[must_use]
     pub fn block(&self, block: usize) -> CodeBlock<'_> {
+        let range = block * self.groups..(block + 1) * self.groups;
         CodeBlock {
-            lines: &self.lines[block * self.groups..(block + 1) * self.groups],
+            lines: &self.lines[range.clone()],
+            tiles: self.tiles.get(range).unwrap_or_default(),
             factors: &self.factors[block],
             sums: &self.sums[block],
         }

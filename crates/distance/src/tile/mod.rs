@@ -17,6 +17,8 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x64;
 #[cfg(target_arch = "x86_64")]
+mod x64_amx;
+#[cfg(target_arch = "x86_64")]
 mod x64_codes;
 #[cfg(target_arch = "x86_64")]
 mod x64_nearest;
@@ -93,7 +95,7 @@ pub fn tile_kernel() -> TileKernel {
 fn tile_kernel_at(level: Level) -> TileKernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        Level::Avx512 => return x64::avx512(),
+        Level::Avx512 | Level::Amx => return x64::avx512(),
         Level::Avx2 => return x64::avx2(),
         _ => {}
     }

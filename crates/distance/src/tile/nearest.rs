@@ -68,7 +68,7 @@ impl Nearest {
     pub fn offer_pairs(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
         assert!(first_row.max(first_col + ROWS) + ROWS <= self.limits.len() && COLS == 2 * ROWS);
         #[cfg(target_arch = "x86_64")]
-        if crate::Level::detect() == crate::Level::Avx512 && self.places <= 2 * LANES {
+        if crate::Level::detect() >= crate::Level::Avx512 && self.places <= 2 * LANES {
             return super::x64_nearest::offer_pairs(self, tile, first_row, first_col);
         }
         self.offer_pairs_portably(tile, first_row, first_col);

@@ -56,29 +56,41 @@ fn products<const R: usize, const C: usize>(
 fn tile_512(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
     for first in (0..ROWS).step_by(8) {
         for (at, products) in products::<8, 2>(rows, first, cols).into_iter().enumerate() {
-            let row = first + at;
-            let factor = _mm512_set1_ps(input.scale * rows.factors[row]);
-            let row_term = _mm512_set1_ps(input.row_terms[row]);
-            let row_limit = _mm512_set1_ps(input.row_limits[row]);
-            let mut hits = 0;
-            for (half, product) in products.into_iter().enumerate() {
-                // SAFETY: factors have BLOCK values; terms, limits and distances COLS, of which BLOCK are used from each half's
-                // start.
-                unsafe {
-                    let factors = _mm512_loadu_ps(cols[half].factors.as_ptr());
-                    let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
-                    let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
-                    let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), factors);
-                    let distance = _mm512_add_ps(_mm512_fmadd_ps(product, factor, terms), row_term);
-                    let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
-                        | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
-                    hits |= u32::from(below) << (half * BLOCK);
-                    _mm512_storeu_ps(tile.distances[row].as_mut_ptr().add(half * BLOCK), distance);
-                }
-            }
-            tile.hits[row] = hits;
+            finish_row(rows, first + at, cols, products, input, tile);
         }
     }
+}
+
+/// What becomes of the products of a row.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) fn finish_row(
+    rows: CodeBlock<'_>,
+    row: usize,
+    cols: [CodeBlock<'_>; 2],
+    products: [__m512i; 2],
+    input: &TileInput<'_>,
+    tile: &mut Tile,
+) {
+    let factor = _mm512_set1_ps(input.scale * rows.factors[row]);
+    let row_term = _mm512_set1_ps(input.row_terms[row]);
+    let row_limit = _mm512_set1_ps(input.row_limits[row]);
+    let mut hits = 0;
+    for (half, product) in products.into_iter().enumerate() {
+        // SAFETY: factors have BLOCK values; terms, limits and distances COLS, of which BLOCK are used from each half's start.
+        unsafe {
+            let factors = _mm512_loadu_ps(cols[half].factors.as_ptr());
+            let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
+            let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
+            let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), factors);
+            let distance = _mm512_add_ps(_mm512_fmadd_ps(product, factor, terms), row_term);
+            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
+                | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
+            hits |= u32::from(below) << (half * BLOCK);
+            _mm512_storeu_ps(tile.distances[row].as_mut_ptr().add(half * BLOCK), distance);
+        }
+    }
+    tile.hits[row] = hits;
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
@@ -86,35 +98,52 @@ fn all_pairs_512(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [
     let blocks = panel.rows().div_ceil(BLOCK);
     for row_block in 0..blocks {
         let rows = panel.block(row_block);
+        let mut place = Place { row_block, rows, scale, terms, distances };
         let mut col_block = row_block;
         while col_block < blocks {
             let left = panel.block(col_block);
-            let mut put = |row: usize, col_block: usize, cols: CodeBlock<'_>, product: __m512i| {
-                let (at, col) = (row_block * BLOCK + row, col_block * BLOCK);
-                let row_term = _mm512_set1_ps(terms[at]);
-                let factor = _mm512_set1_ps(scale * rows.factors[row]);
-                let (terms, place) = (&terms[col..][..BLOCK], &mut distances[at * terms.len() + col..][..BLOCK]);
-                // SAFETY: all of them have BLOCK values.
-                unsafe {
-                    let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), _mm512_loadu_ps(cols.factors.as_ptr()));
-                    let distance = _mm512_fmadd_ps(product, factor, _mm512_loadu_ps(terms.as_ptr()));
-                    _mm512_storeu_ps(place.as_mut_ptr(), _mm512_add_ps(distance, row_term));
-                }
-            };
             if col_block + 1 == blocks {
                 for (row, [product]) in products::<ROWS, 1>(rows, 0, [left]).into_iter().enumerate() {
-                    put(row, col_block, left, product);
+                    place.put(row, col_block, left, product);
                 }
                 break;
             }
             let right = panel.block(col_block + 1);
             for first in (0..ROWS).step_by(8) {
                 for (at, [a, b]) in products::<8, 2>(rows, first, [left, right]).into_iter().enumerate() {
-                    put(first + at, col_block, left, a);
-                    put(first + at, col_block + 1, right, b);
+                    place.put(first + at, col_block, left, a);
+                    place.put(first + at, col_block + 1, right, b);
                 }
             }
             col_block += 2;
+        }
+    }
+}
+
+/// Where distances of a block of rows from all go.
+pub(super) struct Place<'a> {
+    pub(super) row_block: usize,
+    pub(super) rows: CodeBlock<'a>,
+    pub(super) scale: f32,
+    pub(super) terms: &'a [f32],
+    pub(super) distances: &'a mut [f32],
+}
+
+impl Place<'_> {
+    /// Takes the products of a row with a block of columns.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn put(&mut self, row: usize, col_block: usize, cols: CodeBlock<'_>, product: __m512i) {
+        let (at, col) = (self.row_block * BLOCK + row, col_block * BLOCK);
+        let row_term = _mm512_set1_ps(self.terms[at]);
+        let factor = _mm512_set1_ps(self.scale * self.rows.factors[row]);
+        let place = &mut self.distances[at * self.terms.len() + col..][..BLOCK];
+        let terms = &self.terms[col..][..BLOCK];
+        // SAFETY: all of them have BLOCK values.
+        unsafe {
+            let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), _mm512_loadu_ps(cols.factors.as_ptr()));
+            let distance = _mm512_fmadd_ps(product, factor, _mm512_loadu_ps(terms.as_ptr()));
+            _mm512_storeu_ps(place.as_mut_ptr(), _mm512_add_ps(distance, row_term));
         }
     }
 }
@@ -136,20 +165,22 @@ fn product_512(a: &[u8], b: &[u8]) -> i32 {
     _mm512_reduce_add_epi32(sum) - 128 * _mm512_reduce_add_epi32(sums) + rest.sum::<i32>()
 }
 
-/// Lines of a block from its rows, which are of equal length: 16 groups of all rows at a time, as a matrix that is transposed.
+/// Lines of a block from its rows, which are of equal length: 16 groups of all rows at a time, as a matrix that is transposed. The matrices
+/// as they were go to `tiles`, if that is not empty.
 ///
 /// # Panics
 /// Without AVX-512, or if there are fewer lines than groups.
-pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line]) {
-    assert!(Level::detect() == Level::Avx512);
+pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line]) {
+    assert!(Level::detect() >= Level::Avx512);
     // SAFETY: the processor has the features, as asserted.
-    unsafe { interleave_512(rows, lines) }
+    unsafe { interleave_512(rows, lines, tiles) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line]) {
+fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line]) {
     let len = rows[0].len();
     assert!(rows.iter().all(|row| row.len() == len) && lines.len() * GROUP >= len);
+    let mut tiles = tiles.chunks_mut(BLOCK);
     for (at, lines) in lines.chunks_mut(BLOCK).enumerate() {
         let first = at * BLOCK * GROUP;
         let mask = u64::MAX.checked_shr((BLOCK * GROUP).saturating_sub(len - first) as u32).unwrap_or(0);
@@ -157,7 +188,12 @@ fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line]) {
             // SAFETY: `first` is at most `len`, and the mask has no more bits than there are bytes after it.
             unsafe { _mm512_maskz_loadu_epi8(mask, rows[row].as_ptr().add(first).cast()) }
         };
-        let matrix = transposed(std::array::from_fn(load));
+        let matrix = std::array::from_fn(load);
+        for (line, row) in tiles.next().into_iter().flatten().zip(matrix) {
+            // SAFETY: a line has 64 bytes, aligned to that.
+            unsafe { _mm512_store_si512(line.0.as_mut_ptr().cast(), row) };
+        }
+        let matrix = transposed(matrix);
         for (line, column) in lines.iter_mut().zip(matrix) {
             // SAFETY: a line has 64 bytes, aligned to that.
             unsafe { _mm512_store_si512(line.0.as_mut_ptr().cast(), column) };
@@ -201,14 +237,14 @@ mod tests {
 
     #[test]
     fn interleaved_codes_are_where_the_portable_code_puts_them() {
-        if Level::detect() != Level::Avx512 {
+        if Level::detect() < Level::Avx512 {
             return;
         }
         for len in [1, 3, 4, 63, 64, 65, 100, 128, 384] {
             let rows: Vec<Vec<u8>> =
                 (0..BLOCK).map(|row| (0..len).map(|at| (row * 31 + at * 7) as u8).collect()).collect();
             let mut lines = vec![Line([1; 64]); len.div_ceil(GROUP)];
-            interleave(&std::array::from_fn(|row| rows[row].as_slice()), &mut lines);
+            interleave(&std::array::from_fn(|row| rows[row].as_slice()), &mut lines, &mut []);
             for (at, line) in lines.iter().enumerate() {
                 for (place, &code) in line.0.iter().enumerate() {
                     let expected = rows[place / GROUP].get(at * GROUP + place % GROUP).copied().unwrap_or(0);
