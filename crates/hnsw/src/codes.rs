@@ -22,14 +22,21 @@ pub(crate) struct Codes {
     stride: usize,
     /// Of [`CHUNK`] elements each.
     chunks: Arc<Vec<Bytes>>,
-    notes: Vec<CodeNote>,
-    /// What to add to the distances of each element, besides a product of codes, so that they are those of the space.
-    terms: Vec<f32>,
+    known: Vec<Known>,
     /// Factor of the products.
     pub(crate) scale: f32,
     product: CodeProduct,
     /// Under inner product, the same for Euclidean distances: without the lifts.
     euclidean: Option<Box<Self>>,
+}
+
+/// What is known of an element besides its codes: read together, so in one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(16))]
+struct Known {
+    note: CodeNote,
+    /// What to add to its distances, besides a product of codes, so that they are those of the space.
+    term: f32,
 }
 
 impl Codes {
@@ -45,11 +52,11 @@ impl Codes {
             Metric::InnerProduct => vec![0.0; products.dims],
             _ => middle(space, products, elements),
         };
-        let mut notes = vec![CodeNote::default(); elements];
-        let encode = |(chunk, notes): (usize, &mut [CodeNote])| {
+        let mut known = vec![Known::default(); elements];
+        let encode = |(chunk, known): (usize, &mut [Known])| {
             let (mut value, mut codes) = (vec![0f32; width], vec![0; width]);
-            let mut bytes = Vec::with_capacity(notes.len() * width);
-            for (at, note) in notes.iter_mut().enumerate() {
+            let mut bytes = Vec::with_capacity(known.len() * width);
+            for (at, known) in known.iter_mut().enumerate() {
                 let element = (chunk * CHUNK + at) as u32;
                 distance::decode(products.elements, space.value(element), &mut value[..products.dims]);
                 value.iter_mut().zip(&center).for_each(|(x, center)| *x -= center);
@@ -57,24 +64,23 @@ impl Codes {
                     value[products.dims] = lift;
                 }
                 let factor = distance::encode(&value, &mut codes);
-                *note = CodeNote::new(&codes, factor);
+                let note = CodeNote::new(&codes, factor);
+                let term = match space.squared_length(element) {
+                    // |a - b|² = |a|² + |b|² - 2ab, and what stands for it is half of that, less the lengths of both.
+                    Some(length) => (note.squared_norm - length) / 2.0,
+                    None => note.squared_norm,
+                };
+                *known = Known { note, term };
                 bytes.extend_from_slice(&codes);
             }
             space.store.stow(bytes)
         };
-        let chunks = notes.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
-        let term = |(element, note): (u32, &CodeNote)| match space.squared_length(element) {
-            // |a - b|² = |a|² + |b|² - 2ab, and what stands for it is half of that, less the lengths of both.
-            Some(length) => (note.squared_norm - length) / 2.0,
-            None => note.squared_norm,
-        };
-        let terms = (0u32..).zip(&notes).map(term).collect();
+        let chunks = known.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
         let codes = Self {
             width,
             stride: width,
             chunks: Arc::new(chunks),
-            notes,
-            terms,
+            known,
             scale: products.scale(),
             product: kernels.product,
             euclidean: None,
@@ -84,14 +90,14 @@ impl Codes {
 
     fn with_euclidean(self, dims: usize) -> Self {
         let (stride, chunks) = (self.stride, self.chunks.clone());
-        let note = |(at, note): (usize, &CodeNote)| {
+        let known = |(at, known): (usize, &Known)| {
             let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
-            CodeNote::new(codes, note.factor)
+            let note = CodeNote::new(codes, known.note.factor);
+            Known { note, term: note.squared_norm }
         };
-        let notes: Vec<CodeNote> = self.notes.par_iter().enumerate().map(note).collect();
-        let terms = notes.iter().map(|note| note.squared_norm).collect();
+        let known = self.known.par_iter().enumerate().map(known).collect();
         let euclidean =
-            Self { width: dims, stride, chunks, notes, terms, scale: -2.0, product: self.product, euclidean: None };
+            Self { width: dims, stride, chunks, known, scale: -2.0, product: self.product, euclidean: None };
         Self { euclidean: Some(Box::new(euclidean)), ..self }
     }
 
@@ -108,11 +114,11 @@ impl Codes {
     /// The bytes of an element's codes, and what is known besides.
     pub(crate) fn of(&self, element: u32) -> (&[u8], CodeNote) {
         let (chunk, at) = (element as usize / CHUNK, element as usize % CHUNK);
-        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.notes[element as usize])
+        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.known[element as usize].note)
     }
 
     pub(crate) fn term(&self, element: u32) -> f32 {
-        self.terms[element as usize]
+        self.known[element as usize].term
     }
 
     /// The distance of two elements.
@@ -124,7 +130,7 @@ impl Codes {
 
     /// Whether codes tell who is nearer to an element at a distance, of which this is the square.
     pub(crate) fn can_tell(&self, element: u32, squared: f32) -> bool {
-        can_tell(self.width, self.notes[element as usize].factor, squared)
+        can_tell(self.width, self.known[element as usize].note.factor, squared)
     }
 }
 
