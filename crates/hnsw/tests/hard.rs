@@ -7,6 +7,8 @@ use hnsw::{BuildSpec, EngineKind, Metric};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
+/// So many that they are split twice.
+const MANY: usize = 110_000;
 
 /// Builds a set and compares the recall of searches for its own values with a bound.
 fn expect(rows: &[Vec<f32>], metric: Metric, least: f64) {
@@ -58,4 +60,14 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
     let mut numbers = Numbers(13);
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(3).iter().map(|x| x.abs()).collect()).collect();
     expect(&rows, Metric::InnerProduct, 0.99);
+}
+
+#[test]
+fn very_many_in_the_order_of_their_clusters() {
+    let mut numbers = Numbers(14);
+    let mut centers = Vec::new();
+    centers.resize_with(400, || numbers.vector(16));
+    let mut row = |i: usize| centers[i * 400 / MANY].iter().map(|c| 4.0 * c + normal(&mut numbers)).collect();
+    let rows: Vec<Vec<f32>> = (0..MANY).map(&mut row).collect();
+    expect(&rows, Metric::L2, 0.95);
 }

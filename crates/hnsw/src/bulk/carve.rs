@@ -163,8 +163,7 @@ impl Carver<'_> {
         random: &Random,
         leads: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
-        let count = (group.len() * fan).div_ceil(self.plan.leaf_aim).clamp(fan + 2, self.plan.max_leaders);
-        let sample = random.clone().sample(count, group.len());
+        let sample = random.clone().sample(self.plan.leaders(group.len(), depth), group.len());
         let mut leaders: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
         let mut nearest = self.assign(group, &leaders, fan)?;
         for _ in 0..HUB_ROUNDS {

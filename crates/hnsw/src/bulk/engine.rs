@@ -106,7 +106,7 @@ impl Layers<'_> {
             (None, Some(_)) => Compared::ByProducts,
             (None, None) => Compared::Singly,
         };
-        let plan = Plan::new(self.spec.ef_construction, list, compared);
+        let plan = Plan::new(self.spec.ef_construction, list, compared, points.len());
         let Self { space, control, pool, .. } = *self;
         let find = |space, keep, counted| {
             let found = Candidates::new(points.len(), keep);

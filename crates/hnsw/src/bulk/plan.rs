@@ -7,7 +7,9 @@ pub(crate) struct Plan {
     pub(crate) fans: [usize; 2],
     /// Points of a leaf at most: all pairs of a leaf are looked at.
     pub(crate) leaf_max: usize,
-    /// Points of a leaf that splits aim at.
+    /// Points of a part that the first split aims at.
+    first_aim: usize,
+    /// Points of a leaf that further splits aim at.
     pub(crate) leaf_aim: usize,
     /// Leaders of a split at most: every point is compared with all of them.
     pub(crate) max_leaders: usize,
@@ -22,6 +24,9 @@ pub(crate) struct Plan {
 /// With the element itself and the nearest leaders, candidates fill whole tiles.
 const BESIDES: usize = 8;
 
+/// Points that are split once, where codes are compared. With more, each would be compared with as many leaders as it is with others in leaves.
+const SPLIT_ONCE: usize = 100_000;
+
 /// How points of a group are compared.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compared {
@@ -33,11 +38,13 @@ pub(crate) enum Compared {
 }
 
 impl Plan {
-    /// For lists of `list` slots.
-    pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared) -> Self {
+    /// For lists of `list` slots of so many points.
+    pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByCodes, ByProducts, Singly};
+        let twice = points > SPLIT_ONCE;
         let (fans, wanted) = match (ef_construction, compared) {
             // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
+            (_, ByCodes) if twice => ([8, 2], 72),
             (_, ByCodes) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
@@ -51,7 +58,9 @@ impl Plan {
             ByProducts => (1536, 800, 1000, 8),
             Singly => (384, 200, 250, 8),
         };
-        Self { fans, leaf_max, leaf_aim, max_leaders, wanted, least, keep: (2 * list).max(64) - BESIDES }
+        let first_aim = if compared == ByCodes && twice { 4 * leaf_aim } else { leaf_aim };
+        let keep = (2 * list).max(64) - BESIDES;
+        Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
     }
 
     /// How many of the nearest leaders of a point are candidates, too.
@@ -64,6 +73,12 @@ impl Plan {
         self.fans.get(depth).copied().unwrap_or(1)
     }
 
+    /// How many leaders a group of so many points has.
+    pub(crate) fn leaders(&self, points: usize, depth: usize) -> usize {
+        let (fan, aim) = (self.fan(depth), if depth == 0 { self.first_aim } else { self.leaf_aim });
+        (points * fan).div_ceil(aim).clamp(fan + 2, self.max_leaders)
+    }
+
     /// Neighbors taken for each point of a leaf at a depth.
     pub(crate) fn per_leaf(&self, depth: usize) -> usize {
         let leaves: usize = (0..depth).map(|depth| self.fan(depth)).product();
@@ -73,5 +88,35 @@ impl Plan {
     /// Groups smaller than this are put together.
     pub(crate) fn leaf_min(&self) -> usize {
         self.leaf_aim / 6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Compared, Plan};
+
+    /// Leaders and points of its leaves that a point is compared with, if all parts of a split are equal.
+    fn comparisons(points: usize) -> usize {
+        let plan = Plan::new(64, 32, Compared::ByCodes, points);
+        let (mut of_each, mut depth, mut groups, mut size) = (0, 0, 1, points);
+        while size > plan.leaf_max {
+            let leaders = plan.leaders(size, depth);
+            of_each += groups * leaders;
+            groups *= plan.fan(depth);
+            size = size * plan.fan(depth) / leaders;
+            depth += 1;
+        }
+        of_each + groups * size / 2
+    }
+
+    #[test]
+    fn a_point_of_many_is_compared_with_hardly_more() {
+        let few = comparisons(25_000);
+        for points in [50_000, 100_000, 100_001, 200_000, 400_000, 1_000_000] {
+            let many = comparisons(points);
+            assert!(many * 2 <= few * 5, "{few}, of {points} {many}");
+        }
+        assert!(comparisons(400_000) * 5 <= few * 8, "{few}, {}", comparisons(400_000));
+        assert!(comparisons(10_000_000) <= 4 * few);
     }
 }
