@@ -1,5 +1,6 @@
 """Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch: writes PREFIX_base.npy and PREFIX_query.npy."""
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -82,5 +83,7 @@ for start in range(0, len(order), BATCH):
         tokens[row, : lengths[row]] = texts[at]
     vectors[batch] = embed(tokens, numpy.arange(tokens.shape[1]) < lengths[:, None])
 vectors = vectors[numpy.random.default_rng(1).permutation(len(vectors))]
-numpy.save(f"{prefix}_query.npy", vectors[:QUERIES])
-numpy.save(f"{prefix}_base.npy", vectors[QUERIES:])
+for part, rows in ("query", vectors[:QUERIES]), ("base", vectors[QUERIES:]):
+    # Whole or not at all.
+    numpy.save(f"{prefix}_{part}.part.npy", rows)
+    os.replace(f"{prefix}_{part}.part.npy", f"{prefix}_{part}.npy")
