@@ -1,12 +1,10 @@
 //! Whether there are tile registers for int8 products, and whether this process may use them.
 
 use std::arch::x86_64::__cpuid_count;
-use std::sync::OnceLock;
 
-/// Asked for once: Linux gives the registers' kilobytes of state to processes that want them only.
+/// Asks the system, too: Linux gives the registers' kilobytes of state only to processes that want them.
 pub(crate) fn is_here() -> bool {
-    static HERE: OnceLock<bool> = OnceLock::new();
-    *HERE.get_or_init(|| processor_has_it() && system_lets_us())
+    processor_has_it() && system_lets_us()
 }
 
 /// `AMX-TILE` and `AMX-INT8` (Intel SDM, CPUID leaf 7). To be asked of processors that have AVX-512, and so that leaf.

@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
 
@@ -19,10 +21,12 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of this processor. Cheap: the standard library remembers what it found.
+    /// The level of this processor, looked for once.
     #[must_use]
     pub fn detect() -> Self {
-        Self::of_architecture().iter().rev().copied().find(|level| level.is_here()).unwrap_or(Self::Portable)
+        static FOUND: OnceLock<Level> = OnceLock::new();
+        let find = || Self::of_architecture().iter().rev().copied().find(|level| level.is_here());
+        *FOUND.get_or_init(|| find().unwrap_or(Self::Portable))
     }
 
     /// Every level that this processor can run, for tests and benchmarks.

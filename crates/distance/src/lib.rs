@@ -10,7 +10,7 @@
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge |
 //! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI | dot products | portable, for tests |
-#![allow(unsafe_code)] // calls of functions compiled for a processor feature, after it was detected
+#![allow(unsafe_code)] // what is compiled for a processor feature, or written in its instructions, is called after that was detected
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

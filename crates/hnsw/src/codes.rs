@@ -22,7 +22,7 @@ pub(crate) struct Codes {
     stride: usize,
     /// Of [`CHUNK`] elements each.
     chunks: Arc<Vec<Bytes>>,
-    known: Vec<Known>,
+    noted: Vec<Noted>,
     /// Factor of the products.
     pub(crate) scale: f32,
     product: CodeProduct,
@@ -33,7 +33,7 @@ pub(crate) struct Codes {
 /// What is known of an element besides its codes: read together, so in one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(16))]
-struct Known {
+struct Noted {
     note: CodeNote,
     /// What to add to its distances, besides a product of codes, so that they are those of the space.
     term: f32,
@@ -52,11 +52,11 @@ impl Codes {
             Metric::InnerProduct => vec![0.0; products.dims],
             _ => middle(space, products, elements),
         };
-        let mut known = vec![Known::default(); elements];
-        let encode = |(chunk, known): (usize, &mut [Known])| {
+        let mut noted = vec![Noted::default(); elements];
+        let encode = |(chunk, noted): (usize, &mut [Noted])| {
             let (mut value, mut codes) = (vec![0f32; width], vec![0; width]);
-            let mut bytes = Vec::with_capacity(known.len() * width);
-            for (at, known) in known.iter_mut().enumerate() {
+            let mut bytes = Vec::with_capacity(noted.len() * width);
+            for (at, noted) in noted.iter_mut().enumerate() {
                 let element = (chunk * CHUNK + at) as u32;
                 distance::decode(products.elements, space.value(element), &mut value[..products.dims]);
                 value.iter_mut().zip(&center).for_each(|(x, center)| *x -= center);
@@ -70,17 +70,17 @@ impl Codes {
                     Some(length) => (note.squared_norm - length) / 2.0,
                     None => note.squared_norm,
                 };
-                *known = Known { note, term };
+                *noted = Noted { note, term };
                 bytes.extend_from_slice(&codes);
             }
             space.store.stow(bytes)
         };
-        let chunks = known.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
+        let chunks = noted.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
         let codes = Self {
             width,
             stride: width,
             chunks: Arc::new(chunks),
-            known,
+            noted,
             scale: products.scale(),
             product: kernels.product,
             euclidean: None,
@@ -90,14 +90,14 @@ impl Codes {
 
     fn with_euclidean(self, dims: usize) -> Self {
         let (stride, chunks) = (self.stride, self.chunks.clone());
-        let known = |(at, known): (usize, &Known)| {
+        let noted = |(at, noted): (usize, &Noted)| {
             let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
-            let note = CodeNote::new(codes, known.note.factor);
-            Known { note, term: note.squared_norm }
+            let note = CodeNote::new(codes, noted.note.factor);
+            Noted { note, term: note.squared_norm }
         };
-        let known = self.known.par_iter().enumerate().map(known).collect();
+        let noted = self.noted.par_iter().enumerate().map(noted).collect();
         let euclidean =
-            Self { width: dims, stride, chunks, known, scale: -2.0, product: self.product, euclidean: None };
+            Self { width: dims, stride, chunks, noted, scale: -2.0, product: self.product, euclidean: None };
         Self { euclidean: Some(Box::new(euclidean)), ..self }
     }
 
@@ -114,11 +114,11 @@ impl Codes {
     /// The bytes of an element's codes, and what is known besides.
     pub(crate) fn of(&self, element: u32) -> (&[u8], CodeNote) {
         let (chunk, at) = (element as usize / CHUNK, element as usize % CHUNK);
-        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.known[element as usize].note)
+        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.noted[element as usize].note)
     }
 
     pub(crate) fn term(&self, element: u32) -> f32 {
-        self.known[element as usize].term
+        self.noted[element as usize].term
     }
 
     /// The distance of two elements.
@@ -130,7 +130,7 @@ impl Codes {
 
     /// Whether codes tell who is nearer to an element at a distance, of which this is the square.
     pub(crate) fn can_tell(&self, element: u32, squared: f32) -> bool {
-        can_tell(self.width, self.known[element as usize].note.factor, squared)
+        can_tell(self.width, self.noted[element as usize].note.factor, squared)
     }
 }
 

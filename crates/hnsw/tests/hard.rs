@@ -7,7 +7,7 @@ use hnsw::{BuildSpec, EngineKind, Metric};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
-/// So many that they are split twice.
+/// So many that they are split twice where codes are compared.
 const MANY: usize = 110_000;
 
 /// Builds a set and compares the recall of searches for its own values with a bound.

@@ -4,7 +4,7 @@ use super::codes::{CodeBlock, CodePanel, GROUP};
 use super::{BLOCK, ROWS, Tile, TileInput};
 use crate::Level;
 
-/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions. The products are those of
+/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, at least one. The products are those of
 /// what the codes stand for.
 pub type CodeKernel = fn(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile);
 

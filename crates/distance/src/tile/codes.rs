@@ -236,7 +236,7 @@ impl CodePanel {
         let in_tiles = Level::detect() == Level::Amx;
         self.groups = dims.div_ceil(GROUP).next_multiple_of(if in_tiles { BLOCK } else { 1 });
         let blocks = self.blocks();
-        // Every line is written, and what padding has there counts for nothing.
+        // Every line of a vector is written, and what padding has there counts for nothing.
         self.lines.resize(blocks * self.groups, Line([0; LINE]));
         if in_tiles {
             self.tiles.resize(blocks * self.groups, Line([0; LINE]));

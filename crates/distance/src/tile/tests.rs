@@ -65,12 +65,12 @@ fn numbers(seed: u64) -> impl FnMut() -> f32 {
 
 #[test]
 fn products_of_codes_are_exact_at_every_level_and_length() {
-    let mut next = numbers(5);
-    for dims in (1..70).chain([127, 128, 384, 1001]) {
+    // One panel, filled anew.
+    let (mut next, mut panel) = (numbers(5), CodePanel::new());
+    for dims in (1..70).chain([127, 128, 384, 1001, 65, 3]) {
         let extreme = |x: f32| if x.abs() > 0.9 { 127.0 * x.signum() } else { (127.0 * x).round() };
         let codes: Vec<Vec<i8>> =
             (0..ROWS + COLS).map(|_| (0..dims).map(|_| extreme(next()) as i8).collect()).collect();
-        let mut panel = CodePanel::new();
         let bytes: Vec<Vec<u8>> = codes.iter().map(|codes| codes.iter().map(|&code| code as u8).collect()).collect();
         let notes = bytes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
         panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
@@ -100,11 +100,10 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
 
 #[test]
 fn all_pairs_are_what_tiles_give() {
-    let mut next = numbers(8);
-    for (dims, count) in (1..100).map(|count| (count * 7 % 90 + 1, count)) {
+    let (mut next, mut panel) = (numbers(8), CodePanel::new());
+    for (dims, count) in (1..100).chain([70, 33, 1]).map(|count| (count * 7 % 90 + 1, count)) {
         let vectors: Vec<Vec<f32>> = (0..count).map(|_| (0..dims).map(|_| next()).collect()).collect();
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-        let mut panel = CodePanel::new();
         panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
         let terms: Vec<f32> = (0..panel.blocks()).flat_map(|block| panel.squared_norms(block)).collect();
         for level in Level::available() {

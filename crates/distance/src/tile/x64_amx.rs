@@ -40,13 +40,25 @@ static SHAPES: Shapes = {
     shapes
 };
 
-/// Gives the registers of this thread their shapes, once: that takes as long as a whole tile.
+/// Gives the registers of this thread their shapes, once: that takes as long as half a tile. They keep them, since nothing else in this
+/// process uses those registers: compilers do so for AMX intrinsics only, and no library here has any.
+///
+/// # Safety
+/// The processor must have AMX, and the system let this process use it.
 #[inline]
-fn shape() {
+unsafe fn shape() {
     thread_local! { static SHAPED: Cell<bool> = const { Cell::new(false) } }
     if !SHAPED.get() {
-        // SAFETY: the system lets this process use the registers, as `Level::detect` found.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, readonly, preserves_flags)) };
+        // SAFETY: as promised, this may be done. It clears all registers.
+        unsafe {
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const SHAPES,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
         SHAPED.set(true);
     }
 }
@@ -58,15 +70,17 @@ struct Sums([[i32; BLOCK]; BLOCK]);
 type Products = [MaybeUninit<Sums>; 2];
 
 /// Products of a block of rows with two of columns.
+///
+/// # Safety
+/// As of [`shape`].
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn products(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], products: &mut Products) {
+unsafe fn products(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], products: &mut Products) {
     let steps = rows.tiles().len();
     assert!(steps > 0 && cols.iter().all(|block| block.len() == steps * BLOCK));
-    shape();
     // SAFETY: each block has 1024 bytes for each of `steps` steps, as asserted, and `products` two times as many. The registers have their
     // shapes.
     unsafe {
+        shape();
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
@@ -95,10 +109,13 @@ fn products(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], products: &mut Produc
     }
 }
 
+/// # Safety
+/// As of [`shape`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn tile_amx(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
+unsafe fn tile_amx(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let mut sums = [const { MaybeUninit::uninit() }; 2];
-    products(rows, cols, &mut sums);
+    // SAFETY: as promised.
+    unsafe { products(rows, cols, &mut sums) };
     for row in 0..ROWS {
         // SAFETY: `products` wrote all of them.
         let products =
@@ -108,14 +125,16 @@ fn tile_amx(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>
 }
 
 /// Products of two blocks of rows with two of columns: first those of the first rows.
+///
+/// # Safety
+/// As of [`shape`].
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn products_of_pairs(rows: [CodeBlock<'_>; 2], cols: [CodeBlock<'_>; 2], products: &mut [MaybeUninit<Sums>; 4]) {
+unsafe fn products_of_pairs(rows: [CodeBlock<'_>; 2], cols: [CodeBlock<'_>; 2], products: &mut [MaybeUninit<Sums>; 4]) {
     let steps = rows[0].tiles().len();
     assert!(steps > 0 && rows[1].tiles().len() == steps && cols.iter().all(|block| block.len() == steps * BLOCK));
-    shape();
     // SAFETY: as above; `products` has room for four tiles.
     unsafe {
+        shape();
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
@@ -154,15 +173,18 @@ fn products_of_pairs(rows: [CodeBlock<'_>; 2], cols: [CodeBlock<'_>; 2], product
     }
 }
 
+/// # Safety
+/// As of [`shape`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn all_pairs_amx(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]) {
+unsafe fn all_pairs_amx(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]) {
     let blocks = panel.rows().div_ceil(BLOCK);
     let mut sums = [const { MaybeUninit::uninit() }; 4];
     for first_row in (0..blocks).step_by(2) {
         for first_col in (first_row..blocks).step_by(2) {
             // A panel has whole pairs of blocks.
             let (rows, cols) = ([first_row, first_row + 1], [first_col, first_col + 1]);
-            products_of_pairs(rows.map(|at| panel.block(at)), cols.map(|at| panel.block(at)), &mut sums);
+            // SAFETY: as promised.
+            unsafe { products_of_pairs(rows.map(|at| panel.block(at)), cols.map(|at| panel.block(at)), &mut sums) };
             let pairs = rows.into_iter().flat_map(|row| cols.map(|col| (row, col)));
             for ((row_block, col_block), sums) in pairs.zip(&sums) {
                 if row_block >= blocks || col_block >= blocks || col_block < row_block {

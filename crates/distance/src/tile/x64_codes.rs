@@ -179,7 +179,9 @@ pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line]) {
     let len = rows[0].len();
-    assert!(rows.iter().all(|row| row.len() == len) && lines.len() * GROUP >= len);
+    // A load begins in every 16th line at the latest where its row ends.
+    let whole = len.div_ceil(GROUP).next_multiple_of(BLOCK);
+    assert!(rows.iter().all(|row| row.len() == len) && (len.div_ceil(GROUP)..=whole).contains(&lines.len()));
     let mut tiles = tiles.chunks_mut(BLOCK);
     for (at, lines) in lines.chunks_mut(BLOCK).enumerate() {
         let first = at * BLOCK * GROUP;
@@ -243,12 +245,19 @@ mod tests {
         for len in [1, 3, 4, 63, 64, 65, 100, 128, 384] {
             let rows: Vec<Vec<u8>> =
                 (0..BLOCK).map(|row| (0..len).map(|at| (row * 31 + at * 7) as u8).collect()).collect();
+            let all = std::array::from_fn(|row| rows[row].as_slice());
+            let of = |row: usize, dim: usize| rows[row].get(dim).copied().unwrap_or(0).cast_signed();
             let mut lines = vec![Line([1; 64]); len.div_ceil(GROUP)];
-            interleave(&std::array::from_fn(|row| rows[row].as_slice()), &mut lines, &mut []);
-            for (at, line) in lines.iter().enumerate() {
-                for (place, &code) in line.0.iter().enumerate() {
-                    let expected = rows[place / GROUP].get(at * GROUP + place % GROUP).copied().unwrap_or(0);
-                    assert_eq!(code.cast_unsigned(), expected, "{len} {at} {place}");
+            interleave(&all, &mut lines, &mut []);
+            // Whole tiles, and these by vectors.
+            let mut padded = vec![Line([1; 64]); len.div_ceil(64) * BLOCK];
+            let mut tiles = padded.clone();
+            interleave(&all, &mut padded, &mut tiles);
+            assert!(lines.iter().zip(&padded).all(|(line, padded)| line.0 == padded.0), "{len}");
+            for (at, (line, tile)) in padded.iter().zip(&tiles).enumerate() {
+                for place in 0..64 {
+                    assert_eq!(line.0[place], of(place / GROUP, at * GROUP + place % GROUP), "{len} {at} {place}");
+                    assert_eq!(tile.0[place], of(at % BLOCK, at / BLOCK * 64 + place), "{len} {at} {place}");
                 }
             }
         }

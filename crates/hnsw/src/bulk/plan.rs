@@ -24,7 +24,8 @@ pub(crate) struct Plan {
 /// With the element itself and the nearest leaders, candidates fill whole tiles.
 const BESIDES: usize = 8;
 
-/// Points that are split once, where codes are compared. With more, each would be compared with as many leaders as it is with others in leaves.
+/// Points that are split once, where codes are compared. With more, each would be compared with as many leaders as with others of its
+/// leaves.
 const SPLIT_ONCE: usize = 100_000;
 
 /// How points of a group are compared.

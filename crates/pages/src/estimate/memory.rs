@@ -8,8 +8,10 @@ const PROGRAM_BYTES: u64 = 10 << 20;
 /// A build's connection, and batches of rows and pages on their way.
 const PER_BUILD: u64 = 6 << 20;
 
-/// Values that a thread has packed: those of a leaf.
-const PER_THREAD: u64 = 3 << 9;
+/// Values that a thread has packed as f32: those of a leaf.
+const PACKED: u64 = 3 << 9;
+/// Or as codes, both by dimensions and by vectors as AMX wants them: a leaf, and a cell with the candidates of its points.
+const PACKED_CODES: u64 = 7 << 9;
 
 /// For each element, while groups are made and when neighbors are chosen, its lists left out: numbers, levels, order and leaders.
 const GROUPED: u64 = 140;
@@ -36,7 +38,7 @@ impl Estimate {
     /// |---|---|
     /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or, where there are codes, its codes |
+    /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell |
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
@@ -54,14 +56,15 @@ impl Estimate {
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
-        all.saturating_add(PER_BUILD).saturating_add(leaves(threads).saturating_mul(4 * self.codes()))
+        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads) * PACKED * 4 * self.codes())
     }
 
     /// Bytes of the values, each once, and of what is kept with them: an int8 code for each dimension. Processors that have no use
-    /// for codes have leaves of f32 in their place, which are in [`Self::spooled_memory_bytes`].
+    /// for codes have leaves of f32 in their place, which are in [`Self::spooled_memory_bytes`] and larger than leaves of codes.
     #[must_use]
     pub fn values_bytes(&self, threads: u32) -> u64 {
-        let codes = self.elements.saturating_sub(3 * leaves(threads)).saturating_mul(self.codes());
+        let larger = u64::from(threads) * (4 * PACKED - PACKED_CODES);
+        let codes = self.elements.saturating_sub(larger).saturating_mul(self.codes());
         self.elements.saturating_mul(self.value_len as u64).saturating_add(codes)
     }
 
@@ -74,11 +77,6 @@ impl Estimate {
         };
         codes as u64
     }
-}
-
-/// Values that so many threads have packed.
-fn leaves(threads: u32) -> u64 {
-    u64::from(threads) * PER_THREAD
 }
 
 /// Candidates that are kept for a list of so many.
