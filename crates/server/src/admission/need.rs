@@ -87,8 +87,8 @@ mod tests {
     fn values_in_the_spool_need_no_memory() {
         let need = need(ValueType::Vector, 128);
         let (all, half) = (need.spooled_after(0), need.spooled_after(50_000));
-        // In place of the first codes, leaves have room for f32.
-        let leaves = 3 * 4 * 1536;
+        // In place of the first codes, what each of four threads has packed has room for f32.
+        let leaves = 4 * (4 * 1536 - 3584);
         assert_eq!(need.at_first(100_000) - all.at_first(100_000), 100_000 * (512 + 128) - leaves * 128);
         assert_eq!(need.at_first(100_000) - half.at_first(100_000), 50_000 * (512 + 128));
         assert_eq!(need.at_first(4000), half.at_first(4000));
