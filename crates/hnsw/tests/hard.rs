@@ -46,13 +46,23 @@ fn a_long_thin_curve() {
     expect(&(0..ROWS).map(row).collect::<Vec<_>>(), Metric::L2, 0.98);
 }
 
+/// Clusters one after the other, their middles so far apart.
+fn in_clusters(seed: u64, rows: usize, clusters: usize, dims: usize, apart: f32) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers(seed);
+    let mut centers = Vec::new();
+    centers.resize_with(clusters, || numbers.vector(dims));
+    let mut row = |i: usize| centers[i * clusters / rows].iter().map(|c| apart * c + normal(&mut numbers)).collect();
+    (0..rows).map(&mut row).collect()
+}
+
 #[test]
 fn clusters_far_apart_one_after_the_other() {
-    let mut numbers = Numbers(12);
-    let mut centers = Vec::new();
-    centers.resize_with(50, || numbers.vector(24));
-    let mut row = |i: usize| centers[i * 50 / ROWS].iter().map(|c| 16.0 * c + normal(&mut numbers)).collect();
-    expect(&(0..ROWS).map(&mut row).collect::<Vec<_>>(), Metric::L2, 0.98);
+    expect(&in_clusters(12, ROWS, 50, 24, 16.0), Metric::L2, 0.98);
+}
+
+#[test]
+fn very_many_in_the_order_of_their_clusters() {
+    expect(&in_clusters(14, MANY, 400, 16, 4.0), Metric::L2, 0.95);
 }
 
 #[test]
@@ -60,14 +70,4 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
     let mut numbers = Numbers(13);
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(3).iter().map(|x| x.abs()).collect()).collect();
     expect(&rows, Metric::InnerProduct, 0.99);
-}
-
-#[test]
-fn very_many_in_the_order_of_their_clusters() {
-    let mut numbers = Numbers(14);
-    let mut centers = Vec::new();
-    centers.resize_with(400, || numbers.vector(16));
-    let mut row = |i: usize| centers[i * 400 / MANY].iter().map(|c| 4.0 * c + normal(&mut numbers)).collect();
-    let rows: Vec<Vec<f32>> = (0..MANY).map(&mut row).collect();
-    expect(&rows, Metric::L2, 0.95);
 }

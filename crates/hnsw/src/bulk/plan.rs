@@ -12,7 +12,7 @@ pub(crate) struct Plan {
     /// Points of a leaf that further splits aim at.
     pub(crate) leaf_aim: usize,
     /// Leaders of a split at most: every point is compared with all of them.
-    pub(crate) max_leaders: usize,
+    max_leaders: usize,
     /// Neighbors wanted from all leaves of a point together.
     pub(crate) wanted: usize,
     /// The fewest neighbors taken from a leaf.
@@ -42,10 +42,10 @@ impl Plan {
     /// For lists of `list` slots of so many points.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByCodes, ByProducts, Singly};
-        let twice = points > SPLIT_ONCE;
+        let twice = compared == ByCodes && points > SPLIT_ONCE;
         let (fans, wanted) = match (ef_construction, compared) {
             // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
-            (_, ByCodes) if twice => ([8, 2], 72),
+            _ if twice => ([8, 2], 72),
             (_, ByCodes) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
@@ -59,7 +59,7 @@ impl Plan {
             ByProducts => (1536, 800, 1000, 8),
             Singly => (384, 200, 250, 8),
         };
-        let first_aim = if compared == ByCodes && twice { 4 * leaf_aim } else { leaf_aim };
+        let first_aim = if twice { 4 * leaf_aim } else { leaf_aim };
         let keep = (2 * list).max(64) - BESIDES;
         Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
     }
