@@ -145,6 +145,12 @@ impl Builder {
         wait_for(&format!("the end of {ended} builds"), Duration::from_secs(30), counted)
     }
 
+    /// Waits until no build runs: one ends a moment after the client has its index.
+    pub fn expect_idle(&self) -> Result<()> {
+        let idle = || Ok((self.metric("lantern_index_build_active")? == 0.0).then_some(()));
+        wait_for("the builder to be idle", Duration::from_secs(30), idle)
+    }
+
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.pid().map_or(0, resident_bytes)

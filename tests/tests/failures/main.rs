@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{Builder, Column, SqlError, copy_rows, data_set, inspect};
-use scene::{CLUSTER, CREATE, CREATE_QUICKLY, Phase, SOON, Scene, wait_until_idle};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, Phase, SOON, Scene};
 
 fn expect_words(error: &SqlError, sqlstate: &str) {
     let notice = error.server();
@@ -169,7 +169,7 @@ fn memory_comes_back() {
         CLUSTER.session("postgres").unwrap().execute(&cancel).unwrap();
         scene.expect_failure(building, start);
         scene.proxy.reset();
-        wait_until_idle(&scene.builder);
+        scene.builder.expect_idle().unwrap();
     };
     // The allocator keeps something for later: what counts is that it does not grow.
     (0..3).for_each(|_| spend(&mut scene));

@@ -105,7 +105,7 @@ impl Scene {
         let session = self.session.as_mut().unwrap();
         assert_eq!(session.value::<u32>("SELECT count(*) FROM pg_class WHERE relname = 'items_idx'").unwrap(), 0);
         if self.builder.pid().is_some() {
-            wait_until_idle(&self.builder);
+            self.builder.expect_idle().unwrap();
         } else {
             self.builder = patient_for_a_moment();
             self.proxy = Proxy::start(self.builder.address()).unwrap();
@@ -129,13 +129,6 @@ impl Drop for Scene {
 pub struct Building {
     pub thread: JoinHandle<(Session, Result<(), SqlError>, Instant)>,
     pub pid: u32,
-}
-
-pub fn wait_until_idle(builder: &Builder) {
-    wait_for("the builder to be idle", Duration::from_secs(10), || {
-        Ok((builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
-    })
-    .unwrap();
 }
 
 /// A builder that gives builds little time when it is told to end.

@@ -65,10 +65,7 @@ impl Rig {
 
     /// No build, and no connection but ours for the question.
     pub fn expect_idle(&self) {
-        wait_for("the builder to be idle", Duration::from_secs(30), || {
-            Ok((self.builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
-        })
-        .unwrap();
+        self.builder.expect_idle().unwrap();
         self.proxy.cut();
         let pid = self.builder.pid().expect("it runs");
         // Two ports, and what its runtimes use to wake each other.

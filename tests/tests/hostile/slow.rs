@@ -158,10 +158,7 @@ fn the_statement_can_be_ended_meanwhile() {
         let (error, ended) = building.join().unwrap();
         assert!(ended - since < SOON, "{error}");
         assert_eq!(error.server().sqlstate, sqlstate, "{error}");
-        harness::wait_for("the builder to be idle", Duration::from_secs(10), || {
-            Ok((builder.metric("lantern_index_build_active")? == 0.0).then_some(()))
-        })
-        .unwrap();
+        builder.expect_idle().unwrap();
         expect_no_index(&mut CLUSTER.session(name).unwrap());
     }
 }
