@@ -1,4 +1,4 @@
-//! All values of a build as int8 codes, made once: what most comparisons need, in a quarter of the memory.
+//! All values of a build as int8 codes, made once: what most comparisons need, in a quarter of the memory or less.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use distance::{CodeKernels, CodeNote, CodeProduct, Metric};
 use rayon::prelude::*;
 
 use crate::BuildError;
+use crate::directions::Directions;
 use crate::space::{Products, Space};
 use crate::values::{Bytes, CHUNK};
 
@@ -13,13 +14,18 @@ use crate::values::{Bytes, CHUNK};
 const SAMPLE: usize = 1024;
 /// Codes tell distances apart whose squares are so many times what the codes' errors add to them.
 const MARGIN: f32 = 10.0;
+/// Pairs of elements by which is told whether a few directions have their share of the distances of a group.
+const PAIRS: usize = 4;
+/// How much less or more that share may be.
+const OFF: f32 = 0.125;
 
 /// Codes of all elements, by differences from the middle of them all; under inner product of the values themselves, and of their
-/// lifts as one more dimension.
+/// lifts as one more dimension. Of all dimensions, or of a few directions that do as well.
 pub(crate) struct Codes {
-    /// Dimensions that count, and bytes from one element to the next.
+    /// Dimensions or directions that count, and bytes from one element to the next.
     width: usize,
     stride: usize,
+    of_directions: bool,
     /// Of [`CHUNK`] elements each.
     chunks: Arc<Vec<Bytes>>,
     noted: Vec<Noted>,
@@ -47,21 +53,25 @@ impl Codes {
         kernels: CodeKernels,
         elements: usize,
     ) -> Result<Self, BuildError> {
-        let width = products.dims + usize::from(!space.lifts.is_empty());
         let center = match products.metric {
             Metric::InnerProduct => vec![0.0; products.dims],
             _ => middle(space, products, elements),
         };
+        let directions = Directions::find(space, products, &center, elements);
+        let dims = directions.as_ref().map_or(products.dims, Directions::count);
+        let width = dims + usize::from(!space.lifts.is_empty());
         let mut noted = vec![Noted::default(); elements];
         let encode = |(chunk, noted): (usize, &mut [Noted])| {
-            let (mut value, mut codes) = (vec![0f32; width], vec![0; width]);
+            let first = (chunk * CHUNK) as u32;
+            let values: Vec<&[u8]> = (first..).take(noted.len()).map(|element| space.value(element)).collect();
             let mut bytes = Vec::with_capacity(noted.len() * width);
-            for (at, noted) in noted.iter_mut().enumerate() {
-                let element = (chunk * CHUNK + at) as u32;
-                distance::decode(products.elements, space.value(element), &mut value[..products.dims]);
-                value.iter_mut().zip(&center).for_each(|(x, center)| *x -= center);
+            let (mut value, mut codes) = (vec![0f32; width], vec![0; width]);
+            let mut elements = (first..).zip(noted);
+            let put = |coordinates: &[f32]| {
+                let Some((element, noted)) = elements.next() else { return };
+                value[..dims].copy_from_slice(coordinates);
                 if let Some(lift) = space.lift(element) {
-                    value[products.dims] = lift;
+                    value[dims] = lift;
                 }
                 let factor = distance::encode(&value, &mut codes);
                 let note = CodeNote::new(&codes, factor);
@@ -72,6 +82,10 @@ impl Codes {
                 };
                 *noted = Noted { note, term };
                 bytes.extend_from_slice(&codes);
+            };
+            match &directions {
+                Some(directions) => directions.along((products, kernels), &values, &center, put),
+                None => differences(products, &values, &center, put),
             }
             space.store.stow(bytes)
         };
@@ -79,25 +93,26 @@ impl Codes {
         let codes = Self {
             width,
             stride: width,
+            of_directions: directions.is_some(),
             chunks: Arc::new(chunks),
             noted,
             scale: products.scale(),
             product: kernels.product,
             euclidean: None,
         };
-        Ok(if space.lifts.is_empty() { codes } else { codes.with_euclidean(products.dims) })
+        Ok(if space.lifts.is_empty() { codes } else { codes.with_euclidean(dims) })
     }
 
     fn with_euclidean(self, dims: usize) -> Self {
-        let (stride, chunks) = (self.stride, self.chunks.clone());
+        let (stride, of_directions, chunks) = (self.stride, self.of_directions, self.chunks.clone());
         let noted = |(at, noted): (usize, &Noted)| {
             let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
             let note = CodeNote::new(codes, noted.note.factor);
             Noted { note, term: note.squared_norm }
         };
         let noted = self.noted.par_iter().enumerate().map(noted).collect();
-        let euclidean =
-            Self { width: dims, stride, chunks, noted, scale: -2.0, product: self.product, euclidean: None };
+        let (width, scale, product) = (dims, -2.0, self.product);
+        let euclidean = Self { width, stride, of_directions, chunks, noted, scale, product, euclidean: None };
         Self { euclidean: Some(Box::new(euclidean)), ..self }
     }
 
@@ -106,7 +121,7 @@ impl Codes {
         self.euclidean.as_deref()
     }
 
-    /// Dimensions that are encoded.
+    /// Codes of an element.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -132,6 +147,22 @@ impl Codes {
     pub(crate) fn can_tell(&self, element: u32, squared: f32) -> bool {
         can_tell(self.width, self.noted[element as usize].note.factor, squared)
     }
+
+    /// Whether a few directions, if codes are of those, tell the elements of a group apart: near ones, next to each other. They may
+    /// not, where a few rows are unlike all others.
+    pub(crate) fn tell_among(&self, space: Space<'_>, group: impl ExactSizeIterator<Item = u32> + Clone) -> bool {
+        if !self.of_directions || group.len() < 2 {
+            return true;
+        }
+        let step = (group.len() / PAIRS).max(1);
+        let pairs = group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS);
+        let told = |(a, b)| {
+            let by_all = space.squared_distance(a, b);
+            (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= OFF * by_all
+        };
+        let (told, not): (Vec<_>, Vec<_>) = pairs.partition(|&pair| told(pair));
+        not.len() * 3 <= told.len()
+    }
 }
 
 /// Whether codes of so many dimensions, times a factor, tell distances of which this is the square.
@@ -139,6 +170,16 @@ pub(crate) fn can_tell(width: usize, factor: f32, squared: f32) -> bool {
     // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
     let error = width as f32 * factor * factor / 6.0;
     factor > 0.0 && squared >= MARGIN * error
+}
+
+/// Calls `put` with each value's differences from `center`.
+fn differences(products: Products, values: &[&[u8]], center: &[f32], mut put: impl FnMut(&[f32])) {
+    let mut differences = vec![0f32; products.dims];
+    for value in values {
+        distance::decode(products.elements, value, &mut differences);
+        differences.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
+        put(&differences);
+    }
 }
 
 /// The mean of a sample; zero if that is no number.

@@ -8,7 +8,7 @@ use graph::NO_NEIGHBOR;
 
 use crate::candidates::Candidates;
 use crate::draft::Draft;
-use crate::round::Choosing;
+use crate::round::{Choosing, Turn};
 use crate::select::{Rule, Selector};
 use crate::space::Space;
 use crate::{BuildError, Control, Pool, balance, memory, mutual};
@@ -65,17 +65,17 @@ pub(crate) fn fill(
     let (points, order) = (&gathered.points, &gathered.order);
     // Progress is counted in elements, all of which are on layer 0.
     let choosing = Choosing { points, order, width, counted: layer == 0 };
-    let choose = |scratch: &mut Scratch, _, at, list: &mut Vec<Candidate>| {
-        gathered.choose(space, at, width, layer == 0, scratch, list)
+    let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
+        gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
-    let mut chosen = choosing.run(pool, control, choose)?;
+    let mut chosen = choosing.run(space, pool, control, choose)?;
     // The most memory of a build: gone before the draft has any for the lists of layer 0.
     drop((gathered.near, gathered.also));
     if layer == 0 {
         memory::give_back();
     }
     if gathered.mutual {
-        chosen = mutual::choose_again(&chosen, draft, layer, Rule { space, wanted: width }, pool, control)?;
+        chosen = mutual::choose_again(&chosen, draft, layer, Rule { space, wanted: width, told: true }, pool, control)?;
     }
     let by_rule = chosen.place(draft, layer);
     if layer == 0 { balance::spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
@@ -92,7 +92,7 @@ impl Gathered {
     fn choose(
         &self,
         space: Space<'_>,
-        at: usize,
+        Turn { at, told, .. }: Turn,
         width: usize,
         full: bool,
         scratch: &mut Scratch,
@@ -120,7 +120,7 @@ impl Gathered {
             }
             candidates.sort_unstable();
         }
-        selector.choose(Rule { space, wanted }, element, candidates, list)
+        selector.choose(Rule { space, wanted, told }, element, candidates, list)
     }
 
     /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.

@@ -9,6 +9,8 @@ pub(crate) struct Group {
     panel: Panel,
     codes: CodePanel,
     coded: bool,
+    /// Codes of a point.
+    width: usize,
     /// Added to every distance of a point; infinite for the padding.
     terms: Vec<f32>,
     /// Factor of the products.
@@ -38,6 +40,7 @@ impl Group {
         let by_difference = products.metric == Metric::L2;
         let center = center.filter(|_| by_difference);
         self.coded = coded;
+        self.width = dims + usize::from(!lifts.is_empty());
         match coded {
             true => self.codes.fill(elements, dims, vectors, center, &lifts),
             false => self.panel.fill(elements, dims, vectors, center, &lifts),
@@ -58,6 +61,7 @@ impl Group {
     pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
         self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
         self.coded = true;
+        self.width = codes.width();
         self.scale = codes.scale;
         self.terms.clear();
         self.terms.extend(points.iter().map(|&point| codes.term(point)));
@@ -65,8 +69,8 @@ impl Group {
     }
 
     /// Whether distances of tiles tell who is nearer to a point at a distance, of which this is the square.
-    pub(crate) fn can_tell(&self, products: Products, row: usize, squared: f32) -> bool {
-        !self.coded || codes::can_tell(products.dims, self.codes.block(row / BLOCK).factors[row % BLOCK], squared)
+    pub(crate) fn can_tell(&self, row: usize, squared: f32) -> bool {
+        !self.coded || codes::can_tell(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared)
     }
 
     /// The number of blocks, even.

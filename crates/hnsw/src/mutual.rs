@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::candidates::distinct;
 use crate::draft::Draft;
-use crate::round::Chosen;
+use crate::round::{Chosen, Turn};
 use crate::select::{Rule, Selector};
 use crate::{BuildError, Control, Pool};
 
@@ -38,7 +38,7 @@ pub(crate) fn choose_again<'a>(
 ) -> Result<Chosen<'a>, BuildError> {
     let choosing = before.by();
     let choosers = pool.run(|| Choosers::new(before));
-    choosing.run(pool, control, |scratch: &mut Scratch, place, at, list| {
+    choosing.run(rule.space, pool, control, |scratch: &mut Scratch, Turn { place, at, told }, list| {
         let point = choosing.points[at];
         let Scratch { candidates, selector } = scratch;
         candidates.clear();
@@ -54,7 +54,7 @@ pub(crate) fn choose_again<'a>(
         }
         candidates.sort_unstable();
         let count = distinct(candidates, usize::MAX);
-        selector.choose(rule, point, &candidates[..count], list)
+        selector.choose(Rule { told, ..rule }, point, &candidates[..count], list)
     })
 }
 

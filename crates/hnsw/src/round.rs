@@ -4,6 +4,7 @@ use distance::Candidate;
 use rayon::prelude::*;
 
 use crate::draft::Draft;
+use crate::space::Space;
 use crate::{BuildError, Control, Pool};
 
 /// The points of a layer, and the order in which they choose: near ones next to each other, by position.
@@ -15,6 +16,17 @@ pub(crate) struct Choosing<'a> {
     pub(crate) width: usize,
     /// Whether progress is counted.
     pub(crate) counted: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// In `order`.
+    pub(crate) place: usize,
+    /// In `points`.
+    pub(crate) at: usize,
+    /// Whether codes, where there are any, tell points like this one apart.
+    pub(crate) told: bool,
 }
 
 /// What all points of a layer chose, not yet in the draft.
@@ -33,19 +45,22 @@ struct Part {
 }
 
 impl<'a> Choosing<'a> {
-    /// The lists of all points. `choose` fills the list of the one at a place in `order` and a position, and says how many of them
-    /// the diversity rule chose.
+    /// The lists of all points. `choose` fills the list of the one whose turn it is, and says how many of them the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
+        space: Space<'_>,
         pool: &Pool,
         control: &Control,
-        choose: impl Fn(&mut S, usize, usize, &mut Vec<Candidate>) -> usize + Sync,
+        choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) -> usize + Sync,
     ) -> Result<Chosen<'a>, BuildError> {
         let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
+            let elements = order.iter().map(|&at| self.points[at as usize]);
+            let told = space.codes.is_none_or(|codes| codes.tell_among(space, elements));
             let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
             for (at_part, &at) in order.iter().enumerate() {
                 control.check()?;
-                made.by_rule[at_part] = choose(scratch, part * PART + at_part, at as usize, list) as u16;
+                let turn = Turn { place: part * PART + at_part, at: at as usize, told };
+                made.by_rule[at_part] = choose(scratch, turn, list) as u16;
                 made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
             }
             control.progress().add(if self.counted { order.len() as u64 } else { 0 });

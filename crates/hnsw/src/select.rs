@@ -10,6 +10,8 @@ use crate::space::Space;
 pub(crate) struct Rule<'a> {
     pub(crate) space: Space<'a>,
     pub(crate) wanted: usize,
+    /// Whether codes, where there are any, tell elements like this one apart.
+    pub(crate) told: bool,
 }
 
 /// How much nearer to one of the neighbors than to the element another must be to be superfluous, as a ratio of squared distances:
@@ -73,7 +75,7 @@ impl Selector {
             return list.len();
         }
         self.take_in(candidates);
-        let known = self.compare(rule.space, element);
+        let known = self.compare(rule, element);
         self.ranked.clear();
         self.ranked.extend(0..self.members.len() as u32);
         let by_rule = match rule.space.euclidean() {
@@ -111,7 +113,8 @@ impl Selector {
         self.sorted.sort_unstable();
         self.ranked.clear();
         self.ranked.extend(self.sorted.iter().map(|candidate| candidate.element()));
-        let by_distance = self.pick(Rule { space: euclidean, wanted: rule.wanted - first.len() }, known, element);
+        let by_distance =
+            self.pick(Rule { space: euclidean, wanted: rule.wanted - first.len(), ..rule }, known, element);
         let (others, rest) = self.chosen.split_at(by_distance);
         self.chosen = [&first[..by_metric], others, &first[by_metric..], rest].concat();
         self.distances = distances;
@@ -191,12 +194,13 @@ impl Selector {
     }
 
     /// Finds the distances between candidates, where tiles can give them, and measures those to the element if codes are too coarse.
-    fn compare(&mut self, space: Space<'_>, element: u32) -> Known {
+    fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
+        let space = rule.space;
         let count = self.members.len();
         let products = space.measure.products.filter(|_| count <= MOST_COMPARED);
         if let Some(codes) = space.codes {
             let middle = space.squared(element, self.members[count / 2], self.distances[count / 2]);
-            if let Some(products) = products.filter(|_| codes.can_tell(element, middle)) {
+            if let Some(products) = products.filter(|_| rule.told && codes.can_tell(element, middle)) {
                 self.group.pack_codes(codes, &self.members);
                 self.group.all_pairs(products, &mut self.between);
                 return Known::ByCodes;

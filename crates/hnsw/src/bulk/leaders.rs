@@ -88,7 +88,7 @@ impl<'a> Packed<'a> {
         };
         let mut group = Group::default();
         kind.pack(&mut group, space, products, leaders);
-        let told = matches!(kind, Kind::Codes(_)) || most(&|&(at, gap)| group.can_tell(products, at, gap));
+        let told = matches!(kind, Kind::Codes(_)) || most(&|&(at, gap)| group.can_tell(at, gap));
         told.then_some(Self { products, kind, group })
     }
 

@@ -40,6 +40,9 @@ pub(crate) fn all_pairs(
                 by_products(products, group, nearest, tile);
             };
             let told = space.codes.is_some_and(|codes| {
+                if !codes.tell_among(space, elements.iter().copied()) {
+                    return false;
+                }
                 group.pack_codes(codes, &elements);
                 compare(group, nearest);
                 tells_apart(space, codes, &elements, nearest)

@@ -81,13 +81,14 @@ pub(crate) fn look_again(
     let keep = found.keep();
     scratch.gather(points, cell, found, known);
     scratch.rows.pack_codes(codes, &scratch.cell);
-    let center = if scratch.told_apart(space, products) {
+    let among = codes.tell_among(space, scratch.cell.iter().copied());
+    let center = if among && scratch.told_apart(space) {
         None
     } else {
         // What codes of everything do not tell, those around the middle of the cell may.
         let center = group::center(space, products, &scratch.cell);
         scratch.rows.pack_roughly(space, products, &scratch.cell, center.as_deref());
-        if !scratch.told_apart(space, products) {
+        if !scratch.told_apart(space) {
             return;
         }
         Some(center)
@@ -152,12 +153,12 @@ impl Scratch {
     }
 
     /// Whether the cell is packed finely enough for the distances in question.
-    fn told_apart(&self, space: Space<'_>, products: Products) -> bool {
+    fn told_apart(&self, space: Space<'_>) -> bool {
         let step = self.cell.len().div_ceil(SAMPLE).max(1);
         let sample = || (0..self.cell.len()).step_by(step);
         let told = |&row: &usize| {
             let element = self.cell[row];
-            self.rows.can_tell(products, row, space.squared(element, element, self.limits[row]))
+            self.rows.can_tell(row, space.squared(element, element, self.limits[row]))
         };
         sample().filter(told).count() * 4 >= sample().len() * 3
     }

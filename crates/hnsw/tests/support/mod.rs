@@ -87,14 +87,26 @@ pub fn unreachable(graph: &Graph, layer: u8) -> usize {
 /// The share of the ten nearest that a search with `ef` 100 finds, over a sample of the rows themselves.
 pub fn recall(finished: &Finished, elements: distance::Elements, metric: Metric) -> f64 {
     let graph = &finished.graph;
+    recall_of(finished, elements, metric, graph.elements().step_by(graph.len() / 50), 100)
+}
+
+/// The same of some elements, with another `ef`.
+pub fn recall_of(
+    finished: &Finished,
+    elements: distance::Elements,
+    metric: Metric,
+    queries: impl Iterator<Item = u32>,
+    ef: usize,
+) -> f64 {
+    let graph = &finished.graph;
     let kernel = distance::kernel(elements, metric).unwrap();
     let (mut hits, mut wanted) = (0, 0);
-    for query in graph.elements().step_by(graph.len() / 50) {
+    for query in queries {
         let value = finished.values.value(query);
         let distance = |element: u32| kernel(value, finished.values.value(element));
         let mut exact: Vec<f32> = graph.elements().map(distance).collect();
         exact.sort_by(f32::total_cmp);
-        let found = hnsw::search(graph, distance, 100);
+        let found = hnsw::search(graph, distance, ef);
         // Ties are as good.
         hits += found.iter().take(10).filter(|&&element| distance(element) <= exact[9]).count();
         wanted += 10;

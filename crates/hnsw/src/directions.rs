@@ -1,0 +1,199 @@
+//! Few directions instead of many dimensions: those in which values differ most, their principal components.
+//!
+//! Embeddings of a thousand dimensions vary in a few hundred directions. Where what lies across those is the same share of all
+//! distances, codes need not have it: they are a fraction as long, and so is all that is done with them.
+
+use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Metric, Tile, TileInput};
+
+use crate::matrix::{ALL_PRODUCTS, Matrix};
+use crate::shares::{self, Found};
+use crate::space::{Products, Space};
+
+/// Values whose directions are looked at.
+const SAMPLE: usize = 2048;
+/// With fewer elements than this, to find directions costs more than they save, in time and in memory.
+const FEWEST: usize = 8 * SAMPLE;
+/// Directions come by so many, which tiles of codes take at a time.
+pub(crate) const STEP: usize = 64;
+/// So many are looked for first, then so many.
+const MOST: [usize; 2] = [256, 512];
+/// How often directions are turned towards those in which values differ most.
+const TURNS: usize = 2;
+/// Values that are packed at a time: they fit into a core's cache.
+const AT_ONCE: usize = 64;
+
+pub(crate) struct Directions {
+    count: usize,
+    /// Codes of each direction.
+    panel: CodePanel,
+    /// Factor of coordinates, so that distances are on average what they are by all dimensions.
+    scale: f32,
+}
+
+impl Directions {
+    /// Directions, at most half as many as dimensions, by which differences from `center` tell values apart as well as by all
+    /// dimensions; none if there are no such. Runs on the threads of the pool it is called from.
+    pub(crate) fn find(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Self> {
+        if products.dims / 2 < STEP || elements < FEWEST {
+            return None;
+        }
+        let sample = sample(space, products, center, elements);
+        let by_dimension = sample.transposed();
+        let mut most = MOST.map(|most| most.min(products.dims / 2 / STEP * STEP)).to_vec();
+        most.dedup();
+        for most in most {
+            // Subspace iteration, from any of the values themselves.
+            let mut directions = sample.some(most);
+            for _ in 0..TURNS {
+                let along = sample.products(&directions, products).transposed();
+                directions = by_dimension.products(&along, products).transposed();
+                directions.make_orthogonal();
+            }
+            let along = sample.products(&directions, products);
+            match shares::look(&sample, &along, products) {
+                Found::Few { count, share } => return Some(Self::new(&directions, count, share)),
+                Found::MaybeMore => {}
+                Found::Nothing => break,
+            }
+        }
+        None
+    }
+
+    fn new(directions: &Matrix, count: usize, share: f32) -> Self {
+        let width = directions.width;
+        let bytes: Vec<u8> = directions.values[..count * width].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut panel = CodePanel::new();
+        panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
+        Self { count, panel, scale: share.recip().sqrt() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How far values' differences from `center` go along the directions: `each` gets [`Self::count`] coordinates of each value, in order.
+    pub(crate) fn along(
+        &self,
+        (products, kernels): (Products, CodeKernels),
+        values: &[&[u8]],
+        center: &[f32],
+        mut each: impl FnMut(&[f32]),
+    ) {
+        let center = (products.metric != Metric::InnerProduct).then_some(center);
+        let input = TileInput { scale: self.scale, ..ALL_PRODUCTS };
+        let (mut packed, mut tile) = (CodePanel::new(), Tile::new());
+        let mut along = Matrix { width: self.count, values: vec![0.0; BLOCK * self.count] };
+        for values in values.chunks(AT_ONCE) {
+            packed.fill(products.elements, products.dims, values.iter().copied(), center, &[]);
+            for (block, values) in values.chunks(BLOCK).enumerate() {
+                for (pair, first) in (0..self.count).step_by(COLS).enumerate() {
+                    let cols = [2 * pair, 2 * pair + 1].map(|col| self.panel.block(col));
+                    (kernels.tile)(packed.block(block), cols, &input, &mut tile);
+                    for (along, tile) in along.values.chunks_exact_mut(self.count).zip(&tile.distances) {
+                        along[first..][..COLS].copy_from_slice(tile);
+                    }
+                }
+                (0..values.len()).for_each(|at| each(along.row(at)));
+            }
+        }
+    }
+}
+
+/// Some values' differences from `center`.
+fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Matrix {
+    let mut values = vec![0f32; SAMPLE * products.dims];
+    for (at, row) in values.chunks_exact_mut(products.dims).enumerate() {
+        let element = (at as u64 * elements as u64 / SAMPLE as u64) as u32;
+        distance::decode(products.elements, space.value(element), row);
+        row.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
+    }
+    Matrix { width: products.dims, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use distance::{Elements, Metric};
+    use graph::{HeapTid, ValueType};
+
+    use super::{Directions, FEWEST};
+    use crate::rows::Rows;
+    use crate::space::{Measure, Space};
+    use crate::values::ValueStore;
+    use crate::{BuildSpec, RowBatch, Storage};
+
+    const DIMS: usize = 256;
+
+    /// Evenly distributed between -1 and 1.
+    fn number(state: &mut u64) -> f32 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// Values that vary along so many directions, and this much along all others.
+    fn store(directions: usize, besides: f32) -> Arc<ValueStore> {
+        let mut state = 5;
+        let mixed: Vec<f32> = (0..directions * DIMS).map(|_| number(&mut state)).collect();
+        let value = |_| {
+            let mut value: Vec<f32> = (0..DIMS).map(|_| 3.0 + besides * number(&mut state)).collect();
+            for direction in mixed.chunks_exact(DIMS) {
+                let along = number(&mut state);
+                value.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
+            }
+            value
+        };
+        // Some may be equal.
+        const ROWS: usize = FEWEST + 100;
+        let values: Vec<u8> = (0..ROWS).flat_map(value).flat_map(f32::to_le_bytes).collect();
+        let spec = BuildSpec {
+            value_type: ValueType::Vector,
+            metric: Metric::L2,
+            dims: DIMS as u32,
+            m: 16,
+            ef_construction: 64,
+            expected_rows: 0,
+            rows_per_element: 10,
+            seed: 0,
+        };
+        let store = Arc::new(ValueStore::new(Storage::default()));
+        let mut rows = Rows::new(&spec, store.clone());
+        let tids = vec![HeapTid::new(0, 1); ROWS];
+        rows.take(&spec, RowBatch { tids: &tids, values: &values, lengths: &[] }, |_, _| Ok(())).unwrap();
+        rows.finish();
+        store
+    }
+
+    fn find(store: &ValueStore, elements: usize) -> Option<Directions> {
+        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
+        let space = Space { measure, store, lifts: &[], codes: None };
+        Directions::find(space, measure.products.unwrap(), &[3.0; DIMS], elements)
+    }
+
+    #[test]
+    fn values_of_few_directions_have_few() {
+        let (store, on_a_line) = (store(30, 0.03), store(1, 0.0));
+        let directions = find(&store, FEWEST).unwrap();
+        assert_eq!(directions.count(), 64);
+        assert!(find(&store, FEWEST - 1).is_none(), "of so few elements");
+        assert_eq!(find(&on_a_line, FEWEST).unwrap().count(), 64, "most of them nothing");
+        let Some(kernels) = distance::code_kernels() else { return };
+        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
+        let values: Vec<&[u8]> = (0..150).map(|element| graph::ElementValues::value(&*store, element)).collect();
+        let mut along = Vec::new();
+        let products = measure.products.unwrap();
+        directions.along((products, kernels), &values, &[3.0; DIMS], |coordinates| along.push(coordinates.to_vec()));
+        assert_eq!(along.len(), values.len());
+        for at in 1..values.len() {
+            let by_all = (measure.kernel)(values[at - 1], values[at]);
+            let few: f32 = along[at - 1].iter().zip(&along[at]).map(|(a, b)| (a - b) * (a - b)).sum();
+            assert!((few / by_all - 1.0).abs() < 0.03, "{few} {by_all}");
+        }
+    }
+
+    #[test]
+    fn values_of_many_directions_keep_their_dimensions() {
+        assert!(find(&store(30, 1.0), FEWEST).is_none());
+        assert!(find(&store(0, 1.0), FEWEST).is_none());
+    }
+}

@@ -1,0 +1,64 @@
+//! Values that vary in few directions, by which alone most comparisons are made.
+
+mod support;
+
+use distance::Elements;
+use hnsw::{BuildSpec, EngineKind, Metric};
+use support::{Numbers, build, check, recall, recall_of, spec};
+
+/// As many as it takes for directions to be looked for.
+const ROWS: usize = 17_000;
+const DIMS: usize = 192;
+
+/// Values that vary in 40 directions, in clusters, and a little in all others.
+fn of_few_directions() -> Vec<Vec<f32>> {
+    let mut numbers = Numbers(21);
+    let directions: Vec<Vec<f32>> = (0..40).map(|_| numbers.vector(DIMS)).collect();
+    let middles: Vec<Vec<f32>> = (0..60).map(|_| numbers.vector(40)).collect();
+    let mut row = |at: usize| {
+        let along = numbers.vector(40).into_iter().zip(&middles[at % 60]).map(|(own, middle)| own + middle);
+        let along: Vec<f32> = along.collect();
+        let mut row = numbers.vector(DIMS);
+        row.iter_mut().for_each(|x| *x *= 0.05);
+        for (along, direction) in along.iter().zip(&directions) {
+            row.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
+        }
+        row
+    };
+    (0..ROWS).map(&mut row).collect()
+}
+
+#[test]
+fn by_every_metric() {
+    let rows = of_few_directions();
+    let unit = |row: &Vec<f32>| {
+        let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+        row.iter().map(|x| x / length).collect()
+    };
+    let of_unit_length: Vec<Vec<f32>> = rows.iter().map(unit).collect();
+    for (metric, rows) in
+        [(Metric::L2, &rows), (Metric::Cosine, &of_unit_length), (Metric::InnerProduct, &of_unit_length)]
+    {
+        let finished = build(EngineKind::Bulk, &BuildSpec { metric, ..spec(DIMS as u32, 16) }, rows).unwrap();
+        check(&finished, ROWS);
+        let recall = recall(&finished, Elements::F32, metric);
+        assert!(recall >= 0.97, "{metric:?}: {recall}");
+    }
+}
+
+/// A few rows that are near each other differ only in what the others' directions do not have.
+#[test]
+fn a_few_are_unlike_all_others() {
+    const FEW: usize = 350;
+    let mut rows = of_few_directions();
+    let mut numbers = Numbers(22);
+    let like = rows[0].clone();
+    for row in &mut rows[ROWS - FEW..] {
+        row.iter_mut().zip(&like).for_each(|(x, like)| *x = like + 0.3 * numbers.next());
+    }
+    let finished = build(EngineKind::Bulk, &spec(DIMS as u32, 16), &rows).unwrap();
+    check(&finished, ROWS);
+    let few = (ROWS - FEW) as u32..ROWS as u32;
+    let recall = recall_of(&finished, Elements::F32, Metric::L2, few.step_by(4), 30);
+    assert!(recall >= 0.995, "{recall}");
+}
