@@ -16,7 +16,7 @@ pub(crate) struct Rule<'a> {
 
 /// How much nearer to one of the neighbors than to the element another must be to be superfluous, as a ratio of squared distances:
 /// first this much, then, where there is room left, this much. Less is better for sets of even density, more for those with hubs.
-const SLACKS: [f32; 2] = [1.05, 1.2];
+const SLACKS: [f32; 2] = [1.02, 1.15];
 
 /// With more candidates than these it costs less to compare them with those chosen only.
 const MOST_COMPARED: usize = 192;

@@ -36,7 +36,7 @@ impl Estimate {
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
+    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell |
     #[must_use]
