@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use distance::{CodeKernels, CodeNote, CodeProduct, Metric};
+use distance::{CodeKernels, CodeNote, CodeProduct};
 use rayon::prelude::*;
 
-use crate::BuildError;
 use crate::directions::Directions;
 use crate::space::{Products, Space};
 use crate::values::{Bytes, CHUNK};
+use crate::{BuildError, Control};
 
 /// Values whose mean is the center.
 const SAMPLE: usize = 1024;
@@ -19,8 +19,8 @@ const PAIRS: usize = 4;
 /// How much less or more that share may be.
 const OFF: f32 = 0.125;
 
-/// Codes of all elements, by differences from the middle of them all; under inner product of the values themselves, and of their
-/// lifts as one more dimension. Of all dimensions, or of a few directions that do as well.
+/// Codes of all elements, by differences from the middle of them all; under inner product also of their lifts, as one more dimension. Of
+/// all dimensions, or of a few directions that do as well.
 pub(crate) struct Codes {
     /// Dimensions or directions that count, and bytes from one element to the next.
     width: usize,
@@ -52,16 +52,17 @@ impl Codes {
         products: Products,
         kernels: CodeKernels,
         elements: usize,
+        control: &Control,
     ) -> Result<Self, BuildError> {
-        let center = match products.metric {
-            Metric::InnerProduct => vec![0.0; products.dims],
-            _ => middle(space, products, elements),
-        };
-        let directions = Directions::find(space, products, &center, elements);
-        let dims = directions.as_ref().map_or(products.dims, Directions::count);
-        let width = dims + usize::from(!space.lifts.is_empty());
+        let center = middle(space, products, elements);
+        let directions = Directions::find(space, products, &center, elements, control)?;
+        let lifts = usize::from(!space.lifts.is_empty());
+        // With the lifts, directions fill tiles of codes.
+        let dims = directions.as_ref().map_or(products.dims, |directions| directions.count() - lifts);
+        let width = dims + lifts;
         let mut noted = vec![Noted::default(); elements];
         let encode = |(chunk, noted): (usize, &mut [Noted])| {
+            control.check()?;
             let first = (chunk * CHUNK) as u32;
             let values: Vec<&[u8]> = (first..).take(noted.len()).map(|element| space.value(element)).collect();
             let mut bytes = Vec::with_capacity(noted.len() * width);
@@ -69,7 +70,7 @@ impl Codes {
             let mut elements = (first..).zip(noted);
             let put = |coordinates: &[f32]| {
                 let Some((element, noted)) = elements.next() else { return };
-                value[..dims].copy_from_slice(coordinates);
+                value[..dims].copy_from_slice(&coordinates[..dims]);
                 if let Some(lift) = space.lift(element) {
                     value[dims] = lift;
                 }
@@ -100,20 +101,21 @@ impl Codes {
             product: kernels.product,
             euclidean: None,
         };
-        Ok(if space.lifts.is_empty() { codes } else { codes.with_euclidean(dims) })
+        if space.lifts.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
     }
 
-    fn with_euclidean(self, dims: usize) -> Self {
+    fn with_euclidean(self, dims: usize, control: &Control) -> Result<Self, BuildError> {
         let (stride, of_directions, chunks) = (self.stride, self.of_directions, self.chunks.clone());
         let noted = |(at, noted): (usize, &Noted)| {
+            control.check()?;
             let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
             let note = CodeNote::new(codes, noted.note.factor);
-            Noted { note, term: note.squared_norm }
+            Ok(Noted { note, term: note.squared_norm })
         };
-        let noted = self.noted.par_iter().enumerate().map(noted).collect();
+        let noted = self.noted.par_iter().enumerate().map(noted).collect::<Result<_, BuildError>>()?;
         let (width, scale, product) = (dims, -2.0, self.product);
         let euclidean = Self { width, stride, of_directions, chunks, noted, scale, product, euclidean: None };
-        Self { euclidean: Some(Box::new(euclidean)), ..self }
+        Ok(Self { euclidean: Some(Box::new(euclidean)), ..self })
     }
 
     /// Codes for [`Space::euclidean`].
@@ -121,7 +123,12 @@ impl Codes {
         self.euclidean.as_deref()
     }
 
-    /// Codes of an element.
+    /// Whether codes are of a few directions, not of all dimensions.
+    pub(crate) fn of_directions(&self) -> bool {
+        self.of_directions
+    }
+
+    /// How many codes an element has.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -148,20 +155,26 @@ impl Codes {
         can_tell(self.width, self.noted[element as usize].note.factor, squared)
     }
 
-    /// Whether a few directions, if codes are of those, tell the elements of a group apart: near ones, next to each other. They may
-    /// not, where a few rows are unlike all others.
-    pub(crate) fn tell_among(&self, space: Space<'_>, group: impl ExactSizeIterator<Item = u32> + Clone) -> bool {
-        if !self.of_directions || group.len() < 2 {
+    /// Whether a few directions, if codes are of those, have about their share of the distance of two elements. They may not, where a
+    /// few rows are unlike all others.
+    pub(crate) fn have_their_share(&self, space: Space<'_>, a: u32, b: u32) -> bool {
+        if !self.of_directions {
             return true;
         }
+        let by_all = space.squared_distance(a, b);
+        (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= OFF * by_all
+    }
+
+    /// The same for a group of elements, of which near ones are next to each other.
+    pub(crate) fn have_their_share_among(
+        &self,
+        space: Space<'_>,
+        group: impl ExactSizeIterator<Item = u32> + Clone,
+    ) -> bool {
         let step = (group.len() / PAIRS).max(1);
         let pairs = group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS);
-        let told = |(a, b)| {
-            let by_all = space.squared_distance(a, b);
-            (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= OFF * by_all
-        };
-        let (told, not): (Vec<_>, Vec<_>) = pairs.partition(|&pair| told(pair));
-        not.len() * 3 <= told.len()
+        let off = pairs.filter(|&(a, b)| !self.have_their_share(space, a, b)).count();
+        off * 4 <= PAIRS
     }
 }
 

@@ -3,15 +3,16 @@
 //! Embeddings of a thousand dimensions vary in a few hundred directions. Where what lies across those is the same share of all
 //! distances, codes need not have it: they are a fraction as long, and so is all that is done with them.
 
-use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Metric, Tile, TileInput};
+use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 
 use crate::matrix::{ALL_PRODUCTS, Matrix};
 use crate::shares::{self, Found};
 use crate::space::{Products, Space};
+use crate::{BuildError, Control};
 
 /// Values whose directions are looked at.
 const SAMPLE: usize = 2048;
-/// With fewer elements than this, to find directions costs more than they save, in time and in memory.
+/// With fewer elements, to find directions costs more than they save, in time and in memory.
 const FEWEST: usize = 8 * SAMPLE;
 /// Directions come by so many, which tiles of codes take at a time.
 pub(crate) const STEP: usize = 64;
@@ -31,32 +32,40 @@ pub(crate) struct Directions {
 }
 
 impl Directions {
-    /// Directions, at most half as many as dimensions, by which differences from `center` tell values apart as well as by all
+    /// Directions, at most a third as many as dimensions, by which differences from `center` tell values apart as well as by all
     /// dimensions; none if there are no such. Runs on the threads of the pool it is called from.
-    pub(crate) fn find(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Self> {
-        if products.dims / 2 < STEP || elements < FEWEST {
-            return None;
+    pub(crate) fn find(
+        space: Space<'_>,
+        products: Products,
+        center: &[f32],
+        elements: usize,
+        control: &Control,
+    ) -> Result<Option<Self>, BuildError> {
+        let third = products.dims / 3 / STEP * STEP;
+        if third == 0 || elements < FEWEST {
+            return Ok(None);
         }
-        let sample = sample(space, products, center, elements);
+        let Some(sample) = sample(space, products, center, elements) else { return Ok(None) };
+        control.check()?;
         let by_dimension = sample.transposed();
-        let mut most = MOST.map(|most| most.min(products.dims / 2 / STEP * STEP)).to_vec();
+        let mut most = MOST.map(|most| most.min(third)).to_vec();
         most.dedup();
         for most in most {
             // Subspace iteration, from any of the values themselves.
             let mut directions = sample.some(most);
             for _ in 0..TURNS {
-                let along = sample.products(&directions, products).transposed();
-                directions = by_dimension.products(&along, products).transposed();
-                directions.make_orthogonal();
+                let along = sample.products(&directions, products, control)?.transposed();
+                directions = by_dimension.products(&along, products, control)?.transposed();
+                directions.make_orthogonal(control)?;
             }
-            let along = sample.products(&directions, products);
-            match shares::look(&sample, &along, products) {
-                Found::Few { count, share } => return Some(Self::new(&directions, count, share)),
+            let along = sample.products(&directions, products, control)?;
+            match shares::look(&sample, &along, products, control)? {
+                Found::Few { count, share } => return Ok(Some(Self::new(&directions, count, share))),
                 Found::MaybeMore => {}
                 Found::Nothing => break,
             }
         }
-        None
+        Ok(None)
     }
 
     fn new(directions: &Matrix, count: usize, share: f32) -> Self {
@@ -79,12 +88,11 @@ impl Directions {
         center: &[f32],
         mut each: impl FnMut(&[f32]),
     ) {
-        let center = (products.metric != Metric::InnerProduct).then_some(center);
         let input = TileInput { scale: self.scale, ..ALL_PRODUCTS };
         let (mut packed, mut tile) = (CodePanel::new(), Tile::new());
         let mut along = Matrix { width: self.count, values: vec![0.0; BLOCK * self.count] };
         for values in values.chunks(AT_ONCE) {
-            packed.fill(products.elements, products.dims, values.iter().copied(), center, &[]);
+            packed.fill(products.elements, products.dims, values.iter().copied(), Some(center), &[]);
             for (block, values) in values.chunks(BLOCK).enumerate() {
                 for (pair, first) in (0..self.count).step_by(COLS).enumerate() {
                     let cols = [2 * pair, 2 * pair + 1].map(|col| self.panel.block(col));
@@ -99,15 +107,19 @@ impl Directions {
     }
 }
 
-/// Some values' differences from `center`.
-fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Matrix {
+/// Some values' differences from `center`, as multiples of the greatest coordinate: their products are neither too large nor too small
+/// for f32. None if they are so even then.
+fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
     let mut values = vec![0f32; SAMPLE * products.dims];
     for (at, row) in values.chunks_exact_mut(products.dims).enumerate() {
         let element = (at as u64 * elements as u64 / SAMPLE as u64) as u32;
         distance::decode(products.elements, space.value(element), row);
         row.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
     }
-    Matrix { width: products.dims, values }
+    let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
+    let factor = greatest.recip();
+    values.iter_mut().for_each(|x| *x *= factor);
+    (greatest.is_finite() && factor.is_finite()).then_some(Matrix { width: products.dims, values })
 }
 
 #[cfg(test)]
@@ -121,7 +133,7 @@ mod tests {
     use crate::rows::Rows;
     use crate::space::{Measure, Space};
     use crate::values::ValueStore;
-    use crate::{BuildSpec, RowBatch, Storage};
+    use crate::{BuildSpec, Control, RowBatch, Storage};
 
     const DIMS: usize = 256;
 
@@ -131,8 +143,8 @@ mod tests {
         (*state >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// Values that vary along so many directions, and this much along all others.
-    fn store(directions: usize, besides: f32) -> Arc<ValueStore> {
+    /// Values that vary along so many directions, and this much along all others; all times a factor.
+    fn store(directions: usize, besides: f32, factor: f32) -> Arc<ValueStore> {
         let mut state = 5;
         let mixed: Vec<f32> = (0..directions * DIMS).map(|_| number(&mut state)).collect();
         let value = |_| {
@@ -141,7 +153,7 @@ mod tests {
                 let along = number(&mut state);
                 value.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
             }
-            value
+            value.into_iter().map(move |x| x * factor)
         };
         // Some may be equal.
         const ROWS: usize = FEWEST + 100;
@@ -164,19 +176,20 @@ mod tests {
         store
     }
 
-    fn find(store: &ValueStore, elements: usize) -> Option<Directions> {
+    fn find(store: &ValueStore, elements: usize, factor: f32) -> Option<Directions> {
         let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
         let space = Space { measure, store, lifts: &[], codes: None };
-        Directions::find(space, measure.products.unwrap(), &[3.0; DIMS], elements)
+        Directions::find(space, measure.products.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
+            .unwrap()
     }
 
     #[test]
     fn values_of_few_directions_have_few() {
-        let (store, on_a_line) = (store(30, 0.03), store(1, 0.0));
-        let directions = find(&store, FEWEST).unwrap();
+        let (store, on_a_line) = (store(30, 0.03, 1.0), store(1, 0.0, 1.0));
+        let directions = find(&store, FEWEST, 1.0).unwrap();
         assert_eq!(directions.count(), 64);
-        assert!(find(&store, FEWEST - 1).is_none(), "of so few elements");
-        assert_eq!(find(&on_a_line, FEWEST).unwrap().count(), 64, "most of them nothing");
+        assert!(find(&store, FEWEST - 1, 1.0).is_none(), "of so few elements");
+        assert_eq!(find(&on_a_line, FEWEST, 1.0).unwrap().count(), 64, "most of them nothing");
         let Some(kernels) = distance::code_kernels() else { return };
         let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
         let values: Vec<&[u8]> = (0..150).map(|element| graph::ElementValues::value(&*store, element)).collect();
@@ -192,8 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn of_values_of_any_size() {
+        for factor in [1e-30, 1e30] {
+            let directions = find(&store(30, 0.03, factor), FEWEST, factor);
+            assert_eq!(directions.map(|directions| directions.count()), Some(64), "{factor:e}");
+        }
+    }
+
+    #[test]
     fn values_of_many_directions_keep_their_dimensions() {
-        assert!(find(&store(30, 1.0), FEWEST).is_none());
-        assert!(find(&store(0, 1.0), FEWEST).is_none());
+        assert!(find(&store(30, 1.0, 1.0), FEWEST, 1.0).is_none());
+        assert!(find(&store(0, 1.0, 1.0), FEWEST, 1.0).is_none());
     }
 }

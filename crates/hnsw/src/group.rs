@@ -9,7 +9,7 @@ pub(crate) struct Group {
     panel: Panel,
     codes: CodePanel,
     coded: bool,
-    /// Codes of a point.
+    /// How many codes a point has.
     width: usize,
     /// Added to every distance of a point; infinite for the padding.
     terms: Vec<f32>,

@@ -2,6 +2,7 @@ use distance::{COLS, Elements, Panel, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
 use crate::space::Products;
+use crate::{BuildError, Control};
 
 /// Vectors of equal width, one a row. What is done with all rows is done by the threads of the pool it is called from, with the
 /// same result however many those are.
@@ -38,13 +39,14 @@ impl Matrix {
     }
 
     /// The products of each row with all rows of another.
-    pub(crate) fn products(&self, others: &Self, products: Products) -> Self {
+    pub(crate) fn products(&self, others: &Self, products: Products, control: &Control) -> Result<Self, BuildError> {
         let width = others.rows();
         let packed = |(at, rows)| (at * COLS, pack(rows, self.width));
         let cols: Vec<(usize, Panel)> = others.values.par_chunks(COLS * self.width).enumerate().map(packed).collect();
         let mut found = vec![0f32; self.rows() * width];
         let rows = self.values.par_chunks(ROWS * self.width).zip(found.par_chunks_mut(ROWS * width));
-        rows.for_each_init(Tile::new, |tile, (rows, found)| {
+        rows.try_for_each_init(Tile::new, |tile, (rows, found)| {
+            control.check()?;
             let rows = pack(rows, self.width);
             for (first, cols) in &cols {
                 (products.tile)(rows.block(0), [cols.block(0), cols.block(1)], &ALL_PRODUCTS, tile);
@@ -52,17 +54,19 @@ impl Matrix {
                     found[*first..].iter_mut().zip(tile).for_each(|(found, product)| *found = *product);
                 }
             }
-        });
-        Self { width, values: found }
+            Ok(())
+        })?;
+        Ok(Self { width, values: found })
     }
 
     /// Makes rows orthogonal and of length 1, as Gram and Schmidt do. Those that are nothing but combinations of others become zero.
-    pub(crate) fn make_orthogonal(&mut self) {
+    pub(crate) fn make_orthogonal(&mut self, control: &Control) -> Result<(), BuildError> {
         /// Of a row's square: what rounding leaves of it.
         const NOTHING: f32 = 1e-8;
         let squares: Vec<f32> = self.values.chunks_exact(self.width).map(|row| dot(row, row)).collect();
         let mut rest = self.values.as_mut_slice();
         for square in squares {
+            control.check()?;
             let (row, others) = rest.split_at_mut(self.width);
             let left = dot(row, row);
             let factor = if left > square * NOTHING { left.sqrt().recip() } else { 0.0 };
@@ -73,6 +77,7 @@ impl Matrix {
             });
             rest = others;
         }
+        Ok(())
     }
 }
 
@@ -109,6 +114,7 @@ mod tests {
     use distance::{Elements, Metric};
 
     use super::{Matrix, dot};
+    use crate::Control;
     use crate::space::Products;
 
     fn matrix(rows: usize, width: usize) -> Matrix {
@@ -118,7 +124,8 @@ mod tests {
     #[test]
     fn products_are_those_of_all_pairs() {
         let (a, b) = (matrix(35, 19), matrix(50, 19));
-        let found = a.products(&b, Products::of(Elements::F32, Metric::L2, 19).unwrap());
+        let products = Products::of(Elements::F32, Metric::L2, 19).unwrap();
+        let found = a.products(&b, products, &Control::default()).unwrap();
         for (row, col) in (0..35).flat_map(|row| (0..50).map(move |col| (row, col))) {
             let product: f32 = a.row(row).iter().zip(b.row(col)).map(|(a, b)| a * b).sum();
             assert!((found.row(row)[col] - product).abs() <= 1e-3 * product.abs().max(1.0));
@@ -134,7 +141,7 @@ mod tests {
         let last: Vec<f32> = (0..5).map(|at| rows.row(0)[at] - 3.0 * rows.row(2)[at]).collect();
         rows.values.extend(last);
         rows.values.extend([0.0; 5]);
-        rows.make_orthogonal();
+        rows.make_orthogonal(&Control::default()).unwrap();
         for (a, b) in (0..6).flat_map(|a| (0..6).map(move |b| (a, b))) {
             let expected = if a == b && a < 4 { 1.0 } else { 0.0 };
             assert!((dot(rows.row(a), rows.row(b)) - expected).abs() < 1e-4, "{a} {b}");

@@ -55,7 +55,7 @@ impl<'a> Choosing<'a> {
     ) -> Result<Chosen<'a>, BuildError> {
         let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
             let elements = order.iter().map(|&at| self.points[at as usize]);
-            let told = space.codes.is_none_or(|codes| codes.tell_among(space, elements));
+            let told = space.codes.is_none_or(|codes| codes.have_their_share_among(space, elements));
             let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
             for (at_part, &at) in order.iter().enumerate() {
                 control.check()?;

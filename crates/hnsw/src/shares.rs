@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::directions::STEP;
 use crate::matrix::{Matrix, dot};
 use crate::space::Products;
+use crate::{BuildError, Control};
 
 /// Values that are looked at, and how many of the others nearest to each.
 const VALUES: usize = 128;
@@ -12,7 +13,7 @@ const NEAREST: usize = 16;
 /// How much the share may vary among the others that are nearest to a value: its standard deviation in terms of its mean. By four times as
 /// much, recall falls by half a hundredth.
 const VARIES: f32 = 0.0065;
-/// With more than so many times that, twice the directions are not enough.
+/// With more than so many times that, more directions are not enough.
 const HOPELESS: f32 = 3.0;
 /// Of two values' squares: a distance below that is mostly rounding.
 const TOO_NEAR: f32 = 1e-4;
@@ -36,12 +37,17 @@ pub(crate) enum Found {
 }
 
 /// Looks at directions, by which `along` has the coordinates of `sample`.
-pub(crate) fn look(sample: &Matrix, along: &Matrix, products: Products) -> Found {
-    let between = sample.some(VALUES).products(sample, products);
+pub(crate) fn look(
+    sample: &Matrix,
+    along: &Matrix,
+    products: Products,
+    control: &Control,
+) -> Result<Found, BuildError> {
+    let between = sample.products(&sample.some(VALUES), products, control)?;
     let squares: Vec<f32> = (0..sample.rows()).map(|at| dot(sample.row(at), sample.row(at))).collect();
     let of = |at: usize| {
         let own = at * (sample.rows() / VALUES);
-        let square = |other: usize| squares[own] + squares[other] - 2.0 * between.row(at)[other];
+        let square = |other: usize| squares[own] + squares[other] - 2.0 * between.row(other)[at];
         let far = |&(square, other): &(f32, usize)| square > TOO_NEAR * squares[other].max(squares[own]);
         let mut others: Vec<_> = (0..sample.rows()).map(|other| (square(other), other)).filter(far).collect();
         if others.len() < NEAREST {
@@ -52,7 +58,7 @@ pub(crate) fn look(sample: &Matrix, along: &Matrix, products: Products) -> Found
     };
     let shares: Vec<Vec<Share>> = (0..VALUES).into_par_iter().filter_map(of).collect();
     if shares.len() < VALUES / 2 {
-        return Found::Nothing;
+        return Ok(Found::Nothing);
     }
     let mean = |of: &dyn Fn(&Vec<Share>) -> f32| shares.iter().map(of).sum::<f32>() / shares.len() as f32;
     let mut varies = f32::INFINITY;
@@ -60,10 +66,10 @@ pub(crate) fn look(sample: &Matrix, along: &Matrix, products: Products) -> Found
         let share = mean(&|shares| shares[at].mean());
         varies = mean(&|shares| shares[at].varies());
         if varies <= VARIES && share > 0.0 {
-            return Found::Few { count: (at + 1) * STEP, share };
+            return Ok(Found::Few { count: (at + 1) * STEP, share });
         }
     }
-    if varies <= HOPELESS * VARIES { Found::MaybeMore } else { Found::Nothing }
+    Ok(if varies <= HOPELESS * VARIES { Found::MaybeMore } else { Found::Nothing })
 }
 
 /// By the first directions, more and more of them: the shares of one's distances to others, of which these are the squares.

@@ -1,8 +1,10 @@
 use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, TileKernel};
 use graph::ElementValues;
+use rayon::prelude::*;
 
 use crate::codes::Codes;
 use crate::values::ValueStore;
+use crate::{BuildError, Control};
 
 /// A metric for values of one kind.
 #[derive(Clone, Copy)]
@@ -169,12 +171,13 @@ pub(crate) struct Lift {
     square: f32,
 }
 
-/// The lifts of `elements` elements.
-pub(crate) fn lifts(space: Space<'_>, elements: u32) -> Vec<Lift> {
-    let squares: Vec<f32> = (0..elements).map(|element| -space.distance(element, element)).collect();
+/// The lifts of `elements` elements. Runs on the threads of the pool it is called from.
+pub(crate) fn lifts(space: Space<'_>, elements: u32, control: &Control) -> Result<Vec<Lift>, BuildError> {
+    let square = |element| control.check().map(|()| -space.distance(element, element));
+    let squares: Vec<f32> = (0..elements).into_par_iter().map(square).collect::<Result<_, _>>()?;
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
     let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
     let lift = |square: f32| Lift { coordinate: (length - square).max(0.0).sqrt(), square: square.max(length) };
-    squares.into_iter().map(lift).collect()
+    Ok(squares.into_iter().map(lift).collect())
 }

@@ -4,7 +4,7 @@ mod support;
 
 use distance::Elements;
 use hnsw::{BuildSpec, EngineKind, Metric};
-use support::{Numbers, build, check, recall, recall_of, spec};
+use support::{Numbers, build, build_on, check, recall, recall_of, spec};
 
 /// As many as it takes for directions to be looked for.
 const ROWS: usize = 17_000;
@@ -46,6 +46,16 @@ fn by_every_metric() {
     }
 }
 
+#[test]
+fn the_same_graph_whatever_the_threads() {
+    let rows = of_few_directions();
+    let spec = spec(DIMS as u32, 16);
+    let [one, three] = [1, 3].map(|threads| build_on(threads, EngineKind::Bulk, &spec, &rows).unwrap());
+    for element in one.graph.elements() {
+        assert_eq!(one.graph.neighbors(element, 0), three.graph.neighbors(element, 0));
+    }
+}
+
 /// A few rows that are near each other differ only in what the others' directions do not have.
 #[test]
 fn a_few_are_unlike_all_others() {
@@ -53,12 +63,13 @@ fn a_few_are_unlike_all_others() {
     let mut rows = of_few_directions();
     let mut numbers = Numbers(22);
     let like = rows[0].clone();
-    for row in &mut rows[ROWS - FEW..] {
+    // Anywhere among the others.
+    for row in rows.iter_mut().step_by(ROWS / FEW) {
         row.iter_mut().zip(&like).for_each(|(x, like)| *x = like + 0.3 * numbers.next());
     }
     let finished = build(EngineKind::Bulk, &spec(DIMS as u32, 16), &rows).unwrap();
     check(&finished, ROWS);
-    let few = (ROWS - FEW) as u32..ROWS as u32;
+    let few = (0..ROWS as u32).step_by(ROWS / FEW);
     let recall = recall_of(&finished, Elements::F32, Metric::L2, few.step_by(4), 30);
     assert!(recall >= 0.995, "{recall}");
 }

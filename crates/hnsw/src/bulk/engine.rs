@@ -54,13 +54,13 @@ impl Engine for BulkEngine {
         drop(rows);
         let mut space = Space { measure, store: &store, lifts: &[], codes: None };
         let lifts = match spec.metric {
-            Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32)),
+            Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32, &control))?,
             _ => Vec::new(),
         };
         space.lifts = &lifts;
         let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
         let elements = taken.heap_tids.elements();
-        let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements));
+        let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements, &control));
         let codes = coded.map(encode).transpose()?;
         space.codes = codes.as_ref();
         let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
@@ -102,6 +102,7 @@ impl Layers<'_> {
     /// Finds candidates for the lists, of so many slots, of some points.
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
         let compared = match (self.space.codes, self.space.measure.products) {
+            (Some(codes), _) if codes.of_directions() => Compared::ByDirections,
             (Some(_), _) => Compared::ByCodes,
             (None, Some(_)) => Compared::ByProducts,
             (None, None) => Compared::Singly,

@@ -65,14 +65,22 @@ impl Kind<'_> {
     }
 }
 
-/// Of a sample of leaders: their positions, and how far the nearest other one is from each, squared.
-fn gaps(space: Space<'_>, leaders: &[u32]) -> Vec<(usize, f32)> {
+/// Of a sample of leaders: their positions, how far the nearest other one is from each, squared, and which that is.
+fn gaps(space: Space<'_>, leaders: &[u32]) -> Vec<Gap> {
     const SAMPLE: usize = 32;
     let gap = |at: usize| {
         let others = leaders.iter().enumerate().filter(|&(other, _)| other != at);
-        others.map(|(_, &other)| space.squared_distance(leaders[at], other)).fold(f32::INFINITY, f32::min)
+        let squares = others.map(|(_, &other)| (space.squared_distance(leaders[at], other), other));
+        let (squared, nearest) = squares.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f32::INFINITY, leaders[at]));
+        Gap { at, squared, nearest }
     };
-    (0..leaders.len()).step_by(leaders.len().div_ceil(SAMPLE).max(1)).map(|at| (at, gap(at))).collect()
+    (0..leaders.len()).step_by(leaders.len().div_ceil(SAMPLE).max(1)).map(gap).collect()
+}
+
+struct Gap {
+    at: usize,
+    squared: f32,
+    nearest: u32,
 }
 
 impl<'a> Packed<'a> {
@@ -80,15 +88,18 @@ impl<'a> Packed<'a> {
     /// if neither do, as where clusters are far from each other: then they have to be compared one by one.
     fn new(space: Space<'a>, products: Products, leaders: &[u32]) -> Option<Self> {
         let gaps = gaps(space, leaders);
-        let most =
-            |told: &dyn Fn(&(usize, f32)) -> bool| gaps.iter().filter(|gap| told(gap)).count() * 4 >= gaps.len() * 3;
-        let kind = match space.codes.filter(|codes| most(&|&(at, gap)| codes.can_tell(leaders[at], gap))) {
+        let most = |told: &dyn Fn(&Gap) -> bool| gaps.iter().filter(|gap| told(gap)).count() * 4 >= gaps.len() * 3;
+        let tell = |codes: &Codes, gap: &Gap| {
+            let leader = leaders[gap.at];
+            codes.can_tell(leader, gap.squared) && codes.have_their_share(space, leader, gap.nearest)
+        };
+        let kind = match space.codes.filter(|codes| most(&|gap| tell(codes, gap))) {
             Some(codes) => Kind::Codes(codes),
             None => Kind::From(group::center(space, products, leaders)),
         };
         let mut group = Group::default();
         kind.pack(&mut group, space, products, leaders);
-        let told = matches!(kind, Kind::Codes(_)) || most(&|&(at, gap)| group.can_tell(at, gap));
+        let told = matches!(kind, Kind::Codes(_)) || most(&|gap| group.can_tell(gap.at, gap.squared));
         told.then_some(Self { products, kind, group })
     }
 

@@ -40,9 +40,6 @@ pub(crate) fn all_pairs(
                 by_products(products, group, nearest, tile);
             };
             let told = space.codes.is_some_and(|codes| {
-                if !codes.tell_among(space, elements.iter().copied()) {
-                    return false;
-                }
                 group.pack_codes(codes, &elements);
                 compare(group, nearest);
                 tells_apart(space, codes, &elements, nearest)
@@ -79,7 +76,19 @@ fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Near
     };
     let sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(told);
     let too_near = sample.filter(|told| !told).count();
-    too_near * 4 <= elements.len().min(SAMPLE)
+    too_near * 4 <= elements.len().min(SAMPLE) && have_their_share(space, codes, elements, nearest)
+}
+
+/// Whether directions, if codes are of those, have their share of the distances to the nearest.
+fn have_their_share(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
+    // Values are read for it, and may have to come from a file.
+    const SAMPLE: usize = 8;
+    let share = |at: usize| {
+        let other = elements[nearest.of(at).next()?.element() as usize];
+        Some(codes.have_their_share(space, elements[at], other))
+    };
+    let off = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(share).filter(|share| !share);
+    off.count() * 4 <= SAMPLE
 }
 
 /// Every pair once, for metrics that products do not give.

@@ -33,6 +33,8 @@ const SPLIT_ONCE: usize = 100_000;
 pub(crate) enum Compared {
     /// By products of codes; and a second time, with the candidates of those beside them.
     ByCodes,
+    /// The same by codes of few directions, which cost so little that more are looked at.
+    ByDirections,
     ByProducts,
     /// One by one, which costs the most: fewer are looked at.
     Singly,
@@ -41,12 +43,12 @@ pub(crate) enum Compared {
 impl Plan {
     /// For lists of `list` slots of so many points.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
-        use Compared::{ByCodes, ByProducts, Singly};
-        let twice = compared == ByCodes && points > SPLIT_ONCE;
+        use Compared::{ByCodes, ByDirections, ByProducts, Singly};
+        let twice = matches!(compared, ByCodes | ByDirections) && points > SPLIT_ONCE;
         let (fans, wanted) = match (ef_construction, compared) {
             // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
             _ if twice => ([8, 2], 72),
-            (_, ByCodes) => ([12, 2], 72),
+            (_, ByCodes | ByDirections) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
@@ -56,11 +58,13 @@ impl Plan {
         };
         let (leaf_max, leaf_aim, max_leaders, least) = match compared {
             ByCodes => (1024, 500, 4000, 6),
+            ByDirections => (1536, 800, 4000, 6),
             ByProducts => (1536, 800, 1000, 8),
             Singly => (384, 200, 250, 8),
         };
         let first_aim = if twice { 4 * leaf_aim } else { leaf_aim };
-        let keep = (2 * list).max(64) - BESIDES;
+        let more = if compared == ByDirections { 16 } else { 0 };
+        let keep = (2 * list).max(64) + more - BESIDES;
         Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct Scratch {
     lists: Vec<Vec<Candidate>>,
     /// A distance that a list's entries must be below.
     limits: Vec<f32>,
+    /// How many candidates each had.
+    had: Vec<usize>,
 }
 
 /// Replaces the candidates of the points of a cell by the nearest of all that they have together. `cell` has positions in `points`.
@@ -81,7 +83,7 @@ pub(crate) fn look_again(
     let keep = found.keep();
     scratch.gather(points, cell, found, known);
     scratch.rows.pack_codes(codes, &scratch.cell);
-    let among = codes.tell_among(space, scratch.cell.iter().copied());
+    let among = codes.have_their_share_among(space, scratch.cell.iter().copied());
     let center = if among && scratch.told_apart(space) {
         None
     } else {
@@ -93,7 +95,7 @@ pub(crate) fn look_again(
         }
         Some(center)
     };
-    let Scratch { cell: elements, others, rows, cols, tile, lists, limits, .. } = scratch;
+    let Scratch { cell: elements, others, rows, cols, tile, lists, limits, had, .. } = scratch;
     limits.resize(rows.padded(), f32::NEG_INFINITY);
     for others in others.chunks(PACKED) {
         match &center {
@@ -120,14 +122,19 @@ pub(crate) fn look_again(
             }
         }
     }
-    cell.iter().zip(lists).for_each(|(&at, list)| found.replace(at as usize, list));
+    for ((&at, list), &had) in cell.iter().zip(lists).zip(&*had) {
+        // Fewer are near enough if leaves took them for nearer than they are here.
+        if list.len() >= had {
+            found.replace(at as usize, list);
+        }
+    }
 }
 
 impl Scratch {
     /// All elements that points of a cell have for candidates, and how near others must be to take their places. Lists begin with what
     /// is passed over.
     fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
-        let Self { cell: elements, others, seen, own, lists, limits, .. } = self;
+        let Self { cell: elements, others, seen, own, lists, limits, had, .. } = self;
         others.drain(..).for_each(|other| seen[other as usize / 64] = 0);
         seen.resize(known.counts.len().div_ceil(64), 0);
         let mut take = |other: u32| {
@@ -141,11 +148,13 @@ impl Scratch {
         elements.extend(cell.iter().map(|&at| points[at as usize]));
         elements.iter().for_each(|&element| take(element));
         limits.clear();
+        had.clear();
         lists.resize_with(lists.len().max(cell.len()), Vec::new);
         for (&at, list) in cell.iter().zip(lists) {
             own.clear();
             found.of(at as usize, own);
             limits.push(own.get(found.keep() - 1).map_or(f32::INFINITY, |last| last.distance().next_up()));
+            had.push(own.len());
             list.clear();
             list.extend(own.iter().filter(|candidate| known.by_many(candidate.element())));
             own.iter().for_each(|candidate| take(candidate.element()));

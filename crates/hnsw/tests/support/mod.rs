@@ -40,7 +40,16 @@ pub fn tid(row: usize) -> HeapTid {
 pub const ENGINES: [EngineKind; 2] = [EngineKind::Bulk, EngineKind::Usearch];
 
 pub fn build(kind: EngineKind, spec: &BuildSpec, values: &[Vec<f32>]) -> Result<Finished, BuildError> {
-    let pool = Arc::new(Pool::new(2)?);
+    build_on(2, kind, spec, values)
+}
+
+pub fn build_on(
+    threads: usize,
+    kind: EngineKind,
+    spec: &BuildSpec,
+    values: &[Vec<f32>],
+) -> Result<Finished, BuildError> {
+    let pool = Arc::new(Pool::new(threads)?);
     let mut engine = start(kind, spec.clone(), pool, Control::default())?;
     for (at, batch) in values.chunks(300).enumerate() {
         let tids: Vec<_> = (0..batch.len()).map(|row| tid(at * 300 + row)).collect();
