@@ -79,7 +79,8 @@ impl Estimate {
     }
 }
 
-/// Candidates that are kept for a list of so many.
+/// Candidates that are kept for a list of so many. Where codes are of few directions there are a few more, but codes are shorter by as
+/// much and more.
 fn kept(list: u64) -> u64 {
     (2 * list).max(64) - 8
 }
