@@ -146,9 +146,9 @@ impl Builder {
     }
 
     /// Waits until no build runs: one ends a moment after the client has its index.
-    pub fn expect_idle(&self) -> Result<()> {
+    pub fn expect_idle(&self, within: Duration) -> Result<()> {
         let idle = || Ok((self.metric("lantern_index_build_active")? == 0.0).then_some(()));
-        wait_for("the builder to be idle", Duration::from_secs(30), idle)
+        wait_for("the builder to be idle", within, idle)
     }
 
     /// Resident memory in bytes.

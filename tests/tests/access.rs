@@ -91,7 +91,7 @@ fn a_token() {
     set(&mut session, "token", NEW);
     session.execute(CREATE).unwrap();
 
-    builder.expect_idle().unwrap();
+    builder.expect_idle(Duration::from_secs(10)).unwrap();
     for secret in [OLD, NEW] {
         assert!(!builder.log().contains(secret) && !CLUSTER.log().contains(secret), "a token is in a log");
     }

@@ -169,7 +169,7 @@ fn memory_comes_back() {
         CLUSTER.session("postgres").unwrap().execute(&cancel).unwrap();
         scene.expect_failure(building, start);
         scene.proxy.reset();
-        scene.builder.expect_idle().unwrap();
+        scene.builder.expect_idle(Duration::from_secs(10)).unwrap();
     };
     // The allocator keeps something for later: what counts is that it does not grow.
     (0..3).for_each(|_| spend(&mut scene));

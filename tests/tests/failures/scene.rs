@@ -105,7 +105,7 @@ impl Scene {
         let session = self.session.as_mut().unwrap();
         assert_eq!(session.value::<u32>("SELECT count(*) FROM pg_class WHERE relname = 'items_idx'").unwrap(), 0);
         if self.builder.pid().is_some() {
-            self.builder.expect_idle().unwrap();
+            self.builder.expect_idle(Duration::from_secs(10)).unwrap();
         } else {
             self.builder = patient_for_a_moment();
             self.proxy = Proxy::start(self.builder.address()).unwrap();

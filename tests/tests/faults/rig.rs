@@ -65,7 +65,7 @@ impl Rig {
 
     /// No build, and no connection but ours for the question.
     pub fn expect_idle(&self) {
-        self.builder.expect_idle().unwrap();
+        self.builder.expect_idle(Duration::from_secs(30)).unwrap();
         self.proxy.cut();
         let pid = self.builder.pid().expect("it runs");
         // Two ports, and what its runtimes use to wake each other.

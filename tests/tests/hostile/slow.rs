@@ -158,7 +158,7 @@ fn the_statement_can_be_ended_meanwhile() {
         let (error, ended) = building.join().unwrap();
         assert!(ended - since < SOON, "{error}");
         assert_eq!(error.server().sqlstate, sqlstate, "{error}");
-        builder.expect_idle().unwrap();
+        builder.expect_idle(Duration::from_secs(10)).unwrap();
         expect_no_index(&mut CLUSTER.session(name).unwrap());
     }
 }
