@@ -86,7 +86,7 @@ impl Codes {
             };
             match &directions {
                 Some(directions) => directions.along((products, kernels), &values, &center, put),
-                None => differences(products, &values, &center, put),
+                None => products.differences(values.into_iter(), &center, put),
             }
             space.store.stow(bytes)
         };
@@ -183,16 +183,6 @@ pub(crate) fn can_tell(width: usize, factor: f32, squared: f32) -> bool {
     // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
     let error = width as f32 * factor * factor / 6.0;
     factor > 0.0 && squared >= MARGIN * error
-}
-
-/// Calls `put` with each value's differences from `center`.
-fn differences(products: Products, values: &[&[u8]], center: &[f32], mut put: impl FnMut(&[f32])) {
-    let mut differences = vec![0f32; products.dims];
-    for value in values {
-        distance::decode(products.elements, value, &mut differences);
-        differences.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
-        put(&differences);
-    }
 }
 
 /// The mean of a sample; zero if that is no number.

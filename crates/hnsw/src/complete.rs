@@ -75,7 +75,7 @@ pub(crate) fn fill(
         memory::give_back();
     }
     if gathered.mutual {
-        chosen = mutual::choose_again(&chosen, draft, layer, Rule { space, wanted: width, told: true }, pool, control)?;
+        chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
     let by_rule = chosen.place(draft, layer);
     if layer == 0 { balance::spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }

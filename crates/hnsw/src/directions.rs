@@ -54,12 +54,12 @@ impl Directions {
             // Subspace iteration, from any of the values themselves.
             let mut directions = sample.some(most);
             for _ in 0..TURNS {
-                let along = sample.products(&directions, products, control)?.transposed();
-                directions = by_dimension.products(&along, products, control)?.transposed();
+                let along = sample.products(&directions, control)?.transposed();
+                directions = by_dimension.products(&along, control)?.transposed();
                 directions.make_orthogonal(control)?;
             }
-            let along = sample.products(&directions, products, control)?;
-            match shares::look(&sample, &along, products, control)? {
+            let along = sample.products(&directions, control)?;
+            match shares::look(&sample, &along, control)? {
                 Found::Few { count, share } => return Ok(Some(Self::new(&directions, count, share))),
                 Found::MaybeMore => {}
                 Found::Nothing => break,
@@ -110,12 +110,9 @@ impl Directions {
 /// Some values' differences from `center`, as multiples of the greatest coordinate: their products are neither too large nor too small
 /// for f32. None if they are so even then.
 fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
-    let mut values = vec![0f32; SAMPLE * products.dims];
-    for (at, row) in values.chunks_exact_mut(products.dims).enumerate() {
-        let element = (at as u64 * elements as u64 / SAMPLE as u64) as u32;
-        distance::decode(products.elements, space.value(element), row);
-        row.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
-    }
+    let some = (0..SAMPLE as u64).map(|at| space.value((at * elements as u64 / SAMPLE as u64) as u32));
+    let mut values = Vec::with_capacity(SAMPLE * products.dims);
+    products.differences(some, center, |differences| values.extend_from_slice(differences));
     let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
     let factor = greatest.recip();
     values.iter_mut().for_each(|x| *x *= factor);

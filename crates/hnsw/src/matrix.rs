@@ -1,7 +1,6 @@
 use distance::{COLS, Elements, Panel, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
-use crate::space::Products;
 use crate::{BuildError, Control};
 
 /// Vectors of equal width, one a row. What is done with all rows is done by the threads of the pool it is called from, with the
@@ -39,8 +38,8 @@ impl Matrix {
     }
 
     /// The products of each row with all rows of another.
-    pub(crate) fn products(&self, others: &Self, products: Products, control: &Control) -> Result<Self, BuildError> {
-        let width = others.rows();
+    pub(crate) fn products(&self, others: &Self, control: &Control) -> Result<Self, BuildError> {
+        let (width, tile_kernel) = (others.rows(), distance::tile_kernel());
         let packed = |(at, rows)| (at * COLS, pack(rows, self.width));
         let cols: Vec<(usize, Panel)> = others.values.par_chunks(COLS * self.width).enumerate().map(packed).collect();
         let mut found = vec![0f32; self.rows() * width];
@@ -49,7 +48,7 @@ impl Matrix {
             control.check()?;
             let rows = pack(rows, self.width);
             for (first, cols) in &cols {
-                (products.tile)(rows.block(0), [cols.block(0), cols.block(1)], &ALL_PRODUCTS, tile);
+                tile_kernel(rows.block(0), [cols.block(0), cols.block(1)], &ALL_PRODUCTS, tile);
                 for (found, tile) in found.chunks_exact_mut(width).zip(&tile.distances) {
                     found[*first..].iter_mut().zip(tile).for_each(|(found, product)| *found = *product);
                 }
@@ -111,11 +110,8 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use distance::{Elements, Metric};
-
     use super::{Matrix, dot};
     use crate::Control;
-    use crate::space::Products;
 
     fn matrix(rows: usize, width: usize) -> Matrix {
         Matrix { width, values: (0..rows * width).map(|at| (at * 37 % 101) as f32 - 50.0).collect() }
@@ -124,8 +120,7 @@ mod tests {
     #[test]
     fn products_are_those_of_all_pairs() {
         let (a, b) = (matrix(35, 19), matrix(50, 19));
-        let products = Products::of(Elements::F32, Metric::L2, 19).unwrap();
-        let found = a.products(&b, products, &Control::default()).unwrap();
+        let found = a.products(&b, &Control::default()).unwrap();
         for (row, col) in (0..35).flat_map(|row| (0..50).map(move |col| (row, col))) {
             let product: f32 = a.row(row).iter().zip(b.row(col)).map(|(a, b)| a * b).sum();
             assert!((found.row(row)[col] - product).abs() <= 1e-3 * product.abs().max(1.0));

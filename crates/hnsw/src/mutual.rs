@@ -13,6 +13,7 @@ use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::round::{Chosen, Turn};
 use crate::select::{Rule, Selector};
+use crate::space::Space;
 use crate::{BuildError, Control, Pool};
 
 /// For each element of a layer, by position, those that chose it and how far they are.
@@ -32,13 +33,13 @@ pub(crate) fn choose_again<'a>(
     before: &Chosen<'a>,
     draft: &Draft,
     layer: u8,
-    rule: Rule<'_>,
+    space: Space<'_>,
     pool: &Pool,
     control: &Control,
 ) -> Result<Chosen<'a>, BuildError> {
     let choosing = before.by();
     let choosers = pool.run(|| Choosers::new(before));
-    choosing.run(rule.space, pool, control, |scratch: &mut Scratch, Turn { place, at, told }, list| {
+    choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, told }, list| {
         let point = choosing.points[at];
         let Scratch { candidates, selector } = scratch;
         candidates.clear();
@@ -48,13 +49,13 @@ pub(crate) fn choose_again<'a>(
             // Links over longer ways, for those that have any.
             for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
                 if candidates.iter().all(|known| known.element() != other) {
-                    candidates.push(rule.space.candidate(point, other));
+                    candidates.push(space.candidate(point, other));
                 }
             }
         }
         candidates.sort_unstable();
         let count = distinct(candidates, usize::MAX);
-        selector.choose(Rule { told, ..rule }, point, &candidates[..count], list)
+        selector.choose(Rule { space, wanted: choosing.width, told }, point, &candidates[..count], list)
     })
 }
 

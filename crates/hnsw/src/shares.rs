@@ -4,7 +4,6 @@ use rayon::prelude::*;
 
 use crate::directions::STEP;
 use crate::matrix::{Matrix, dot};
-use crate::space::Products;
 use crate::{BuildError, Control};
 
 /// Values that are looked at, and how many of the others nearest to each.
@@ -37,13 +36,8 @@ pub(crate) enum Found {
 }
 
 /// Looks at directions, by which `along` has the coordinates of `sample`.
-pub(crate) fn look(
-    sample: &Matrix,
-    along: &Matrix,
-    products: Products,
-    control: &Control,
-) -> Result<Found, BuildError> {
-    let between = sample.products(&sample.some(VALUES), products, control)?;
+pub(crate) fn look(sample: &Matrix, along: &Matrix, control: &Control) -> Result<Found, BuildError> {
+    let between = sample.products(&sample.some(VALUES), control)?;
     let squares: Vec<f32> = (0..sample.rows()).map(|at| dot(sample.row(at), sample.row(at))).collect();
     let of = |at: usize| {
         let own = at * (sample.rows() / VALUES);

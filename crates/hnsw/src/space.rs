@@ -148,6 +148,21 @@ impl Products {
         })
     }
 
+    /// Calls `put` with each value's differences from `center`.
+    pub(crate) fn differences<'v>(
+        &self,
+        values: impl Iterator<Item = &'v [u8]>,
+        center: &[f32],
+        mut put: impl FnMut(&[f32]),
+    ) {
+        let mut differences = vec![0f32; self.dims];
+        for value in values {
+            distance::decode(self.elements, value, &mut differences);
+            differences.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
+            put(&differences);
+        }
+    }
+
     /// Factor of the products.
     pub(crate) fn scale(&self) -> f32 {
         if self.metric == Metric::L2 { -2.0 } else { -1.0 }
