@@ -53,9 +53,10 @@ pub(crate) fn beside<T>(
             })
             .execute()
     });
+    // The scan's own failure comes first: it may be what the builder said, and the thread have found the connection closed since.
     match shared.take_lost() {
-        Some(failure) => Err(failure),
-        None => scanned,
+        Some(failure) if scanned.is_ok() => Err(failure),
+        _ => scanned,
     }
 }
 

@@ -79,6 +79,23 @@ fn codes_are_those_of_errors() {
     }
 }
 
+/// The end of the rows and the thread that looks after the connection may notice at the same time: one the reason, the other then
+/// that the connection is closed.
+#[test]
+fn the_reason_is_not_lost_with_the_connection() {
+    let mut scene = Scene::new("texts_reason");
+    for round in 0..400 {
+        let reason = report(b"53200", [b"out of memory", b"", b""]);
+        let result = scene.run(CREATE, move |peer| {
+            peer.accept()?;
+            peer.send(&reason)
+        });
+        let error = result.expect_err("the build should have failed");
+        assert_eq!(error.server().message, "external index build failed: out of memory", "round {round}");
+    }
+    scene.expect_clean();
+}
+
 #[test]
 fn other_texts_are_no_better() {
     let mut scene = Scene::new("texts_other");
