@@ -20,6 +20,7 @@ mod scaling;
 mod set;
 mod stage;
 mod venv;
+mod warm;
 mod watch;
 mod wordnet;
 

@@ -9,6 +9,7 @@ use harness::Metric;
 use super::options::Case;
 use super::peer::{Peer, Tools};
 use super::set::Set;
+use super::warm;
 use crate::{build, step};
 
 /// Builds with the libraries of others.
@@ -51,6 +52,7 @@ pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case, threads: usize) -
     command.args(["--metric", metric(set.metric), "--m", &case.m.to_string()]);
     command.args(["--ef-construction", &case.ef_construction.to_string()]);
     let threads = if threads == 0 { build::cores() } else { threads };
+    warm::up(set.bytes());
     let text = output(command.args(["--threads", &threads.to_string()]))?;
     let line = text.lines().find(|line| line.contains("seconds ")).context("no line with seconds")?;
     Ok(Graph { seconds: field(line, "seconds")?, memory: field(line, "peak")?, searches: searches(&text)? })

@@ -66,6 +66,11 @@ impl Set {
         self.column == Column::Vector
     }
 
+    /// Bytes of the values.
+    pub fn bytes(&self) -> usize {
+        4 * self.base.rows() * self.base.dims()
+    }
+
     /// What the database's own build wants as maintenance_work_mem, in MB: values, links as pgvector keeps them, and a reserve.
     pub fn graph_megabytes(&self, m: u32) -> usize {
         let each = 4 * self.base.dims() + 40 * m as usize + 400;

@@ -10,7 +10,7 @@ use super::options::{BenchOptions, Case};
 use super::peer::{Peer, Tools};
 use super::programs::{self, Visits};
 use super::set::Set;
-use super::{EF_SEARCH, cold, memory, watch};
+use super::{EF_SEARCH, cold, memory, warm, watch};
 use crate::build;
 
 pub const DATABASE: &str = "bench";
@@ -145,6 +145,7 @@ pub fn create_index(
     // Nobody is to wait for what the system has put out of its cache since the last build, or for what reading changes in pages.
     session.execute("SELECT count(v) FROM items")?;
     session.execute("CHECKPOINT")?;
+    warm::up(set.bytes());
     session.take_notices();
     let cpu = || (cluster.cpu_seconds(), builder.and_then(Builder::pid).map_or(0.0, cpu_seconds));
     let (before, start) = (cpu(), Instant::now());
