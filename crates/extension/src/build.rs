@@ -1,7 +1,6 @@
 //! `CREATE INDEX`, from the first check to the last page.
 
 use pages::{IncomingSpec, IndexMeta};
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION, capability};
 
@@ -15,7 +14,7 @@ use crate::progress::{self, Phase};
 use crate::scan::{self, Scanned};
 use crate::session::Session;
 use crate::settings::{self, Fallback, Settings};
-use crate::writer::Writer;
+use crate::writer::{self, Expected};
 
 /// Builds an index: elsewhere if that was asked for, else as pgvector does.
 ///
@@ -129,8 +128,7 @@ unsafe fn build(
     let spec = IncomingSpec { meta, rows, elements: layout.elements, blocks: layout.blocks };
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
-    let writer = unsafe { Writer::new(index, spec, key)? };
-    receive_pages(&mut session, writer, layout, digest, &mut pace)?;
+    unsafe { writer::write(index, &mut session, Expected { spec, layout, digest, key }, &mut pace)? };
     progress::tuples(rows, rows);
     let writing = stopwatch.lap();
     let report = information(format!("indexed {rows} elements"));
@@ -186,58 +184,6 @@ fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
             }
             other => return Err(Failure::protocol(format!("{} while the graph was built.", other.name()))),
         }
-    }
-}
-
-fn receive_pages(
-    session: &mut Session,
-    mut writer: Writer,
-    layout: Layout,
-    sent: pages::RowDigest,
-    pace: &mut Pace,
-) -> Result<(), Failure> {
-    loop {
-        match session.next()? {
-            BuilderMessage::Pages(pages) => {
-                writer.write(pages.first_block, &pages.pages)?;
-                pace.keep(pages.pages.len());
-            }
-            BuilderMessage::Progress(_) => {}
-            BuilderMessage::Done(done) => {
-                let expected = session.pages_checksum();
-                if done.checksum != expected {
-                    let detail =
-                        format!("The pages have the checksum {expected:#010x}, {:#010x} was announced.", done.checksum);
-                    return Err(Failure::invalid(detail));
-                }
-                let totals = [
-                    ("rows", done.rows, layout.rows),
-                    ("elements", done.elements, layout.elements),
-                    ("blocks", done.blocks.into(), layout.blocks.into()),
-                ];
-                for (what, found, expected) in totals {
-                    if found != expected {
-                        return Err(Failure::invalid(format!("{found} {what} at the end, {expected} announced.")));
-                    }
-                }
-                warn_of_poor_graph(done.self_recall_ppm);
-                return writer.finish(sent);
-            }
-            other => return Err(Failure::protocol(format!("{} in place of Pages.", other.name()))),
-        }
-    }
-}
-
-/// A valid index may still be a bad one.
-fn warn_of_poor_graph(self_recall_ppm: u32) {
-    const POOR: u32 = 800_000;
-    if self_recall_ppm < POOR {
-        let message = "searches of the new index may miss many rows";
-        let percent = self_recall_ppm / 10_000;
-        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
-            .set_detail(format!("Of a sample of values, a search for each found {percent} percent."))
-            .set_hint("Raise hnsw.ef_search, or build the index with a higher ef_construction or m.");
-        tell(PgLogLevel::WARNING, report);
     }
 }
 

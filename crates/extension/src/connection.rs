@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -13,8 +13,10 @@ use rustls::{ClientConnection, ProtocolVersion};
 
 use crate::connect::connect;
 use crate::failure::{Failure, sentence};
+use crate::link::Link;
 use crate::settings::Settings;
-use crate::{tls, wait};
+use crate::tls;
+use crate::waiter::Waiter;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;
@@ -32,6 +34,7 @@ pub(crate) struct Connection {
     closed: bool,
     heard: Instant,
     peer: String,
+    waiter: Waiter,
 }
 
 impl Connection {
@@ -41,7 +44,8 @@ impl Connection {
         let tls = settings.tls.as_ref().map(tls::client).transpose()?.map(Box::new);
         let socket = connect(settings, &peer)?;
         let (unsent, received) = (BytesMut::new(), BytesMut::new());
-        let mut connection = Self { socket, tls, unsent, received, closed: false, heard: Instant::now(), peer };
+        let (heard, waiter) = (Instant::now(), Waiter::Backend);
+        let mut connection = Self { socket, tls, unsent, received, closed: false, heard, peer, waiter };
         connection.shake_hands(settings)?;
         Ok(connection)
     }
@@ -59,10 +63,20 @@ impl Connection {
                 return Err(self.broken("the TLS handshake took longer than hnsw.external_index_connect_timeout"));
             }
             if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
-                self.wait();
+                self.wait()?;
             }
         }
         Ok(())
+    }
+
+    /// From now on a thread uses the connection.
+    pub(crate) fn lend_to(&mut self, link: &Arc<Link>) {
+        self.waiter = Waiter::Thread(Arc::clone(link));
+    }
+
+    /// The thread has ended.
+    pub(crate) fn take_back(&mut self) {
+        self.waiter = Waiter::Backend;
     }
 
     /// What has been received and not been taken yet.
@@ -111,7 +125,7 @@ impl Connection {
             }
             if taken == 0 {
                 self.check_silence()?;
-                self.wait();
+                self.wait()?;
             }
         }
         Ok(())
@@ -122,7 +136,7 @@ impl Connection {
         self.exchange()?;
         while self.wants_write() && !self.closed {
             self.check_silence()?;
-            self.wait();
+            self.wait()?;
             self.exchange()?;
         }
         Ok(())
@@ -190,8 +204,13 @@ impl Connection {
     }
 
     /// Waits until bytes can be moved, for a short while at most; cancellation ends the statement here.
-    pub(crate) fn wait(&self) {
-        wait::for_socket(self.socket.as_raw_fd(), self.wants_write(), wait::TICK);
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        self.waiter.wait(&self.socket, self.wants_write())
+    }
+
+    /// The same without waiting.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.waiter.check()
     }
 
     /// Gives up on a builder that has not said anything for too long.

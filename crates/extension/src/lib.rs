@@ -14,24 +14,27 @@
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
 //! | [`engage`] | who builds: queue and router |
 //! | [`pace`] | how fast, and how long did it take? |
-//! | [`pulse`], [`threads`] | how does the builder know that we are alive while PostgreSQL scans? |
+//! | [`courier`], [`link`], [`belt`], [`bell`], [`waiter`], [`threads`] | who speaks with the builder while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
 
+mod bell;
+mod belt;
 mod build;
 mod column;
 mod connect;
 mod connection;
+mod courier;
 mod engage;
 mod failure;
 mod functions;
 mod hook;
+mod link;
 mod options;
 mod pace;
 mod progress;
-mod pulse;
 mod resolve;
 mod scan;
 mod session;
@@ -41,6 +44,7 @@ mod tls;
 mod type_info;
 mod value;
 mod wait;
+mod waiter;
 mod writer;
 
 use pgrx::prelude::*;

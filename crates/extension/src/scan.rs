@@ -7,12 +7,17 @@ use pages::RowDigest;
 use pgrx::prelude::*;
 use protocol::TuplesWriter;
 
+use crate::belt::Belt;
 use crate::column::Column;
+use crate::courier::{self, Gone};
 use crate::failure::{Failure, or_raise};
+use crate::link::Link;
 use crate::pace::Pace;
 use crate::progress::{self, Phase};
-use crate::pulse::{self, Shared};
 use crate::session::Session;
+
+/// Batches of rows on their way to the builder, of about 256 KiB each.
+const BATCHES: usize = 8;
 
 /// What the scan found.
 pub(crate) struct Scanned {
@@ -22,12 +27,13 @@ pub(crate) struct Scanned {
     pub(crate) digest: RowDigest,
 }
 
-struct Scan<'a, 'b> {
-    session: &'a Shared<'b>,
+struct Scan<'a> {
+    link: &'a Link,
+    belt: &'a Belt<TuplesWriter>,
     column: &'a Column,
     pace: &'a mut Pace,
     batch: TuplesWriter,
-    digest: RowDigest,
+    rows: u64,
     /// Emptied after every row.
     context: pg_sys::MemoryContext,
 }
@@ -46,41 +52,41 @@ pub(crate) unsafe fn run(
     pace: &mut Pace,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
-    // SAFETY: as promised by the caller.
-    pulse::beside(session, |session| unsafe { scan(heap, index, info, column, session, pace, key) })
+    let varying = column.value_type.value_len(column.dims).is_none();
+    let belt = Belt::new((0..BATCHES).map(|_| TuplesWriter::new(varying)));
+    let (heap_tuples, digest) = courier::beside(
+        session,
+        |session, link| send(session, link, &belt, RowDigest::new(key)),
+        |link| {
+            let (batch, context) = (TuplesWriter::new(varying), std::ptr::null_mut());
+            let scan = Scan { link, belt: &belt, column, pace, batch, rows: 0, context };
+            // SAFETY: as promised by the caller.
+            unsafe { scan.run(heap, index, info) }
+        },
+    )?;
+    Ok(Scanned { heap_tuples, digest })
 }
 
-/// # Safety
-/// As for [`run`].
-unsafe fn scan(
-    heap: pg_sys::Relation,
-    index: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
-    column: &Column,
-    session: &Shared<'_>,
-    pace: &mut Pace,
-    key: [u64; 4],
-) -> Result<Scanned, Failure> {
-    let varying = column.value_type.value_len(column.dims).is_none();
-    // SAFETY: the context belongs to the statement's, so that an error frees it; the callback gets this very scan.
-    unsafe {
-        let context = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"external hnsw build".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        let digest = RowDigest::new(key);
-        let batch = TuplesWriter::new(varying);
-        let mut scan = Scan { session, column, pace, batch, digest, context };
-        let state = (&raw mut scan).cast::<c_void>();
-        // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
-        let heap_tuples =
-            pg_sys::table_index_build_scan(heap, index, info, true, true, Some(callback), state, std::ptr::null_mut());
-        scan.flush()?;
-        pg_sys::MemoryContextDelete(context);
-        Ok(Scanned { heap_tuples, digest: scan.digest })
+/// The thread: sends what the scan has found, and keeps the connection alive while it finds nothing. Returns the digest of all rows.
+fn send(
+    session: &mut Session,
+    link: &Link,
+    belt: &Belt<TuplesWriter>,
+    mut digest: RowDigest,
+) -> Result<RowDigest, Failure> {
+    loop {
+        // Before the last batch is looked for, not after.
+        let is_closed = belt.is_closed();
+        match belt.next() {
+            Some(mut batch) => {
+                batch.for_each(|tid, value| digest.add(HeapTid(tid), value));
+                session.send(&mut batch)?;
+                belt.give_back(batch);
+                link.call_backend();
+            }
+            None if is_closed => return Ok(digest),
+            None => session.idle()?,
+        }
     }
 }
 
@@ -97,7 +103,7 @@ unsafe extern "C-unwind" fn callback(
     // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is the scan that `run` passed, which nothing else
     // uses meanwhile.
     unsafe {
-        let scan = &mut *state.cast::<Scan<'_, '_>>();
+        let scan = &mut *state.cast::<Scan<'_>>();
         if *is_null {
             return;
         }
@@ -107,35 +113,89 @@ unsafe extern "C-unwind" fn callback(
         pg_sys::CurrentMemoryContext = before;
         pg_sys::MemoryContextReset(scan.context);
         or_raise(taken);
-        if scan.batch.is_full() {
-            or_raise(scan.flush());
+        if scan.batch.is_full() && scan.flush().is_err() {
+            // Whoever started the thread knows its reason.
+            Failure::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, "the connection to the builder has ended").raise();
         }
     }
 }
 
-impl Scan<'_, '_> {
+impl Scan<'_> {
+    /// # Safety
+    /// As for [`run`].
+    unsafe fn run(
+        mut self,
+        heap: pg_sys::Relation,
+        index: pg_sys::Relation,
+        info: *mut pg_sys::IndexInfo,
+    ) -> Result<f64, Gone> {
+        // SAFETY: the context belongs to the statement's, so that an error frees it; the callback gets this very scan.
+        let heap_tuples = unsafe {
+            self.context = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"external hnsw build".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let state = (&raw mut self).cast::<c_void>();
+            // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
+            let found = pg_sys::table_index_build_scan(
+                heap,
+                index,
+                info,
+                true,
+                true,
+                Some(callback),
+                state,
+                std::ptr::null_mut(),
+            );
+            pg_sys::MemoryContextDelete(self.context);
+            found
+        };
+        self.flush()?;
+        self.belt.close();
+        self.link.call_thread();
+        Ok(heap_tuples)
+    }
+
     /// # Safety
     /// As for `callback`.
     unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
         // SAFETY: as promised by the caller; an ItemPointer is six bytes.
         let (tid, element) = unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element(value)?) };
         if let Some(element) = element {
-            let value = self.batch.push_with(tid, |out| element.append(out));
-            self.digest.add(HeapTid(tid), value);
+            self.batch.push_with(tid, |out| element.append(out));
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        let bytes = self.batch.len();
-        let mut session = self.session.session()?;
-        if !self.batch.is_empty() {
-            session.send(&mut self.batch)?;
+    /// Hands the batch to the thread.
+    fn flush(&mut self) -> Result<(), Gone> {
+        if self.batch.is_empty() {
+            return Ok(());
         }
-        progress::tuples(session.rows(), 0);
-        drop(session);
+        self.rows += u64::from(self.batch.rows());
+        let bytes = self.batch.len();
+        let next = self.next_batch()?;
+        self.belt.put(std::mem::replace(&mut self.batch, next));
+        self.link.call_thread();
+        progress::tuples(self.rows, 0);
         self.pace.keep(bytes);
         Ok(())
+    }
+
+    /// Waits while all batches are on their way.
+    fn next_batch(&self) -> Result<TuplesWriter, Gone> {
+        loop {
+            if self.link.is_over() {
+                return Err(Gone);
+            }
+            match self.belt.empty() {
+                Some(batch) => return Ok(batch),
+                None => self.link.wait(),
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The conversation with a builder about one index (`proto/README.md`).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -11,6 +12,7 @@ use protocol::{
 
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::link::Link;
 use crate::settings::Settings;
 
 /// The most time to wait for the greeting where no timeout is set.
@@ -45,7 +47,7 @@ impl Session {
                     "If the builder uses TLS, set hnsw.external_index_secure to on; otherwise check that it is a lantern-index builder.",
                 ));
             }
-            connection.wait();
+            connection.wait()?;
         }
         let mut bytes = [0; 8];
         connection.received().copy_to_slice(&mut bytes);
@@ -67,6 +69,14 @@ impl Session {
         Ok(Self { connection, is_router, state, sent, pages, rows: 0, heartbeat })
     }
 
+    /// Lets a thread use the session.
+    pub(crate) fn lend_to<T>(&mut self, link: &Arc<Link>, errand: impl FnOnce(&mut Self) -> T) -> T {
+        self.connection.lend_to(link);
+        let result = errand(self);
+        self.connection.take_back();
+        result
+    }
+
     /// Sends a batch of rows, and looks whether the builder has something to say.
     pub(crate) fn send(&mut self, batch: &mut TuplesWriter) -> Result<(), Failure> {
         let rows = u64::from(batch.rows());
@@ -82,9 +92,9 @@ impl Session {
         self.listen_while_sending()
     }
 
-    /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone.
-    /// Waits for nothing and calls nothing of PostgreSQL.
-    pub(crate) fn beat(&mut self) -> Result<(), Failure> {
+    /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone. Waits a
+    /// short while for that.
+    pub(crate) fn idle(&mut self) -> Result<(), Failure> {
         self.pass(Connection::exchange)?;
         // While rows are on their way they say it.
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
@@ -92,7 +102,8 @@ impl Session {
             self.say(&ClientMessage::Heartbeat)?;
         }
         self.listen_while_sending()?;
-        self.connection.check_silence()
+        self.connection.check_silence()?;
+        self.connection.wait()
     }
 
     fn listen_while_sending(&mut self) -> Result<(), Failure> {
@@ -148,7 +159,7 @@ impl Session {
         let started = Instant::now();
         loop {
             // A builder that never stops talking must not keep the backend from being cancelled.
-            pgrx::check_for_interrupts!();
+            self.connection.check()?;
             if let Some(message) = self.received()? {
                 return Ok(Some(message));
             }
@@ -169,7 +180,7 @@ impl Session {
             if self.connection.received().len() == before && !self.connection.is_closed() {
                 // Only now is the silence the builder's: what came while we were busy has been read.
                 self.connection.check_silence()?;
-                self.connection.wait();
+                self.connection.wait()?;
             }
         }
     }

@@ -1,64 +1,103 @@
 //! Puts pages into the index, checked and logged while they arrive.
 
-use pages::{IncomingError, IncomingSpec, IncomingVerifier, PAGE_SIZE, RowDigest};
-use pgrx::prelude::*;
-
-use crate::failure::Failure;
-use crate::progress;
-
+mod batch;
 #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
 #[path = "writer/extend.rs"]
 mod file;
 #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
 #[path = "writer/bulk.rs"]
 mod file;
+mod receive;
 
+use pages::{IncomingSpec, IncomingVerifier, RowDigest};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use protocol::Layout;
+
+use crate::belt::Belt;
+use crate::courier::{self, Gone};
+use crate::failure::{Failure, tell};
+use crate::link::Link;
+use crate::pace::Pace;
+use crate::progress;
+use crate::session::Session;
+use batch::Batch;
 use file::IndexFile;
+use receive::Receiver;
 
-const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages are made for blocks of 8 KiB");
+/// Batches of pages on their way into the index.
+const BATCHES: usize = 8;
 
-/// An index that is being filled, block by block.
-pub(crate) struct Writer {
-    file: IndexFile,
-    verifier: IncomingVerifier,
-    blocks: u32,
-    written: u32,
+/// What the index is to be.
+pub(crate) struct Expected {
+    pub(crate) spec: IncomingSpec,
+    pub(crate) layout: Layout,
+    /// That of the rows sent, and its key.
+    pub(crate) digest: RowDigest,
+    pub(crate) key: [u64; 4],
 }
 
-impl Writer {
-    /// # Safety
-    /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
-    pub(crate) unsafe fn new(index: pg_sys::Relation, spec: IncomingSpec, key: [u64; 4]) -> Result<Self, Failure> {
-        let verifier = IncomingVerifier::new(spec, key).map_err(refused)?;
-        // SAFETY: as promised by the caller.
-        let file = unsafe { IndexFile::new(index) };
-        Ok(Self { file, verifier, blocks: spec.blocks, written: 0 })
-    }
+/// Receives all pages, and stores each after it was checked.
+///
+/// # Safety
+/// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
+pub(crate) unsafe fn write(
+    index: pg_sys::Relation,
+    session: &mut Session,
+    expected: Expected,
+    pace: &mut Pace,
+) -> Result<(), Failure> {
+    let blocks = expected.spec.blocks;
+    let verifier = IncomingVerifier::new(expected.spec, expected.key).map_err(receive::refused)?;
+    let belt = Belt::new((0..BATCHES).map(|_| Batch::new()));
+    // SAFETY: as promised by the caller.
+    let mut file = unsafe { IndexFile::new(index, blocks) };
+    let ((), done) = courier::beside(
+        session,
+        |session, link| Receiver::new(link, &belt, verifier).receive(session, expected.layout, expected.digest),
+        |link| store(link, &belt, &mut file, blocks, pace),
+    )?;
+    file.finish();
+    warn_of_poor_graph(done.self_recall_ppm);
+    Ok(())
+}
 
-    /// Checks and stores pages that follow those stored before.
-    pub(crate) fn write(&mut self, first_block: u32, bytes: &[u8]) -> Result<(), Failure> {
-        let (pages, rest) = bytes.as_chunks::<PAGE_SIZE>();
-        if pages.is_empty() || !rest.is_empty() {
-            return Err(Failure::protocol("Pages that are not whole."));
-        }
-        for (block, page) in (first_block..).zip(pages) {
-            self.verifier.page(block, page).map_err(refused)?;
-            self.file.append(block, page);
-            self.written += 1;
-        }
-        progress::blocks(self.written, self.blocks);
+/// Stores what the thread has checked.
+fn store(link: &Link, belt: &Belt<Batch>, file: &mut IndexFile, blocks: u32, pace: &mut Pace) -> Result<(), Gone> {
+    let mut written = 0;
+    while written < blocks {
+        // Before the last batch is looked for, not after.
+        let is_over = link.is_over();
+        let Some(mut batch) = belt.next() else {
+            if is_over {
+                return Err(Gone);
+            }
+            link.wait();
+            continue;
+        };
+        let first = batch.first_block();
+        let pages = batch.pages();
+        let count = pages.len();
+        file.append(first, pages);
+        belt.give_back(batch);
+        link.call_thread();
+        written += count as u32;
+        progress::blocks(written, blocks);
         pgrx::check_for_interrupts!();
-        Ok(())
+        pace.keep(count * pages::PAGE_SIZE);
     }
-
-    /// The index is complete: are all rows in it that were sent, and no other?
-    pub(crate) fn finish(self, sent: RowDigest) -> Result<(), Failure> {
-        self.verifier.finish(sent).map_err(refused)?;
-        self.file.finish();
-        Ok(())
-    }
+    Ok(())
 }
 
-fn refused(error: IncomingError) -> Failure {
-    Failure::invalid(format!("{error}."))
+/// A valid index may still be a bad one.
+fn warn_of_poor_graph(self_recall_ppm: u32) {
+    const POOR: u32 = 800_000;
+    if self_recall_ppm < POOR {
+        let message = "searches of the new index may miss many rows";
+        let percent = self_recall_ppm / 10_000;
+        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
+            .set_detail(format!("Of a sample of values, a search for each found {percent} percent."))
+            .set_hint("Raise hnsw.ef_search, or build the index with a higher ef_construction or m.");
+        tell(PgLogLevel::WARNING, report);
+    }
 }

@@ -53,7 +53,7 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     session.say(&ClientMessage::Ping)?;
     session.pass(Connection::flush)?;
     let pong = loop {
-        pgrx::check_for_interrupts!();
+        session.connection().check()?;
         match session.received()? {
             Some(BuilderMessage::Pong(pong)) => break pong,
             Some(other) => return Err(Failure::protocol(format!("{} in place of Pong.", other.name()))),
@@ -70,7 +70,7 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
         session.pass(Connection::exchange)?;
         let connection = session.connection();
         if connection.received().len() == before && !connection.is_closed() {
-            connection.wait();
+            connection.wait()?;
         }
     };
     Ok((session, pong, started.elapsed()))

@@ -27,19 +27,21 @@ pub(super) struct IndexFile {
 impl IndexFile {
     /// # Safety
     /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
-    pub(super) unsafe fn new(index: pg_sys::Relation) -> Self {
+    pub(super) unsafe fn new(index: pg_sys::Relation, _blocks: u32) -> Self {
         // SAFETY: as promised by the caller. The state lies in the current memory context, that of the statement.
         let state = unsafe { pg_guard_ffi_boundary(|| smgr_bulk_start_rel(index, pg_sys::ForkNumber::MAIN_FORKNUM)) };
         Self { state }
     }
 
-    /// Appends a page, which must become `block`.
-    pub(super) fn append(&mut self, block: u32, page: &PageBytes) {
-        // SAFETY: the state lives as long as the statement. A buffer has PAGE_SIZE bytes, and is ours until it is handed back.
-        unsafe {
-            let buffer = pg_guard_ffi_boundary(|| smgr_bulk_get_buf(self.state));
-            std::ptr::copy_nonoverlapping(page.as_ptr(), buffer.cast::<u8>(), PAGE_SIZE);
-            pg_guard_ffi_boundary(|| smgr_bulk_write(self.state, block, buffer, true));
+    /// Appends pages, the first of which must become block `first`.
+    pub(super) fn append(&mut self, first: u32, pages: &mut [PageBytes]) {
+        for (block, page) in (first..).zip(pages) {
+            // SAFETY: the state lives as long as the statement. A buffer has PAGE_SIZE bytes, and is ours until it is handed back.
+            unsafe {
+                let buffer = pg_guard_ffi_boundary(|| smgr_bulk_get_buf(self.state));
+                std::ptr::copy_nonoverlapping(page.as_ptr(), buffer.cast::<u8>(), PAGE_SIZE);
+                pg_guard_ffi_boundary(|| smgr_bulk_write(self.state, block, buffer, true));
+            }
         }
     }
 

@@ -1,14 +1,7 @@
 //! Up to PostgreSQL 16: as its own index builds write new files, past shared buffers and logged many pages at a time.
 
-use pages::{PAGE_SIZE, PageBytes};
+use pages::PageBytes;
 use pgrx::prelude::*;
-
-/// Pages logged and written at a time: as many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
-const BATCH: usize = 32;
-
-/// Direct I/O wants its buffers so (`PG_IO_ALIGN_SIZE`).
-#[repr(C, align(4096))]
-struct Batch([PageBytes; BATCH]);
 
 /// The file of an index.
 pub(super) struct IndexFile {
@@ -16,10 +9,8 @@ pub(super) struct IndexFile {
     logged: bool,
     /// Nobody needs it after a crash.
     temporary: bool,
-    batch: Box<Batch>,
-    /// Pages in `batch`, and the block of the first of them.
-    waiting: usize,
-    first: u32,
+    /// Blocks that it will have.
+    blocks: u32,
     /// Where recovery would have begun when this did.
     redo: pg_sys::XLogRecPtr,
 }
@@ -27,30 +18,35 @@ pub(super) struct IndexFile {
 impl IndexFile {
     /// # Safety
     /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
-    pub(super) unsafe fn new(index: pg_sys::Relation) -> Self {
+    pub(super) unsafe fn new(index: pg_sys::Relation, blocks: u32) -> Self {
         // SAFETY: as promised by the caller.
         let (logged, persistence, redo) =
             unsafe { (needs_wal(index), (*(*index).rd_rel).relpersistence, pg_sys::GetRedoRecPtr()) };
         let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char;
-        let batch = Box::new(Batch([[0; PAGE_SIZE]; BATCH]));
-        Self { index, logged, temporary, batch, waiting: 0, first: 0, redo }
+        Self { index, logged, temporary, blocks, redo }
     }
 
-    /// Appends a page, which must become `block`.
-    pub(super) fn append(&mut self, block: u32, page: &PageBytes) {
-        if self.waiting == BATCH {
-            self.flush(false);
+    /// Logs and appends pages, the first of which must become block `first`; at most as many as a record of the log can have. The
+    /// checkpointer is told of each segment of the file with its last page.
+    pub(super) fn append(&mut self, first: u32, pages: &mut [PageBytes]) {
+        // SAFETY: the index is open; pages are whole and nobody else's.
+        unsafe {
+            if self.logged {
+                log(self.index, first, pages);
+            }
+            let file = pg_sys::RelationGetSmgr(self.index);
+            for (block, page) in (first..).zip(pages) {
+                let completes = block + 1 == self.blocks || (block + 1) % pg_sys::RELSEG_SIZE == 0;
+                let page = page.as_mut_ptr();
+                pg_sys::PageSetChecksumInplace(page.cast(), block);
+                let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+                pg_sys::smgrextend(file, main, block, page.cast(), self.temporary || !completes);
+            }
         }
-        if self.waiting == 0 {
-            self.first = block;
-        }
-        self.batch.0[self.waiting] = *page;
-        self.waiting += 1;
     }
 
     /// All pages are there. An index that fails is never finished: its file goes with the transaction.
-    pub(super) fn finish(mut self) {
-        self.flush(true);
+    pub(super) fn finish(self) {
         // SAFETY: the index is open. A checkpoint since the beginning may have come between a page's log and the page: recovery would not
         // read that log, and nobody has seen to it that the page is on the disk. Any later one was told of the file before
         // this is asked (as `smgr_bulk_finish` of later releases has it).
@@ -59,27 +55,6 @@ impl IndexFile {
                 pg_sys::smgrimmedsync(pg_sys::RelationGetSmgr(self.index), pg_sys::ForkNumber::MAIN_FORKNUM);
             }
         }
-    }
-
-    /// Logs and writes what waits. The checkpointer is told of each segment of the file with its last page.
-    fn flush(&mut self, last: bool) {
-        let pages = &mut self.batch.0[..self.waiting];
-        let end = self.first + pages.len() as u32;
-        // SAFETY: the index is open; pages are whole and nobody else's.
-        unsafe {
-            if self.logged {
-                log(self.index, self.first, pages);
-            }
-            let file = pg_sys::RelationGetSmgr(self.index);
-            for (block, page) in (self.first..).zip(pages) {
-                let completes = (last && block + 1 == end) || (block + 1) % pg_sys::RELSEG_SIZE == 0;
-                let page = page.as_mut_ptr();
-                pg_sys::PageSetChecksumInplace(page.cast(), block);
-                let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-                pg_sys::smgrextend(file, main, block, page.cast(), self.temporary || !completes);
-            }
-        }
-        self.waiting = 0;
     }
 }
 
@@ -101,7 +76,7 @@ unsafe fn log(index: pg_sys::Relation, first: u32, pages: &mut [PageBytes]) {
         }
         #[cfg(not(feature = "pg13"))]
         {
-            let mut blocks: [u32; BATCH] = std::array::from_fn(|at| first + at as u32);
+            let mut blocks: Vec<u32> = (first..).take(pages.len()).collect();
             let mut starts: Vec<_> = pages.iter_mut().map(|page| page.as_mut_ptr().cast()).collect();
             let count = starts.len() as i32;
             pg_sys::log_newpages(file, main, count, blocks.as_mut_ptr(), starts.as_mut_ptr(), true);

@@ -29,11 +29,10 @@ impl TuplesWriter {
     }
 
     /// Adds a row whose value `append` puts behind those that are there: a value that is made anew need not lie elsewhere first.
-    /// Returns the value.
     ///
     /// # Panics
     /// As [`push`](Self::push).
-    pub fn push_with(&mut self, tid: [u8; HEAP_TID_BYTES], append: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+    pub fn push_with(&mut self, tid: [u8; HEAP_TID_BYTES], append: impl FnOnce(&mut Vec<u8>)) {
         let start = self.values.len();
         append(&mut self.values);
         let value_len = self.values.len() - start;
@@ -45,7 +44,20 @@ impl TuplesWriter {
         let len = self.len();
         assert!(len <= MAX_DATA_PAYLOAD, "batch of {len} bytes, {MAX_DATA_PAYLOAD} allowed");
         self.rows += 1;
-        &self.values[start..]
+    }
+
+    /// Looks at the rows of the batch: heap TID and value of each.
+    pub fn for_each(&self, mut look: impl FnMut([u8; HEAP_TID_BYTES], &[u8])) {
+        let (tids, _) = self.tids.as_chunks();
+        let (lengths, _) = self.lengths.as_chunks();
+        let same = self.values.len().checked_div(tids.len()).unwrap_or_default();
+        let mut rest = &self.values[..];
+        for (row, &tid) in tids.iter().enumerate() {
+            let length = if self.varying { u32::from_le_bytes(lengths[row]) as usize } else { same };
+            let (value, others) = rest.split_at(length);
+            look(tid, value);
+            rest = others;
+        }
     }
 
     /// The rows of the batch.
@@ -142,6 +154,19 @@ mod tests {
                 };
                 assert_eq!((&tids[..3], lengths.is_empty()), (&[1, 2, 3][..], !varying));
             }
+        }
+    }
+
+    #[test]
+    fn rows_are_seen_again() {
+        for (varying, second) in [(false, b"abc".as_slice()), (true, b"d"), (true, b"")] {
+            let mut writer = TuplesWriter::new(varying);
+            writer.for_each(|_, _| panic!("there is no row"));
+            writer.push([1; 6], b"xyz");
+            writer.push([2; 6], second);
+            let mut seen = Vec::new();
+            writer.for_each(|tid, value| seen.push((tid[0], value.to_vec())));
+            assert_eq!(seen, [(1, b"xyz".to_vec()), (2, second.to_vec())]);
         }
     }
 

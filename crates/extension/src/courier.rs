@@ -1,0 +1,99 @@
+//! A thread that speaks with the builder while PostgreSQL reads the table or writes the index.
+//!
+//! So encryption, checksums and the checks of pages take no time of the backend's own; and the builder hears that we are alive, and
+//! is heard, while PostgreSQL is away for minutes: it says nothing of rows that the predicate of an index rejects, and one row of an
+//! expression index may take long. The thread calls nothing of PostgreSQL. If it fails it cancels the statement as PostgreSQL's own
+//! timeouts do, by a signal to the process.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+
+use pgrx::prelude::*;
+
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::session::Session;
+use crate::threads;
+
+/// The thread has ended before its time: its failure is the statement's.
+pub(crate) struct Gone;
+
+/// Runs `work` in the backend and beside it, in a thread that has the session, `errand`. Returns what both come to.
+pub(crate) fn beside<T, A: Send>(
+    session: &mut Session,
+    errand: impl FnOnce(&mut Session, &Link) -> Result<A, Failure> + Send,
+    work: impl FnOnce(&Link) -> Result<T, Gone>,
+) -> Result<(T, A), Failure> {
+    let link = Arc::new(Link::new()?);
+    let result = Mutex::new(None);
+    let worked = thread::scope(|scope| {
+        let (link, result) = (&link, &result);
+        let there = move || {
+            let _over = Over(link);
+            let done = session.lend_to(link, |session| errand(session, link));
+            let failed = done.is_err();
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            if failed {
+                link.cancel();
+            }
+        };
+        let thread =
+            threads::without_signals(|| thread::Builder::new().name("courier".into()).spawn_scoped(scope, there));
+        let thread = thread.map_err(|error| {
+            Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
+        })?;
+        // Ends the thread however the work ends. Only a FATAL error does not come by: then the process ends, and the thread with it.
+        let _end = End { link, thread: Some(thread) };
+        let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
+            let worked = work(link);
+            while worked.is_ok() && !link.is_over() {
+                link.wait();
+            }
+            worked
+        }));
+        let has_failed = || matches!(*result.lock().unwrap_or_else(PoisonError::into_inner), Some(Err(_)));
+        let worked = worked.catch_when(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, |cause| {
+            if has_failed() { Err(Gone) } else { cause.rethrow() }
+        });
+        Ok(worked.execute())
+    })?;
+    match (result.into_inner().unwrap_or_else(PoisonError::into_inner), worked) {
+        (Some(Err(failure)), _) => Err(failure),
+        (Some(Ok(brought)), Ok(worked)) => Ok((worked, brought)),
+        _ => Err(Failure::new(
+            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+            "the thread that speaks with the builder has ended",
+        )),
+    }
+}
+
+/// The thread ends, were it by a panic.
+struct Over<'a>(&'a Link);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct End<'scope, 'a> {
+    link: &'a Link,
+    thread: Option<ScopedJoinHandle<'scope, ()>>,
+}
+
+impl Drop for End<'_, '_> {
+    fn drop(&mut self) {
+        self.link.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if self.link.has_cancelled() {
+            // A signal on its way is handled at the end of any system call. It has said what it had to: the next statement, or what
+            // a PL/pgSQL block does with the error, is not to be cancelled as well.
+            thread::yield_now();
+            // SAFETY: PostgreSQL's own flag, which only this thread and its signal handlers write.
+            unsafe { (&raw mut pg_sys::QueryCancelPending).write_volatile(0) };
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the backend and the thread beside it know of each other, and how each waits for the other.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgrx::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::bell::Bell;
+use crate::failure::Failure;
+use crate::wait;
+
+pub(crate) struct Link {
+    /// Wakes the thread.
+    thread: Bell,
+    /// Wakes the backend.
+    backend: Bell,
+    thread_rests: AtomicBool,
+    backend_waits: AtomicBool,
+    stopped: AtomicBool,
+    ended: AtomicBool,
+    cancelled: AtomicBool,
+}
+
+impl Link {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let bell = || Bell::new().map_err(|error| no_bell(&error));
+        let no = || AtomicBool::new(false);
+        Ok(Self {
+            thread: bell()?,
+            backend: bell()?,
+            thread_rests: no(),
+            backend_waits: no(),
+            stopped: no(),
+            ended: no(),
+            cancelled: no(),
+        })
+    }
+
+    /// The backend has something for the thread.
+    pub(crate) fn call_thread(&self) {
+        if self.thread_rests.load(Ordering::SeqCst) {
+            self.thread.ring();
+        }
+    }
+
+    /// The thread has something for the backend.
+    pub(crate) fn call_backend(&self) {
+        if self.backend_waits.load(Ordering::SeqCst) {
+            self.backend.ring();
+        }
+    }
+
+    /// Backend: whether the thread has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Backend: waits until it is called, for a short while at most. Ends the statement if it was cancelled.
+    ///
+    /// Returns at once where it has not waited since it was called: whoever is going to wait says so first, and looks again. So
+    /// nobody is woken who does not wait.
+    pub(crate) fn wait(&self) {
+        if !self.backend_waits.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        wait::for_answer(self.backend.as_raw_fd(), wait::TICK);
+        self.backend.hush();
+        self.backend_waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Thread: fails when nobody waits for it any more.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.stopped.load(Ordering::SeqCst) {
+            return Err(Failure::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, "the statement has ended"));
+        }
+        Ok(())
+    }
+
+    /// Thread: waits until it is called, for a short while at most; as [`wait`](Self::wait), not the first time.
+    pub(crate) fn rest(&self) -> Result<(), Failure> {
+        self.listen(&mut [self.bell()])
+    }
+
+    /// Thread: the same, or until the socket can be read (or written, if that is wanted too).
+    pub(crate) fn rest_at(&self, socket: BorrowedFd<'_>, write: bool) -> Result<(), Failure> {
+        let write = if write { PollFlags::OUT } else { PollFlags::empty() };
+        self.listen(&mut [self.bell(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)])
+    }
+
+    fn bell(&self) -> PollFd<'_> {
+        PollFd::from_borrowed_fd(self.thread.as_fd(), PollFlags::IN)
+    }
+
+    fn listen(&self, ears: &mut [PollFd<'_>]) -> Result<(), Failure> {
+        if self.thread_rests.swap(true, Ordering::SeqCst) {
+            // Whatever there is to be said of the socket, reading and writing says it.
+            let _ = poll(ears, Timespec::try_from(wait::TICK).ok().as_ref());
+            self.thread.hush();
+            self.thread_rests.store(false, Ordering::SeqCst);
+        }
+        self.check()
+    }
+
+    /// Thread: it has ended.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.call_backend();
+    }
+
+    /// Backend: the thread is to end.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.call_thread();
+    }
+
+    /// Thread: ends what PostgreSQL does meanwhile.
+    pub(crate) fn cancel(&self) {
+        if self.check().is_err() {
+            return;
+        }
+        self.cancelled.store(true, Ordering::Release);
+        // This very process exists, and may be signalled by itself.
+        let _ = kill_process(getpid(), Signal::INT);
+    }
+
+    /// Backend, when the thread has ended: whether that cancelled the statement.
+    pub(crate) fn has_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+}
+
+fn no_bell(error: &std::io::Error) -> Failure {
+    let message = format!("could not make a pair of sockets: {error}");
+    Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
+}

@@ -1,0 +1,38 @@
+//! Who waits for the builder, and how.
+
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::wait;
+
+pub(crate) enum Waiter {
+    /// PostgreSQL's own thread: by its latch.
+    Backend,
+    /// The thread beside it, until the backend has no more use for it.
+    Thread(Arc<Link>),
+}
+
+impl Waiter {
+    /// Waits until the socket can be read (or written, if that is wanted too), for a short while at most.
+    pub(crate) fn wait(&self, socket: &TcpStream, write: bool) -> Result<(), Failure> {
+        match self {
+            Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK),
+            Self::Thread(link) => link.rest_at(socket.as_fd(), write)?,
+        }
+        Ok(())
+    }
+
+    /// Goes no further if the statement was cancelled.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Backend => {
+                pgrx::check_for_interrupts!();
+            }
+            Self::Thread(link) => link.check()?,
+        }
+        Ok(())
+    }
+}

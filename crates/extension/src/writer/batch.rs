@@ -1,0 +1,44 @@
+use pages::{PAGE_SIZE, PageBytes};
+
+/// As many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
+const PAGES: usize = 32;
+
+/// Direct I/O wants its buffers so (`PG_IO_ALIGN_SIZE`).
+#[repr(C, align(4096))]
+struct Aligned([PageBytes; PAGES]);
+
+/// Pages that follow each other, logged and written at a time.
+pub(super) struct Batch {
+    pages: Box<Aligned>,
+    count: usize,
+    first: u32,
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        Self { pages: Box::new(Aligned([[0; PAGE_SIZE]; PAGES])), count: 0, first: 0 }
+    }
+
+    /// Begins anew with `block`.
+    pub(super) fn start(&mut self, block: u32) {
+        (self.count, self.first) = (0, block);
+    }
+
+    /// Adds the next page; there must be room.
+    pub(super) fn push(&mut self, page: &PageBytes) {
+        self.pages.0[self.count] = *page;
+        self.count += 1;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count == PAGES
+    }
+
+    pub(super) fn first_block(&self) -> u32 {
+        self.first
+    }
+
+    pub(super) fn pages(&mut self) -> &mut [PageBytes] {
+        &mut self.pages.0[..self.count]
+    }
+}

@@ -1,0 +1,98 @@
+//! The thread that hears the pages: nothing that it has not checked gets any further.
+
+use pages::{IncomingError, IncomingVerifier, PAGE_SIZE, RowDigest};
+use protocol::{BuilderMessage, Done, Layout};
+
+use super::batch::Batch;
+use crate::belt::Belt;
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::session::Session;
+
+pub(super) struct Receiver<'a> {
+    link: &'a Link,
+    belt: &'a Belt<Batch>,
+    verifier: IncomingVerifier,
+    /// Pages that were checked and wait for others.
+    batch: Option<Batch>,
+}
+
+impl<'a> Receiver<'a> {
+    pub(super) fn new(link: &'a Link, belt: &'a Belt<Batch>, verifier: IncomingVerifier) -> Self {
+        Self { link, belt, verifier, batch: None }
+    }
+
+    /// Hears and checks all pages. `sent`: are all rows in them that were sent, and no other?
+    pub(super) fn receive(mut self, session: &mut Session, layout: Layout, sent: RowDigest) -> Result<Done, Failure> {
+        let done = loop {
+            match session.next()? {
+                BuilderMessage::Pages(pages) => self.pages(pages.first_block, &pages.pages)?,
+                BuilderMessage::Progress(_) => {}
+                BuilderMessage::Done(done) => break done,
+                other => return Err(Failure::protocol(format!("{} in place of Pages.", other.name()))),
+            }
+        };
+        check_totals(&done, &layout, session.pages_checksum())?;
+        self.verifier.finish(sent).map_err(refused)?;
+        // The last pages only now: an index that is not whole is not stored as a whole.
+        if let Some(batch) = self.batch.take() {
+            self.belt.put(batch);
+            self.link.call_backend();
+        }
+        Ok(done)
+    }
+
+    fn pages(&mut self, first_block: u32, bytes: &[u8]) -> Result<(), Failure> {
+        let (pages, rest) = bytes.as_chunks::<PAGE_SIZE>();
+        if pages.is_empty() || !rest.is_empty() {
+            return Err(Failure::protocol("Pages that are not whole."));
+        }
+        for (block, page) in (first_block..).zip(pages) {
+            self.verifier.page(block, page).map_err(refused)?;
+            let mut batch = match self.batch.take() {
+                Some(batch) if !batch.is_full() => batch,
+                full => self.exchange(full, block)?,
+            };
+            batch.push(page);
+            self.batch = Some(batch);
+        }
+        Ok(())
+    }
+
+    /// Hands a full batch on, and waits for an empty one while the backend has all of them.
+    fn exchange(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
+        if let Some(full) = full {
+            self.belt.put(full);
+            self.link.call_backend();
+        }
+        loop {
+            if let Some(mut batch) = self.belt.empty() {
+                batch.start(block);
+                return Ok(batch);
+            }
+            self.link.rest()?;
+        }
+    }
+}
+
+fn check_totals(done: &Done, layout: &Layout, checksum: u32) -> Result<(), Failure> {
+    if done.checksum != checksum {
+        let detail = format!("The pages have the checksum {checksum:#010x}, {:#010x} was announced.", done.checksum);
+        return Err(Failure::invalid(detail));
+    }
+    let totals = [
+        ("rows", done.rows, layout.rows),
+        ("elements", done.elements, layout.elements),
+        ("blocks", done.blocks.into(), layout.blocks.into()),
+    ];
+    for (what, found, expected) in totals {
+        if found != expected {
+            return Err(Failure::invalid(format!("{found} {what} at the end, {expected} announced.")));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn refused(error: IncomingError) -> Failure {
+    Failure::invalid(format!("{error}."))
+}
