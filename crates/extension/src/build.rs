@@ -1,6 +1,6 @@
 //! `CREATE INDEX`, from the first check to the last page.
 
-use pages::{IncomingSpec, IndexMeta};
+use pages::IndexMeta;
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION, capability};
 
@@ -125,10 +125,9 @@ unsafe fn build(
         m: options.m,
         ef_construction: options.ef_construction,
     };
-    let spec = IncomingSpec { meta, rows, elements: layout.elements, blocks: layout.blocks };
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
-    unsafe { writer::write(index, &mut session, Expected { spec, layout, digest, key }, &mut pace)? };
+    unsafe { writer::write(index, &mut session, Expected { meta, layout, digest, key }, &mut pace)? };
     progress::tuples(rows, rows);
     let writing = stopwatch.lap();
     let report = information(format!("indexed {rows} elements"));

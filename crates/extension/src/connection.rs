@@ -203,7 +203,7 @@ impl Connection {
         !self.wants_write()
     }
 
-    /// Waits until bytes can be moved, for a short while at most; cancellation ends the statement here.
+    /// Waits until bytes can be moved, for a short while at most; goes no further if the statement was cancelled.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.waiter.wait(&self.socket, self.wants_write())
     }

@@ -3,9 +3,9 @@
 //! So encryption, checksums and the checks of pages take no time of the backend's own; and the builder hears that we are alive, and
 //! is heard, while PostgreSQL is away for minutes: it says nothing of rows that the predicate of an index rejects, and one row of an
 //! expression index may take long. The thread calls nothing of PostgreSQL. If it fails it cancels the statement as PostgreSQL's own
-//! timeouts do, by a signal to the process.
+//! timeouts do, by a signal to the process; an expression that catches that comes as far as the next batch.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -30,13 +30,14 @@ pub(crate) fn beside<T, A: Send>(
     let worked = thread::scope(|scope| {
         let (link, result) = (&link, &result);
         let there = move || {
-            let _over = Over(link);
-            let done = session.lend_to(link, |session| errand(session, link));
+            let done = catch_unwind(AssertUnwindSafe(|| session.lend_to(link, |session| errand(session, link))));
+            let done = done.unwrap_or_else(|_| Err(defect()));
             let failed = done.is_err();
             *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
             if failed {
                 link.cancel();
             }
+            link.end();
         };
         let thread =
             threads::without_signals(|| thread::Builder::new().name("courier".into()).spawn_scoped(scope, there));
@@ -61,20 +62,12 @@ pub(crate) fn beside<T, A: Send>(
     match (result.into_inner().unwrap_or_else(PoisonError::into_inner), worked) {
         (Some(Err(failure)), _) => Err(failure),
         (Some(Ok(brought)), Ok(worked)) => Ok((worked, brought)),
-        _ => Err(Failure::new(
-            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
-            "the thread that speaks with the builder has ended",
-        )),
+        _ => Err(defect()),
     }
 }
 
-/// The thread ends, were it by a panic.
-struct Over<'a>(&'a Link);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
+fn defect() -> Failure {
+    Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "the thread that speaks with the builder has failed")
 }
 
 struct End<'scope, 'a> {

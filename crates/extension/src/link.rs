@@ -12,9 +12,8 @@ use crate::failure::Failure;
 use crate::wait;
 
 pub(crate) struct Link {
-    /// Wakes the thread.
+    /// What the thread listens to, and rings the backend with.
     thread: Bell,
-    /// Wakes the backend.
     backend: Bell,
     thread_rests: AtomicBool,
     backend_waits: AtomicBool,
@@ -25,11 +24,14 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let bell = || Bell::new().map_err(|error| no_bell(&error));
+        let (thread, backend) = Bell::pair().map_err(|error| {
+            let message = format!("could not make a pair of sockets: {error}");
+            Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
+        })?;
         let no = || AtomicBool::new(false);
         Ok(Self {
-            thread: bell()?,
-            backend: bell()?,
+            thread,
+            backend,
             thread_rests: no(),
             backend_waits: no(),
             stopped: no(),
@@ -41,14 +43,14 @@ impl Link {
     /// The backend has something for the thread.
     pub(crate) fn call_thread(&self) {
         if self.thread_rests.load(Ordering::SeqCst) {
-            self.thread.ring();
+            self.backend.ring();
         }
     }
 
     /// The thread has something for the backend.
     pub(crate) fn call_backend(&self) {
         if self.backend_waits.load(Ordering::SeqCst) {
-            self.backend.ring();
+            self.thread.ring();
         }
     }
 
@@ -59,8 +61,8 @@ impl Link {
 
     /// Backend: waits until it is called, for a short while at most. Ends the statement if it was cancelled.
     ///
-    /// Returns at once where it has not waited since it was called: whoever is going to wait says so first, and looks again. So
-    /// nobody is woken who does not wait.
+    /// The first call only says that one is going to wait: look again, then call again. So nobody is woken who does not wait. Between
+    /// looking and the second call nothing else may wait for the same.
     pub(crate) fn wait(&self) {
         if !self.backend_waits.swap(true, Ordering::SeqCst) {
             return;
@@ -78,7 +80,7 @@ impl Link {
         Ok(())
     }
 
-    /// Thread: waits until it is called, for a short while at most; as [`wait`](Self::wait), not the first time.
+    /// Thread: waits until it is called, for a short while at most; in two calls, as [`wait`](Self::wait).
     pub(crate) fn rest(&self) -> Result<(), Failure> {
         self.listen(&mut [self.bell()])
     }
@@ -129,9 +131,4 @@ impl Link {
     pub(crate) fn has_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
-}
-
-fn no_bell(error: &std::io::Error) -> Failure {
-    let message = format!("could not make a pair of sockets: {error}");
-    Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
 }

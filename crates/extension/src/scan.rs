@@ -75,7 +75,7 @@ fn send(
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
-        // Before the last batch is looked for, not after.
+        // Asked first: a batch may come between looking for one and asking.
         let is_closed = belt.is_closed();
         match belt.next() {
             Some(mut batch) => {

@@ -96,7 +96,7 @@ impl Session {
     /// short while for that.
     pub(crate) fn idle(&mut self) -> Result<(), Failure> {
         self.pass(Connection::exchange)?;
-        // While rows are on their way they say it.
+        // While rows are on their way they say it. With room it is taken at once: nothing but the last line may wait (`Link::wait`).
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
             self.heartbeat = Instant::now();
             self.say(&ClientMessage::Heartbeat)?;

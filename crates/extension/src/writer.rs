@@ -9,7 +9,7 @@ mod file;
 mod file;
 mod receive;
 
-use pages::{IncomingSpec, IncomingVerifier, RowDigest};
+use pages::{IncomingSpec, IncomingVerifier, IndexMeta, RowDigest};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::Layout;
@@ -30,7 +30,7 @@ const BATCHES: usize = 8;
 
 /// What the index is to be.
 pub(crate) struct Expected {
-    pub(crate) spec: IncomingSpec,
+    pub(crate) meta: IndexMeta,
     pub(crate) layout: Layout,
     /// That of the rows sent, and its key.
     pub(crate) digest: RowDigest,
@@ -47,14 +47,16 @@ pub(crate) unsafe fn write(
     expected: Expected,
     pace: &mut Pace,
 ) -> Result<(), Failure> {
-    let blocks = expected.spec.blocks;
-    let verifier = IncomingVerifier::new(expected.spec, expected.key).map_err(receive::refused)?;
+    let Expected { meta, layout, digest, key } = expected;
+    let Layout { rows, elements, blocks } = layout;
+    let spec = IncomingSpec { meta, rows, elements, blocks };
+    let verifier = IncomingVerifier::new(spec, key).map_err(receive::refused)?;
     let belt = Belt::new((0..BATCHES).map(|_| Batch::new()));
     // SAFETY: as promised by the caller.
     let mut file = unsafe { IndexFile::new(index, blocks) };
     let ((), done) = courier::beside(
         session,
-        |session, link| Receiver::new(link, &belt, verifier).receive(session, expected.layout, expected.digest),
+        |session, link| Receiver::new(link, &belt, verifier).receive(session, layout, digest),
         |link| store(link, &belt, &mut file, blocks, pace),
     )?;
     file.finish();
@@ -66,7 +68,7 @@ pub(crate) unsafe fn write(
 fn store(link: &Link, belt: &Belt<Batch>, file: &mut IndexFile, blocks: u32, pace: &mut Pace) -> Result<(), Gone> {
     let mut written = 0;
     while written < blocks {
-        // Before the last batch is looked for, not after.
+        // Asked first: a batch may come between looking for one and asking.
         let is_over = link.is_over();
         let Some(mut batch) = belt.next() else {
             if is_over {

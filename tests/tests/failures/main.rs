@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Builder, Column, SqlError, copy_rows, data_set, inspect};
+use harness::{Builder, Column, Direction, SqlError, copy_rows, data_set, inspect};
 use scene::{CLUSTER, CREATE, CREATE_QUICKLY, Phase, SOON, Scene};
 
 fn expect_words(error: &SqlError, sqlstate: &str) {
@@ -90,29 +90,39 @@ fn the_statement_takes_too_long() {
 #[test]
 fn the_backend_is_terminated() {
     let mut scene = Scene::new("terminated");
-    let building = scene.build_until(Phase::Graph);
-    let terminate = format!("SELECT pg_terminate_backend({})", building.pid);
-    CLUSTER.session("postgres").unwrap().execute(&terminate).unwrap();
-    let (_, result, _) = building.thread.join().unwrap();
-    assert_eq!(result.unwrap_err().server().sqlstate, "57P01");
-    let mut session = CLUSTER.session("terminated").unwrap();
-    scene.builder.attach_through(&mut session, scene.proxy.port()).unwrap();
-    scene.session = Some(session);
-    scene.expect_clean();
+    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+        let building = scene.build_until(phase);
+        let terminate = format!("SELECT pg_terminate_backend({})", building.pid);
+        CLUSTER.session("postgres").unwrap().execute(&terminate).unwrap();
+        let (_, result, _) = building.thread.join().unwrap();
+        assert_eq!(result.unwrap_err().server().sqlstate, "57P01");
+        let mut session = CLUSTER.session("terminated").unwrap();
+        scene.builder.attach_through(&mut session, scene.proxy.port()).unwrap();
+        scene.session = Some(session);
+        scene.expect_clean();
+    }
 }
 
 #[test]
 fn the_builder_falls_silent() {
-    let mut scene = Scene::new("silent");
-    let building = scene.build_until(Phase::Graph);
-    let start = Instant::now();
-    let (session, result, _) = building.thread.join().unwrap();
-    scene.session = Some(session);
-    let error = result.unwrap_err();
-    println!("after {:.0} s: {error}", start.elapsed().as_secs_f64());
-    expect_words(&error, "08");
-    assert!(start.elapsed() < Duration::from_secs(90), "{error}");
-    scene.expect_clean();
+    let silent = |database: &str, phase| {
+        let mut scene = Scene::new(database);
+        let building = scene.build_until(phase);
+        scene.proxy.stop_after(Direction::ToClient, 0);
+        let start = Instant::now();
+        let (session, result, _) = building.thread.join().unwrap();
+        scene.session = Some(session);
+        let error = result.unwrap_err();
+        println!("{phase:?}, after {:.0} s: {error}", start.elapsed().as_secs_f64());
+        expect_words(&error, "08");
+        assert!(start.elapsed() < Duration::from_secs(90), "{phase:?}: {error}");
+        scene.expect_clean();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| silent("silent_rows", Phase::Rows));
+        scope.spawn(|| silent("silent_graph", Phase::Graph));
+        scope.spawn(|| silent("silent_pages", Phase::Pages));
+    });
 }
 
 #[test]

@@ -1,4 +1,7 @@
 use pages::{PAGE_SIZE, PageBytes};
+use pgrx::pg_sys;
+
+const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages are made for blocks of 8 KiB");
 
 /// As many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
 const PAGES: usize = 32;

@@ -51,7 +51,7 @@ impl<'a> Receiver<'a> {
             self.verifier.page(block, page).map_err(refused)?;
             let mut batch = match self.batch.take() {
                 Some(batch) if !batch.is_full() => batch,
-                full => self.exchange(full, block)?,
+                full => self.next_batch(full, block)?,
             };
             batch.push(page);
             self.batch = Some(batch);
@@ -60,7 +60,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Hands a full batch on, and waits for an empty one while the backend has all of them.
-    fn exchange(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
+    fn next_batch(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
         if let Some(full) = full {
             self.belt.put(full);
             self.link.call_backend();
