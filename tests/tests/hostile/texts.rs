@@ -79,8 +79,7 @@ fn codes_are_those_of_errors() {
     }
 }
 
-/// The end of the rows and the thread that looks after the connection may notice at the same time: one the reason, the other then
-/// that the connection is closed.
+/// The rows end while the reason comes, and the connection is closed right behind it: whoever finds that first, the reason counts.
 #[test]
 fn the_reason_is_not_lost_with_the_connection() {
     let mut scene = Scene::new("texts_reason");

@@ -15,6 +15,12 @@ pub fn peak(pid: u32) -> u64 {
     text.lines().find_map(|line| bytes(line, "VmHWM:")).unwrap_or_default()
 }
 
+/// Bytes that the system can give without swapping; 0 where it does not say.
+pub fn available() -> usize {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    text.lines().find_map(|line| bytes(line, "MemAvailable:")).unwrap_or_default() as usize
+}
+
 /// Resident bytes of a process that are in no file: of a builder, all but what it has in its spool.
 pub fn anonymous(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

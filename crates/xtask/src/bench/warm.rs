@@ -3,9 +3,10 @@
 //! A virtual machine may give memory that nobody uses back to its host. It gets it again page by page, each at several times the
 //! cost of clearing it: whoever builds after a pause would be measured by that.
 
-use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+
+use super::memory;
 
 const PAGE: usize = 4096;
 /// Memory wanted per byte of the set: its copies in a builder, in the index, in the log, and graphs.
@@ -15,7 +16,7 @@ const MOST_PASSES: usize = 8;
 /// Has the memory for building a set of so many bytes at hand, for a few seconds at least: uses and frees it until that is no
 /// longer faster than the time before.
 pub fn up(set_bytes: usize) {
-    let bytes = (PER_BYTE * set_bytes).min(available() / 2);
+    let bytes = (PER_BYTE * set_bytes).min(memory::available() / 2);
     let mut before = Duration::MAX;
     for _ in 0..MOST_PASSES {
         let took = use_once(bytes);
@@ -36,21 +37,13 @@ fn use_once(bytes: usize) -> Duration {
     start.elapsed()
 }
 
-/// Bytes that the system can give without swapping; 0 where it does not say.
-fn available() -> usize {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
-    kilobytes.map_or(0, |kilobytes| kilobytes << 10)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn half_of_what_is_there_is_enough() {
-        assert!(available() > 64 << 20);
+        assert!(memory::available() > 64 << 20);
         up(1 << 20);
     }
 }
