@@ -16,10 +16,14 @@ use crate::select::{Rule, Selector};
 use crate::space::Space;
 use crate::{BuildError, Control, Pool};
 
-/// For each element of a layer, by position, those that chose it and how far they are.
+/// Candidates in terms of a list's slots: of more, the nearest. Those in the middle are chosen by hundreds, most of whom they have no use for.
+const MOST: usize = 3;
+
+/// For each element of a layer, by its place in the order, those that chose it and how far they are. What is near is chosen by near ones:
+/// by place, all that a thread looks at is in few pages of memory.
 struct Choosers {
     starts: Vec<usize>,
-    choosers: Vec<Candidate>,
+    choosers: Vec<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -44,50 +48,54 @@ pub(crate) fn choose_again<'a>(
         let Scratch { candidates, selector } = scratch;
         candidates.clear();
         candidates.extend_from_slice(before.list(place));
-        candidates.extend_from_slice(choosers.of(at));
-        if layer == 0 {
-            // Links over longer ways, for those that have any.
+        candidates.extend(choosers.of(place));
+        candidates.sort_unstable();
+        let kept = distinct(candidates, MOST * choosing.width);
+        candidates.truncate(kept);
+        if layer == 0 && draft.level(point) > 0 {
+            // Links over longer ways.
             for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
                 if candidates.iter().all(|known| known.element() != other) {
                     candidates.push(space.candidate(point, other));
                 }
             }
+            candidates.sort_unstable();
         }
-        candidates.sort_unstable();
-        let count = distinct(candidates, usize::MAX);
-        selector.choose(Rule { space, wanted: choosing.width, told }, point, &candidates[..count], list)
+        selector.choose(Rule { space, wanted: choosing.width, told }, point, candidates, list)
     })
 }
 
 impl Choosers {
     fn new(chosen: &Chosen<'_>) -> Self {
         let (points, order) = (chosen.by().points, chosen.by().order);
-        let mut positions = vec![0; points.last().map_or(0, |&last| last as usize + 1)];
-        (0u32..).zip(points).for_each(|(at, &point)| positions[point as usize] = at);
-        let position = |chosen: &Candidate| positions[chosen.element() as usize] as usize;
+        let mut place_of = vec![0; points.last().map_or(0, |&last| last as usize + 1)];
+        (0u32..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
+        let place_of = |chosen: &Candidate| place_of[chosen.element() as usize] as usize;
         let places = || (0..order.len()).into_par_iter();
         let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
         places().for_each(|place| {
-            chosen.list(place).iter().for_each(|other| _ = counts[position(other)].fetch_add(1, Ordering::Relaxed));
+            chosen.list(place).iter().for_each(|other| _ = counts[place_of(other)].fetch_add(1, Ordering::Relaxed));
         });
         let mut starts: Vec<usize> = counts.into_iter().map(AtomicUsize::into_inner).collect();
         let mut total = 0;
         starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
         let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
-        let slots: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-        places().for_each(|place| {
-            let chooser = points[order[place] as usize];
-            for other in chosen.list(place) {
-                let slot = next[position(other)].fetch_add(1, Ordering::Relaxed);
-                slots[slot].store(Candidate::new(other.distance(), chooser).to_bits(), Ordering::Relaxed);
+        let choosers: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        // All slots of a list are taken before anything is put there: to take one waits for what was put anywhere before.
+        places().for_each_init(Vec::new, |slots, place| {
+            let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
+            slots.clear();
+            slots.extend(list.iter().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
+            for (other, &slot) in list.iter().zip(&*slots) {
+                choosers[slot].store(Candidate::new(other.distance(), chooser).to_bits(), Ordering::Relaxed);
             }
         });
-        let choosers = slots.into_iter().map(|slot| Candidate::from_bits(slot.into_inner())).collect();
         Self { starts, choosers }
     }
 
     /// In no particular order.
-    fn of(&self, at: usize) -> &[Candidate] {
-        &self.choosers[self.starts[at]..self.starts[at + 1]]
+    fn of(&self, place: usize) -> impl Iterator<Item = Candidate> {
+        let choosers = &self.choosers[self.starts[place]..self.starts[place + 1]];
+        choosers.iter().map(|chooser| Candidate::from_bits(chooser.load(Ordering::Relaxed)))
     }
 }

@@ -29,6 +29,8 @@ pub(super) fn offer_pairs(nearest: &mut Nearest, tile: &Tile, first_row: usize, 
 unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
     let (lists, limits) = (nearest.lists.as_mut_ptr().cast::<u64>(), nearest.limits.as_mut_ptr());
     let last = nearest.k - 1;
+    // A list's last one is read when its store is long done: to wait for that each time costs more than the rest.
+    let mut cols = 0;
     for row in 0..ROWS {
         let a = first_row + row;
         // Columns up to the row's own are not its business.
@@ -41,23 +43,29 @@ unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_ro
         let row_list = unsafe { lists.add(a * N * LANES) };
         // SAFETY: as promised, it has so many places.
         let mut of_row = unsafe { load::<N>(row_list) };
+        cols |= hits;
         while hits != 0 {
             let col = hits.trailing_zeros() as usize;
             hits &= hits - 1;
             let (b, distance) = (first_col + col, tile.distances[row][col]);
             of_row = with(of_row, Candidate::new(distance, b as u32));
-            // SAFETY: as promised, there are such a list and such a limit.
+            // SAFETY: as promised, there is such a list.
             unsafe {
                 let col_list = lists.add(b * N * LANES);
                 store(col_list, with(load::<N>(col_list), Candidate::new(distance, a as u32)));
-                *limits.add(b) = Candidate::from_bits(*col_list.add(last)).distance();
             }
         }
         // SAFETY: as above.
-        unsafe {
-            store(row_list, of_row);
-            *limits.add(a) = Candidate::from_bits(*row_list.add(last)).distance();
-        }
+        unsafe { store(row_list, of_row) };
+    }
+    let limit = |point: usize| {
+        // SAFETY: as promised, there are such a list and such a limit.
+        unsafe { *limits.add(point) = Candidate::from_bits(*lists.add(point * N * LANES + last)).distance() };
+    };
+    (0..ROWS).filter(|&row| tile.hits[row] != 0).for_each(|row| limit(first_row + row));
+    while cols != 0 {
+        limit(first_col + cols.trailing_zeros() as usize);
+        cols &= cols - 1;
     }
 }
 

@@ -24,10 +24,6 @@ pub(crate) struct Plan {
 /// With the element itself and the nearest leaders, candidates fill whole tiles.
 const BESIDES: usize = 8;
 
-/// Points that are split once, where codes are compared. With more, each would be compared with as many leaders as with others of its
-/// leaves.
-const SPLIT_ONCE: usize = 100_000;
-
 /// How points of a group are compared.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compared {
@@ -44,11 +40,15 @@ impl Plan {
     /// For lists of `list` slots of so many points.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByCodes, ByDirections, ByProducts, Singly};
-        let twice = matches!(compared, ByCodes | ByDirections) && points > SPLIT_ONCE;
+        let (leaf_max, leaf_aim, max_leaders, least) = match compared {
+            ByCodes | ByDirections => (1536, 800, 4000, 6),
+            ByProducts => (1536, 800, 1000, 8),
+            Singly => (384, 200, 250, 8),
+        };
         let (fans, wanted) = match (ef_construction, compared) {
             // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
-            _ if twice => ([8, 2], 72),
-            (_, ByCodes | ByDirections) => ([12, 2], 72),
+            (_, ByCodes) => ([10, 2], 70),
+            (_, ByDirections) => ([12, 2], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
@@ -56,13 +56,9 @@ impl Plan {
             (65..=128, Singly) => ([6, 2], 96),
             (_, Singly) => ([8, 3], 128),
         };
-        let (leaf_max, leaf_aim, max_leaders, least) = match compared {
-            ByCodes => (1024, 500, 4000, 6),
-            ByDirections => (1536, 800, 4000, 6),
-            ByProducts => (1536, 800, 1000, 8),
-            Singly => (384, 200, 250, 8),
-        };
-        let first_aim = if twice { 4 * leaf_aim } else { leaf_aim };
+        // With more leaders each point would be compared with as many of them as with others of its leaves.
+        let twice = matches!(compared, ByCodes | ByDirections) && points * fans[0] > max_leaders * leaf_aim;
+        let (fans, wanted, first_aim) = if twice { ([6, 2], 72, 4 * leaf_aim) } else { (fans, wanted, leaf_aim) };
         let more = if compared == ByDirections { 16 } else { 0 };
         let keep = (2 * list).max(64) + more - BESIDES;
         Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
@@ -117,7 +113,7 @@ mod tests {
     #[test]
     fn a_point_of_many_is_compared_with_hardly_more() {
         let few = comparisons(25_000);
-        for points in [50_000, 100_000, 100_001, 200_000, 400_000, 1_000_000] {
+        for points in [50_000, 100_000, 320_000, 320_001, 400_000, 1_000_000] {
             let many = comparisons(points);
             assert!(many * 2 <= few * 5, "{few}, of {points} {many}");
         }
