@@ -3,6 +3,9 @@ use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 use crate::codes::{self, Codes};
 use crate::space::{Products, Space};
 
+/// Of a vector's square, in steps of its last bit: distances below that are mostly rounding.
+const LOST: f32 = 64.0;
+
 /// A group of points in tiles: packed vectors, and the terms that make distances of products.
 #[derive(Default)]
 pub(crate) struct Group {
@@ -70,7 +73,11 @@ impl Group {
 
     /// Whether distances of tiles tell who is nearer to a point at a distance, of which this is the square.
     pub(crate) fn can_tell(&self, row: usize, squared: f32) -> bool {
-        !self.coded || codes::can_tell(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared)
+        if self.coded {
+            return codes::can_tell(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
+        }
+        // What |a|² + |b|² - 2ab loses where the sum is small against its parts. Products alone, without such terms, lose nothing.
+        self.terms[row] == 0.0 || squared > LOST * f32::EPSILON * self.terms[row]
     }
 
     /// The number of blocks, even.

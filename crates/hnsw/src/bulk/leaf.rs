@@ -18,17 +18,18 @@ pub(crate) struct Scratch {
     tile: Tile,
 }
 
-/// Finds the `k` nearest of every point within the leaf. `leaf` has positions in `points`.
+/// Finds the `k` nearest of every point within the leaf. `leaf` has positions in `points`. Returns whether they are told apart; if not,
+/// nothing was found where they `must` be.
 pub(crate) fn all_pairs(
     space: Space<'_>,
-    points: &[u32],
-    leaf: &[u32],
+    (points, leaf): (&[u32], &[u32]),
     k: usize,
+    must: bool,
     found: &Candidates,
     scratch: &mut Scratch,
-) {
+) -> bool {
     if leaf.len() < 2 {
-        return;
+        return true;
     }
     let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
     let k = k.min(leaf.len() - 1);
@@ -48,6 +49,9 @@ pub(crate) fn all_pairs(
                 let center = group::center(space, products, &elements);
                 group.pack_roughly(space, products, &elements, center.as_deref());
                 compare(group, nearest);
+                if must && !most_told(space, &elements, nearest, |at, squared| group.can_tell(at, squared)) {
+                    return false;
+                }
             }
             !told && products.are_rough()
         }
@@ -64,19 +68,24 @@ pub(crate) fn all_pairs(
         });
         found.add(point as usize, others);
     }
+    true
 }
 
-/// Whether codes were fine enough for the lists that they gave, by a sample of them.
+/// Whether codes were fine enough for the lists that they gave.
 fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
+    most_told(space, elements, nearest, |at, squared| codes.can_tell(elements[at], squared))
+        && have_their_share(space, codes, elements, nearest)
+}
+
+/// Whether distances as far as the last of a list, of which `can_tell` gets the square, are told for most points of a sample.
+fn most_told(space: Space<'_>, elements: &[u32], nearest: &Nearest, can_tell: impl Fn(usize, f32) -> bool) -> bool {
     const SAMPLE: usize = 32;
     let told = |at: usize| {
         let last = nearest.of(at).last()?;
-        let squared = space.squared(elements[at], elements[last.element() as usize], last.distance());
-        Some(codes.can_tell(elements[at], squared))
+        Some(can_tell(at, space.squared(elements[at], elements[last.element() as usize], last.distance())))
     };
     let sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(told);
-    let too_near = sample.filter(|told| !told).count();
-    too_near * 4 <= elements.len().min(SAMPLE) && have_their_share(space, codes, elements, nearest)
+    sample.filter(|told| !told).count() * 4 <= elements.len().min(SAMPLE)
 }
 
 /// Whether directions, if codes are of those, have their share of the distances to the nearest.

@@ -41,14 +41,14 @@ impl Plan {
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByCodes, ByDirections, ByProducts, Singly};
         let (leaf_max, leaf_aim, max_leaders, least) = match compared {
-            ByCodes | ByDirections => (1536, 800, 4000, 6),
+            ByCodes | ByDirections => (2500, 800, 4000, 6),
             ByProducts => (1536, 800, 1000, 8),
             Singly => (384, 200, 250, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
             // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
-            (_, ByCodes) => ([10, 2], 70),
-            (_, ByDirections) => ([12, 2], 72),
+            (_, ByCodes) => ([10, 1], 70),
+            (_, ByDirections) => ([12, 1], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
