@@ -57,6 +57,14 @@ impl Nearest {
     /// If there are no such points.
     pub fn offer_rows(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
         assert!(first_row + ROWS <= self.limits.len());
+        #[cfg(target_arch = "x86_64")]
+        if crate::Level::detect() >= crate::Level::Avx512 && self.places <= 2 * LANES {
+            return super::x64_nearest::offer_rows(self, tile, first_row, first_col);
+        }
+        self.offer_rows_portably(tile, first_row, first_col);
+    }
+
+    pub(super) fn offer_rows_portably(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
         tile.for_each_hit(|row, col, distance| self.offer(first_row + row, distance, (first_col + col) as u32));
     }
 
@@ -125,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_tiles_are_the_same_at_every_level() {
+    fn what_tiles_find_is_taken_in_the_same_way_at_every_level() {
         let mut state = 5u32;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -144,6 +152,9 @@ mod tests {
                 }
                 both[0].offer_pairs(&tile, first_row, first_col);
                 both[1].offer_pairs_portably(&tile, first_row, first_col);
+                // As if the columns were others, behind all points.
+                both[0].offer_rows(&tile, first_row, first_col + 64);
+                both[1].offer_rows_portably(&tile, first_row, first_col + 64);
             }
             let [a, b] = both;
             assert_eq!(a.limits, b.limits, "{k}");

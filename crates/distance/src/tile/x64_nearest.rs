@@ -23,6 +23,48 @@ pub(super) fn offer_pairs(nearest: &mut Nearest, tile: &Tile, first_row: usize, 
     }
 }
 
+/// As [`Nearest::offer_rows_portably`], for lists of up to two registers.
+///
+/// # Panics
+/// If there are no such points, or lists are longer.
+pub(super) fn offer_rows(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+    let points = nearest.limits.len();
+    assert!(first_row + ROWS <= points);
+    assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
+    match nearest.places {
+        // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
+        LANES => unsafe { offer_rows_512::<1>(nearest, tile, first_row, first_col) },
+        // SAFETY: as above.
+        16 => unsafe { offer_rows_512::<2>(nearest, tile, first_row, first_col) },
+        places => panic!("lists of {places} places"),
+    }
+}
+
+/// # Safety
+/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row`.
+#[target_feature(enable = "avx512f")]
+unsafe fn offer_rows_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+    let lists = nearest.lists.as_mut_ptr().cast::<u64>();
+    for row in (0..ROWS).filter(|&row| tile.hits[row] != 0) {
+        // SAFETY: as promised, there is such a list.
+        let list = unsafe { lists.add((first_row + row) * N * LANES) };
+        // SAFETY: as promised, it has so many places.
+        let mut of_row = unsafe { load::<N>(list) };
+        let mut hits = tile.hits[row];
+        while hits != 0 {
+            let col = hits.trailing_zeros() as usize;
+            hits &= hits - 1;
+            of_row = with(of_row, Candidate::new(tile.distances[row][col], (first_col + col) as u32));
+        }
+        // SAFETY: as above.
+        unsafe { store(list, of_row) };
+    }
+    for row in (0..ROWS).filter(|&row| tile.hits[row] != 0) {
+        let last = nearest.lists[(first_row + row) * N * LANES + nearest.k - 1];
+        nearest.limits[first_row + row] = last.distance();
+    }
+}
+
 /// # Safety
 /// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row` and [`COLS`] from `first_col`.
 #[target_feature(enable = "avx512f")]

@@ -83,7 +83,7 @@ impl Carver<'_> {
         self.control.check()?;
         // Clusters far from each other are better split than compared with each other.
         let splits = group.len() > self.plan.leaf_aim && depth < MAX_DEPTH;
-        if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits) {
+        if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits)? {
             return Ok(());
         }
         let groups = self.parts(&group, depth, random, leads)?;
@@ -138,21 +138,21 @@ impl Carver<'_> {
             }
             group.par_chunks(self.plan.leaf_max).try_for_each(|part| {
                 self.control.check()?;
-                self.leaf(part, depth, false);
-                Ok(())
+                self.leaf(part, depth, false).map(|_| ())
             })?;
         }
         Ok(())
     }
 
     /// Returns whether the points are told apart: if not, nothing was found where they `must` be.
-    fn leaf(&self, group: &[u32], depth: usize, must: bool) -> bool {
+    fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
         thread_local! {
             static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
         }
         let k = self.plan.per_leaf(depth);
-        SCRATCH
-            .with_borrow_mut(|scratch| leaf::all_pairs(self.space, (self.points, group), k, must, self.found, scratch))
+        SCRATCH.with_borrow_mut(|scratch| {
+            leaf::all_pairs(self.space, (self.points, group), k, must, self.found, self.control, scratch)
+        })
     }
 
     /// Each point goes to its nearest leaders; small groups are put together.

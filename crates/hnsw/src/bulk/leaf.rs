@@ -6,6 +6,7 @@ use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
+use crate::{BuildError, Control};
 
 /// Pairs of blocks beside the diagonal that come first.
 const BAND: usize = 2;
@@ -26,10 +27,11 @@ pub(crate) fn all_pairs(
     k: usize,
     must: bool,
     found: &Candidates,
+    control: &Control,
     scratch: &mut Scratch,
-) -> bool {
+) -> Result<bool, BuildError> {
     if leaf.len() < 2 {
-        return true;
+        return Ok(true);
     }
     let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
     let k = k.min(leaf.len() - 1);
@@ -38,19 +40,20 @@ pub(crate) fn all_pairs(
         Some(products) => {
             let mut compare = |group: &Group, nearest: &mut Nearest| {
                 nearest.reset(leaf.len(), group.padded(), k);
-                by_products(products, group, nearest, tile);
+                by_products(products, group, nearest, tile, control)
             };
-            let told = space.codes.is_some_and(|codes| {
+            let mut told = false;
+            if let Some(codes) = space.codes {
                 group.pack_codes(codes, &elements);
-                compare(group, nearest);
-                tells_apart(space, codes, &elements, nearest)
-            });
+                compare(group, nearest)?;
+                told = tells_apart(space, codes, &elements, nearest);
+            }
             if !told {
                 let center = group::center(space, products, &elements);
                 group.pack_roughly(space, products, &elements, center.as_deref());
-                compare(group, nearest);
+                compare(group, nearest)?;
                 if must && !most_told(space, &elements, nearest, |at, squared| group.can_tell(at, squared)) {
-                    return false;
+                    return Ok(false);
                 }
             }
             !told && products.are_rough()
@@ -68,7 +71,7 @@ pub(crate) fn all_pairs(
         });
         found.add(point as usize, others);
     }
-    true
+    Ok(true)
 }
 
 /// Whether codes were fine enough for the lists that they gave.
@@ -112,15 +115,23 @@ fn one_by_one(space: Space<'_>, elements: &[u32], nearest: &mut Nearest) {
 }
 
 /// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
-fn by_products(products: Products, group: &Group, nearest: &mut Nearest, tile: &mut Tile) {
+fn by_products(
+    products: Products,
+    group: &Group,
+    nearest: &mut Nearest,
+    tile: &mut Tile,
+    control: &Control,
+) -> Result<(), BuildError> {
     let col_pairs = group.blocks() / 2;
     let near = |row_block: usize| (row_block / 2 + BAND).min(col_pairs);
     for row_block in 0..group.blocks() {
         row_of_tiles(products, group, row_block, row_block / 2..near(row_block), nearest, tile);
     }
     for row_block in 0..group.blocks() {
+        control.check()?;
         row_of_tiles(products, group, row_block, near(row_block)..col_pairs, nearest, tile);
     }
+    Ok(())
 }
 
 fn row_of_tiles(
