@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use graph::ValueType;
 use hnsw::{BuildError, BuildSpec, Control, EngineKind, Metric, Pool, RowBatch, start};
-use support::{ENGINES, Numbers, build, check, recall, spec, tid};
+use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
 
 #[test]
 fn no_row_to_many_rows_for_each_m() {
@@ -80,7 +80,9 @@ fn two_clusters_far_apart() {
         let values: Vec<_> = (0..2 * each)
             .map(|row| numbers.vector(16).into_iter().map(|v| v + if row < each { 1e6 } else { -1e6 }).collect())
             .collect();
-        let finished = build(kind, &spec(16, 8), &values).unwrap();
+        // usearch's threads do not see each other's first elements of the second cluster, so islands of it are left to chance.
+        let threads = if kind == EngineKind::Usearch { 1 } else { 2 };
+        let finished = build_on(threads, kind, &spec(16, 8), &values).unwrap();
         check(&finished, 2 * each);
         assert!(finished.report.self_recall > 0.97, "{kind:?}, {each}: {}", finished.report.self_recall);
     }
