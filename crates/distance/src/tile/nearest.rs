@@ -58,8 +58,8 @@ impl Nearest {
     pub fn offer_rows(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
         assert!(first_row + ROWS <= self.limits.len());
         #[cfg(target_arch = "x86_64")]
-        if crate::Level::detect() >= crate::Level::Avx512 && self.places <= 2 * LANES {
-            return super::x64_nearest::offer_rows(self, tile, first_row, first_col);
+        if self.fit_registers() {
+            return super::x64_nearest::offer::<false>(self, tile, first_row, first_col);
         }
         self.offer_rows_portably(tile, first_row, first_col);
     }
@@ -76,8 +76,8 @@ impl Nearest {
     pub fn offer_pairs(&mut self, tile: &Tile, first_row: usize, first_col: usize) {
         assert!(first_row.max(first_col + ROWS) + ROWS <= self.limits.len() && COLS == 2 * ROWS);
         #[cfg(target_arch = "x86_64")]
-        if crate::Level::detect() >= crate::Level::Avx512 && self.places <= 2 * LANES {
-            return super::x64_nearest::offer_pairs(self, tile, first_row, first_col);
+        if self.fit_registers() {
+            return super::x64_nearest::offer::<true>(self, tile, first_row, first_col);
         }
         self.offer_pairs_portably(tile, first_row, first_col);
     }
@@ -90,6 +90,12 @@ impl Nearest {
                 self.insert(b, Candidate::new(distance, a as u32));
             }
         });
+    }
+
+    /// Whether the processor has registers for lists, and these are short enough.
+    #[cfg(target_arch = "x86_64")]
+    fn fit_registers(&self) -> bool {
+        self.places <= 2 * LANES && crate::Level::detect() >= crate::Level::Avx512
     }
 
     /// Puts one more into a list in ascending order, whose last one drops out.

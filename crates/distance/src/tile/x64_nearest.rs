@@ -6,77 +6,41 @@ use super::nearest::{LANES, Nearest};
 use super::{COLS, ROWS, Tile};
 use crate::Candidate;
 
-/// As [`Nearest::offer_pairs_portably`], for lists of up to two registers.
+/// As [`Nearest::offer_pairs_portably`] if the columns are points, too, else as [`Nearest::offer_rows_portably`]; for lists of up to two
+/// registers.
 ///
 /// # Panics
 /// If there are no such points, or lists are longer.
-pub(super) fn offer_pairs(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+pub(super) fn offer<const PAIRS: bool>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
     let points = nearest.limits.len();
-    assert!(first_row + ROWS <= points && first_col + COLS <= points);
+    assert!(first_row + ROWS <= points && (!PAIRS || first_col + COLS <= points));
     assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
     match nearest.places {
         // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
-        LANES => unsafe { offer_512::<1>(nearest, tile, first_row, first_col) },
+        LANES => unsafe { offer_512::<1, PAIRS>(nearest, tile, first_row, first_col) },
         // SAFETY: as above.
-        16 => unsafe { offer_512::<2>(nearest, tile, first_row, first_col) },
-        places => panic!("lists of {places} places"),
-    }
-}
-
-/// As [`Nearest::offer_rows_portably`], for lists of up to two registers.
-///
-/// # Panics
-/// If there are no such points, or lists are longer.
-pub(super) fn offer_rows(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
-    let points = nearest.limits.len();
-    assert!(first_row + ROWS <= points);
-    assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
-    match nearest.places {
-        // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
-        LANES => unsafe { offer_rows_512::<1>(nearest, tile, first_row, first_col) },
-        // SAFETY: as above.
-        16 => unsafe { offer_rows_512::<2>(nearest, tile, first_row, first_col) },
+        16 => unsafe { offer_512::<2, PAIRS>(nearest, tile, first_row, first_col) },
         places => panic!("lists of {places} places"),
     }
 }
 
 /// # Safety
-/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row`.
+/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row` and, for `PAIRS`, [`COLS`] from `first_col`.
 #[target_feature(enable = "avx512f")]
-unsafe fn offer_rows_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
-    let lists = nearest.lists.as_mut_ptr().cast::<u64>();
-    for row in (0..ROWS).filter(|&row| tile.hits[row] != 0) {
-        // SAFETY: as promised, there is such a list.
-        let list = unsafe { lists.add((first_row + row) * N * LANES) };
-        // SAFETY: as promised, it has so many places.
-        let mut of_row = unsafe { load::<N>(list) };
-        let mut hits = tile.hits[row];
-        while hits != 0 {
-            let col = hits.trailing_zeros() as usize;
-            hits &= hits - 1;
-            of_row = with(of_row, Candidate::new(tile.distances[row][col], (first_col + col) as u32));
-        }
-        // SAFETY: as above.
-        unsafe { store(list, of_row) };
-    }
-    for row in (0..ROWS).filter(|&row| tile.hits[row] != 0) {
-        let last = nearest.lists[(first_row + row) * N * LANES + nearest.k - 1];
-        nearest.limits[first_row + row] = last.distance();
-    }
-}
-
-/// # Safety
-/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row` and [`COLS`] from `first_col`.
-#[target_feature(enable = "avx512f")]
-unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
+unsafe fn offer_512<const N: usize, const PAIRS: bool>(
+    nearest: &mut Nearest,
+    tile: &Tile,
+    first_row: usize,
+    first_col: usize,
+) {
     let (lists, limits) = (nearest.lists.as_mut_ptr().cast::<u64>(), nearest.limits.as_mut_ptr());
     let last = nearest.k - 1;
     // A list's last one is read when its store is long done: to wait for that each time costs more than the rest.
     let mut cols = 0;
     for row in 0..ROWS {
         let a = first_row + row;
-        // Columns up to the row's own are not its business.
-        let not = (a + 1).saturating_sub(first_col).min(COLS);
+        // Points up to the row's own are not its business.
+        let not = if PAIRS { (a + 1).saturating_sub(first_col).min(COLS) } else { 0 };
         let mut hits = tile.hits[row] & (u64::from(u32::MAX) << not) as u32;
         if hits == 0 {
             continue;
@@ -91,10 +55,12 @@ unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_ro
             hits &= hits - 1;
             let (b, distance) = (first_col + col, tile.distances[row][col]);
             of_row = with(of_row, Candidate::new(distance, b as u32));
-            // SAFETY: as promised, there is such a list.
-            unsafe {
-                let col_list = lists.add(b * N * LANES);
-                store(col_list, with(load::<N>(col_list), Candidate::new(distance, a as u32)));
+            if PAIRS {
+                // SAFETY: as promised, there is such a list.
+                unsafe {
+                    let col_list = lists.add(b * N * LANES);
+                    store(col_list, with(load::<N>(col_list), Candidate::new(distance, a as u32)));
+                }
             }
         }
         // SAFETY: as above.
@@ -105,7 +71,7 @@ unsafe fn offer_512<const N: usize>(nearest: &mut Nearest, tile: &Tile, first_ro
         unsafe { *limits.add(point) = Candidate::from_bits(*lists.add(point * N * LANES + last)).distance() };
     };
     (0..ROWS).filter(|&row| tile.hits[row] != 0).for_each(|row| limit(first_row + row));
-    while cols != 0 {
+    while PAIRS && cols != 0 {
         limit(first_col + cols.trailing_zeros() as usize);
         cols &= cols - 1;
     }

@@ -6,7 +6,7 @@ use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
 
 use super::leaders::Leaders;
-use super::leaf::{self, Scratch};
+use super::leaf::Leaf;
 use super::plan::Plan;
 use super::random::Random;
 use super::refine;
@@ -144,14 +144,24 @@ impl Carver<'_> {
         Ok(())
     }
 
-    /// Returns whether the points are told apart: if not, nothing was found where they `must` be.
+    /// Finds candidates within a group. Returns whether its points are told apart: if not, nothing is found where they `must` be.
     fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
         thread_local! {
-            static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
+            static LEAF: std::cell::RefCell<Leaf> = std::cell::RefCell::default();
         }
-        let k = self.plan.per_leaf(depth);
-        SCRATCH.with_borrow_mut(|scratch| {
-            leaf::all_pairs(self.space, (self.points, group), k, must, self.found, self.control, scratch)
+        if group.len() < 2 {
+            return Ok(true);
+        }
+        LEAF.with_borrow_mut(|leaf| {
+            let elements = group.iter().map(|&at| self.points[at as usize]);
+            let told = leaf.compare(self.space, elements, self.plan.per_leaf(depth), self.control)?;
+            if told || !must {
+                group
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, &point)| self.found.add(point as usize, leaf.found(self.space, at)));
+            }
+            Ok(told)
         })
     }
 

@@ -2,7 +2,6 @@
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
-use crate::candidates::Candidates;
 use crate::codes::Codes;
 use crate::group::{self, Group};
 use crate::space::{Products, Space};
@@ -11,67 +10,60 @@ use crate::{BuildError, Control};
 /// Pairs of blocks beside the diagonal that come first.
 const BAND: usize = 2;
 
-/// What a thread reuses from leaf to leaf.
+/// What is found within a leaf, and what a thread reuses from leaf to leaf.
 #[derive(Default)]
-pub(crate) struct Scratch {
+pub(crate) struct Leaf {
+    elements: Vec<u32>,
+    /// Whether distances are only those of codes around the leaf's middle.
+    rough: bool,
     group: Group,
     nearest: Nearest,
     tile: Tile,
 }
 
-/// Finds the `k` nearest of every point within the leaf. `leaf` has positions in `points`. Returns whether they are told apart; if not,
-/// nothing was found where they `must` be.
-pub(crate) fn all_pairs(
-    space: Space<'_>,
-    (points, leaf): (&[u32], &[u32]),
-    k: usize,
-    must: bool,
-    found: &Candidates,
-    control: &Control,
-    scratch: &mut Scratch,
-) -> Result<bool, BuildError> {
-    if leaf.len() < 2 {
-        return Ok(true);
-    }
-    let elements: Vec<u32> = leaf.iter().map(|&at| points[at as usize]).collect();
-    let k = k.min(leaf.len() - 1);
-    let Scratch { group, nearest, tile } = scratch;
-    let rough = match space.measure.products {
-        Some(products) => {
-            let mut compare = |group: &Group, nearest: &mut Nearest| {
-                nearest.reset(leaf.len(), group.padded(), k);
-                by_products(products, group, nearest, tile, control)
-            };
-            let mut told = false;
-            if let Some(codes) = space.codes {
-                group.pack_codes(codes, &elements);
-                compare(group, nearest)?;
-                told = tells_apart(space, codes, &elements, nearest);
+impl Leaf {
+    /// Finds the `k` nearest of each of some elements, at least two, among them. Returns whether these are told apart.
+    pub(crate) fn compare(
+        &mut self,
+        space: Space<'_>,
+        elements: impl Iterator<Item = u32>,
+        k: usize,
+        control: &Control,
+    ) -> Result<bool, BuildError> {
+        self.elements.clear();
+        self.elements.extend(elements);
+        self.rough = false;
+        let Self { elements, group, nearest, tile, .. } = self;
+        let k = k.min(elements.len() - 1);
+        let Some(products) = space.measure.products else {
+            nearest.reset(elements.len(), elements.len(), k);
+            one_by_one(space, elements, nearest);
+            return Ok(true);
+        };
+        if let Some(codes) = space.codes {
+            group.pack_codes(codes, elements);
+            nearest.reset(elements.len(), group.padded(), k);
+            by_products(products, group, nearest, tile, control)?;
+            if tells_apart(space, codes, elements, nearest) {
+                return Ok(true);
             }
-            if !told {
-                let center = group::center(space, products, &elements);
-                group.pack_roughly(space, products, &elements, center.as_deref());
-                compare(group, nearest)?;
-                if must && !most_told(space, &elements, nearest, |at, squared| group.can_tell(at, squared)) {
-                    return Ok(false);
-                }
-            }
-            !told && products.are_rough()
         }
-        None => {
-            nearest.reset(leaf.len(), leaf.len(), k);
-            one_by_one(space, &elements, nearest);
-            false
-        }
-    };
-    for (at, &point) in leaf.iter().enumerate() {
-        let others = nearest.of(at).map(|near| {
-            let other = elements[near.element() as usize];
-            Candidate::new(if rough { space.distance(elements[at], other) } else { near.distance() }, other)
-        });
-        found.add(point as usize, others);
+        let center = group::center(space, products, elements);
+        group.pack_roughly(space, products, elements, center.as_deref());
+        nearest.reset(elements.len(), group.padded(), k);
+        by_products(products, group, nearest, tile, control)?;
+        self.rough = products.are_rough();
+        Ok(most_told(space, elements, nearest, |at, squared| group.can_tell(at, squared)))
     }
-    Ok(true)
+
+    /// What was found for the element at a position, nearest first.
+    pub(crate) fn found(&self, space: Space<'_>, at: usize) -> impl Iterator<Item = Candidate> {
+        self.nearest.of(at).map(move |near| {
+            let other = self.elements[near.element() as usize];
+            let distance = if self.rough { space.distance(self.elements[at], other) } else { near.distance() };
+            Candidate::new(distance, other)
+        })
+    }
 }
 
 /// Whether codes were fine enough for the lists that they gave.
