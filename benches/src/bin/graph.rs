@@ -66,9 +66,10 @@ fn main() -> Result<()> {
         EngineName::Bulk => EngineKind::Bulk,
         EngineName::Usearch => EngineKind::Usearch,
     };
+    let batches: Vec<_> = base.chunks(100).map(|batch| batch.concat()).collect();
     let memory = Memory::watch();
     let started = Instant::now();
-    let finished = build(kind, spec, &base, arguments.threads)?;
+    let finished = build(kind, spec, &batches, arguments.threads)?;
     let seconds = started.elapsed().as_secs_f64();
     println!("{} x {dims} seconds {seconds:.3} peak {}", base.len(), memory.peak());
 
@@ -91,11 +92,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn build(kind: EngineKind, spec: BuildSpec, base: &[Vec<u8>], threads: usize) -> Result<Finished> {
+/// Builds from batches of values.
+fn build(kind: EngineKind, spec: BuildSpec, batches: &[Vec<u8>], threads: usize) -> Result<Finished> {
+    let value_len = 4 * spec.dims as usize;
     let mut engine = hnsw::start(kind, spec, Arc::new(Pool::new(threads)?), Control::default())?;
-    for (at, batch) in base.chunks(100).enumerate() {
-        let tids: Vec<_> = (0..batch.len()).map(|row| HeapTid::new((100 * at + row) as u32, 1)).collect();
-        engine.add(RowBatch { tids: &tids, values: &batch.concat(), lengths: &[] })?;
+    let mut row = 0..;
+    for values in batches {
+        let tids: Vec<_> = row.by_ref().take(values.len() / value_len).map(|row| HeapTid::new(row, 1)).collect();
+        engine.add(RowBatch { tids: &tids, values, lengths: &[] })?;
     }
     Ok(engine.finish()?)
 }

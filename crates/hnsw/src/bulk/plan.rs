@@ -46,8 +46,9 @@ impl Plan {
             Singly => (384, 200, 250, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
-            // Whatever ef_construction: fewer leaves are hardly faster, more find hardly anything else.
-            (_, ByCodes) => ([10, 1], 70),
+            (0..=64, ByCodes) => ([12, 1], 72),
+            (_, ByCodes) => ([16, 1], 96),
+            // Whatever ef_construction: more leaves find hardly anything else.
             (_, ByDirections) => ([12, 1], 72),
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
@@ -58,7 +59,7 @@ impl Plan {
         };
         // With more leaders each point would be compared with as many of them as with others of its leaves.
         let twice = matches!(compared, ByCodes | ByDirections) && points * fans[0] > max_leaders * leaf_aim;
-        let (fans, wanted, first_aim) = if twice { ([6, 2], 72, 4 * leaf_aim) } else { (fans, wanted, leaf_aim) };
+        let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByDirections { 16 } else { 0 };
         let keep = (2 * list).max(64) + more - BESIDES;
         Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn a_point_of_many_is_compared_with_hardly_more() {
         let few = comparisons(25_000);
-        for points in [50_000, 100_000, 320_000, 320_001, 400_000, 1_000_000] {
+        for points in [50_000, 100_000, 266_666, 266_667, 400_000, 1_000_000] {
             let many = comparisons(points);
             assert!(many * 2 <= few * 5, "{few}, of {points} {many}");
         }
