@@ -89,6 +89,20 @@ fn two_clusters_far_apart() {
 }
 
 #[test]
+fn a_few_that_are_not_told_apart() {
+    for kind in ENGINES {
+        for rows in [2, 3, 10, 100, 500] {
+            // Far from the middle of them all, where f32 has steps of 1/16.
+            let values: Vec<_> =
+                (0..rows).map(|row| vec![1e6 + (row % 9) as f32 / 16.0, -1e6, (row / 9) as f32 / 16.0]).collect();
+            for metric in [Metric::L2, Metric::Cosine] {
+                check(&build(kind, &BuildSpec { metric, ..spec(3, 16) }, &values).unwrap(), rows);
+            }
+        }
+    }
+}
+
+#[test]
 fn values_that_overflow_are_no_harm() {
     for kind in ENGINES {
         let mut numbers = Numbers(4);

@@ -144,7 +144,7 @@ impl Carver<'_> {
         Ok(())
     }
 
-    /// Finds candidates within a group. Returns whether its points are told apart: if not, nothing is found where they `must` be.
+    /// Finds candidates within a group; none where its points are not told apart and `must` be. Returns whether it did.
     fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
         thread_local! {
             static LEAF: std::cell::RefCell<Leaf> = std::cell::RefCell::default();
@@ -155,13 +155,14 @@ impl Carver<'_> {
         LEAF.with_borrow_mut(|leaf| {
             let elements = group.iter().map(|&at| self.points[at as usize]);
             let told = leaf.compare(self.space, elements, self.plan.per_leaf(depth), self.control)?;
-            if told || !must {
+            let done = told || !must;
+            if done {
                 group
                     .iter()
                     .enumerate()
                     .for_each(|(at, &point)| self.found.add(point as usize, leaf.found(self.space, at)));
             }
-            Ok(told)
+            Ok(done)
         })
     }
 
