@@ -92,7 +92,7 @@ fn two_clusters_far_apart() {
 fn a_few_that_are_not_told_apart() {
     for kind in ENGINES {
         for rows in [2, 3, 10, 100, 500] {
-            // Far from the middle of them all, where f32 has steps of 1/16.
+            // Nearly parallel, and apart by the steps that f32 has there.
             let values: Vec<_> =
                 (0..rows).map(|row| vec![1e6 + (row % 9) as f32 / 16.0, -1e6, (row / 9) as f32 / 16.0]).collect();
             for metric in [Metric::L2, Metric::Cosine] {

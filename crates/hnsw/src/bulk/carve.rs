@@ -155,14 +155,13 @@ impl Carver<'_> {
         LEAF.with_borrow_mut(|leaf| {
             let elements = group.iter().map(|&at| self.points[at as usize]);
             let told = leaf.compare(self.space, elements, self.plan.per_leaf(depth), self.control)?;
-            let done = told || !must;
-            if done {
-                group
-                    .iter()
-                    .enumerate()
-                    .for_each(|(at, &point)| self.found.add(point as usize, leaf.found(self.space, at)));
+            if must && !told {
+                return Ok(false);
             }
-            Ok(done)
+            for (at, &point) in group.iter().enumerate() {
+                self.found.add(point as usize, leaf.found(self.space, at));
+            }
+            Ok(true)
         })
     }
 

@@ -33,27 +33,23 @@ impl Leaf {
         self.elements.clear();
         self.elements.extend(elements);
         self.rough = false;
-        let Self { elements, group, nearest, tile, .. } = self;
-        let k = k.min(elements.len() - 1);
+        let k = k.min(self.elements.len() - 1);
         let Some(products) = space.measure.products else {
-            nearest.reset(elements.len(), elements.len(), k);
-            one_by_one(space, elements, nearest);
+            self.one_by_one(space, k);
             return Ok(true);
         };
         if let Some(codes) = space.codes {
-            group.pack_codes(codes, elements);
-            nearest.reset(elements.len(), group.padded(), k);
-            by_products(products, group, nearest, tile, control)?;
-            if tells_apart(space, codes, elements, nearest) {
+            self.group.pack_codes(codes, &self.elements);
+            self.by_products(products, k, control)?;
+            if tells_apart(space, codes, &self.elements, &self.nearest) {
                 return Ok(true);
             }
         }
-        let center = group::center(space, products, elements);
-        group.pack_roughly(space, products, elements, center.as_deref());
-        nearest.reset(elements.len(), group.padded(), k);
-        by_products(products, group, nearest, tile, control)?;
+        let center = group::center(space, products, &self.elements);
+        self.group.pack_roughly(space, products, &self.elements, center.as_deref());
+        self.by_products(products, k, control)?;
         self.rough = products.are_rough();
-        Ok(most_told(space, elements, nearest, |at, squared| group.can_tell(at, squared)))
+        Ok(most_told(space, &self.elements, &self.nearest, |at, squared| self.group.can_tell(at, squared)))
     }
 
     /// What was found for the element at a position, nearest first.
@@ -63,6 +59,45 @@ impl Leaf {
             let distance = if self.rough { space.distance(self.elements[at], other) } else { near.distance() };
             Candidate::new(distance, other)
         })
+    }
+
+    /// Every pair once, for metrics that products do not give.
+    fn one_by_one(&mut self, space: Space<'_>, k: usize) {
+        let Self { elements, nearest, .. } = self;
+        nearest.reset(elements.len(), elements.len(), k);
+        for (a, &element) in elements.iter().enumerate() {
+            for (b, &other) in elements.iter().enumerate().skip(a + 1) {
+                let distance = space.distance(element, other);
+                nearest.offer(a, distance, b as u32);
+                nearest.offer(b, distance, a as u32);
+            }
+        }
+    }
+
+    /// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
+    fn by_products(&mut self, products: Products, k: usize, control: &Control) -> Result<(), BuildError> {
+        self.nearest.reset(self.elements.len(), self.group.padded(), k);
+        let blocks = self.group.blocks();
+        let near = |row_block: usize| (row_block / 2 + BAND).min(blocks / 2);
+        for row_block in 0..blocks {
+            self.row_of_tiles(products, row_block, row_block / 2..near(row_block));
+        }
+        for row_block in 0..blocks {
+            control.check()?;
+            self.row_of_tiles(products, row_block, near(row_block)..blocks / 2);
+        }
+        Ok(())
+    }
+
+    fn row_of_tiles(&mut self, products: Products, row_block: usize, col_pairs: std::ops::Range<usize>) {
+        let Self { group, nearest, tile, .. } = self;
+        let first_row = row_block * ROWS;
+        for col_pair in col_pairs {
+            let first_col = col_pair * COLS;
+            let limits = (nearest.limits(first_row), nearest.limits(first_col));
+            group.tile(row_block, group, col_pair, products, limits, tile);
+            nearest.offer_pairs(tile, first_row, first_col);
+        }
     }
 }
 
@@ -93,52 +128,4 @@ fn have_their_share(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: 
     };
     let off = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(share).filter(|share| !share);
     off.count() * 4 <= SAMPLE
-}
-
-/// Every pair once, for metrics that products do not give.
-fn one_by_one(space: Space<'_>, elements: &[u32], nearest: &mut Nearest) {
-    for (a, &element) in elements.iter().enumerate() {
-        for (b, &other) in elements.iter().enumerate().skip(a + 1) {
-            let distance = space.distance(element, other);
-            nearest.offer(a, distance, b as u32);
-            nearest.offer(b, distance, a as u32);
-        }
-    }
-}
-
-/// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
-fn by_products(
-    products: Products,
-    group: &Group,
-    nearest: &mut Nearest,
-    tile: &mut Tile,
-    control: &Control,
-) -> Result<(), BuildError> {
-    let col_pairs = group.blocks() / 2;
-    let near = |row_block: usize| (row_block / 2 + BAND).min(col_pairs);
-    for row_block in 0..group.blocks() {
-        row_of_tiles(products, group, row_block, row_block / 2..near(row_block), nearest, tile);
-    }
-    for row_block in 0..group.blocks() {
-        control.check()?;
-        row_of_tiles(products, group, row_block, near(row_block)..col_pairs, nearest, tile);
-    }
-    Ok(())
-}
-
-fn row_of_tiles(
-    products: Products,
-    group: &Group,
-    row_block: usize,
-    col_pairs: std::ops::Range<usize>,
-    nearest: &mut Nearest,
-    tile: &mut Tile,
-) {
-    let first_row = row_block * ROWS;
-    for col_pair in col_pairs {
-        let first_col = col_pair * COLS;
-        let limits = (nearest.limits(first_row), nearest.limits(first_col));
-        group.tile(row_block, group, col_pair, products, limits, tile);
-        nearest.offer_pairs(tile, first_row, first_col);
-    }
 }

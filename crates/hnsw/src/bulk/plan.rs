@@ -98,8 +98,8 @@ mod tests {
     use super::{Compared, Plan};
 
     /// Leaders and points of its leaves that a point is compared with, if all parts of a split are equal.
-    fn comparisons(points: usize) -> usize {
-        let plan = Plan::new(64, 32, Compared::ByCodes, points);
+    fn comparisons(ef_construction: u16, points: usize) -> usize {
+        let plan = Plan::new(ef_construction, 32, Compared::ByCodes, points);
         let (mut of_each, mut depth, mut groups, mut size) = (0, 0, 1, points);
         while size > plan.leaf_max {
             let leaders = plan.leaders(size, depth);
@@ -113,12 +113,15 @@ mod tests {
 
     #[test]
     fn a_point_of_many_is_compared_with_hardly_more() {
-        let few = comparisons(25_000);
-        for points in [50_000, 100_000, 266_666, 266_667, 400_000, 1_000_000] {
-            let many = comparisons(points);
-            assert!(many * 2 <= few * 5, "{few}, of {points} {many}");
+        for ef_construction in [64, 128] {
+            let comparisons = |points| comparisons(ef_construction, points);
+            let few = comparisons(25_000);
+            for points in [50_000, 100_000, 200_000, 200_001, 266_666, 266_667, 400_000, 1_000_000] {
+                let many = comparisons(points);
+                assert!(many * 2 <= few * 5, "{few}, of {points} {many}");
+            }
+            assert!(comparisons(400_000) * 5 <= few * 8, "{few}, {}", comparisons(400_000));
+            assert!(comparisons(10_000_000) <= 4 * few);
         }
-        assert!(comparisons(400_000) * 5 <= few * 8, "{few}, {}", comparisons(400_000));
-        assert!(comparisons(10_000_000) <= 4 * few);
     }
 }
