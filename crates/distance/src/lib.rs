@@ -7,7 +7,7 @@
 //! | f32 | l2, inner product, cosine, l1 | AVX-512, AVX2 + FMA, SSE2 | NEON | what the compiler makes of the portable code |
 //! | f16 | l2, inner product, cosine, l1 | the same, converted by F16C | NEON, converted by instruction | software conversion |
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
-//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge |
+//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
 //! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI | dot products | portable, for tests |
 #![allow(unsafe_code)] // what is compiled for a processor feature, or written in its instructions, is called after that was detected
@@ -26,6 +26,7 @@ pub use candidate::Candidate;
 pub use dense::decode;
 pub use level::Level;
 pub use metric::{Elements, Metric};
+pub use sparse::SparseQuery;
 pub use tile::{
     AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
     Tile, TileInput, TileKernel, code_kernels, encode, tile_kernel,

@@ -1,63 +1,45 @@
 //! Sparse vectors: a merge of two ascending index lists.
 
-use std::cmp::Ordering;
-
-use crate::ordered;
+use crate::{Metric, ordered};
 
 /// A sparse value taken apart; a malformed one reads as empty.
+#[derive(Clone, Copy, Default)]
 struct Sparse<'a> {
-    indices: &'a [u8],
-    values: &'a [u8],
+    indices: &'a [[u8; 4]],
+    values: &'a [[u8; 4]],
 }
 
 impl<'a> Sparse<'a> {
     fn parse(bytes: &'a [u8]) -> Self {
-        let empty = Self { indices: &[], values: &[] };
-        let Some((head, rest)) = bytes.split_first_chunk::<4>() else { return empty };
+        let Some((head, rest)) = bytes.split_first_chunk::<4>() else { return Self::default() };
         match (u32::from_le_bytes(*head) as usize).checked_mul(4) {
-            Some(len) if rest.len() == 2 * len => Self { indices: &rest[..len], values: &rest[len..] },
-            _ => empty,
+            Some(len) if rest.len() == 2 * len => {
+                let (indices, values) = rest.split_at(len);
+                Self { indices: indices.as_chunks().0, values: values.as_chunks().0 }
+            }
+            _ => Self::default(),
         }
-    }
-
-    fn len(&self) -> usize {
-        self.indices.len() / 4
-    }
-
-    fn index(&self, at: usize) -> u32 {
-        let at = 4 * at;
-        u32::from_le_bytes([self.indices[at], self.indices[at + 1], self.indices[at + 2], self.indices[at + 3]])
-    }
-
-    fn value(&self, at: usize) -> f32 {
-        let at = 4 * at;
-        f32::from_le_bytes([self.values[at], self.values[at + 1], self.values[at + 2], self.values[at + 3]])
     }
 }
 
 /// Sums `term` over all dimensions where either value is not zero.
+///
+/// Which of two indices is less is as good as random, so nothing is branched upon: both sides are read, and the greater one counts as zero.
+#[inline(always)]
 fn sum(a: &[u8], b: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (a, b) = (Sparse::parse(a), Sparse::parse(b));
     let (mut i, mut j, mut total) = (0, 0, 0f32);
-    while i < a.len() && j < b.len() {
-        match a.index(i).cmp(&b.index(j)) {
-            Ordering::Less => {
-                total += term(a.value(i), 0.0);
-                i += 1;
-            }
-            Ordering::Greater => {
-                total += term(0.0, b.value(j));
-                j += 1;
-            }
-            Ordering::Equal => {
-                total += term(a.value(i), b.value(j));
-                i += 1;
-                j += 1;
-            }
-        }
+    while i < a.indices.len() && j < b.indices.len() {
+        let (left, right) = (u32::from_le_bytes(a.indices[i]), u32::from_le_bytes(b.indices[j]));
+        let (of_left, of_right) = (left <= right, right <= left);
+        let keep =
+            |there: bool, number: [u8; 4]| f32::from_bits(u32::from_le_bytes(number) & u32::from(there).wrapping_neg());
+        total += term(keep(of_left, a.values[i]), keep(of_right, b.values[j]));
+        i += usize::from(of_left);
+        j += usize::from(of_right);
     }
-    total += (i..a.len()).map(|i| term(a.value(i), 0.0)).sum::<f32>();
-    total + (j..b.len()).map(|j| term(0.0, b.value(j))).sum::<f32>()
+    total += a.values[i..].iter().map(|x| term(f32::from_le_bytes(*x), 0.0)).sum::<f32>();
+    total + b.values[j..].iter().map(|y| term(0.0, f32::from_le_bytes(*y))).sum::<f32>()
 }
 
 pub(crate) fn l2(a: &[u8], b: &[u8]) -> f32 {
@@ -70,4 +52,118 @@ pub(crate) fn inner_product(a: &[u8], b: &[u8]) -> f32 {
 
 pub(crate) fn l1(a: &[u8], b: &[u8]) -> f32 {
     ordered(sum(a, b, |x, y| (x - y).abs()))
+}
+
+/// A sparse value that many others are compared with: spread out, so that each of theirs is looked up.
+///
+/// The distances are those of the kernels up to rounding.
+#[derive(Default)]
+pub struct SparseQuery {
+    /// By dimension; zero where the value has nothing.
+    numbers: Vec<f32>,
+    indices: Vec<u32>,
+    metric: Option<Metric>,
+    /// What the value alone adds to a distance.
+    own: f32,
+}
+
+impl SparseQuery {
+    /// The most dimensions that are spread out: 16 MiB.
+    pub const MAX_DIMS: u32 = 1 << 22;
+
+    /// Takes another value, of `dims` dimensions, for distances of `metric`.
+    pub fn set(&mut self, metric: Metric, dims: u32, value: &[u8]) {
+        self.indices.drain(..).for_each(|index| self.numbers[index as usize] = 0.0);
+        self.numbers.resize(dims as usize, 0.0);
+        let value = Sparse::parse(value);
+        for (index, number) in value.indices.iter().zip(value.values) {
+            let (index, number) = (u32::from_le_bytes(*index), f32::from_le_bytes(*number));
+            if let Some(place) = self.numbers.get_mut(index as usize) {
+                *place = number;
+                self.indices.push(index);
+            }
+        }
+        let numbers = self.indices.iter().map(|&index| self.numbers[index as usize]);
+        self.own = match metric {
+            Metric::L2 => numbers.map(|x| x * x).sum(),
+            Metric::L1 => numbers.map(f32::abs).sum(),
+            _ => 0.0,
+        };
+        self.metric = Some(metric);
+    }
+
+    /// The distance of another value.
+    #[must_use]
+    pub fn distance(&self, other: &[u8]) -> f32 {
+        ordered(match self.metric {
+            Some(Metric::L2) => self.own + self.sum(other, |x, y| (x - y) * (x - y) - x * x),
+            Some(Metric::L1) => self.own + self.sum(other, |x, y| (x - y).abs() - x.abs()),
+            _ => -self.sum(other, |x, y| x * y),
+        })
+    }
+
+    /// Sums `term` over the dimensions where the other value is not zero. Several sums, since one would wait for itself.
+    #[inline(always)]
+    fn sum(&self, other: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
+        const SUMS: usize = 4;
+        let other = Sparse::parse(other);
+        let term = |index: &[u8; 4], number: &[u8; 4]| {
+            let own = self.numbers.get(u32::from_le_bytes(*index) as usize).copied().unwrap_or(0.0);
+            term(own, f32::from_le_bytes(*number))
+        };
+        let (indices, index_rest) = other.indices.as_chunks::<SUMS>();
+        let (numbers, number_rest) = other.values.as_chunks::<SUMS>();
+        let mut sums = [0f32; SUMS];
+        for (indices, numbers) in indices.iter().zip(numbers) {
+            for lane in 0..SUMS {
+                sums[lane] += term(&indices[lane], &numbers[lane]);
+            }
+        }
+        let rest: f32 = index_rest.iter().zip(number_rest).map(|(index, number)| term(index, number)).sum();
+        sums.iter().sum::<f32>() + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SparseQuery, inner_product, l1, l2};
+    use crate::{Kernel, Metric};
+
+    fn value(entries: &[(u32, f32)]) -> Vec<u8> {
+        let count = (entries.len() as u32).to_le_bytes().to_vec();
+        let indices = entries.iter().flat_map(|(index, _)| index.to_le_bytes());
+        count.into_iter().chain(indices).chain(entries.iter().flat_map(|(_, x)| x.to_le_bytes())).collect()
+    }
+
+    #[test]
+    fn a_query_has_the_distances_of_the_kernels() {
+        let values = [
+            value(&[]),
+            value(&[(0, 1.0), (3, -2.0), (9, 0.5)]),
+            value(&[(3, 4.0), (4, 1.0), (5, 2.0), (6, 3.0), (8, -1.0)]),
+            value(&[
+                (0, 1.0),
+                (1, 2.0),
+                (2, 3.0),
+                (3, 4.0),
+                (4, 5.0),
+                (5, 6.0),
+                (6, 7.0),
+                (7, 8.0),
+                (8, 9.0),
+                (9, 1.0),
+            ]),
+        ];
+        let mut query = SparseQuery::default();
+        let metrics: [(Metric, Kernel); 3] =
+            [(Metric::L2, l2), (Metric::InnerProduct, inner_product), (Metric::L1, l1)];
+        for (metric, kernel) in metrics {
+            for a in &values {
+                query.set(metric, 10, a);
+                for b in &values {
+                    assert_eq!(query.distance(b), kernel(a, b), "{metric:?}");
+                }
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 
 use crate::bulk::BulkEngine;
+use crate::insertion::InsertionEngine;
 use crate::space::Measure;
 use crate::usearch::UsearchEngine;
 use crate::values::ValueStore;
@@ -36,6 +37,8 @@ pub enum EngineKind {
     /// Our own: all elements at once, in overlapping groups; by blocks of products where the metric allows it.
     #[default]
     Bulk,
+    /// Elements are inserted one by one, as pgvector itself does it.
+    Insertion,
     /// The `usearch` crate inserts the elements one by one, on all cores.
     Usearch,
 }
@@ -46,6 +49,7 @@ impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
+            Self::Insertion => "insertion",
             Self::Usearch => "usearch",
         }
     }
@@ -102,6 +106,36 @@ pub struct Report {
     pub unreachable: u64,
     /// Share of a sample of elements that a search with `ef_search` 40 for their own value finds, 0 to 1.
     pub self_recall: f32,
+    /// Share of the ten true neighbors that searches with `ef_search` 40 find, over rows and values between them, 0 to 1.
+    pub recall: f32,
+    /// What such searches, with half of that `ef_search`, would find more if they began at the nearest element: what islands cost.
+    pub lost: f32,
+    /// What was done because searches lost their way.
+    pub remedy: Remedy,
+}
+
+/// What the guard did about a graph that fell short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remedy {
+    /// The graph did not fall short.
+    #[default]
+    None,
+    /// Every element was searched for, and linked to what lies on the way.
+    Navigation,
+    /// The graph was built again by insertion, which did better.
+    Insertion,
+}
+
+impl Remedy {
+    /// The name for logs and status.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Navigation => "navigation",
+            Self::Insertion => "insertion",
+        }
+    }
 }
 
 /// Starts a build on `pool`, with the values in memory.
@@ -149,6 +183,7 @@ pub fn start_in(
     let store = Arc::new(ValueStore::new(storage));
     match kind {
         EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, measure, pool, control, store))),
+        EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(spec, measure, pool, control, store))),
         EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, measure, pool, control, store)?)),
     }
 }

@@ -104,6 +104,43 @@ impl Codes {
         if space.lifts.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
     }
 
+    /// Whether distances of codes are off by no more than their steps explain, for most pairs of a sample. Codes of few directions are checked
+    /// group by group instead.
+    pub(crate) fn hold(&self, space: Space<'_>) -> bool {
+        const PAIRS: usize = 64;
+        const DEVIATIONS: f32 = 6.0;
+        if self.of_directions {
+            return true;
+        }
+        let elements = self.noted.len();
+        let off = |&a: &usize| {
+            let (a, b) = (a as u32, ((a + elements / 2) % elements) as u32);
+            let [own, other] = [a, b].map(|element| self.noted[element as usize].note.factor);
+            // Half a step at most, evenly: a twelfth of a step's square on average, for each dimension of both.
+            let variance = (own * own + other * other) / 12.0;
+            let by_all = space.squared_distance(a, b);
+            let expected = self.width as f32 * variance + DEVIATIONS * 2.0 * (by_all.max(0.0) * variance).sqrt();
+            (space.squared(a, b, self.distance(a, b)) - by_all).abs() > 2.0 * expected + f32::EPSILON * by_all
+        };
+        let sample = || (0..elements).step_by((elements / PAIRS).max(1));
+        sample().filter(off).count() * 4 <= sample().count()
+    }
+
+    /// As if codes had half of their bits.
+    #[cfg(test)]
+    pub(crate) fn halve(&mut self) {
+        let coarse = |bytes: &Bytes| {
+            let coarse = bytes.get().iter().map(|&code| (code.cast_signed() / 16 * 16).cast_unsigned());
+            Bytes::Memory(coarse.collect())
+        };
+        self.chunks = Arc::new(self.chunks.iter().map(coarse).collect());
+        for element in 0..self.noted.len() as u32 {
+            let (codes, note) = self.of(element);
+            let note = CodeNote::new(codes, note.factor);
+            self.noted[element as usize] = Noted { note, term: note.squared_norm };
+        }
+    }
+
     fn with_euclidean(self, dims: usize, control: &Control) -> Result<Self, BuildError> {
         let (stride, of_directions, chunks) = (self.stride, self.of_directions, self.chunks.clone());
         let noted = |(at, noted): (usize, &Noted)| {

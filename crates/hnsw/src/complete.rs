@@ -62,6 +62,11 @@ pub(crate) fn fill(
     control: &Control,
 ) -> Result<(), BuildError> {
     let width = draft.width(layer);
+    let wanted = width.min(gathered.points.len().saturating_sub(1));
+    if layer == 0 && gathered.points.iter().all(|&point| draft.neighbors(point, 0).len() >= wanted) {
+        // An engine has filled them all.
+        return Ok(());
+    }
     let (points, order) = (&gathered.points, &gathered.order);
     // Progress is counted in elements, all of which are on layer 0.
     let choosing = Choosing { points, order, width, counted: layer == 0 };

@@ -3,9 +3,11 @@ use graph::{Graph, GraphParts, HeapTids, NO_NEIGHBOR};
 use crate::BuildError;
 
 /// A graph while its lists are being completed.
+#[derive(Clone)]
 pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,
+    entry: Option<u32>,
     /// Empty until there is a list.
     layer0: Vec<u32>,
     /// `(element, where its lists start in upper)`, for elements of level 1 and more.
@@ -25,7 +27,9 @@ impl Draft {
                 slots += usize::from(level) * m;
             }
         }
-        Self { m, levels, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
+        let top = levels.iter().max();
+        let entry = levels.iter().position(|level| Some(level) == top).map(|at| at as u32);
+        Self { m, levels, entry, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -47,13 +51,22 @@ impl Draft {
 
     /// The first element of the highest level.
     pub(crate) fn entry(&self) -> Option<u32> {
-        let top = self.levels.iter().max()?;
-        self.levels.iter().position(|level| level == top).map(|at| at as u32)
+        self.entry
+    }
+
+    /// Where searches begin, and its level.
+    pub(crate) fn entry_point(&self) -> Option<(u32, u8)> {
+        self.entry.map(|entry| (entry, self.level(entry)))
     }
 
     /// All elements of a layer.
     pub(crate) fn on_layer(&self, layer: u8) -> impl Iterator<Item = u32> {
         (0u32..).zip(&self.levels).filter(move |&(_, &level)| level >= layer).map(|(element, _)| element)
+    }
+
+    /// Frees the lists of layer 0, which are empty then.
+    pub(crate) fn drop_layer0(&mut self) {
+        self.layer0 = Vec::new();
     }
 
     pub(crate) fn slots(&self, element: u32, layer: u8) -> &[u32] {
@@ -99,7 +112,7 @@ impl Draft {
 
     /// Checks everything and makes the finished graph.
     pub(crate) fn finish(self, heap_tids: HeapTids) -> Result<Graph, BuildError> {
-        let entry = self.entry();
+        let entry = self.entry;
         let parts = GraphParts {
             m: self.m as u16,
             levels: self.levels,

@@ -39,14 +39,35 @@ impl Group {
 
     fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
         let vectors = points.iter().map(|&point| space.value(point));
-        let (elements, dims, lifts) = (products.elements, products.dims, space.lifts_of(points));
+        self.fill_values(products, vectors, &space.lifts_of(points), center, coded);
+    }
+
+    /// Packs values that need not be those of elements.
+    pub(crate) fn pack_values<'v>(
+        &mut self,
+        products: Products,
+        values: impl ExactSizeIterator<Item = &'v [u8]>,
+        center: Option<&[f32]>,
+    ) {
+        self.fill_values(products, values, &[], center, false);
+    }
+
+    fn fill_values<'v>(
+        &mut self,
+        products: Products,
+        vectors: impl ExactSizeIterator<Item = &'v [u8]>,
+        lifts: &[f32],
+        center: Option<&[f32]>,
+        coded: bool,
+    ) {
+        let (elements, dims, count) = (products.elements, products.dims, vectors.len());
         let by_difference = products.metric == Metric::L2;
         let center = center.filter(|_| by_difference);
         self.coded = coded;
         self.width = dims + usize::from(!lifts.is_empty());
         match coded {
-            true => self.codes.fill(elements, dims, vectors, center, &lifts),
-            false => self.panel.fill(elements, dims, vectors, center, &lifts),
+            true => self.codes.fill(elements, dims, vectors, center, lifts),
+            false => self.panel.fill(elements, dims, vectors, center, lifts),
         }
         self.terms.clear();
         for block in 0..self.blocks() {
@@ -57,7 +78,7 @@ impl Group {
             });
         }
         self.scale = products.scale();
-        self.terms[points.len()..].fill(f32::INFINITY);
+        self.terms[count..].fill(f32::INFINITY);
     }
 
     /// Packs points whose codes were made before: distances of tiles are rough.

@@ -93,6 +93,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// For a part of the build that is cancelled with it, and has a progress of its own.
+    pub(crate) fn aside(&self) -> Self {
+        Self { cancelled: self.cancelled.clone(), progress: Arc::default() }
+    }
+
     /// Asks the build to stop; it does within about 100 ms.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);

@@ -1,5 +1,7 @@
 //! Finds the elements that no search can arrive at and links them.
 
+use std::collections::{HashMap, VecDeque};
+
 use graph::{Graph, NO_NEIGHBOR};
 
 use crate::draft::Draft;
@@ -8,6 +10,8 @@ use crate::{BuildError, Control};
 
 /// Elements compared when a stranded part knows nobody who can be reached.
 const SAMPLE: usize = 4096;
+/// A host gives up one of so many slots at first.
+const GIVEN: usize = 32;
 
 /// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0.
 pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
@@ -52,37 +56,60 @@ struct Layer<'a> {
     layer: u8,
     /// For each element that can be reached, where from. These links are never given up.
     parents: Vec<u32>,
+    /// Links that elements gave up so far.
+    given: HashMap<u32, usize>,
+}
+
+/// Which links of a host may be given up for a new one: none of those by which others are reached.
+#[derive(Clone, Copy)]
+enum Give {
+    /// A few of each host, so that none forgets its neighborhood.
+    Few,
+    Half,
+    Any,
 }
 
 impl<'a> Layer<'a> {
     fn new(draft: &'a mut Draft, layer: u8, entry: u32) -> Self {
         let mut parents = vec![NO_NEIGHBOR; draft.len()];
         walk(&mut parents, entry, entry, |element| draft.neighbors(element, layer));
-        Self { draft, layer, parents }
+        Self { draft, layer, parents, given: HashMap::new() }
     }
 
     fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
         let mut linked = 0;
-        while !stranded.is_empty() {
-            control.check()?;
+        // Elements that were stranded: their own links lead nobody anywhere yet, so they have room for others.
+        let mut rescued = VecDeque::new();
+        loop {
             let before = linked;
             for &element in &stranded {
+                control.check()?;
                 if !self.is_reached(element)
                     && let Some((host, slot)) = self.known_host(element)
                 {
                     self.link(host, slot, element);
+                    rescued.push_back(element);
                     linked += 1;
                 }
             }
-            if linked == before {
-                let (host, slot) = self
-                    .any_host(stranded[0], space)
-                    .ok_or_else(|| BuildError::Internal("no element has room for a link".into()))?;
-                self.link(host, slot, stranded[0]);
-                linked += 1;
-            }
             stranded.retain(|&element| !self.is_reached(element));
+            if linked == before {
+                break;
+            }
+        }
+        for element in stranded {
+            control.check()?;
+            if self.is_reached(element) {
+                continue;
+            }
+            let known = self.known_host(element).or_else(|| self.rescued_host(&mut rescued));
+            match known.or_else(|| self.any_host(element, space)) {
+                Some((host, slot)) => self.link(host, slot, element),
+                None => self.insert_between(element)?,
+            }
+            rescued.push_back(element);
+            linked += 1;
         }
         Ok(linked)
     }
@@ -90,32 +117,62 @@ impl<'a> Layer<'a> {
     /// Links the elements from which the entry point cannot be reached to the one that they were reached from: a search that
     /// arrives among them would never see the others.
     fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
-        let mut out = vec![false; self.draft.len()];
+        let elements = self.draft.len() as u32;
+        let mut out = vec![false; elements as usize];
         out[entry as usize] = true;
-        let mut trapped: Vec<u32> = (0..self.draft.len() as u32).filter(|&element| element != entry).collect();
+        // Two sweeps are enough for most graphs. Along a thin curve they would go on for ever.
+        for element in (0..elements).chain((0..elements).rev()) {
+            let out_of = |&next: &u32| out[next as usize];
+            out[element as usize] =
+                out[element as usize] || self.draft.neighbors(element, self.layer).iter().any(out_of);
+        }
+        control.check()?;
+        let sources = Sources::of(self.draft, self.layer, &out);
+        let mut leading: Vec<u32> = (0..elements).filter(|&element| out[element as usize]).collect();
         let mut linked = 0;
-        while !trapped.is_empty() {
-            control.check()?;
-            let before = trapped.len();
-            trapped.retain(|&element| {
-                let leads_out = self.draft.neighbors(element, self.layer).iter().any(|&next| out[next as usize]);
-                out[element as usize] = leads_out;
-                !leads_out
-            });
-            if trapped.len() < before {
-                continue;
+        // In the order in which they were reached: the parent of each is looked at before it, as each way begins at the entry point.
+        let mut order = self.trapped_from(entry, &out).into_iter();
+        loop {
+            while let Some(element) = leading.pop() {
+                for &source in sources.of_element(element) {
+                    if !std::mem::replace(&mut out[source as usize], true) {
+                        leading.push(source);
+                    }
+                }
             }
-            // The first of them on its way from the entry point has a parent that leads out.
-            let link = trapped.iter().find_map(|&element| {
-                let parent = self.parents[element as usize];
-                out[parent as usize].then_some(())?;
-                Some((element, self.room(element)?, parent))
-            });
-            let Some((element, slot, parent)) = link else { break };
-            self.draft.slots_mut(element, self.layer)[slot] = parent;
-            linked += 1;
+            control.check()?;
+            let Some(element) = order.by_ref().find(|&element| !out[element as usize]) else { break };
+            let parent = self.parents[element as usize];
+            if let Some(slot) = self.room(element, Give::Any).filter(|_| out[parent as usize]) {
+                self.draft.slots_mut(element, self.layer)[slot] = parent;
+                linked += 1;
+                out[element as usize] = true;
+                leading.push(element);
+            }
         }
         Ok(linked)
+    }
+
+    /// The elements that do not lead out, each after its parent.
+    fn trapped_from(&self, entry: u32, out: &[bool]) -> Vec<u32> {
+        let mut depths = vec![u32::MAX; out.len()];
+        depths[entry as usize] = 0;
+        let mut way = Vec::new();
+        let mut trapped: Vec<u32> = (0..out.len() as u32).filter(|&e| !out[e as usize] && self.is_reached(e)).collect();
+        for &element in &trapped {
+            let mut at = element;
+            while depths[at as usize] == u32::MAX {
+                way.push(at);
+                at = self.parents[at as usize];
+            }
+            let mut depth = depths[at as usize];
+            for at in way.drain(..).rev() {
+                depth += 1;
+                depths[at as usize] = depth;
+            }
+        }
+        trapped.sort_by_key(|&element| depths[element as usize]);
+        trapped
     }
 
     fn is_reached(&self, element: u32) -> bool {
@@ -125,28 +182,64 @@ impl<'a> Layer<'a> {
     /// One of the element's own neighbors, nearest first.
     fn known_host(&self, element: u32) -> Option<(u32, usize)> {
         let neighbors = self.draft.neighbors(element, self.layer).iter();
-        neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host)?)))
+        neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host, Give::Few)?)))
+    }
+
+    /// The first one that was rescued and has room.
+    fn rescued_host(&self, rescued: &mut VecDeque<u32>) -> Option<(u32, usize)> {
+        loop {
+            let &host = rescued.front()?;
+            if let Some(slot) = self.room(host, Give::Half) {
+                return Some((host, slot));
+            }
+            rescued.pop_front();
+        }
     }
 
     /// The nearest of a sample of those that can be reached; failing that, any.
     fn any_host(&self, element: u32, space: Space<'_>) -> Option<(u32, usize)> {
-        let reached = || self.draft.on_layer(self.layer).filter(|&host| self.is_reached(host));
-        let step = (reached().count() / SAMPLE).max(1);
-        let mut sample: Vec<_> = reached().step_by(step).map(|host| (space.distance(element, host), host)).collect();
+        let reached: Vec<u32> = self.draft.on_layer(self.layer).filter(|&host| self.is_reached(host)).collect();
+        let sample = reached.iter().step_by((reached.len() / SAMPLE).max(1));
+        let mut sample: Vec<_> = sample.map(|&host| (space.distance(element, host), host)).collect();
         sample.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let hosts = sample.into_iter().map(|(_, host)| host).chain(reached());
-        hosts.into_iter().find_map(|host| Some((host, self.room(host)?)))
+        let hosts = sample.into_iter().map(|(_, host)| host).chain(reached);
+        hosts.into_iter().find_map(|host| Some((host, self.room(host, Give::Any)?)))
     }
 
     /// A slot for one more link: a free one, or the last one that leads to an element which is also reached otherwise.
-    fn room(&self, host: u32) -> Option<usize> {
+    fn room(&self, host: u32, give: Give) -> Option<usize> {
         let slots = self.draft.slots(host, self.layer);
         let free = slots.iter().position(|&slot| slot == NO_NEIGHBOR);
-        free.or_else(|| slots.iter().rposition(|&slot| self.parents[slot as usize] != host))
+        let given = self.given.get(&host).copied().unwrap_or(0);
+        let may = match give {
+            Give::Few => given < (slots.len() / GIVEN).max(1),
+            Give::Half => given < slots.len() / 2,
+            Give::Any => true,
+        };
+        let last = || slots.iter().rposition(|&slot| self.parents[slot as usize] != host);
+        free.or_else(|| if may { last() } else { None })
+    }
+
+    /// Where all links are on the way to somebody: takes the place of the first of them, and links to it.
+    fn insert_between(&mut self, element: u32) -> Result<(), BuildError> {
+        let has_one = |&host: &u32| self.is_reached(host) && !self.draft.neighbors(host, self.layer).is_empty();
+        let host = self.draft.on_layer(self.layer).find(has_one);
+        let host = host.ok_or_else(|| BuildError::Internal("no element has room for a link".into()))?;
+        let slot = self.draft.neighbors(host, self.layer).len() - 1;
+        let next = self.draft.slots(host, self.layer)[slot];
+        if !self.draft.neighbors(element, self.layer).contains(&next) {
+            let own = self.draft.slots_mut(element, self.layer);
+            let at = own.iter().position(|&slot| slot == NO_NEIGHBOR).unwrap_or(own.len() - 1);
+            own[at] = next;
+        }
+        self.parents[next as usize] = element;
+        self.link(host, slot, element);
+        Ok(())
     }
 
     fn link(&mut self, host: u32, slot: usize, element: u32) {
-        let Self { draft, layer, parents } = self;
+        *self.given.entry(host).or_default() += 1;
+        let Self { draft, layer, parents, .. } = self;
         draft.slots_mut(host, *layer)[slot] = element;
         // Where there is a free slot, know the host as well: above layer 0 lists may be empty.
         let own = draft.slots_mut(element, *layer);
@@ -156,6 +249,39 @@ impl<'a> Layer<'a> {
             own[free] = host;
         }
         walk(parents, element, host, |element| draft.neighbors(element, *layer));
+    }
+}
+
+/// For each element, the elements that do not lead out and have a link to it.
+struct Sources {
+    starts: Vec<usize>,
+    sources: Vec<u32>,
+}
+
+impl Sources {
+    fn of(draft: &Draft, layer: u8, out: &[bool]) -> Self {
+        let trapped = || (0..out.len() as u32).filter(|&element| !out[element as usize]);
+        let mut starts = vec![0; out.len() + 1];
+        for element in trapped() {
+            draft.neighbors(element, layer).iter().for_each(|&next| starts[next as usize + 1] += 1);
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut sources = vec![0; starts[out.len()]];
+        let mut places = starts.clone();
+        for element in trapped() {
+            for &next in draft.neighbors(element, layer) {
+                let place = &mut places[next as usize];
+                sources[*place] = element;
+                *place += 1;
+            }
+        }
+        Self { starts, sources }
+    }
+
+    fn of_element(&self, element: u32) -> &[u32] {
+        &self.sources[self.starts[element as usize]..self.starts[element as usize + 1]]
     }
 }
 

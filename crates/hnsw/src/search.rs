@@ -1,47 +1,36 @@
-//! A search as pgvector does it: of the finished graph, to see whether elements find themselves, or of any other.
+//! A search as pgvector does it, of any graph: [`search`] and [`search_with`] once, a [`Searcher`] again and again.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 use distance::Candidate;
-use graph::{ElementValues, Graph};
-use rayon::prelude::*;
-
-use crate::space::Space;
-
-/// Elements looked for.
-const SAMPLE: usize = 100;
-/// pgvector's default `hnsw.ef_search`.
-const EF_SEARCH: usize = 40;
-
-/// The share of a sample of elements whose value is found by a search for it, 0 to 1; 1 for an empty graph. Runs on the threads of
-/// the pool it is called from.
-pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
-    let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
-    let finds_itself = |&element: &u32| {
-        let value = space.store.value(element);
-        let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
-        results.iter().any(|&result| space.store.value(result) == value)
-    };
-    let found = sample.par_iter().filter(|&element| finds_itself(element)).count();
-    if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 }
-}
+use graph::Graph;
 
 /// The links of a graph, wherever it is kept.
 pub trait Links {
+    /// How many elements there are: numbers from 0.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// Where searches begin, and its level; none for an empty graph.
     fn entry(&self) -> Option<(u32, u8)>;
     /// The neighbors of an element on a layer.
-    fn neighbors(&self, element: u32, layer: u8) -> &[u32];
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32>;
 }
 
 impl Links for Graph {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
     fn entry(&self) -> Option<(u32, u8)> {
         self.entry().map(|entry| (entry, self.level(entry)))
     }
 
-    fn neighbors(&self, element: u32, layer: u8) -> &[u32] {
-        self.neighbors(element, layer)
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        self.neighbors(element, layer).iter().copied()
     }
 }
 
@@ -52,28 +41,68 @@ pub fn search(graph: &Graph, distance: impl FnMut(u32) -> f32, ef: usize) -> Vec
 
 /// Down through the layers with one candidate, then layer 0 with `ef` of them (algorithms 2 and 5 of the HNSW paper).
 ///
-/// Elements nearest first, at most `ef`; `distance` is that of an element to what is searched for, `expand` hears of each element
+/// Elements nearest first, at most `ef`; `distance` is that of an element to what is searched for, `expand` is called with each element
 /// whose neighbors are looked up.
 pub fn search_with(
     graph: &impl Links,
-    mut distance: impl FnMut(u32) -> f32,
-    mut expand: impl FnMut(u32),
+    distance: impl FnMut(u32) -> f32,
+    expand: impl FnMut(u32),
     ef: usize,
 ) -> Vec<u32> {
-    let Some((entry, level)) = graph.entry() else { return Vec::new() };
-    let mut from = vec![Candidate::new(distance(entry), entry)];
-    for layer in (0..=level).rev() {
-        let ef = if layer == 0 { ef } else { 1 };
-        let mut visited: HashSet<u32> = from.iter().map(|near| near.element()).collect();
-        let mut candidates: BinaryHeap<Reverse<Candidate>> = from.iter().map(|&near| Reverse(near)).collect();
-        let mut results: BinaryHeap<Candidate> = from.drain(..).collect();
+    let found = Searcher::default().search(graph, distance, expand, ef);
+    found.into_iter().map(|near| near.element()).collect()
+}
+
+/// Searches; keeps its memory from one search to the next.
+#[derive(Default)]
+pub struct Searcher {
+    seen: Seen,
+    candidates: BinaryHeap<Reverse<Candidate>>,
+    results: BinaryHeap<Candidate>,
+}
+
+impl Searcher {
+    /// As [`search_with`]: elements with their distances, nearest first.
+    pub fn search(
+        &mut self,
+        graph: &impl Links,
+        mut distance: impl FnMut(u32) -> f32,
+        mut expand: impl FnMut(u32),
+        ef: usize,
+    ) -> Vec<Candidate> {
+        let Some((entry, level)) = graph.entry() else { return Vec::new() };
+        let mut from = vec![Candidate::new(distance(entry), entry)];
+        for layer in (0..=level).rev() {
+            let ef = if layer == 0 { ef } else { 1 };
+            from = self.layer(graph, &mut distance, &mut expand, &from, ef, layer);
+        }
+        from
+    }
+
+    /// The `ef` nearest that a search on one layer finds from some elements on, nearest first (pgvector's `HnswSearchLayer`).
+    pub fn layer(
+        &mut self,
+        graph: &impl Links,
+        mut distance: impl FnMut(u32) -> f32,
+        mut expand: impl FnMut(u32),
+        from: &[Candidate],
+        ef: usize,
+        layer: u8,
+    ) -> Vec<Candidate> {
+        let Self { seen, candidates, results } = self;
+        seen.clear();
+        for &near in from {
+            seen.insert(near.element());
+            candidates.push(Reverse(near));
+            results.push(near);
+        }
         while let Some(Reverse(candidate)) = candidates.pop() {
             if results.peek().is_some_and(|furthest| candidate.distance() > furthest.distance()) {
                 break;
             }
             expand(candidate.element());
-            for &neighbor in graph.neighbors(candidate.element(), layer) {
-                if !visited.insert(neighbor) {
+            for neighbor in graph.neighbors(candidate.element(), layer) {
+                if !seen.insert(neighbor) {
                     continue;
                 }
                 let near = Candidate::new(distance(neighbor), neighbor);
@@ -86,7 +115,72 @@ pub fn search_with(
                 }
             }
         }
-        from = results.into_sorted_vec();
+        candidates.clear();
+        let mut found: Vec<Candidate> = results.drain().collect();
+        found.sort_unstable();
+        found
     }
-    from.into_iter().map(|near| near.element()).collect()
+}
+
+/// A set of elements that is emptied at no cost: places of earlier rounds are free.
+#[derive(Default)]
+struct Seen {
+    /// The round, then the element; a power of two of places.
+    places: Vec<u64>,
+    len: usize,
+    round: u32,
+}
+
+impl Seen {
+    fn clear(&mut self) {
+        if self.places.is_empty() || self.round == u32::MAX {
+            self.places = vec![0; self.places.len().max(1 << 11)];
+            self.round = 0;
+        }
+        self.round += 1;
+        self.len = 0;
+    }
+
+    /// Whether the element was not there.
+    fn insert(&mut self, element: u32) -> bool {
+        if 2 * self.len >= self.places.len() {
+            let round = self.round;
+            let before = std::mem::take(&mut self.places);
+            self.places = vec![0; 2 * before.len()];
+            self.len = 0;
+            before
+                .into_iter()
+                .filter(|place| (place >> 32) as u32 == round)
+                .for_each(|place| _ = self.insert(place as u32));
+        }
+        let entry = u64::from(self.round) << 32 | u64::from(element);
+        let mask = self.places.len() - 1;
+        let mut at = (u64::from(element).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
+        while (self.places[at] >> 32) as u32 == self.round {
+            if self.places[at] == entry {
+                return false;
+            }
+            at = (at + 1) & mask;
+        }
+        self.places[at] = entry;
+        self.len += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seen;
+
+    #[test]
+    fn a_set_grows_and_forgets() {
+        let mut seen = Seen::default();
+        for round in 0..3 {
+            seen.clear();
+            for element in 0..5000 {
+                assert!(seen.insert(element * 64 + round));
+                assert!(!seen.insert(element / 2 * 64 + round));
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use distance::Candidate;
 
 use crate::group::Group;
-use crate::space::Space;
+use crate::space::{Query, Space};
 
 /// By which distances neighbors are chosen, and how many.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Rule<'a> {
 const SLACKS: [f32; 2] = [1.02, 1.15];
 
 /// With more candidates than these it costs less to compare them with those chosen only.
-const MOST_COMPARED: usize = 192;
+const MOST_COMPARED: usize = 512;
 
 /// Chooses neighbors; keeps its memory from one element to the next.
 #[derive(Default)]
@@ -42,6 +42,7 @@ pub(crate) struct Selector {
     /// Numbers of those that were chosen.
     chosen: Vec<u32>,
     sorted: Vec<Candidate>,
+    query: Query,
 }
 
 /// What is known of the distances between candidates.
@@ -151,8 +152,14 @@ impl Selector {
                 }
                 let candidate = self.members[at as usize];
                 let limit = space.nearer(element, candidate, self.distances[at as usize], slack);
-                let far_from = |&chosen: &u32| space.distance(candidate, self.members[chosen as usize]) > limit;
-                if !self.taken[at as usize] && self.chosen.iter().all(far_from) {
+                if self.taken[at as usize] {
+                    continue;
+                }
+                if !self.chosen.is_empty() {
+                    space.ask(&mut self.query, candidate);
+                }
+                let of = |chosen: u32| space.distance_of(&self.query, self.members[chosen as usize]);
+                if self.chosen.iter().all(|&chosen| of(chosen) > limit) {
                     self.taken[at as usize] = true;
                     self.chosen.push(at);
                 }
@@ -199,8 +206,10 @@ impl Selector {
         let count = self.members.len();
         let products = space.measure.products.filter(|_| count <= MOST_COMPARED);
         if let Some(codes) = space.codes {
-            let middle = space.squared(element, self.members[count / 2], self.distances[count / 2]);
-            if let Some(products) = products.filter(|_| rule.told && codes.can_tell(element, middle)) {
+            let told =
+                |&at: &usize| codes.can_tell(element, space.squared(element, self.members[at], self.distances[at]));
+            let ranks = [3.min(count / 2), 12.min(count / 2), count / 2];
+            if let Some(products) = products.filter(|_| rule.told && ranks.iter().all(told)) {
                 self.group.pack_codes(codes, &self.members);
                 self.group.all_pairs(products, &mut self.between);
                 return Known::ByCodes;

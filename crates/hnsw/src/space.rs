@@ -1,4 +1,4 @@
-use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, TileKernel};
+use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
 use graph::ElementValues;
 use rayon::prelude::*;
 
@@ -11,9 +11,12 @@ use crate::{BuildError, Control};
 pub(crate) struct Measure {
     pub(crate) elements: Elements,
     pub(crate) metric: Metric,
+    pub(crate) dims: u32,
     pub(crate) kernel: Kernel,
     /// For dense vectors whose distances can be made of products.
     pub(crate) products: Option<Products>,
+    /// Two elements nearer than this are at the same place for every search.
+    pub(crate) resolution: f32,
 }
 
 /// What tiles need to know.
@@ -42,11 +45,38 @@ impl Measure {
     /// `None`: values of this kind do not have the metric.
     pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let kernel = distance::kernel(elements, metric)?;
-        Some(Self { elements, metric, kernel, products: Products::of(elements, metric, dims) })
+        let products = Products::of(elements, metric, dims);
+        Some(Self { elements, metric, dims, kernel, products, resolution: f32::NEG_INFINITY })
+    }
+
+    /// Prepares for distances of a value, which need not be that of an element, to many others.
+    pub(crate) fn ask(&self, query: &mut Query, value: &[u8]) {
+        if self.elements == Elements::Sparse && self.dims <= SparseQuery::MAX_DIMS {
+            query.sparse.get_or_insert_default().set(self.metric, self.dims, value);
+        }
+    }
+
+    /// The distance of `value`, which was asked about, to another.
+    pub(crate) fn distance_of(&self, query: &Query, value: &[u8], other: &[u8]) -> f32 {
+        query.sparse.as_ref().map_or_else(|| (self.kernel)(value, other), |sparse| sparse.distance(other))
+    }
+
+    /// The metric by which a graph is built so that it can be searched by this one. Values under cosine are of length one, where the
+    /// Euclidean distance has the same order, and tells near-identical values apart whose products are equal in f32.
+    pub(crate) fn for_building(self, dims: u32) -> Self {
+        match self.metric {
+            // Half precision normalises only to so much: among near-identical values lengths decide, which a Euclidean distance does not see.
+            Metric::Cosine if self.elements != Elements::F16 => {
+                let euclidean = Self::new(self.elements, Metric::L2, dims).unwrap_or(self);
+                // A search sees products near one, in f32; the square of a distance is twice what they are off one.
+                Self { resolution: 4.0 * f32::EPSILON, ..euclidean }
+            }
+            _ => self,
+        }
     }
 
     /// Under inner product: Euclidean distance.
-    fn euclidean(&self) -> Option<Self> {
+    pub(crate) fn euclidean(&self) -> Option<Self> {
         // Asked for every element: a kernel is looked up only where there is a use for it.
         if self.metric != Metric::InnerProduct {
             return None;
@@ -57,13 +87,38 @@ impl Measure {
     }
 }
 
+/// An element that is compared with many others. Keeps its memory from one to the next.
+#[derive(Default)]
+pub(crate) struct Query {
+    element: u32,
+    sparse: Option<Box<SparseQuery>>,
+}
+
 impl Space<'_> {
+    /// Prepares for distances of an element to many others.
+    pub(crate) fn ask(&self, query: &mut Query, element: u32) {
+        query.element = element;
+        self.measure.ask(query, self.value(element));
+    }
+
+    /// The distance of the element asked about to another.
+    pub(crate) fn distance_of(&self, query: &Query, other: u32) -> f32 {
+        match &query.sparse {
+            Some(sparse) => self.lifted(query.element, other, sparse.distance(self.value(other))),
+            None => self.distance(query.element, other),
+        }
+    }
+
     pub(crate) fn value(&self, element: u32) -> &[u8] {
         self.store.value(element)
     }
 
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
-        let distance = (self.measure.kernel)(self.value(a), self.value(b));
+        self.lifted(a, b, (self.measure.kernel)(self.value(a), self.value(b)))
+    }
+
+    /// A distance of values with what the additional coordinates add to it.
+    fn lifted(&self, a: u32, b: u32, distance: f32) -> f32 {
         match (self.lifts.get(a as usize), self.lifts.get(b as usize)) {
             (Some(a), Some(b)) => distance - a.coordinate * b.coordinate,
             _ => distance,
@@ -74,6 +129,15 @@ impl Space<'_> {
     pub(crate) fn candidate(&self, of: u32, element: u32) -> Candidate {
         let distance = self.codes.map_or_else(|| self.distance(of, element), |codes| codes.distance(of, element));
         Candidate::new(distance, element)
+    }
+
+    /// The same without codes if those do not tell an element from its nearest neighbors, which come first.
+    pub(crate) fn trusted(self, element: u32, neighbors: &[u32]) -> Self {
+        const RANK: usize = 3;
+        let near = neighbors.get(RANK).or(neighbors.last());
+        let told =
+            |codes: &&Codes| near.is_none_or(|&near| codes.can_tell(element, self.squared_distance(element, near)));
+        Self { codes: self.codes.filter(told), ..self }
     }
 
     /// Under inner product: the same values by Euclidean distance.
@@ -87,7 +151,7 @@ impl Space<'_> {
         // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
         let lengths = self.squared_length(a).zip(self.squared_length(b));
         let squares = lengths.map_or(0.0, |(a, b)| (a + b) / 2.0);
-        (squares + distance) * slack.recip() - squares
+        ((squares + distance) * slack.recip() - squares).max(self.measure.resolution)
     }
 
     /// The same for the distances of many from `a`.
@@ -95,11 +159,12 @@ impl Space<'_> {
         let each = others.iter().zip(distances);
         nearer.clear();
         match self.measure.metric {
-            Metric::InnerProduct => nearer.extend(each.map(|(&b, &distance)| self.nearer(a, b, distance, slack))),
-            // All are equally long, or it does not matter.
+            Metric::InnerProduct | Metric::Cosine => {
+                nearer.extend(each.map(|(&b, &distance)| self.nearer(a, b, distance, slack)));
+            }
             _ => {
-                let squares = self.squared_length(a).unwrap_or_default();
-                nearer.extend(distances.iter().map(|distance| (squares + distance) * slack.recip() - squares));
+                let least = self.measure.resolution;
+                nearer.extend(distances.iter().map(|distance| (distance * slack.recip()).max(least)));
             }
         }
     }
@@ -186,13 +251,21 @@ pub(crate) struct Lift {
     square: f32,
 }
 
-/// The lifts of `elements` elements. Runs on the threads of the pool it is called from.
-pub(crate) fn lifts(space: Space<'_>, elements: u32, control: &Control) -> Result<Vec<Lift>, BuildError> {
+/// Squared lengths that differ by no more than this are equal: then products have the order of Euclidean distances.
+const EQUAL: f32 = 1e-3;
+
+/// The lifts of `elements` elements; none if all are equally long. Runs on the threads of the pool it is called from.
+pub(crate) fn lifts(space: Space<'_>, elements: u32, control: &Control) -> Result<Option<Vec<Lift>>, BuildError> {
     let square = |element| control.check().map(|()| -space.distance(element, element));
     let squares: Vec<f32> = (0..elements).into_par_iter().map(square).collect::<Result<_, _>>()?;
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
+    if let [shortest, .., longest] = sorted[..]
+        && longest - shortest <= EQUAL * longest
+    {
+        return Ok(None);
+    }
     let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
     let lift = |square: f32| Lift { coordinate: (length - square).max(0.0).sqrt(), square: square.max(length) };
-    Ok(squares.into_iter().map(lift).collect())
+    Ok(Some(squares.into_iter().map(lift).collect()))
 }

@@ -31,6 +31,18 @@ impl Storage {
         Self { dir: Some(dir), spooling: Arc::default() }
     }
 
+    /// Makes the file in `dir` and lets it go again.
+    ///
+    /// # Errors
+    /// What the system says if it cannot be made there.
+    pub fn try_dir(dir: &Path) -> io::Result<()> {
+        // The errors of the next line name the file, which nobody has heard of.
+        if !dir.metadata()?.is_dir() {
+            return Err(Errno::NOTDIR.into());
+        }
+        tempfile::tempfile_in(dir).map(drop)
+    }
+
     /// From now on values go to a file, if there is a directory for it: then this is true.
     pub fn spool(&self) -> bool {
         self.spooling.store(self.dir.is_some(), Ordering::Relaxed);
@@ -152,6 +164,22 @@ mod tests {
     fn a_directory_that_cannot_be_used_is_named() {
         let error = Spool::default().write(Path::new("/nonexistent"), b"x").err().unwrap();
         assert!(matches!(&error, BuildError::Spool { .. }) && error.to_string().contains("/nonexistent"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_can_be_tried() {
+        let dir = tempfile::tempdir().unwrap();
+        Storage::try_dir(dir.path()).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing stays");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        // Nobody, not even root, can make a file in /proc.
+        for (bad, text) in
+            [(&*dir.path().join("absent"), "No such file"), (&file, "Not a directory"), (Path::new("/proc"), "")]
+        {
+            let error = Storage::try_dir(bad).unwrap_err().to_string();
+            assert!(error.contains(text), "{}: {error}", bad.display());
+        }
     }
 
     #[test]

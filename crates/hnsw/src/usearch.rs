@@ -85,7 +85,16 @@ impl Engine for UsearchEngine {
             also: None,
             mutual: false,
         };
-        Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
+        Job {
+            space,
+            searched: measure,
+            store: store.clone(),
+            spec: &spec,
+            pool: &pool,
+            control: &control,
+            trial: false,
+        }
+        .complete(draft, gathered, taken, row_count)
     }
 }
 

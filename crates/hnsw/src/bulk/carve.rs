@@ -34,6 +34,8 @@ pub(crate) struct Carver<'a> {
     pub(crate) points: &'a [u32],
     pub(crate) plan: &'a Plan,
     pub(crate) found: &'a Candidates,
+    /// Candidates by another metric, found in the same groups.
+    pub(crate) also: Option<(Space<'a>, &'a Candidates)>,
     pub(crate) control: &'a Control,
     /// Whether progress is counted: points of the first split.
     pub(crate) counted: bool,
@@ -57,20 +59,35 @@ impl Carver<'_> {
         if !leads.is_empty() {
             all.sort_by_key(|&at| leads[at as usize * fan]);
         }
-        let coded = self.space.codes.zip(self.space.measure.products);
-        if let Some(coded) = coded.filter(|_| all.len() > self.plan.leaf_max) {
+        for (space, found) in self.lists() {
+            let coded = space.codes.zip(space.measure.products);
+            let Some(coded) = coded.filter(|_| all.len() > self.plan.leaf_max) else { continue };
             let cells = all.chunk_by(|&a, &b| leads.get(a as usize * fan) == leads.get(b as usize * fan));
             let cells: Vec<&[u32]> = cells.flat_map(|cell| cell.chunks(refine::CELL)).collect();
-            let known = refine::Known::count(self.points, self.found);
+            #[cfg(test)]
+            let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &leads)).collect();
+            let known = refine::Known::count(self.points, found);
             cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
                 self.control.check()?;
-                refine::look_again(self.space, coded, self.points, cell, (self.found, &known), scratch);
+                refine::look_again(space, coded, self.points, cell, (found, &known), scratch);
                 Ok(())
             })?;
         }
         let far = self.plan.far();
         let nearest = leads.chunks_exact(fan).flat_map(|leads| &leads[..far]).copied().collect();
         Ok((all, Far::new(far, nearest)))
+    }
+
+    /// Whether a point is one of those that a defect loses: all with the same nearest pivot.
+    #[cfg(test)]
+    fn is_lost(&self, at: u32, leads: &[u32]) -> bool {
+        let fan = self.plan.fan(0);
+        self.plan.defect == super::plan::Defect::GroupLost && leads[at as usize * fan] == leads[0]
+    }
+
+    /// What is found, and by which metric.
+    fn lists(&self) -> impl Iterator<Item = (Space<'_>, &Candidates)> {
+        std::iter::once((self.space, self.found)).chain(self.also)
     }
 
     fn carve(
@@ -87,6 +104,12 @@ impl Carver<'_> {
             return Ok(());
         }
         let groups = self.parts(&group, depth, random, leads)?;
+        #[cfg(test)]
+        let mut groups = groups;
+        #[cfg(test)]
+        if let Some(leads) = leads.get() {
+            groups.iter_mut().for_each(|group| group.retain(|&at| !self.is_lost(at, leads)));
+        }
         if falls_apart(&group, &groups) {
             drop(group);
         } else {
@@ -152,17 +175,35 @@ impl Carver<'_> {
         if group.len() < 2 {
             return Ok(true);
         }
-        LEAF.with_borrow_mut(|leaf| {
-            let elements = group.iter().map(|&at| self.points[at as usize]);
-            let told = leaf.compare(self.space, elements, self.plan.per_leaf(depth), self.control)?;
-            if must && !told {
+        #[cfg(test)]
+        if self.plan.defect == super::plan::Defect::LeavesDropped && group[0].is_multiple_of(10) {
+            return Ok(true);
+        }
+        let mut untold = Vec::new();
+        for (number, (space, found)) in self.lists().enumerate() {
+            let done = LEAF.with_borrow_mut(|leaf| {
+                let elements = group.iter().map(|&at| self.points[at as usize]);
+                let told = leaf.compare(space, elements, self.plan.per_leaf(depth), self.control)?;
+                if number == 0 && must && !told {
+                    return Ok(false);
+                }
+                for (at, &point) in group.iter().enumerate() {
+                    found.add(point as usize, leaf.found(space, at));
+                }
+                if number == 0 {
+                    untold.extend(leaf.untold().map(|at| group[at]));
+                }
+                Ok(true)
+            })?;
+            if !done {
                 return Ok(false);
             }
-            for (at, &point) in group.iter().enumerate() {
-                self.found.add(point as usize, leaf.found(self.space, at));
-            }
-            Ok(true)
-        })
+        }
+        // Near-identical points among others: compared with each other around a middle of their own.
+        if untold.len() > 1 && untold.len() < group.len() && depth < MAX_DEPTH {
+            self.carve(untold, depth + 1, &Random::new(0), &OnceLock::new())?;
+        }
+        Ok(true)
     }
 
     /// Each point goes to its nearest leaders; small groups are put together.

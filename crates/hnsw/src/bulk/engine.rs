@@ -4,6 +4,7 @@ use distance::Metric;
 use graph::max_level;
 
 use super::carve::Carver;
+use super::hubs;
 use super::plan::{Compared, Plan};
 use super::random::Random;
 use crate::candidates::Candidates;
@@ -15,6 +16,10 @@ use crate::rows::{Rows, TakenRows};
 use crate::space::{self, Measure, Space};
 use crate::values::ValueStore;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
+use crate::{insertion, trial};
+
+/// How much more insertion must find in a sample, so that it is no chance.
+const NO_CHANCE: f32 = 0.004;
 
 pub(crate) struct BulkEngine {
     spec: BuildSpec,
@@ -23,9 +28,18 @@ pub(crate) struct BulkEngine {
     control: Control,
     store: Arc<ValueStore>,
     rows: Rows,
+    /// Whether insertion may take over where it finds more.
+    trial: bool,
+    #[cfg(test)]
+    pub(crate) defect: super::plan::Defect,
 }
 
 impl BulkEngine {
+    /// The engine for a sample, which has no further one.
+    pub(crate) fn without_trial(self) -> Self {
+        Self { trial: false, ..self }
+    }
+
     pub(crate) fn start(
         spec: BuildSpec,
         measure: Measure,
@@ -35,7 +49,17 @@ impl BulkEngine {
     ) -> Self {
         let rows = Rows::new(&spec, store.clone());
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Self { spec, measure, pool, control, store, rows }
+        Self {
+            spec,
+            measure,
+            pool,
+            control,
+            store,
+            rows,
+            trial: true,
+            #[cfg(test)]
+            defect: super::plan::Defect::None,
+        }
     }
 }
 
@@ -48,24 +72,65 @@ impl Engine for BulkEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let Self { spec, measure, pool, control, store, mut rows } = *self;
+        let Self {
+            spec,
+            measure,
+            pool,
+            control,
+            store,
+            mut rows,
+            trial,
+            #[cfg(test)]
+            defect,
+        } = *self;
         let row_count = rows.len();
         let (taken, _) = rows.finish();
         drop(rows);
-        let mut space = Space { measure, store: &store, lifts: &[], codes: None };
+        let searched = measure;
+        let mut space = Space { measure: measure.for_building(spec.dims), store: &store, lifts: &[], codes: None };
         let lifts = match spec.metric {
             Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32, &control))?,
-            _ => Vec::new(),
+            _ => None,
         };
-        space.lifts = &lifts;
+        match &lifts {
+            Some(lifts) => space.lifts = lifts,
+            None if spec.metric == Metric::InnerProduct => space.measure = space.measure.euclidean().unwrap_or(measure),
+            None => {}
+        }
+        let job =
+            |space| Job { space, searched, store: store.clone(), spec: &spec, pool: &pool, control: &control, trial };
+        // Without a Euclidean distance between values, or one that is hardly that of the metric, the data decides who builds.
+        let certain = space.measure.products.is_some() && lifts.is_none();
+        if trial
+            && !certain
+            && trial::insertion_finds_more(&spec, searched, &store, &taken.points(), NO_CHANCE, &pool, &control)?
+        {
+            let space = Space { measure: searched, store: &store, lifts: &[], codes: None };
+            let (draft, gathered) = pool.run(|| insertion::insert_all(&spec, space, &taken, &control))?;
+            return job(space).complete(draft, gathered, taken, row_count);
+        }
         let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
         let elements = taken.heap_tids.elements();
         let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements, &control));
         let codes = coded.map(encode).transpose()?;
-        space.codes = codes.as_ref();
-        let layers = Layers { spec: &spec, space, pool: &pool, control: &control };
+        #[cfg(test)]
+        let codes = codes.map(|mut codes| {
+            if defect == super::plan::Defect::CodesHalved {
+                codes.halve();
+            }
+            codes
+        });
+        space.codes = codes.as_ref().filter(|codes| codes.hold(space));
+        let layers = Layers {
+            spec: &spec,
+            space,
+            pool: &pool,
+            control: &control,
+            #[cfg(test)]
+            defect,
+        };
         let (draft, gathered) = layers.build(&taken)?;
-        Job { space, store: store.clone(), pool: &pool, control: &control }.complete(draft, gathered, taken, row_count)
+        job(space).complete(draft, gathered, taken, row_count)
     }
 }
 
@@ -74,6 +139,8 @@ struct Layers<'a> {
     space: Space<'a>,
     pool: &'a Pool,
     control: &'a Control,
+    #[cfg(test)]
+    defect: super::plan::Defect,
 }
 
 impl Layers<'_> {
@@ -81,11 +148,7 @@ impl Layers<'_> {
     fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
         let random = Random::new(self.spec.seed);
         let points = taken.points();
-        let mut levels = vec![0; taken.heap_tids.elements()];
-        let mut draw = random.fork(1);
-        for &point in &points {
-            levels[point as usize] = level(&mut draw, self.spec.m);
-        }
+        let levels = draw_levels(&random, &points, taken.heap_tids.elements(), self.spec.m);
         let mut draft = Draft::new(self.spec.m, levels);
         let m = draft.m();
         self.control.progress().enter(Phase::Graph, points.len() as u64);
@@ -108,20 +171,36 @@ impl Layers<'_> {
             (None, None) => Compared::Singly,
         };
         let plan = Plan::new(self.spec.ef_construction, list, compared, points.len());
+        #[cfg(test)]
+        let plan = plan.with(self.defect);
         let Self { space, control, pool, .. } = *self;
-        let find = |space, keep, counted| {
-            let found = Candidates::new(points.len(), keep);
-            let carver = Carver { space, points: &points, plan: &plan, found: &found, control, counted };
-            pool.run(|| carver.run(random)).map(|(order, far)| (found, order, far))
+        let carve = |space, found, also| {
+            let carver = Carver { space, points: &points, plan: &plan, found, also, control, counted };
+            pool.run(|| carver.run(random))
         };
-        // Under inner product, as many candidates as otherwise, by two metrics.
-        let (keep, also) = match space.euclidean() {
-            Some(euclidean) => (plan.keep - plan.keep / 4, Some(find(euclidean, plan.keep / 4, false)?.0)),
-            None => (plan.keep, None),
+        // Under inner product, as many candidates as otherwise, by two metrics. The groups are those of the one that is a metric.
+        let Some(euclidean) = space.euclidean() else {
+            let near = Candidates::new(points.len(), plan.keep);
+            let (order, far) = carve(space, &near, None)?;
+            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
         };
-        let (near, order, far) = find(space, keep, counted)?;
+        let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
+        let by_distance = Candidates::new(points.len(), plan.keep / 4);
+        pool.run(|| hubs::find(space, &points, &near, control))?;
+        let (order, far) = carve(euclidean, &by_distance, Some((space, &near)))?;
+        let also = Some(by_distance);
         Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
     }
+}
+
+/// The levels of all elements; of those that are no points, 0.
+pub(crate) fn draw_levels(random: &Random, points: &[u32], elements: usize, m: u16) -> Vec<u8> {
+    let mut levels = vec![0; elements];
+    let mut draw = random.fork(1);
+    for &point in points {
+        levels[point as usize] = level(&mut draw, m);
+    }
+    levels
 }
 
 /// A level as pgvector draws it.

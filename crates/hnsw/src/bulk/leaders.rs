@@ -4,7 +4,7 @@ use distance::{COLS, Nearest, ROWS, Tile};
 
 use crate::codes::Codes;
 use crate::group::{self, Group};
-use crate::space::{Products, Space};
+use crate::space::{Products, Query, Space};
 
 pub(crate) struct Leaders<'a> {
     elements: Vec<u32>,
@@ -39,9 +39,11 @@ impl<'a> Leaders<'a> {
             Some(packed) => packed.compare(space, elements, k, &mut nearest),
             None => {
                 nearest.reset(elements.len(), elements.len(), k);
+                let mut query = Query::default();
                 for (at, &element) in elements.iter().enumerate() {
+                    space.ask(&mut query, element);
                     for (leader, &other) in self.elements.iter().enumerate() {
-                        nearest.offer(at, space.distance(element, other), leader as u32);
+                        nearest.offer(at, space.distance_of(&query, other), leader as u32);
                     }
                 }
             }

@@ -4,7 +4,7 @@ use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::codes::Codes;
 use crate::group::{self, Group};
-use crate::space::{Products, Space};
+use crate::space::{Products, Query, Space};
 use crate::{BuildError, Control};
 
 /// Pairs of blocks beside the diagonal that come first.
@@ -14,10 +14,13 @@ const BAND: usize = 2;
 #[derive(Default)]
 pub(crate) struct Leaf {
     elements: Vec<u32>,
+    /// For each, whether distances as far as the last of its list are told.
+    told: Vec<bool>,
     /// Whether distances are only those of codes around the leaf's middle.
     rough: bool,
     group: Group,
     nearest: Nearest,
+    query: Query,
     tile: Tile,
 }
 
@@ -33,6 +36,7 @@ impl Leaf {
         self.elements.clear();
         self.elements.extend(elements);
         self.rough = false;
+        self.told.clear();
         let k = k.min(self.elements.len() - 1);
         let Some(products) = space.measure.products else {
             self.one_by_one(space, k);
@@ -41,7 +45,9 @@ impl Leaf {
         if let Some(codes) = space.codes {
             self.group.pack_codes(codes, &self.elements);
             self.by_products(products, k, control)?;
-            if tells_apart(space, codes, &self.elements, &self.nearest) {
+            let Self { elements, nearest, told, .. } = self;
+            told_apart(space, elements, nearest, |at, squared| codes.can_tell(elements[at], squared), told);
+            if self.most_told() && have_their_share(space, codes, &self.elements, &self.nearest) {
                 return Ok(true);
             }
         }
@@ -49,25 +55,38 @@ impl Leaf {
         self.group.pack_roughly(space, products, &self.elements, center.as_deref());
         self.by_products(products, k, control)?;
         self.rough = products.are_rough();
-        Ok(most_told(space, &self.elements, &self.nearest, |at, squared| self.group.can_tell(at, squared)))
+        let Self { elements, nearest, group, told, .. } = self;
+        told_apart(space, elements, nearest, |at, squared| group.can_tell(at, squared), told);
+        Ok(self.most_told())
     }
 
     /// What was found for the element at a position, nearest first.
     pub(crate) fn found(&self, space: Space<'_>, at: usize) -> impl Iterator<Item = Candidate> {
         self.nearest.of(at).map(move |near| {
             let other = self.elements[near.element() as usize];
-            let distance = if self.rough { space.distance(self.elements[at], other) } else { near.distance() };
+            let rough = self.rough || self.told.get(at) == Some(&false);
+            let distance = if rough { space.distance(self.elements[at], other) } else { near.distance() };
             Candidate::new(distance, other)
         })
     }
 
+    /// The positions of elements that are not told apart from the nearest ones.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = usize> {
+        self.told.iter().enumerate().filter(|&(_, told)| !told).map(|(at, _)| at)
+    }
+
+    fn most_told(&self) -> bool {
+        self.untold().count() * 4 <= self.elements.len()
+    }
+
     /// Every pair once, for metrics that products do not give.
     fn one_by_one(&mut self, space: Space<'_>, k: usize) {
-        let Self { elements, nearest, .. } = self;
+        let Self { elements, nearest, query, .. } = self;
         nearest.reset(elements.len(), elements.len(), k);
         for (a, &element) in elements.iter().enumerate() {
+            space.ask(query, element);
             for (b, &other) in elements.iter().enumerate().skip(a + 1) {
-                let distance = space.distance(element, other);
+                let distance = space.distance_of(query, other);
                 nearest.offer(a, distance, b as u32);
                 nearest.offer(b, distance, a as u32);
             }
@@ -101,21 +120,19 @@ impl Leaf {
     }
 }
 
-/// Whether codes were fine enough for the lists that they gave.
-fn tells_apart(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
-    most_told(space, elements, nearest, |at, squared| codes.can_tell(elements[at], squared))
-        && have_their_share(space, codes, elements, nearest)
-}
-
-/// Whether distances as far as the last of a list, of which `can_tell` gets the square, are told for most points of a sample.
-fn most_told(space: Space<'_>, elements: &[u32], nearest: &Nearest, can_tell: impl Fn(usize, f32) -> bool) -> bool {
-    const SAMPLE: usize = 32;
-    let told = |at: usize| {
-        let last = nearest.of(at).last()?;
-        Some(can_tell(at, space.squared(elements[at], elements[last.element() as usize], last.distance())))
-    };
-    let sample = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(told);
-    sample.filter(|told| !told).count() * 4 <= elements.len().min(SAMPLE)
+/// For each element, whether distances as far as the last of its list, of which `can_tell` gets the square, are told.
+fn told_apart(
+    space: Space<'_>,
+    elements: &[u32],
+    nearest: &Nearest,
+    can_tell: impl Fn(usize, f32) -> bool,
+    told: &mut Vec<bool>,
+) {
+    told.clear();
+    told.extend((0..elements.len()).map(|at| {
+        let Some(last) = nearest.of(at).last() else { return true };
+        can_tell(at, space.squared(elements[at], elements[last.element() as usize], last.distance()))
+    }));
 }
 
 /// Whether directions, if codes are of those, have their share of the distances to the nearest.

@@ -10,10 +10,14 @@
 
 mod carve;
 mod engine;
+mod hubs;
 mod leaders;
 mod leaf;
 mod plan;
 mod random;
 mod refine;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use engine::BulkEngine;
+pub(crate) use engine::{BulkEngine, draw_levels};
+pub(crate) use random::Random;

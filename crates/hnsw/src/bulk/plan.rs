@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     least: usize,
     /// The nearest candidates that are kept for each point.
     pub(crate) keep: usize,
+    #[cfg(test)]
+    pub(crate) defect: Defect,
 }
 
 /// With the element itself and the nearest leaders, candidates fill whole tiles.
@@ -34,6 +36,20 @@ pub(crate) enum Compared {
     ByProducts,
     /// One by one, which costs the most: fewer are looked at.
     Singly,
+}
+
+/// What is put in on purpose, to see whether the guard notices.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Defect {
+    #[default]
+    None,
+    /// One leaf of ten is not looked at.
+    LeavesDropped,
+    /// Points with the same nearest pivot are in no group, and nobody knows them.
+    GroupLost,
+    /// Codes have half of their bits.
+    CodesHalved,
 }
 
 impl Plan {
@@ -62,7 +78,23 @@ impl Plan {
         let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByDirections { 16 } else { 0 };
         let keep = (2 * list).max(64) + more - BESIDES;
-        Self { fans, leaf_max, first_aim, leaf_aim, max_leaders, wanted, least, keep }
+        Self {
+            fans,
+            leaf_max,
+            first_aim,
+            leaf_aim,
+            max_leaders,
+            wanted,
+            least,
+            keep,
+            #[cfg(test)]
+            defect: Defect::None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with(self, defect: Defect) -> Self {
+        Self { defect, ..self }
     }
 
     /// How many of the nearest leaders of a point are candidates, too.
