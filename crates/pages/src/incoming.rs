@@ -1,13 +1,20 @@
 mod data_page;
 mod error;
+mod levels;
 mod outstanding;
 mod targets;
 
 use graph::{HEAP_TIDS_PER_ELEMENT, max_level};
 
 use crate::datum::datum_len;
-use crate::format::{LINE_POINTER_LEN, MAX_ELEMENTS_PER_PAGE, PAGE_SIZE, PAGE_SPACE, element_len};
-use crate::incoming::{outstanding::Outstanding, targets::Targets};
+use crate::format::{
+    LINE_POINTER_LEN, MAX_ELEMENTS_PER_PAGE, PAGE_SIZE, PAGE_SPACE, element_len, neighbor_count, neighbor_len,
+};
+use crate::incoming::{
+    levels::Levels,
+    outstanding::{Outstanding, Owner},
+    targets::Targets,
+};
 use crate::{IndexMeta, MetaPage, Page, PageBytes, RowDigest, Tid};
 
 pub use error::IncomingError;
@@ -27,8 +34,8 @@ pub struct IncomingSpec {
 
 /// The most blocks that an index of this many elements takes, the meta page among them.
 ///
-/// Element pages are as full as values of one size make them (one element each for types of varying size), and no element's
-/// neighbors take more than a page.
+/// Element pages are as full as values of one size make them (one element each for types of varying size). Neighbor tuples have the
+/// sizes that levels drawn at random give in all but improbable cases, and no page of them has room for the first one of the next.
 #[must_use]
 pub fn max_blocks(meta: &IndexMeta, elements: u64) -> u64 {
     let per_page = meta
@@ -36,14 +43,41 @@ pub fn max_blocks(meta: &IndexMeta, elements: u64) -> u64 {
         .value_len(meta.dims)
         .map_or(1, |value_len| PAGE_SPACE / (element_len(datum_len(meta.value_type, value_len)) + LINE_POINTER_LEN));
     let element_pages = elements.div_ceil(per_page.max(1) as u64);
-    element_pages.saturating_add(elements).max(1).saturating_add(1)
+    let pages = element_pages.saturating_add(max_neighbor_pages(&Levels::new(meta.m, elements), meta.m, elements));
+    pages.max(1).saturating_add(1)
+}
+
+/// The most pages of neighbor tuples only: the lesser of two bounds, which measure tuples in bytes and in tuples of layer 0.
+fn max_neighbor_pages(levels: &Levels, m: u16, elements: u64) -> u64 {
+    let size = |level: u8| (neighbor_len(neighbor_count(level, m)) + LINE_POINTER_LEN) as u64;
+    let (lowest, space) = (size(0), PAGE_SPACE as u64);
+    let in_bytes = pages_of(levels, elements, lowest, space + 1 - lowest, size);
+    let in_tuples = pages_of(levels, elements, 1, space / lowest, |level| size(level).div_ceil(lowest));
+    in_bytes.min(in_tuples).min(elements)
+}
+
+/// The most pages of tuples that have these sizes by level, the lowest of them as given. `filled` of each page is used at least,
+/// where the next page begins with a tuple of layer 0.
+fn pages_of(levels: &Levels, elements: u64, lowest: u64, filled: u64, size: impl Fn(u8) -> u64) -> u64 {
+    // By layer: how much longer it makes a tuple, of at most `pages` of its elements.
+    let longer = |pages: u64| {
+        let layers = (1..)
+            .zip(levels.most())
+            .map(|(level, &most)| most.min(pages).saturating_mul(size(level) - size(level - 1)));
+        layers.fold(0, u64::saturating_add)
+    };
+    let all = elements.saturating_mul(lowest).saturating_add(longer(u64::MAX));
+    // What else a page leaves unused is less than the tuple that the next one begins with, which may be one of the longest.
+    let pages = |unused: u64| all.saturating_add(unused) / filled.max(1) + 1;
+    pages(longer(pages(longer(u64::MAX))))
 }
 
 /// Checks pages one by one, before they are stored, as they come in block order from a builder that is not trusted.
 ///
 /// A page that passes cannot make pgvector read or write out of bounds, loop or hold locks in the wrong order. It has the very
 /// form that [`crate::PageWriter`] gives it, so that no byte is free but neighbors, which may name any other element, and the
-/// entry point, which may be any element of the highest level. A graph that passes may be a bad graph. Rows and values are
+/// entry point, which may be any element of the highest level. Levels are as drawn at random, so that an index has the size that
+/// it should have. A graph that passes may be a bad graph. Rows and values are
 /// checked at the end, by [`RowDigest`].
 ///
 /// Takes 2 bytes per page and 8 per element whose neighbors are on a later page.
@@ -56,12 +90,15 @@ pub struct IncomingVerifier {
     /// From the meta page, until it is seen.
     entry: Option<(Tid, u8)>,
     entry_level: u8,
+    levels: Levels,
     targets: Targets,
     outstanding: Outstanding,
     /// Room that the last page left for tuples of its kind.
     room: usize,
     /// Scratch for one neighbor list.
     list: Vec<Tid>,
+    /// Scratch: the elements of a page, and whether their neighbors are said to be on it.
+    placed: Vec<(Owner, bool)>,
     refused: bool,
 }
 
@@ -86,10 +123,12 @@ impl IncomingVerifier {
             elements: 0,
             entry: None,
             entry_level: 0,
+            levels: Levels::new(spec.meta.m, spec.elements),
             targets: Targets::new(spec.blocks)?,
             outstanding: Outstanding::default(),
             room: 0,
             list: Vec::with_capacity(2 * usize::from(spec.meta.m)),
+            placed: Vec::with_capacity(MAX_ELEMENTS_PER_PAGE),
             refused: false,
         })
     }

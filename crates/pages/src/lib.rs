@@ -32,5 +32,5 @@ pub use page::{Item, Items, Page, PageHeader, is_new};
 pub use reader::{FileSource, OpenError, PageSource};
 pub use tid::Tid;
 pub use tuple::{ElementTuple, NeighborTuple, Tuple};
-pub use verify::{LayerReport, Options, Problems, Report, verify};
+pub use verify::{LayerReport, Options, Problems, Report, TooLarge, verify, verify_bytes, verify_within};
 pub use writer::PageWriter;

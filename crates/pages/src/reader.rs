@@ -17,6 +17,9 @@ pub trait PageSource {
     /// # Errors
     /// There is no such block, or it cannot be read.
     fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()>;
+
+    /// Called every few milliseconds by work that reads no pages: a chance to be cancelled. It may panic to end the work.
+    fn pause(&mut self) {}
 }
 
 /// Pages in memory.

@@ -1,15 +1,21 @@
 mod chain;
 mod index;
 mod lists;
+mod memory;
 mod reach;
 mod report;
 mod scan;
 
 use graph::ValueType;
 
+use crate::verify::memory::Memory;
 use crate::{PAGE_SIZE, Page, PageBytes, PageSource};
 
+pub use memory::TooLarge;
 pub use report::{LayerReport, Problems, Report};
+
+/// Steps between two pauses of work that reads no pages: some milliseconds.
+const PAUSE: usize = 1 << 14;
 
 /// How to verify an index.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,25 +27,45 @@ pub struct Options {
 /// Reads a whole index and checks every rule that pgvector relies on, from page headers to reachability.
 ///
 /// Errors are what makes pgvector misbehave, warnings are legal but unusual or harmful. Indexes of every release of pgvector
-/// pass, those after inserts and VACUUM included. Pages are read twice, in block order. Memory is bounded by what the
-/// pages hold: about 40 bytes per element, 8 per row and 4 per neighbor slot.
+/// pass, those after inserts and VACUUM included. All pages are read twice, in block order, and those with neighbor tuples
+/// several times more. Memory is bounded by what the pages hold: about 36 bytes per element with one row, 8 per further row and 10 per block.
 pub fn verify(source: &mut dyn PageSource, options: Options) -> Report {
+    let blocks = source.blocks();
+    verify_within(source, options, u64::MAX).unwrap_or_else(|error| {
+        let mut report = Report { blocks, ..Report::default() };
+        report.errors.push(format_args!("out of memory: {error}"));
+        report
+    })
+}
+
+/// The memory in bytes that [`verify`] takes at most for an index of this many elements with one row each: vectors grow by a quarter.
+#[must_use]
+pub fn verify_bytes(elements: u64, blocks: u32) -> u64 {
+    elements.saturating_mul(45).saturating_add(u64::from(blocks) * 12)
+}
+
+/// The same with `memory` bytes at most.
+///
+/// # Errors
+/// More memory is needed. It has not been taken.
+pub fn verify_within(source: &mut dyn PageSource, options: Options, memory: u64) -> Result<Report, TooLarge> {
     let mut report = Report { blocks: source.blocks(), ..Report::default() };
-    let Some(mut index) = scan::scan(source, options, &mut report) else { return report };
-    chain::check(&index, &mut report);
-    index.assign_neighbors(&mut report);
-    let links = lists::check(source, &index, &mut report);
-    reach::check(&index, &links, &mut report);
-    report
+    let memory = &mut Memory::new(memory);
+    let Some(mut index) = scan::scan(source, options, &mut report, memory)? else { return Ok(report) };
+    chain::check(&index, source, &mut report, memory)?;
+    index.assign_neighbors(source, &mut report);
+    lists::check(source, &index, &mut report);
+    reach::check(source, &index, &mut report, memory)?;
+    Ok(report)
 }
 
 /// Calls `work` with each page that has one, in block order; others become errors when `complain` is set.
-fn for_each_page(
+fn for_each_page<E>(
     source: &mut dyn PageSource,
     report: &mut Report,
     complain: bool,
-    mut work: impl FnMut(&Page<'_>, &mut Report),
-) {
+    mut work: impl FnMut(&Page<'_>, &mut Report) -> Result<(), E>,
+) -> Result<(), E> {
     let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
     for block in 0..source.blocks() {
         if let Err(error) = source.read(block, &mut bytes) {
@@ -47,10 +73,11 @@ fn for_each_page(
             continue;
         }
         match Page::parse(block, &bytes) {
-            Ok(page) => work(&page, report),
+            Ok(page) => work(&page, report)?,
             // Left by a crash while the file was extended: only bad if something points to it.
             Err(error @ crate::PageError::New { .. }) => report.warnings.add(complain, format_args!("{error}")),
             Err(error) => report.errors.add(complain, format_args!("{error}")),
         }
     }
+    Ok(())
 }

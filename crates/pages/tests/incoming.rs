@@ -2,10 +2,10 @@
 
 mod support;
 
-use graph::ValueType;
+use graph::{Graph, GraphParts, NO_NEIGHBOR, ValueType};
 use lantern_index_pages::{
-    IncomingError, IncomingSpec, IncomingVerifier, Options, PAGE_SIZE, Page, PageBytes, RowDigest, Tuple, max_blocks,
-    verify,
+    Estimate, IncomingError, IncomingSpec, IncomingVerifier, IndexMeta, Options, PAGE_SIZE, Page, PageBytes, RowDigest,
+    Tuple, max_blocks, verify,
 };
 use support::{KEY, Random, Sample, Values, sample, samples};
 
@@ -139,14 +139,59 @@ fn announcements_are_bounded() {
             .map_err(|error| error.to_string())
     };
     assert_eq!(announce(100, 100, 6), Ok(()));
-    assert_eq!(announce(100, 10, 12), Ok(()));
+    assert_eq!(announce(100, 10, 3), Ok(()));
     assert_eq!(announce(0, 0, 2), Ok(()));
     assert_eq!(announce(100, 9, 3).unwrap_err(), "9 elements announced, must be between 10 and 100");
     assert!(announce(100, 101, 3).is_err() && announce(0, 0, 3).is_err() && announce(0, 0, 1).is_err());
-    // 24 elements of 64 dimensions to a page, and a page of neighbors for each.
-    assert_eq!(max_blocks(&meta, 100), 1 + 5 + 100);
-    assert!(announce(100, 100, 107).is_err());
+    // 24 elements of 64 dimensions to a page, 39 lists of layer 0, and some more for the upper layers.
+    assert_eq!(max_blocks(&meta, 100), 1 + 5 + 4);
+    assert!(announce(100, 100, 11).is_err());
     assert!(announce(u64::MAX, u64::MAX, u32::MAX).is_err());
+}
+
+/// Whatever a builder sends, the index is hardly larger than that of an honest one.
+#[test]
+fn announcements_of_large_indexes_are_close() {
+    use ValueType::{Bit, HalfVec, Vector};
+    for (value_type, dims) in [(Vector, 1), (Vector, 384), (Vector, 1025), (Vector, 2000), (HalfVec, 2050), (Bit, 8)] {
+        for m in 2..=100 {
+            for elements in [20_000, 1_000_000] {
+                let meta = IndexMeta { value_type, dims, m, ef_construction: 200 };
+                let value_len = value_type.value_len(dims).unwrap();
+                let honest = Estimate { value_type, value_len, m, rows: elements, elements }.blocks();
+                let most = max_blocks(&meta, elements);
+                assert!(most >= honest, "{value_type:?}({dims}), m = {m}: {most} blocks, honest {honest}");
+                // Where neighbors fit beside their elements the pages themselves tell: they must lie there.
+                let beside = 8160 / (96 + value_len) * (96 + value_len) + 100 < 8160 && value_len > 1000;
+                let close = most as f64 <= 1.1 * honest as f64;
+                assert!(close || beside, "{value_type:?}({dims}), m = {m}: {most} blocks, honest {honest}");
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_are_those_drawn_at_random() {
+    for (m, elements, top) in [(2, 500, 63), (16, 24, 63), (16, 500, 40), (100, 500, 11)] {
+        let sample = sample(ValueType::Vector, 3, m, elements, top);
+        let error = sample.receive(&sample.pages()).unwrap_err().to_string();
+        assert!(error.ends_with("more elements of its level than levels drawn at random give"), "{error}");
+    }
+    // Not one that is too high, but too many.
+    let mut sample = sample(ValueType::Vector, 3, 16, 500, 0);
+    let mut levels = vec![0; 500];
+    levels[..100].fill(1);
+    sample.graph = Graph::new(GraphParts {
+        m: 16,
+        levels,
+        layer0: sample.graph.elements().flat_map(|e| sample.graph.slots(e, 0).to_vec()).collect(),
+        upper: vec![NO_NEIGHBOR; 100 * 16],
+        heap_tids: sample.graph.heap_tids().clone(),
+        entry: Some(0),
+    })
+    .unwrap();
+    let error = sample.receive(&sample.pages()).unwrap_err().to_string();
+    assert!(error.ends_with("more elements of its level than levels drawn at random give"), "{error}");
 }
 
 #[test]
@@ -270,4 +315,17 @@ fn an_index_is_not_blown_up() {
     verifier.page(0, &pages[0]).unwrap();
     verifier.page(1, &pages[1]).unwrap();
     assert_eq!(verifier.page(2, &pages[2]).unwrap_err().to_string(), "(2,1): the page before has room for it");
+
+    // Both neighbor tuples on a page of their own.
+    let mut first = tuple(96, 96);
+    first[64..70].copy_from_slice(&[0, 0, 2, 0, 1, 0]);
+    second[64..70].copy_from_slice(&[0, 0, 2, 0, 2, 0]);
+    first_list[4..10].copy_from_slice(&[0, 0, 1, 0, 2, 0]);
+    let pages = [meta, compose(&[&first, &second], 2), compose(&[&first_list, &second_list], u32::MAX)];
+    let report = verify(&mut &pages[..], Options::default());
+    assert!(report.is_ok(), "{report}");
+    let mut verifier = IncomingVerifier::new(spec, KEY).unwrap();
+    verifier.page(0, &pages[0]).unwrap();
+    let error = verifier.page(1, &pages[1]).unwrap_err().to_string();
+    assert_eq!(error, "(1,1): its page has room for its neighbor tuple");
 }

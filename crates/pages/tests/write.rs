@@ -30,6 +30,14 @@ fn every_sample_passes() {
 }
 
 #[test]
+fn the_highest_levels_fit_on_a_page() {
+    for (m, top) in [(2, 63), (16, 63), (100, 11)] {
+        let report = check(&sample(ValueType::Vector, 5, m, 500, top));
+        assert!(report.is_ok() && report.levels[&top] == 1, "{report}");
+    }
+}
+
+#[test]
 fn the_type_is_recognised() {
     for (name, sample) in samples().into_iter().filter(|(_, sample)| !sample.graph.is_empty()) {
         let pages = sample.pages();

@@ -31,6 +31,14 @@ impl Frame {
     /// # Errors
     /// A header that is not allowed (as soon as it is there, whatever length it claims) or a wrong checksum.
     pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, ProtocolError> {
+        Self::decode_within(buffer, usize::MAX)
+    }
+
+    /// As [`Frame::decode`], where a payload has at most `most` bytes, whatever its kind may have.
+    ///
+    /// # Errors
+    /// As [`Frame::decode`].
+    pub fn decode_within(buffer: &mut BytesMut, most: usize) -> Result<Option<Frame>, ProtocolError> {
         let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else {
             buffer.reserve(HEADER_BYTES - buffer.len());
             return Ok(None);
@@ -47,7 +55,7 @@ impl Frame {
         if flags & !known != 0 {
             return Err(ProtocolError::Flags { kind, flags });
         }
-        let limit = max_payload(kind);
+        let limit = max_payload(kind).min(most);
         let payload_len = length as usize;
         if payload_len > limit {
             return Err(ProtocolError::TooLong { kind, length, limit });

@@ -30,7 +30,7 @@ impl SessionState {
         use ClientMessage::{Cancel, EndOfTuples, Heartbeat, Hello, Ping, Ticket, Tuples};
         match (self, message) {
             (Self::Opened, Hello(_)) => Ok(Self::Admission),
-            (Self::Opened, Ping | Ticket(_)) => Ok(self),
+            (Self::Opened, Ping(_) | Ticket(_)) => Ok(self),
             (Self::Opened, _) => Err(self.unexpected(message.name())),
             (Self::Rows, Tuples(_)) => Ok(Self::Rows),
             (Self::Rows, EndOfTuples(_)) => Ok(Self::Building),

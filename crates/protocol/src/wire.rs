@@ -60,6 +60,11 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() { Ok(String::new()) } else { self.text(field) }
     }
 
+    /// A number that a later version of the protocol added at the end.
+    pub(crate) fn u32_or_end(&mut self, field: &'static str) -> Result<Option<u32>, ProtocolError> {
+        if self.rest.is_empty() { Ok(None) } else { self.u32(field).map(Some) }
+    }
+
     fn truncated(&self, field: &'static str, needed: u64) -> ProtocolError {
         ProtocolError::Truncated { message: self.message, field, needed, left: self.rest.len() }
     }

@@ -45,8 +45,14 @@ fn every_shorter_payload_is_refused() {
 
 /// The length of the fields that came with later versions.
 fn later_fields(frame: &Frame) -> usize {
+    match ClientMessage::from_frame(frame) {
+        Ok(Some(ClientMessage::Hello(hello))) => return 2 + hello.build_id.len(),
+        Ok(Some(ClientMessage::Ping(ping))) => return 2 + ping.token.len(),
+        _ => {}
+    }
     match BuilderMessage::from_frame(frame) {
         Ok(Some(BuilderMessage::Accept(accept))) => 2 + accept.remark.len(),
+        Ok(Some(BuilderMessage::Done(_))) => size_of::<u32>(),
         _ => 0,
     }
 }

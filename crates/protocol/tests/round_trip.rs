@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Hello, Layout, Metric, PAGE_SIZE,
-    Pages, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
+    Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,19 +18,21 @@ fn sqlstate() -> impl Strategy<Value = SqlState> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), 1..=4u8, 1..=6u8);
-    (numbers, [text(), text(), text(), text()]).prop_map(|((shorts, longs, words, value_type, metric), texts)| {
-        let [protocol_min, protocol_max, m, ef_construction] = shorts;
-        let [capabilities, estimated_rows] = longs;
-        let [dims, page_size] = words;
-        let [client_version, server_version, label, token] = texts;
-        let (value_type, metric) = (ValueType::try_from(value_type).unwrap(), Metric::try_from(metric).unwrap());
-        #[rustfmt::skip]
+    (numbers, [text(), text(), text(), text(), text()]).prop_map(
+        |((shorts, longs, words, value_type, metric), texts)| {
+            let [protocol_min, protocol_max, m, ef_construction] = shorts;
+            let [capabilities, estimated_rows] = longs;
+            let [dims, page_size] = words;
+            let [client_version, server_version, label, token, build_id] = texts;
+            let (value_type, metric) = (ValueType::try_from(value_type).unwrap(), Metric::try_from(metric).unwrap());
+            #[rustfmt::skip]
         let hello = Hello {
             protocol_min, protocol_max, capabilities, value_type, metric, dims, m, ef_construction, estimated_rows,
-            page_size, client_version, server_version, label, token,
+            page_size, client_version, server_version, label, token, build_id,
         };
-        hello
-    })
+            hello
+        },
+    )
 }
 
 fn tuples() -> impl Strategy<Value = Tuples> {
@@ -56,7 +58,7 @@ fn client() -> impl Strategy<Value = ClientMessage> {
         any::<(u64, u32)>().prop_map(|(rows, checksum)| ClientMessage::EndOfTuples(EndOfTuples { rows, checksum })),
         Just(ClientMessage::Cancel),
         Just(ClientMessage::Heartbeat),
-        Just(ClientMessage::Ping),
+        text().prop_map(|token| ClientMessage::Ping(Ping { token })),
         text().prop_map(|ticket| ClientMessage::Ticket(Ticket { ticket })),
     ]
 }
@@ -92,10 +94,10 @@ fn refuse_or_error() -> impl Strategy<Value = BuilderMessage> {
 }
 
 fn done() -> impl Strategy<Value = BuilderMessage> {
-    any::<([u64; 5], [u32; 3])>().prop_map(|([rows, elements, relinked, unreachable, build_ms], words)| {
+    any::<([u64; 5], [u32; 3], Option<u32>)>().prop_map(|([rows, elements, relinked, unreachable, build_ms], words, recall_ppm)| {
         let [self_recall_ppm, blocks, checksum] = words;
         #[rustfmt::skip]
-        let done = Done { rows, elements, relinked, unreachable, self_recall_ppm, build_ms, blocks, checksum };
+        let done = Done { rows, elements, relinked, unreachable, self_recall_ppm, build_ms, blocks, checksum, recall_ppm };
         BuilderMessage::Done(done)
     })
 }

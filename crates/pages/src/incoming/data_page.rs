@@ -52,6 +52,7 @@ impl IncomingVerifier {
         frame(page.item_count() > 0 || self.spec.elements == 0, "no tuple")?;
 
         let mut inline = Inline::new();
+        self.placed.clear();
         let mut elements = 0;
         let mut only_neighbors = false;
         let mut top = SPECIAL;
@@ -69,14 +70,14 @@ impl IncomingVerifier {
                 }
                 Tuple::Neighbor(neighbor) => {
                     if !std::mem::replace(&mut only_neighbors, true) {
-                        self.elements_end(block, elements)?;
+                        self.elements_end(block, elements, element_room)?;
                     }
                     self.neighbor(&neighbor, elements > 0, &mut inline)?;
                 }
             }
         }
         if !only_neighbors {
-            self.elements_end(block, elements)?;
+            self.elements_end(block, elements, element_room)?;
         }
         frame(top == usize::from(header.upper), "gap above the tuples")?;
         frame(inline.is_empty(), "a neighbor tuple is missing")?;
@@ -86,8 +87,14 @@ impl IncomingVerifier {
     }
 
     /// The page's elements have been read: links to them can be checked now.
-    fn elements_end(&mut self, block: u32, elements: u8) -> Result<(), IncomingError> {
+    fn elements_end(&mut self, block: u32, elements: u8, mut room: usize) -> Result<(), IncomingError> {
         let frame = |holds, problem| if holds { Ok(()) } else { Err(IncomingError::Frame { block, problem }) };
+        // Room that is left goes to neighbors, or an index could be blown up.
+        for &(Owner { tid, level }, inline) in &self.placed {
+            let len = neighbor_len(neighbor_count(level, self.spec.meta.m)) + LINE_POINTER_LEN;
+            require(inline || len > room, tid, "its page has room for its neighbor tuple")?;
+            room = room.saturating_sub(if inline { len } else { 0 });
+        }
         if elements > 0 || self.spec.elements == 0 {
             return self.targets.elements(elements);
         }
@@ -110,6 +117,7 @@ impl IncomingVerifier {
         require(tuple.unused() == 0, tid, "unused field is not 0")?;
         require(level <= max_level(self.spec.meta.m), tid, "level is above the cap")?;
         require(level <= self.entry_level, tid, "level is above the entry point's")?;
+        require(self.levels.take(level), tid, "more elements of its level than levels drawn at random give")?;
         if let Some((_, entry_level)) = self.entry.take_if(|(entry, _)| *entry == tid) {
             require(level == entry_level, tid, "level is not the entry point's")?;
         }
@@ -131,7 +139,9 @@ impl IncomingVerifier {
         let owner = Owner { tid, level };
         let neighbor = tuple.neighbor_tid();
         require(neighbor.is_valid() && neighbor.block < self.spec.blocks, tid, "neighbor tuple is nowhere")?;
-        if neighbor.block == tid.block {
+        let is_inline = neighbor.block == tid.block;
+        self.placed.push((owner, is_inline));
+        if is_inline {
             inline.push_back((neighbor.offset, owner));
             return Ok(());
         }

@@ -1,19 +1,28 @@
-use crate::NO_BLOCK;
-use crate::verify::Report;
 use crate::verify::index::Index;
+use crate::verify::memory::{Memory, TooLarge};
+use crate::verify::{PAUSE, Report};
+use crate::{NO_BLOCK, PageSource};
 
 /// Follows the chain of data pages from block 1: inserts and VACUUM see nothing else.
-pub(super) fn check(index: &Index, report: &mut Report) {
-    let mut chained = vec![false; index.next.len()];
+pub(super) fn check(
+    index: &Index,
+    source: &mut dyn PageSource,
+    report: &mut Report,
+    memory: &mut Memory,
+) -> Result<(), TooLarge> {
+    let mut chained = memory.bits(index.blocks())?;
     let mut in_order = true;
     let mut block = 1;
     let mut previous = 0;
     while block != NO_BLOCK {
-        let Some(next) = index.next.get(block as usize).copied().flatten() else {
+        if (block as usize).is_multiple_of(PAUSE) {
+            source.pause();
+        }
+        let Some(next) = index.next(block) else {
             report.errors.push(format_args!("block {previous}: next block {block} is not a data page"));
             break;
         };
-        if std::mem::replace(&mut chained[block as usize], true) {
+        if chained.set(block as usize) {
             report.errors.push(format_args!("block {previous}: next block {block} is in the chain already"));
             break;
         }
@@ -22,13 +31,16 @@ pub(super) fn check(index: &Index, report: &mut Report) {
     }
     report.warnings.add(!in_order, format_args!("the chain of pages is not in block order"));
 
-    let is_chained = |block: u32| chained.get(block as usize).copied().unwrap_or_default();
-    let readable = (0u32..).zip(&index.next).filter(|(_, next)| next.is_some());
-    let outside = readable.filter(|&(block, _)| !is_chained(block)).count();
+    let readable = (0..index.blocks()).filter(|&block| index.next(block as u32).is_some());
+    let outside = readable.filter(|&block| !chained.is_set(block)).count();
     report.warnings.add(outside > 0, format_args!("{outside} pages are not in the chain"));
     let mut reported = 0;
-    for block in index.elements.iter().map(|element| element.tid.block) {
-        if block != reported && !is_chained(block) {
+    for (number, element) in index.elements.iter().enumerate() {
+        if number.is_multiple_of(PAUSE) {
+            source.pause();
+        }
+        let block = element.tid().block;
+        if block != reported && !chained.is_set(block as usize) {
             report
                 .errors
                 .push(format_args!("block {block}: has elements, but VACUUM does not see it outside the chain"));
@@ -36,5 +48,8 @@ pub(super) fn check(index: &Index, report: &mut Report) {
         }
     }
     let insert_page = index.meta.insert_page;
-    report.errors.add(!is_chained(insert_page), format_args!("insert page {insert_page}: not in the chain"));
+    report
+        .errors
+        .add(!chained.is_set(insert_page as usize), format_args!("insert page {insert_page}: not in the chain"));
+    Ok(())
 }

@@ -1,17 +1,30 @@
-use crate::verify::Report;
-use crate::{MetaPage, Tid};
+use crate::format::TID_LEN;
+use crate::verify::memory::{Memory, TooLarge};
+use crate::verify::{PAUSE, Report};
+use crate::{MetaPage, PageSource, Tid};
 
 /// An element, as far as it is needed after its page is gone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
-    pub tid: Tid,
-    pub neighbor: Tid,
+    /// As six bytes each: [`Tid`] would take eight.
+    pub tid: [u8; TID_LEN],
+    pub neighbor: [u8; TID_LEN],
     pub level: u8,
     pub version: u8,
     /// Not marked as deleted.
     pub live: bool,
     /// Has a heap TID. VACUUM takes them long before it marks an element.
     pub rows: bool,
+}
+
+impl Element {
+    pub(super) fn tid(&self) -> Tid {
+        Tid::from_bytes(self.tid)
+    }
+
+    pub(super) fn neighbor(&self) -> Tid {
+        Tid::from_bytes(self.neighbor)
+    }
 }
 
 /// What a line pointer leads to, and its number among its kind.
@@ -21,60 +34,87 @@ pub(super) enum Slot {
     Neighbor(u32),
 }
 
-/// All tuples of an index.
+/// In a slot: the number is that of a neighbor tuple.
+const NEIGHBOR: u32 = 1 << 31;
+/// A slot whose tuple could not be read, a neighbor tuple without an element, a block without a page.
+const NONE: u32 = u32::MAX;
+
+/// All tuples of an index. Takes 28 bytes for an element and its neighbor tuple, and 9 for a block.
 pub(super) struct Index {
     pub meta: MetaPage,
-    /// By block: the next page, for data pages that could be read.
-    pub next: Vec<Option<u32>>,
+    /// By block: the next page, and whether there is one at all.
+    next: Vec<(u32, bool)>,
     /// By block: where its line pointers begin in `slots`.
-    starts: Vec<usize>,
-    slots: Vec<Option<Slot>>,
+    starts: Vec<u32>,
+    slots: Vec<u32>,
     /// In the order of their TIDs.
     pub elements: Vec<Element>,
-    /// By neighbor tuple: its place and the element it belongs to.
-    pub neighbors: Vec<(Tid, Option<u32>)>,
+    /// By neighbor tuple: the element it belongs to.
+    owners: Vec<u32>,
 }
 
 impl Index {
     pub(super) fn new(meta: MetaPage) -> Self {
-        let (next, starts, slots, elements, neighbors) = Default::default();
-        Self { meta, next, starts, slots, elements, neighbors }
+        Self { meta, next: Vec::new(), starts: Vec::new(), slots: Vec::new(), elements: Vec::new(), owners: Vec::new() }
     }
 
-    /// All that is added next is on this block; blocks may be left out, but come in order.
-    pub(super) fn start_block(&mut self, block: u32) {
-        self.starts.resize(block as usize + 1, self.slots.len());
-        self.next.resize(block as usize + 1, None);
-    }
-
-    pub(super) fn add_element(&mut self, element: Element) {
-        // 2^32 elements need a file of 344 GiB; the numbers of later ones are not kept.
-        let number = u32::try_from(self.elements.len()).ok();
-        self.slots.push(number.map(Slot::Element));
-        if number.is_some() {
-            self.elements.push(element);
+    /// All that is added next is on this block, which names the next one; blocks may be left out, but come in order.
+    pub(super) fn start_block(&mut self, block: u32, next: u32, memory: &mut Memory) -> Result<(), TooLarge> {
+        while self.next.len() <= block as usize {
+            memory.push(&mut self.next, (NONE, false))?;
+            memory.push(&mut self.starts, self.slots.len() as u32)?;
         }
+        self.next[block as usize] = (next, true);
+        Ok(())
     }
 
-    pub(super) fn add_neighbor(&mut self, tid: Tid) {
-        let number = u32::try_from(self.neighbors.len()).ok();
-        self.slots.push(number.map(Slot::Neighbor));
-        if number.is_some() {
-            self.neighbors.push((tid, None));
+    pub(super) fn add_element(&mut self, element: Element, memory: &mut Memory) -> Result<(), TooLarge> {
+        // 2^31 elements need a file of 200 GiB at least; later ones are not kept.
+        let number = self.elements.len() as u32;
+        if number >= NEIGHBOR {
+            return self.add_unreadable(memory);
         }
+        memory.push(&mut self.slots, number)?;
+        memory.push(&mut self.elements, element)
     }
 
-    pub(super) fn add_unreadable(&mut self) {
-        self.slots.push(None);
+    pub(super) fn add_neighbor(&mut self, memory: &mut Memory) -> Result<(), TooLarge> {
+        let number = self.owners.len() as u32;
+        if number >= NEIGHBOR - 1 {
+            return self.add_unreadable(memory);
+        }
+        memory.push(&mut self.slots, NEIGHBOR | number)?;
+        memory.push(&mut self.owners, NONE)
+    }
+
+    pub(super) fn add_unreadable(&mut self, memory: &mut Memory) -> Result<(), TooLarge> {
+        memory.push(&mut self.slots, NONE)
+    }
+
+    /// The number of blocks up to the last that has a page.
+    pub(super) fn blocks(&self) -> usize {
+        self.next.len()
+    }
+
+    /// The block behind a data page; `None` if there is no such page.
+    pub(super) fn next(&self, block: u32) -> Option<u32> {
+        self.next.get(block as usize).and_then(|&(next, is_page)| is_page.then_some(next))
+    }
+
+    fn slots_of(&self, block: usize) -> Option<&[u32]> {
+        let start = *self.starts.get(block)? as usize;
+        let end = self.starts.get(block + 1).map_or(self.slots.len(), |&end| end as usize);
+        Some(&self.slots[start..end])
     }
 
     /// What a TID leads to.
     pub(super) fn slot(&self, tid: Tid) -> Option<Slot> {
-        let block = tid.block as usize;
-        let start = *self.starts.get(block)?;
-        let end = self.starts.get(block + 1).copied().unwrap_or(self.slots.len());
-        let at = start.checked_add(usize::from(tid.offset).checked_sub(1)?).filter(|&at| at < end)?;
-        self.slots[at]
+        let at = usize::from(tid.offset).checked_sub(1)?;
+        match *self.slots_of(tid.block as usize)?.get(at)? {
+            NONE => None,
+            slot if slot & NEIGHBOR == 0 => Some(Slot::Element(slot)),
+            slot => Some(Slot::Neighbor(slot & !NEIGHBOR)),
+        }
     }
 
     pub(super) fn element(&self, tid: Tid) -> Option<(u32, &Element)> {
@@ -84,6 +124,13 @@ impl Index {
         }
     }
 
+    /// The element whose neighbor tuple lies there.
+    pub(super) fn owner(&self, neighbor: Tid) -> Option<(u32, &Element)> {
+        let Some(Slot::Neighbor(number)) = self.slot(neighbor) else { return None };
+        let owner = self.owners[number as usize];
+        self.elements.get(owner as usize).map(|element| (owner, element))
+    }
+
     /// The entry point, if it is a live element on the level that the meta page says.
     pub(super) fn entry(&self) -> Option<(u32, &Element)> {
         let entry = self.element(self.meta.entry)?;
@@ -91,9 +138,12 @@ impl Index {
     }
 
     /// Gives every neighbor tuple its element: exactly one, on the same or a lower block.
-    pub(super) fn assign_neighbors(&mut self, report: &mut Report) {
+    pub(super) fn assign_neighbors(&mut self, source: &mut dyn PageSource, report: &mut Report) {
         for number in 0..self.elements.len() {
-            let Element { tid, neighbor, .. } = self.elements[number];
+            if number.is_multiple_of(PAUSE) {
+                source.pause();
+            }
+            let (tid, neighbor) = (self.elements[number].tid(), self.elements[number].neighbor());
             let Some(Slot::Neighbor(at)) = self.slot(neighbor) else {
                 report.errors.push(format_args!("element {tid}: {neighbor} is not a neighbor tuple"));
                 continue;
@@ -103,14 +153,23 @@ impl Index {
                 report.errors.push(format_args!("element {tid}: neighbor tuple {neighbor} is on a lower block"));
             }
             report.neighbors_elsewhere += u64::from(neighbor.block != tid.block);
-            let owner = &mut self.neighbors[at as usize].1;
-            if owner.is_some() {
+            let owner = &mut self.owners[at as usize];
+            if *owner == NONE {
+                *owner = number as u32;
+            } else {
                 report.errors.push(format_args!("element {tid}: neighbor tuple {neighbor} belongs to another element"));
             }
-            owner.get_or_insert(number as u32);
         }
-        for (tid, owner) in &self.neighbors {
-            report.errors.add(owner.is_none(), format_args!("neighbor tuple {tid}: belongs to no element"));
+        for block in 0..self.blocks() {
+            if block.is_multiple_of(PAUSE) {
+                source.pause();
+            }
+            for (offset, &slot) in (1..).zip(self.slots_of(block).unwrap_or_default()) {
+                if slot != NONE && slot & NEIGHBOR != 0 && self.owners[(slot & !NEIGHBOR) as usize] == NONE {
+                    let tid = Tid::new(block as u32, offset);
+                    report.errors.push(format_args!("neighbor tuple {tid}: belongs to no element"));
+                }
+            }
         }
     }
 }

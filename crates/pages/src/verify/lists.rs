@@ -1,61 +1,43 @@
+use std::convert::Infallible;
+
 use crate::format::{neighbor_count, neighbor_len};
-use crate::verify::index::{Element, Index, Slot};
+use crate::verify::index::{Element, Index};
 use crate::verify::{Report, for_each_page};
 use crate::{NeighborTuple, PageSource, Tid, Tuple};
 
-/// The links of all live elements.
-pub(super) struct Links {
-    /// By element: where its slots begin.
-    starts: Vec<Option<usize>>,
-    /// Elements, by number; `u32::MAX` in slots without one.
-    slots: Vec<u32>,
-}
-
-impl Links {
-    /// The neighbors of an element of `level` on `layer`.
-    pub(super) fn of(&self, element: u32, level: u8, layer: u8, m: u16) -> impl Iterator<Item = u32> {
-        let slots = match self.starts[element as usize] {
-            Some(start) if layer <= level => {
-                let start = start + usize::from(level - layer) * usize::from(m);
-                &self.slots[start..start + layer_slots(layer, m)]
-            }
-            _ => &[],
-        };
-        slots.iter().copied().filter(|&neighbor| neighbor != u32::MAX)
-    }
-}
-
-fn layer_slots(layer: u8, m: u16) -> usize {
+/// The slots of an element's list on a layer.
+pub(super) fn layer_slots(layer: u8, m: u16) -> usize {
     usize::from(m) * if layer == 0 { 2 } else { 1 }
 }
 
-/// Reads all neighbor tuples and checks each against its element and the elements it names.
-pub(super) fn check(source: &mut dyn PageSource, index: &Index, report: &mut Report) -> Links {
-    let links = Links { starts: vec![None; index.elements.len()], slots: Vec::new() };
-    let mut lists = Lists { index, links, pages: 0, page_of: Vec::new(), seen: Vec::new() };
-    for_each_page(source, report, false, |page, report| {
-        if page.block() == 0 {
-            return;
-        }
-        for item in page.items().filter_map(Result::ok) {
-            if let Ok(Tuple::Neighbor(tuple)) = Tuple::parse(&item) {
-                lists.tuple(&tuple, report);
+/// Reads all neighbor tuples and checks each against its element and the elements it names. Counts the links.
+pub(super) fn check(source: &mut dyn PageSource, index: &Index, report: &mut Report) {
+    let mut lists = Lists { index, links: Vec::new(), listed: 0, pages: 0, page_of: Vec::new(), seen: Vec::new() };
+    let Ok(()) = for_each_page(source, report, false, |page, report| {
+        if page.block() > 0 {
+            for item in page.items().filter_map(Result::ok) {
+                if let Ok(Tuple::Neighbor(tuple)) = Tuple::parse(&item) {
+                    lists.tuple(&tuple, report);
+                }
             }
         }
+        Ok::<(), Infallible>(())
     });
-    let listed = lists.links.starts.iter().flatten().count();
-    report.mean_pages = lists.pages as f64 / listed.max(1) as f64;
+    report.mean_pages = lists.pages as f64 / lists.listed.max(1) as f64;
+    report.links = lists.links;
     let slots = 2 * usize::from(index.meta.m);
     if report.not_full > 0 && report.live > slots as u64 {
         let count = report.not_full;
         report.warnings.push(format_args!("{count} layer-0 lists are not full: VACUUM searches their neighbors anew"));
     }
-    lists.links
 }
 
 struct Lists<'a> {
     index: &'a Index,
-    links: Links,
+    /// By layer: links between elements of the layer.
+    links: Vec<u64>,
+    /// Neighbor tuples of live elements.
+    listed: u64,
     /// Sum over layer-0 lists of the pages they lie on.
     pages: u64,
     /// Scratch for one list.
@@ -65,10 +47,8 @@ struct Lists<'a> {
 
 impl Lists<'_> {
     fn tuple(&mut self, tuple: &NeighborTuple<'_>, report: &mut Report) {
-        let Some(Slot::Neighbor(number)) = self.index.slot(tuple.tid()) else { return };
-        let Some(owner) = self.index.neighbors[number as usize].1 else { return };
-        let element = self.index.elements[owner as usize];
-        let Element { tid, level, version, live, .. } = element;
+        let Some((_, &element)) = self.index.owner(tuple.tid()) else { return };
+        let (tid, Element { level, version, live, .. }) = (element.tid(), element);
         let expected = neighbor_count(level, self.index.meta.m);
         if usize::from(tuple.count()) != expected {
             // pgvector takes the element as one without neighbors.
@@ -89,10 +69,8 @@ impl Lists<'_> {
             let linked = tuple.slots().any(Tid::is_valid);
             return report.errors.add(linked, format_args!("element {tid}: deleted, but has neighbors"));
         }
-        let start = self.links.slots.len();
-        if self.links.starts[owner as usize].replace(start).is_some() {
-            return;
-        }
+        self.listed += 1;
+        self.links.resize(self.links.len().max(usize::from(level) + 1), 0);
         let mut slots = tuple.slots();
         for layer in (0..=level).rev() {
             let list = slots.by_ref().take(layer_slots(layer, self.index.meta.m));
@@ -101,7 +79,7 @@ impl Lists<'_> {
     }
 
     fn list(&mut self, owner: &Element, layer: u8, slots: impl Iterator<Item = Tid>, report: &mut Report) {
-        let tid = owner.tid;
+        let tid = owner.tid();
         let fail = |report: &mut Report, neighbor: Tid, problem: &str| {
             report.errors.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} {problem}"));
         };
@@ -109,14 +87,13 @@ impl Lists<'_> {
         self.seen.clear();
         self.page_of.clear();
         for neighbor in slots {
-            let mut link = u32::MAX;
             if !neighbor.is_valid() {
                 ended = true;
             } else if ended {
                 fail(report, neighbor, "comes after an unused slot");
             } else if neighbor == tid {
                 fail(report, neighbor, "is the element itself");
-            } else if let Some((number, element)) = self.index.element(neighbor) {
+            } else if let Some((_, element)) = self.index.element(neighbor) {
                 if !element.live && !owner.rows {
                     // VACUUM repairs only what stays, then marks what goes, block by block: it is under way or was interrupted.
                     report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is deleted"));
@@ -125,14 +102,13 @@ impl Lists<'_> {
                 } else if element.level < layer {
                     fail(report, neighbor, "is not on the layer");
                 } else {
-                    link = number;
+                    self.links[usize::from(layer)] += 1;
                     self.seen.push(neighbor);
                     self.page_of.push(neighbor.block);
                 }
             } else {
                 fail(report, neighbor, "is not an element");
             }
-            self.links.slots.push(link);
         }
         self.seen.sort_unstable();
         // An insert into pgvector's index does not look whether VACUUM has made the same link meanwhile. Searches visit it once.

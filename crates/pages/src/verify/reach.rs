@@ -1,50 +1,152 @@
-use crate::verify::index::Index;
-use crate::verify::lists::Links;
-use crate::verify::{LayerReport, Report};
-use crate::{NO_BLOCK, Tid};
+use crate::format::neighbor_count;
+use crate::verify::index::{Element, Index};
+use crate::verify::lists::layer_slots;
+use crate::verify::memory::{Bits, Memory, TooLarge};
+use crate::verify::{LayerReport, PAUSE, Report};
+use crate::{NO_BLOCK, NeighborTuple, PAGE_SIZE, Page, PageBytes, PageSource, Tid, Tuple};
 
 /// Checks the entry point and counts, layer by layer, what it leads to.
-pub(super) fn check(index: &Index, links: &Links, report: &mut Report) {
+///
+/// Links are not kept, which would take many times the memory of all else: pages whose elements have been reached are read in
+/// block order, again and again, until none is left. Each time a page is read, the neighbors of one of its elements at least are
+/// seen for the first time.
+pub(super) fn check(
+    source: &mut dyn PageSource,
+    index: &Index,
+    report: &mut Report,
+    memory: &mut Memory,
+) -> Result<(), TooLarge> {
     let meta = &index.meta;
-    let top = index.elements.iter().filter(|element| element.live).map(|element| element.level).max();
+    let mut top = None;
+    let mut on_layer = [0u64; 256];
+    for (number, element) in index.elements.iter().enumerate() {
+        if number.is_multiple_of(PAUSE) {
+            source.pause();
+        }
+        if element.live {
+            top = top.max(Some(element.level));
+            on_layer[usize::from(element.level)] += 1;
+        }
+    }
+    for layer in (1..on_layer.len()).rev() {
+        on_layer[layer - 1] += on_layer[layer];
+    }
     if meta.entry.block == NO_BLOCK {
         report.errors.add(top.is_some(), format_args!("no entry point, but {} elements", report.live));
         let odd = meta.entry != Tid::INVALID || meta.entry_level != -1;
         report.warnings.add(odd, format_args!("no entry point, but an offset or a level of it"));
-        return;
+        return Ok(());
     }
     let Some((entry, element)) = index.entry() else {
         let (tid, level) = (meta.entry, meta.entry_level);
-        return report.errors.push(format_args!("entry point {tid}: not a live element of level {level}"));
+        report.errors.push(format_args!("entry point {tid}: not a live element of level {level}"));
+        return Ok(());
     };
     let level = element.level;
     // Searches work, but find elements of higher levels only through lower layers.
     report.warnings.add(top > Some(level), format_args!("entry point {}: an element has a higher level", meta.entry));
 
-    let mut reached = vec![false; index.elements.len()];
-    let mut queue = Vec::new();
+    let mut walk = Walk {
+        index,
+        layer: level,
+        reached: memory.bits(index.elements.len())?,
+        followed: memory.bits(index.elements.len())?,
+        pending: memory.bits(index.blocks())?,
+        count: 0,
+    };
+    let links = std::mem::take(&mut report.links);
     for layer in (0..=level).rev() {
-        let on_layer = || index.elements.iter().filter(|element| element.live && element.level >= layer);
-        reached.fill(false);
-        reached[entry as usize] = true;
-        queue.push(entry);
-        let mut counts = LayerReport { layer, elements: on_layer().count() as u64, reachable: 0, links: 0 };
-        while let Some(element) = queue.pop() {
-            counts.reachable += 1;
-            for neighbor in links.of(element, index.elements[element as usize].level, layer, meta.m) {
-                if !std::mem::replace(&mut reached[neighbor as usize], true) {
-                    queue.push(neighbor);
+        let reachable = walk.layer(source, layer, entry);
+        let elements = on_layer[usize::from(layer)];
+        let links = links.get(usize::from(layer)).copied().unwrap_or_default();
+        report.layers.push(LayerReport { layer, elements, reachable, links });
+        let missing = elements - reachable;
+        let problem = format_args!("layer {layer}: {missing} elements cannot be reached from the entry point");
+        report.warnings.add(missing > 0, problem);
+    }
+    Ok(())
+}
+
+/// A walk along the links of one layer.
+struct Walk<'a> {
+    index: &'a Index,
+    layer: u8,
+    /// By element: a link leads to it, its own links have been followed.
+    reached: Bits,
+    followed: Bits,
+    /// By block: it has neighbor tuples of elements that were reached and not followed.
+    pending: Bits,
+    /// The elements reached.
+    count: u64,
+}
+
+impl Walk<'_> {
+    /// The number of elements that the entry point leads to on a layer.
+    fn layer(&mut self, source: &mut dyn PageSource, layer: u8, entry: u32) -> u64 {
+        self.reached.clear();
+        self.followed.clear();
+        (self.layer, self.count) = (layer, 0);
+        self.reach(entry);
+        let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+        while let Some(first) = self.pending.next(0) {
+            let mut next = Some(first);
+            while let Some(block) = next {
+                if source.read(block as u32, &mut bytes).is_ok()
+                    && let Ok(page) = Page::parse(block as u32, &bytes)
+                {
+                    self.page(&page);
+                } else {
+                    self.pending.unset(block);
+                }
+                next = self.pending.next(block + 1);
+            }
+        }
+        self.count
+    }
+
+    /// Follows the links of the page's elements, and of those of them that they lead to.
+    fn page(&mut self, page: &Page<'_>) {
+        let block = page.block() as usize;
+        while self.pending.is_set(block) {
+            self.pending.unset(block);
+            for item in page.items().filter_map(Result::ok) {
+                if let Ok(Tuple::Neighbor(tuple)) = Tuple::parse(&item)
+                    && let Some((number, &element)) = self.index.owner(tuple.tid())
+                    && self.reached.is_set(number as usize)
+                    && !self.followed.set(number as usize)
+                {
+                    self.follow(&tuple, &element);
                 }
             }
         }
-        for (number, element) in (0u32..).zip(&index.elements) {
-            if element.live {
-                counts.links += links.of(number, element.level, layer, meta.m).count() as u64;
+    }
+
+    fn follow(&mut self, tuple: &NeighborTuple<'_>, element: &Element) {
+        let m = self.index.meta.m;
+        if usize::from(tuple.count()) != neighbor_count(element.level, m) {
+            return;
+        }
+        let skipped = usize::from(element.level - self.layer) * usize::from(m);
+        for neighbor in tuple.slots().skip(skipped).take(layer_slots(self.layer, m)).take_while(|slot| slot.is_valid())
+        {
+            if let Some((number, other)) = self.index.element(neighbor)
+                && other.live
+                && other.level >= self.layer
+            {
+                self.reach(number);
             }
         }
-        let missing = counts.elements - counts.reachable;
-        let problem = format_args!("layer {layer}: {missing} elements cannot be reached from the entry point");
-        report.warnings.add(missing > 0, problem);
-        report.layers.push(counts);
+    }
+
+    fn reach(&mut self, number: u32) {
+        if self.reached.set(number as usize) {
+            return;
+        }
+        self.count += 1;
+        // Two elements may name the same neighbor tuple, which then is that of the first one only.
+        let neighbor = self.index.elements[number as usize].neighbor();
+        if self.index.owner(neighbor).is_some_and(|(owner, _)| owner == number) {
+            self.pending.set(neighbor.block as usize);
+        }
     }
 }

@@ -88,6 +88,8 @@ pub struct Report {
     pub mean_pages: f64,
     /// Unused bytes of the data pages.
     pub free_bytes: u64,
+    /// Links by layer, until they go into `layers`.
+    pub(super) links: Vec<u64>,
     /// What makes pgvector misbehave.
     pub errors: Problems,
     /// What is legal, but unusual or harmful.

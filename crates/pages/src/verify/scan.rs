@@ -2,30 +2,48 @@ use graph::{ValueType, max_level};
 
 use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len};
 use crate::verify::index::{Element, Index};
-use crate::verify::{Options, Report, for_each_page};
+use crate::verify::memory::{Memory, TooLarge};
+use crate::verify::{Options, PAUSE, Report, for_each_page};
 use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageSource, Tid, Tuple};
 
 /// Reads all pages: collects the tuples and checks each by itself. `None` without a meta page.
-pub(super) fn scan(source: &mut dyn PageSource, options: Options, report: &mut Report) -> Option<Index> {
+pub(super) fn scan(
+    source: &mut dyn PageSource,
+    options: Options,
+    report: &mut Report,
+    memory: &mut Memory,
+) -> Result<Option<Index>, TooLarge> {
     let mut scan = Scan { index: None, value_type: options.value_type, rows: Vec::new() };
+    let blocks = source.blocks();
     report.value_type = options.value_type;
     for_each_page(source, report, true, |page, report| {
+        memory.has_read(page.block(), blocks);
         check_frame(page, report);
         if page.block() == 0 {
             scan.meta_page(page, report);
-        } else {
-            scan.data_page(page, report);
+            return Ok(());
         }
+        scan.data_page(page, report, memory)
+    })?;
+    memory.has_read(blocks, blocks);
+    let Scan { index, mut rows, .. } = scan;
+    let mut compared = 0usize;
+    rows.sort_unstable_by(|a, b| {
+        compared += 1;
+        if compared.is_multiple_of(PAUSE) {
+            source.pause();
+        }
+        a.cmp(b)
     });
-    scan.rows.sort_unstable();
-    for pair in scan.rows.windows(2).filter(|pair| pair[0] == pair[1]) {
+    for pair in rows.windows(2).filter(|pair| pair[0] == pair[1]) {
         let tid = Tid::new((pair[0] >> 16) as u32, pair[0] as u16);
         report.errors.push(format_args!("heap TID {tid}: in more than one element"));
     }
-    if scan.index.is_none() {
+    memory.free(rows);
+    if index.is_none() {
         report.errors.push(format_args!("no meta page: this is not an HNSW index"));
     }
-    scan.index
+    Ok(index)
 }
 
 struct Scan {
@@ -55,10 +73,9 @@ impl Scan {
         self.index = Some(Index::new(meta));
     }
 
-    fn data_page(&mut self, page: &Page<'_>, report: &mut Report) {
-        let Some(index) = &mut self.index else { return };
-        index.start_block(page.block());
-        index.next[page.block() as usize] = Some(page.next());
+    fn data_page(&mut self, page: &Page<'_>, report: &mut Report, memory: &mut Memory) -> Result<(), TooLarge> {
+        let Some(index) = &mut self.index else { return Ok(()) };
+        index.start_block(page.block(), page.next(), memory)?;
         let block = page.block();
         let header = page.header();
         report.free_bytes += u64::from(header.upper - header.lower);
@@ -72,21 +89,25 @@ impl Scan {
             match tuple {
                 Ok(Tuple::Element(element)) => {
                     check_element(&element, &mut self.value_type, &index.meta, report);
-                    let live = element.deleted() == 0;
-                    let (tid, neighbor) = (element.tid(), element.neighbor_tid());
-                    let (level, version) = (element.level(), element.version());
-                    let rows = element.heap_tids()[0].is_valid();
-                    index.add_element(Element { tid, neighbor, level, version, live, rows });
-                    collect_rows(&element, &mut self.rows, report);
+                    let kept = Element {
+                        tid: element.tid().to_bytes(),
+                        neighbor: element.neighbor_tid().to_bytes(),
+                        level: element.level(),
+                        version: element.version(),
+                        live: element.deleted() == 0,
+                        rows: element.heap_tids()[0].is_valid(),
+                    };
+                    index.add_element(kept, memory)?;
+                    collect_rows(&element, &mut self.rows, report, memory)?;
                 }
                 Ok(Tuple::Neighbor(neighbor)) => {
                     report.neighbor_tuples += 1;
-                    index.add_neighbor(neighbor.tid());
+                    index.add_neighbor(memory)?;
                     let padded = neighbor.padding().iter().any(|&byte| byte != 0);
                     report.warnings.add(padded, format_args!("{}: padding is not zero", neighbor.tid()));
                 }
                 Err(error) => {
-                    index.add_unreadable();
+                    index.add_unreadable(memory)?;
                     report.errors.push(format_args!("{error}"));
                 }
             }
@@ -94,6 +115,7 @@ impl Scan {
         // PostgreSQL moves tuples when one changes its length and reckons with no gap between them.
         let gap = SPECIAL - usize::from(header.upper) != tuple_bytes;
         report.warnings.add(gap, format_args!("block {block}: gaps between tuples"));
+        Ok(())
     }
 }
 
@@ -154,7 +176,12 @@ fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
     types.into_iter().find(|&value_type| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok())
 }
 
-fn collect_rows(element: &ElementTuple<'_>, rows: &mut Vec<u64>, report: &mut Report) {
+fn collect_rows(
+    element: &ElementTuple<'_>,
+    rows: &mut Vec<u64>,
+    report: &mut Report,
+    memory: &mut Memory,
+) -> Result<(), TooLarge> {
     let tid = element.tid();
     let heap_tids = element.heap_tids();
     let used = heap_tids.iter().take_while(|heap_tid| heap_tid.is_valid()).count();
@@ -164,11 +191,13 @@ fn collect_rows(element: &ElementTuple<'_>, rows: &mut Vec<u64>, report: &mut Re
     let odd = unused.iter().any(|heap_tid| !heap_tid.is_valid() && heap_tid.block() != NO_BLOCK);
     report.warnings.add(odd, format_args!("{tid}: unused heap TID with a block"));
     if element.deleted() != 0 {
-        return report.errors.add(!used.is_empty() || hole, format_args!("{tid}: deleted, but has heap TIDs"));
+        report.errors.add(!used.is_empty() || hole, format_args!("{tid}: deleted, but has heap TIDs"));
+        return Ok(());
     }
     // Between two passes of VACUUM, or when it was interrupted.
     report.warnings.add(used.is_empty(), format_args!("{tid}: no heap TID, but not deleted"));
     report.heap_tids += used.len() as u64;
     report.duplicates += used.len().saturating_sub(1) as u64;
-    rows.extend(used.iter().map(|heap_tid| u64::from(heap_tid.block()) << 16 | u64::from(heap_tid.offset())));
+    used.iter()
+        .try_for_each(|heap_tid| memory.push(rows, u64::from(heap_tid.block()) << 16 | u64::from(heap_tid.offset())))
 }

@@ -38,7 +38,7 @@ impl Random {
 /// the highest element; each tenth element or so has two heap TIDs.
 pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) -> Sample {
     let mut random = Random(u64::from(dims) << 20 | u64::from(elements));
-    let levels: Vec<u8> = (0..elements).map(|element| level(&mut random, element, top)).collect();
+    let levels: Vec<u8> = (0..elements).map(|element| level(&mut random, m, element, top)).collect();
     let on_layer = |layer: u8| (0..elements).filter(|&e| levels[e as usize] >= layer).collect::<Vec<u32>>();
     let list = |ring: &[u32], element: u32, slots: usize| {
         let at = ring.binary_search(&element).unwrap();
@@ -71,12 +71,12 @@ pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) 
     Sample { meta: IndexMeta { value_type, dims, m, ef_construction: 64 }, graph, values, order }
 }
 
-fn level(random: &mut Random, element: u32, top: u8) -> u8 {
+fn level(random: &mut Random, m: u16, element: u32, top: u8) -> u8 {
     if element == 1 {
         return top;
     }
     let mut level = 0;
-    while level < top && random.below(4) == 0 {
+    while level < top && random.below(m.into()) == 0 {
         level += 1;
     }
     level
@@ -130,8 +130,8 @@ pub fn samples() -> Vec<(&'static str, Sample)> {
         ("three", sample(Vector, 3, 2, 3, 2)),
         ("equal rows", equal_rows()),
         ("vector", sample(Vector, 64, 16, 500, 4)),
-        ("vector, m = 2, level 63", sample(Vector, 8, 2, 500, 63)),
-        ("vector, m = 100, level 11", sample(Vector, 5, 100, 500, 11)),
+        ("vector, m = 2, level 40", sample(Vector, 8, 2, 500, 40)),
+        ("vector, m = 100, level 7", sample(Vector, 5, 100, 500, 7)),
         ("vector, 1536 dimensions", sample(Vector, 1536, 16, 120, 3)),
         ("vector, 2000 dimensions", sample(Vector, 2000, 16, 60, 3)),
         ("vector, 2000 dimensions, m = 50", sample(Vector, 2000, 50, 120, 3)),

@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 
 use crate::frame::{FLAG_OPTIONAL, put_frame};
-use crate::{EndOfTuples, Frame, Hello, ProtocolError, Ticket, Tuples, kind};
+use crate::{EndOfTuples, Frame, Hello, Ping, ProtocolError, Ticket, Tuples, kind};
 
 /// What a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum ClientMessage {
     /// It is still here.
     Heartbeat,
     /// It asks whether the builder is there.
-    Ping,
+    Ping(Ping),
     /// Why the builder should let it in.
     Ticket(Ticket),
 }
@@ -34,7 +34,7 @@ impl ClientMessage {
             kind::END_OF_TUPLES => Self::EndOfTuples(EndOfTuples::read(&frame.payload)?),
             kind::CANCEL => Self::Cancel,
             kind::HEARTBEAT => Self::Heartbeat,
-            kind::PING => Self::Ping,
+            kind::PING => Self::Ping(Ping::read(&frame.payload)?),
             kind::TICKET => Self::Ticket(Ticket::read(&frame.payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
@@ -54,7 +54,8 @@ impl ClientMessage {
             Self::Tuples(tuples) => tuples.write(out),
             Self::EndOfTuples(end) => end.write(out),
             Self::Ticket(ticket) => ticket.write(out),
-            Self::Cancel | Self::Heartbeat | Self::Ping => {}
+            Self::Ping(ping) => ping.write(out),
+            Self::Cancel | Self::Heartbeat => {}
         });
     }
 
@@ -71,7 +72,7 @@ impl ClientMessage {
             Self::EndOfTuples(_) => kind::END_OF_TUPLES,
             Self::Cancel => kind::CANCEL,
             Self::Heartbeat => kind::HEARTBEAT,
-            Self::Ping => kind::PING,
+            Self::Ping(_) => kind::PING,
             Self::Ticket(_) => kind::TICKET,
         }
     }

@@ -39,6 +39,8 @@ pub struct Hello {
     pub label: String,
     /// The secret that the builder asks for; may be empty.
     pub token: String,
+    /// The number by which logs and status of all parties know the build; empty if the client makes none, as older ones do.
+    pub build_id: String,
 }
 
 impl Hello {
@@ -57,6 +59,7 @@ impl Hello {
         put_text(out, &self.server_version);
         put_text(out, &self.label);
         put_text(out, &self.token);
+        put_text(out, &self.build_id);
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
@@ -76,6 +79,7 @@ impl Hello {
             server_version: reader.text("server_version")?,
             label: reader.text("label")?,
             token: reader.text("token")?,
+            build_id: reader.text_or_end("build_id")?,
         })
     }
 }
@@ -97,6 +101,7 @@ impl fmt::Debug for Hello {
             .field("server_version", &self.server_version)
             .field("label", &self.label)
             .field("token", &if self.token.is_empty() { "none" } else { "hidden" })
+            .field("build_id", &self.build_id)
             .finish()
     }
 }

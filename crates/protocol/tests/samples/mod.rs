@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use lantern_index_protocol::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase, Pong,
-    Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase, Ping,
+    Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
 };
 
 /// What a client sends, by the name of the file.
@@ -15,7 +15,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
         ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
         ("cancel", ClientMessage::Cancel),
         ("heartbeat", ClientMessage::Heartbeat),
-        ("ping", ClientMessage::Ping),
+        ("ping", ClientMessage::Ping(Ping { token: "one way".into() })),
         ("ticket", ClientMessage::Ticket(Ticket { ticket: "one way".into() })),
     ]
 }
@@ -44,6 +44,7 @@ pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
         build_ms: 90_061,
         blocks: 3,
         checksum: 0x8d91_0c77,
+        recall_ppm: Some(971_000),
     };
     let progress = Progress { phase: Phase::Graph as u8, done: 250_000, total: 1_000_000 };
     vec![
@@ -77,6 +78,7 @@ fn hello() -> Hello {
         server_version: "PostgreSQL 15.20".into(),
         label: "möbel_idx".into(),
         token: String::new(),
+        build_id: "4f9a7c01d2e3b586".into(),
     }
 }
 

@@ -1,0 +1,139 @@
+use thiserror::Error;
+
+/// Why an index was not verified to the end.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("verifying the index needs about {needed} bytes of memory")]
+pub struct TooLarge {
+    /// The memory needed in bytes, as far as it is known.
+    pub needed: u64,
+}
+
+/// The memory that a verification may take.
+pub(super) struct Memory {
+    limit: u64,
+    taken: u64,
+    /// The share of the index that has been read.
+    read: f64,
+}
+
+impl Memory {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, taken: 0, read: 1.0 }
+    }
+
+    /// So many of the index's blocks have been read: what is taken grows with them.
+    pub(super) fn has_read(&mut self, blocks: u32, of: u32) {
+        self.read = f64::from(blocks.max(1)) / f64::from(of.max(1));
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        let taken = self.taken.saturating_add(bytes as u64);
+        if taken > self.limit {
+            return Err(self.too_large(taken));
+        }
+        self.taken = taken;
+        Ok(())
+    }
+
+    fn too_large(&self, taken: u64) -> TooLarge {
+        // Whoever provides as much should not be asked for more.
+        TooLarge { needed: (taken as f64 / self.read * 1.2) as u64 }
+    }
+
+    /// Adds a value. Vectors grow by a quarter, so that little of them is unused.
+    pub(super) fn push<T>(&mut self, values: &mut Vec<T>, value: T) -> Result<(), TooLarge> {
+        if values.len() == values.capacity() {
+            let more = (values.len() / 4).max(1024);
+            self.take(more * size_of::<T>())?;
+            values.try_reserve_exact(more).map_err(|_| self.too_large(self.taken))?;
+        }
+        values.push(value);
+        Ok(())
+    }
+
+    /// Equal values, as many as wanted.
+    pub(super) fn filled<T: Clone>(&mut self, value: T, count: usize) -> Result<Vec<T>, TooLarge> {
+        let mut values = Vec::new();
+        self.take(count.saturating_mul(size_of::<T>()))?;
+        values.try_reserve_exact(count).map_err(|_| self.too_large(self.taken))?;
+        values.resize(count, value);
+        Ok(values)
+    }
+
+    /// As many bits, all unset.
+    pub(super) fn bits(&mut self, count: usize) -> Result<Bits, TooLarge> {
+        Ok(Bits(self.filled(0, count.div_ceil(64))?))
+    }
+
+    /// Gives memory back.
+    pub(super) fn free<T>(&mut self, values: Vec<T>) {
+        self.taken -= (values.capacity() * size_of::<T>()) as u64;
+    }
+}
+
+/// A bit for each block or element.
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// Whether it is set; bits beyond the end are not.
+    pub(super) fn is_set(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// Sets a bit. Returns whether it was set before.
+    pub(super) fn set(&mut self, at: usize) -> bool {
+        let was_set = self.is_set(at);
+        self.0[at / 64] |= 1 << (at % 64);
+        was_set
+    }
+
+    /// Unsets a bit.
+    pub(super) fn unset(&mut self, at: usize) {
+        self.0[at / 64] &= !(1 << (at % 64));
+    }
+
+    /// Unsets all.
+    pub(super) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// The first that is set from `start` on.
+    pub(super) fn next(&self, start: usize) -> Option<usize> {
+        let first = self.0.get(start / 64)? >> (start % 64) << (start % 64);
+        let rest = self.0[start / 64 + 1..].iter().copied();
+        let words = (start / 64..).zip(std::iter::once(first).chain(rest));
+        words.into_iter().find(|&(_, word)| word != 0).map(|(at, word)| at * 64 + word.trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, TooLarge};
+
+    #[test]
+    fn bits_are_found() {
+        let mut bits = Memory::new(1000).bits(200).unwrap();
+        for at in [0, 63, 64, 199] {
+            assert!(!bits.set(at) && bits.set(at));
+        }
+        let found: Vec<_> = std::iter::successors(bits.next(0), |&at| bits.next(at + 1)).collect();
+        assert_eq!(found, [0, 63, 64, 199]);
+        bits.unset(63);
+        assert_eq!((bits.next(1), bits.is_set(63), bits.is_set(100_000)), (Some(64), false, false));
+        bits.clear();
+        assert_eq!((bits.next(0), bits.next(256)), (None, None));
+    }
+
+    #[test]
+    fn no_more_is_taken_than_allowed() {
+        let mut memory = Memory::new(20_000);
+        let mut values: Vec<u64> = Vec::new();
+        memory.has_read(1, 10);
+        let error = (0..).find_map(|value| memory.push(&mut values, value).err());
+        assert!((1024..2500).contains(&values.len()) && values.capacity() * 8 <= 20_000, "{}", values.capacity());
+        assert!(matches!(error, Some(TooLarge { needed: 200_000..400_000 })), "{error:?}");
+        memory.free(values);
+        assert_eq!(memory.filled(0u8, 20_000).unwrap().len(), 20_000);
+        assert!(memory.bits(1).is_err());
+    }
+}

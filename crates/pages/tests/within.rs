@@ -1,0 +1,106 @@
+//! Verification keeps within its memory, and can be cancelled.
+
+mod support;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use graph::{Graph, GraphParts, ValueType};
+use lantern_index_pages::{Options, PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
+use support::{Random, sample};
+
+const ELEMENTS: u32 = 40_000;
+
+fn pages() -> Vec<PageBytes> {
+    sample(ValueType::Vector, 1, 2, ELEMENTS, 8).pages()
+}
+
+/// Counts what it is asked.
+struct Counting<'a> {
+    pages: &'a [PageBytes],
+    reads: usize,
+    pauses: usize,
+    /// The pause that ends the work.
+    last: usize,
+}
+
+impl PageSource for Counting<'_> {
+    fn blocks(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+        self.reads += 1;
+        self.pages.read(block, page)
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
+        assert!(self.pauses != self.last, "cancelled");
+    }
+}
+
+#[test]
+fn the_memory_is_as_foretold() {
+    let pages = pages();
+    let foretold = verify_bytes(ELEMENTS.into(), pages.len() as u32);
+    let within = |memory| verify_within(&mut pages.as_slice(), Options::default(), memory);
+    // A tenth of the rows have an element of their own beside another one's.
+    let report = within(foretold * 11 / 10).unwrap();
+    assert_eq!((report.live, report.errors.count()), (ELEMENTS.into(), 0), "{report}");
+    for (memory, least) in [(foretold / 2, foretold * 9 / 10), (foretold / 10, foretold * 3 / 4), (0, 0)] {
+        let TooLarge { needed } = within(memory).unwrap_err();
+        assert!(needed > memory && needed >= least && (memory == 0 || needed < 3 * foretold), "{needed} of {foretold}");
+        assert!(needed < 100_000 || within(needed).is_ok(), "{needed} bytes are not enough");
+    }
+}
+
+#[test]
+fn long_work_pauses_and_can_be_cancelled() {
+    let pages = pages();
+    let counting = |last| Counting { pages: &pages, reads: 0, pauses: 0, last };
+    let mut source = counting(usize::MAX);
+    let report = verify(&mut source, Options::default());
+    assert!(report.is_ok(), "{report}");
+    let (reads, pauses) = (source.reads, source.pauses);
+    println!("{} pages, {reads} reads, {pauses} pauses", pages.len());
+    // Sorting alone compares each row more than ten times.
+    assert!(pauses > 10 * ELEMENTS as usize / (1 << 14), "{pauses}");
+    // In rings each element leads to few others, on pages anywhere: at worst a page is read for each element of each layer.
+    let on_layers: u64 = report.layers.iter().map(|layer| layer.elements).sum();
+    assert!(reads <= 2 * pages.len() + on_layers as usize, "{reads} reads of {} pages", pages.len());
+    for last in [1, pauses / 2, pauses] {
+        let mut source = counting(last);
+        let cancelled = catch_unwind(AssertUnwindSafe(|| verify(&mut source, Options::default())));
+        assert!(cancelled.is_err() && source.pauses == last);
+    }
+}
+
+/// A graph like those of searches: from anywhere all is a few links away.
+#[test]
+fn a_small_world_is_read_a_few_times() {
+    const M: u16 = 8;
+    let mut random = Random(7);
+    let slots = 2 * usize::from(M);
+    let mut layer0 = Vec::with_capacity(ELEMENTS as usize * slots);
+    for element in 0..ELEMENTS {
+        let mut list = vec![element];
+        while list.len() <= slots {
+            let other = random.below(ELEMENTS as usize) as u32;
+            if !list.contains(&other) {
+                list.push(other);
+            }
+        }
+        layer0.extend(&list[1..]);
+    }
+    let mut sample = sample(ValueType::Vector, 3, M, ELEMENTS, 0);
+    let (levels, heap_tids) = (vec![0; ELEMENTS as usize], sample.graph.heap_tids().clone());
+    sample.graph =
+        Graph::new(GraphParts { m: M, levels, layer0, upper: Vec::new(), heap_tids, entry: Some(0) }).unwrap();
+    let pages = sample.pages();
+    let mut source = Counting { pages: &pages, reads: 0, pauses: 0, last: usize::MAX };
+    let report = verify(&mut source, Options::default());
+    assert!(report.is_ok() && report.layers[0].reachable == ELEMENTS.into(), "{report}");
+    println!("{} pages, {} reads", pages.len(), source.reads);
+    assert!(source.reads < 8 * pages.len(), "{} reads of {} pages", source.reads, pages.len());
+}
