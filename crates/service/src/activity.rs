@@ -6,19 +6,22 @@ mod queued;
 mod state;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use build::{Running, Stage};
 pub use queued::Queued;
+
+use protocol::{Refuse, SqlState};
+use tokio_util::sync::CancellationToken;
 
 use self::build::Build;
 use self::queued::Waiting;
 use self::state::State;
 use crate::report::{BuilderReport, EndedReport, MemoryReport, REPORT_VERSION, Report, Subject};
 use crate::throughput::{Throughput, Totals};
-use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle};
+use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls};
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
@@ -40,11 +43,14 @@ pub struct Activity {
     started_ms: u64,
     threads: AtomicU32,
     readiness: AtomicU8,
+    /// Whether the owner lets no build begin.
+    drained: AtomicBool,
     metrics: Metrics,
     state: Mutex<State>,
     throughput: Mutex<Throughput>,
     reserved: Mutex<Option<ReadReserved>>,
     builders: Mutex<Option<ReadBuilders>>,
+    tls: OnceLock<Arc<Tls>>,
     peer_errors: Throttle,
 }
 
@@ -61,11 +67,13 @@ impl Activity {
             started_ms: now_ms(),
             threads: AtomicU32::new(0),
             readiness: AtomicU8::new(Readiness::Starting as u8),
+            drained: AtomicBool::new(false),
             metrics: Metrics::new(version)?,
             state: Mutex::new(State::new()),
             throughput: Mutex::new(Throughput::new(Instant::now())),
             reserved: Mutex::new(None),
             builders: Mutex::new(None),
+            tls: OnceLock::new(),
             peer_errors: Throttle::new(PEER_ERRORS, PEER_ERRORS_PERIOD),
         })
     }
@@ -93,7 +101,50 @@ impl Activity {
     /// Sets whether the daemon takes work.
     pub fn set_readiness(&self, readiness: Readiness) {
         self.readiness.store(readiness as u8, Ordering::Relaxed);
-        self.metrics.ready.set(i64::from(readiness == Readiness::Ready));
+        self.show_readiness();
+    }
+
+    fn show_readiness(&self) {
+        self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
+    }
+
+    /// Lets no build begin from now on, or lets builds begin again. Builds that have begun go on.
+    pub fn drain(&self, drained: bool) {
+        tracing::info!(
+            "{}",
+            if drained { "the owner lets no build begin" } else { "the owner lets builds begin again" }
+        );
+        self.drained.store(drained, Ordering::Relaxed);
+        self.show_readiness();
+    }
+
+    /// What to tell a client while the owner lets no build begin. `daemon` is the daemon's word for itself.
+    #[must_use]
+    pub fn refuses(&self, daemon: &str) -> Option<Box<Refuse>> {
+        self.drained.load(Ordering::Relaxed).then(|| {
+            Box::new(Refuse {
+                retry_after_ms: 30_000,
+                sqlstate: SqlState::CANNOT_CONNECT_NOW,
+                message: format!("{daemon} takes no builds at the moment"),
+                detail: String::new(),
+                hint: "Its operator has drained it; `lantern-index drain --undo` lets it take builds again.".to_owned(),
+            })
+        })
+    }
+
+    /// Cancels the builds of this number, waiting or under way. Returns whether there is one.
+    #[must_use]
+    pub fn cancel(&self, build: &str) -> bool {
+        let state = self.state();
+        let running = state.running.values().filter(|running| running.subject.build == build).map(|it| &it.cancel);
+        let waiting = state.queue.values().filter(|waiting| waiting.subject.build == build).map(|it| &it.cancel);
+        let tokens: Vec<CancellationToken> = running.chain(waiting).cloned().collect();
+        drop(state);
+        tokens.iter().for_each(CancellationToken::cancel);
+        if !tokens.is_empty() {
+            tracing::info!(build, "cancelled by the owner");
+        }
+        !tokens.is_empty()
     }
 
     /// Whether the daemon takes work.
@@ -101,6 +152,7 @@ impl Activity {
     pub fn readiness(&self) -> Readiness {
         match self.readiness.load(Ordering::Relaxed) {
             0 => Readiness::Starting,
+            1 if self.drained.load(Ordering::Relaxed) => Readiness::Draining,
             1 => Readiness::Ready,
             _ => Readiness::Draining,
         }
@@ -128,6 +180,17 @@ impl Activity {
         *lock(&self.builders) = Some(Box::new(read));
     }
 
+    /// Says what the daemon's connections are encrypted with, for the date on which that expires.
+    pub fn set_tls(&self, tls: Arc<Tls>) {
+        // Only the first one counts, and there is only one.
+        let _ = self.tls.set(tls);
+    }
+
+    /// When the certificate expires, in seconds since 1970.
+    fn certificate_expiry(&self) -> Option<i64> {
+        Some(self.tls.get()?.validity()?.1)
+    }
+
     /// A client asks for a build. Control characters in its texts are replaced, and the label is dropped unless labels are
     /// to be shown.
     #[must_use]
@@ -147,6 +210,7 @@ impl Activity {
     /// Never in practice: only a metric without samples.
     pub fn exposition(&self) -> Result<String, prometheus::Error> {
         self.metrics.memory_reserved.set(as_gauge(self.reserved()));
+        self.metrics.set_certificate_expiry(self.certificate_expiry());
         self.metrics.render()
     }
 
@@ -186,6 +250,7 @@ impl Activity {
             queue: state.queue(),
             ended: state.ended(),
             throughput,
+            certificate_expires_ms: self.certificate_expiry().and_then(|at| u64::try_from(at).ok()).map(|at| at * 1000),
             builders,
         }
     }
@@ -210,6 +275,7 @@ impl Activity {
 
     fn end(&self, key: u64, stage: &Stage, report: EndedReport) {
         self.metrics.ended(&report);
+        log(&report);
         self.change(|state| state.end(key, &stage.spent, report));
     }
 
@@ -249,6 +315,35 @@ impl fmt::Debug for Activity {
             .field("readiness", &self.readiness())
             .finish_non_exhaustive()
     }
+}
+
+/// The line by which the log accounts for a build.
+fn log(report: &EndedReport) {
+    let EndedReport { subject, phases, .. } = report;
+    tracing::info!(
+        build = subject.build,
+        client = subject.client,
+        label = subject.label.as_deref().unwrap_or(""),
+        value_type = subject.value_type,
+        metric = subject.metric,
+        dims = subject.dims,
+        m = subject.m,
+        ef_construction = subject.ef_construction,
+        outcome = report.outcome.name(),
+        reason = report.reason.as_deref().unwrap_or(""),
+        rows = report.rows,
+        elements = report.elements,
+        pages = report.pages,
+        memory = report.memory_bytes,
+        seconds_waited = report.waited_seconds,
+        seconds = report.seconds,
+        seconds_rows = phases.rows,
+        seconds_graph = phases.graph,
+        seconds_repair = phases.repair,
+        seconds_order = phases.order,
+        seconds_pages = phases.pages,
+        "build ended"
+    );
 }
 
 /// Every change is complete in itself, so a panic elsewhere leaves nothing half done.

@@ -1,7 +1,7 @@
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes, BytesMut};
-use protocol::{BuilderMessage, Frame, ProtocolError};
+use protocol::{BuilderMessage, Frame, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, ProtocolError};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -24,12 +24,24 @@ pub enum CodecError {
 pub struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
+    /// The most bytes of a payload, whatever its kind may have.
+    limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `stream`, which needs no buffer of its own.
     pub fn new(stream: R) -> Self {
-        Self { stream, buffer: BytesMut::new() }
+        Self { stream, buffer: BytesMut::new(), limit: MAX_DATA_PAYLOAD }
+    }
+
+    /// Reads from a stranger: no payload may be longer than that of a control frame, until [`FrameReader::trust`].
+    pub fn of_stranger(stream: R) -> Self {
+        Self { limit: MAX_CONTROL_PAYLOAD, ..Self::new(stream) }
+    }
+
+    /// Takes rows from now on.
+    pub fn trust(&mut self) {
+        self.limit = MAX_DATA_PAYLOAD;
     }
 
     /// The next frame; `None` when the peer has ended the stream after one. May be dropped and called again.
@@ -38,7 +50,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// When the connection is broken or ends within a frame, or the bytes are not a frame.
     pub async fn next(&mut self) -> Result<Option<Frame>, CodecError> {
         loop {
-            if let Some(frame) = Frame::decode(&mut self.buffer)? {
+            if let Some(frame) = Frame::decode_within(&mut self.buffer, self.limit)? {
                 return Ok(Some(frame));
             }
             if self.buffer.spare_capacity_mut().is_empty() || self.buffer.is_empty() {
@@ -164,6 +176,25 @@ mod tests {
             assert!(reader.next().await.unwrap().is_none());
         };
         tokio::join!(sending, receiving);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_sends_no_long_frame() {
+        let mut bytes = BytesMut::new();
+        let (head, body, _) = encode_pages(4, Bytes::from(vec![5; 9 * PAGE_SIZE]));
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(&body);
+        let read = async |trusted: bool, length: usize| {
+            let mut reader = FrameReader::of_stranger(&bytes[..length]);
+            if trusted {
+                reader.trust();
+            }
+            reader.next().await.map(|frame| frame.is_some()).map_err(|error| error.to_string())
+        };
+        // As soon as the header is there.
+        let error = read(false, 12).await.unwrap_err();
+        assert!(error.contains("65536"), "{error}");
+        assert_eq!(read(true, bytes.len()).await, Ok(true));
     }
 
     #[tokio::test]

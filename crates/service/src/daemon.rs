@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Activity, Readiness, Role, Shutdown, StatusError, StatusServer};
+use crate::{Activity, Door, Newcomers, Readiness, Role, Shutdown, StatusError, StatusServer};
 
 /// How long sessions may take to tell their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -31,6 +31,12 @@ pub enum DaemonError {
          listen on 127.0.0.1, or allow plaintext beyond loopback if the network is trusted"
     )]
     Plaintext(SocketAddr),
+    /// Anybody could have indexes built.
+    #[error(
+        "{0} can be reached from other machines and clients would not be asked who they are: give tokens or an authority for \
+         client certificates, or listen on 127.0.0.1, or allow anonymous clients if the network is trusted"
+    )]
+    Anonymous(SocketAddr),
     /// The address is not ours to listen on.
     #[error("cannot listen on {host}:{port}")]
     Bind {
@@ -108,6 +114,13 @@ impl Daemon {
     #[must_use]
     pub fn activity(&self) -> Arc<Activity> {
         self.activity.clone()
+    }
+
+    /// What accepts its connections: so many at a time, and so many per second.
+    #[must_use]
+    pub fn door(&self, max_connections: usize, max_handshakes: u32) -> Door {
+        let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
+        Door { max_connections, max_handshakes, newcomers: Newcomers::default(), activity, tasks }
     }
 
     /// For its sessions.

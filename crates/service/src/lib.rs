@@ -2,38 +2,57 @@
 //!
 //! Nothing here knows how an index is built; nothing is global, every part is a value that its user passes on.
 
+mod access;
 mod activity;
+mod admin;
+mod certificate;
+mod client;
 mod codec;
 mod daemon;
-mod hangup;
+mod hex;
+mod listener;
 mod metrics;
+mod newcomers;
 mod notify;
 mod outcome;
+mod pace;
+mod reload;
 pub mod report;
 mod shutdown;
+mod size;
 mod status;
 mod telemetry;
 mod throttle;
 mod throughput;
 mod ticket;
 mod tls;
+mod tls_check;
+mod token_making;
 mod tokens;
 mod transport;
 
+pub use access::Access;
 pub use activity::{Activity, Queued, Running, Stage, printable};
+pub use admin::{AdminError, AdminSocket};
+pub use client::{Client, LIMITS_HINT, Limits};
 pub use codec::{CodecError, FrameReader, FrameWriter};
 pub use daemon::{Daemon, DaemonError, Ending, exposed};
-pub use hangup::on_hangup;
+pub use listener::Door;
 pub use metrics::{Metrics, OpenConnection};
+pub use newcomers::Newcomers;
 pub use notify::notify_manager;
 pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
+pub use reload::{Reload, keep_fresh};
 pub use shutdown::Shutdown;
+pub use size::parse_size;
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};
 pub use throttle::Throttle;
-pub use ticket::{TicketError, TicketGate, TicketKey, TicketKeyError};
+pub use ticket::{Clock, Shown, TicketError, TicketGate, TicketKeyError, TicketKeys};
 pub use tls::{Tls, TlsError};
-pub use tokens::{Tokens, TokensError};
+pub use tls_check::{TlsFile, check_tls};
+pub use token_making::{NewToken, check_token_name};
+pub use tokens::{TokenOwner, Tokens, TokensError};
 pub use transport::{Buffered, Transport, buffered, set_options};
 
 /// Sets up the logs of the process.

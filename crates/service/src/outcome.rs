@@ -1,3 +1,4 @@
+use protocol::SqlState;
 use serde::{Deserialize, Serialize};
 
 /// How a build ended.
@@ -51,6 +52,19 @@ pub enum Refusal {
 impl Refusal {
     pub(crate) const ALL: [Self; 7] =
         [Self::Options, Self::Memory, Self::Queue, Self::Access, Self::Draining, Self::Builders, Self::Other];
+
+    /// The reason that goes with an error code.
+    #[must_use]
+    pub fn of(sqlstate: SqlState) -> Self {
+        match sqlstate {
+            SqlState::OUT_OF_MEMORY => Self::Memory,
+            SqlState::TOO_MANY_CONNECTIONS => Self::Queue,
+            SqlState::CANNOT_CONNECT_NOW => Self::Draining,
+            SqlState::INVALID_AUTHORIZATION => Self::Access,
+            SqlState::INTERNAL_ERROR => Self::Other,
+            _ => Self::Options,
+        }
+    }
 
     /// The name in metrics and logs.
     #[must_use]

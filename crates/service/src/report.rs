@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 
 use protocol::Hello;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, Readiness, Role};
+use crate::hex::hex;
+use crate::{Client, Outcome, Readiness, Role};
 
 /// The version of this form.
 pub const REPORT_VERSION: u32 = 1;
@@ -44,6 +46,9 @@ pub struct Report {
     pub ended: Vec<EndedReport>,
     /// The last minutes.
     pub throughput: ThroughputReport,
+    /// When the daemon's certificate expires, in ms since 1970; `None` without a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires_ms: Option<u64>,
     /// A router's builders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub builders: Vec<BuilderReport>,
@@ -65,6 +70,12 @@ pub struct MemoryReport {
 pub struct Subject {
     /// The session's number, as in the logs.
     pub id: u64,
+    /// The number by which logs and status of database, router and builder know the build.
+    #[serde(default)]
+    pub build: String,
+    /// Its name, if it has shown one, and the address from which it reached the first daemon.
+    #[serde(default)]
+    pub client: String,
     /// The client's address.
     pub peer: String,
     /// What the client calls the build, usually the relation; `None` unless `--status-labels` is on.
@@ -87,9 +98,11 @@ pub struct Subject {
 impl Subject {
     /// What a session's client says in its Hello.
     #[must_use]
-    pub fn new(id: u64, peer: SocketAddr, hello: &Hello) -> Self {
+    pub fn new(id: u64, peer: SocketAddr, client: &Client, hello: &Hello) -> Self {
         Self {
             id,
+            build: build_id(hello),
+            client: client.to_string(),
             peer: peer.to_string(),
             label: Some(hello.label.clone()),
             value_type: hello.value_type.name().to_owned(),
@@ -100,6 +113,21 @@ impl Subject {
             expected_rows: hello.estimated_rows,
         }
     }
+}
+
+/// The number of a build: the client's, or a new one if it sends none or something else than a number.
+fn build_id(hello: &Hello) -> String {
+    let is_number =
+        |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_number(&hello.build_id) { hello.build_id.clone() } else { new_build_id() }
+}
+
+/// The number of a build whose client makes none.
+#[must_use]
+pub fn new_build_id() -> String {
+    let mut bytes = [0; 8];
+    // Without random numbers the build is known by its session only.
+    if SystemRandom::new().fill(&mut bytes).is_ok() { hex(&bytes) } else { String::new() }
 }
 
 /// A build under way.
@@ -173,6 +201,12 @@ pub struct EndedReport {
     pub pages: u64,
     /// Memory that was reserved, in bytes.
     pub memory_bytes: u64,
+    /// Share of a sample of rows that a search for their own value finds, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_recall: Option<f64>,
+    /// Share of the ten true neighbors that searches with ef_search 40 find, for a sample of rows and of values between them, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<f64>,
 }
 
 /// Seconds in each phase.

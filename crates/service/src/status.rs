@@ -195,6 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn idle_connections_do_not_keep_others_out() {
+        let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());
+        let server = StatusServer::start("127.0.0.1", 0, activity).unwrap();
+        let at = server.local_addr();
+        let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let mut probe = TcpStream::connect(at).unwrap();
+        probe.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        write!(probe, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop(idle);
+    }
+
+    #[test]
     fn a_port_in_use_is_named() {
         let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());
         let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();

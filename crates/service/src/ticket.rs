@@ -2,12 +2,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use thiserror::Error;
+
+use crate::client::Client;
+use crate::hex::{hex, unhex};
 
 /// Bytes of a ticket's number.
 const ID_BYTES: usize = 16;
@@ -26,7 +30,7 @@ pub enum TicketKeyError {
         source: io::Error,
     },
     /// Too easy to guess.
-    #[error("ticket key {0} is shorter than {MIN_KEY_BYTES} bytes")]
+    #[error("ticket key {0} holds none, or one that is shorter than {MIN_KEY_BYTES} bytes")]
     Short(PathBuf),
 }
 
@@ -47,28 +51,30 @@ pub enum TicketError {
     Used,
 }
 
-/// The secret that routers make tickets with, and builders check them with.
+/// The secrets that routers make tickets with, and builders check them with, by a file that can be read again.
+///
+/// The file has a key per line. The first key makes tickets and all check them, so that a key can be replaced without a pause: add the new
+/// one behind the old one everywhere, then put it first everywhere, then remove the old one.
 #[derive(Debug)]
-pub struct TicketKey(hmac::Key);
+pub struct TicketKeys {
+    /// `None`: the keys are known to this process alone.
+    path: Option<PathBuf>,
+    keys: RwLock<Vec<hmac::Key>>,
+}
 
-impl TicketKey {
-    /// The key in a file: its bytes, without white space around them.
+impl TicketKeys {
+    /// The keys in a file: its lines, without white space around them.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds too little.
-    pub fn read(path: &Path) -> Result<Self, TicketKeyError> {
-        let bytes = fs::read(path).map_err(|source| TicketKeyError::Read { path: path.to_owned(), source })?;
-        let key = bytes.trim_ascii();
-        if key.len() < MIN_KEY_BYTES {
-            return Err(TicketKeyError::Short(path.to_owned()));
-        }
-        Ok(Self(hmac::Key::new(HMAC_SHA256, key)))
+    /// A file that cannot be read, or a key that is too short.
+    pub fn open(path: &Path) -> Result<Self, TicketKeyError> {
+        Ok(Self { path: Some(path.to_owned()), keys: RwLock::new(read(path)?) })
     }
 
     /// The key of a text that [`generate`](Self::generate) has made.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
-        Self(hmac::Key::new(HMAC_SHA256, text.as_bytes()))
+        Self { path: None, keys: RwLock::new(vec![hmac::Key::new(HMAC_SHA256, text.as_bytes())]) }
     }
 
     /// The text of a new key, for a file.
@@ -79,22 +85,84 @@ impl TicketKey {
         Ok(hex(&random::<32>()?))
     }
 
-    /// A new ticket for a build on `builder` that begins within `lifetime`.
+    /// The file, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Reads the file again.
+    ///
+    /// # Errors
+    /// As [`TicketKeys::open`]; then the keys stay as they were.
+    pub fn reload(&self) -> Result<(), TicketKeyError> {
+        if let Some(path) = &self.path {
+            let keys = read(path)?;
+            *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        }
+        Ok(())
+    }
+
+    /// A new ticket with which `client` has a build that begins on `builder` before `expiry`, in seconds since 1970 by the builder's clock.
     ///
     /// # Errors
     /// When the system has no random bytes.
-    pub fn issue(&self, builder: &str, lifetime: Duration) -> io::Result<String> {
-        let id = hex(&random::<ID_BYTES>()?);
-        let expiry = now() + lifetime.as_secs().max(1);
-        let tag = hmac::sign(&self.0, &signed(builder, &id, expiry));
+    pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
+        // Builders that know no clients take all of it for the number.
+        let id = format!("{}:{}", hex(&random::<ID_BYTES>()?), hex(client.to_text().as_bytes()));
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
+        let tag = hmac::sign(key, &signed(builder, &id, expiry));
         Ok(format!("{id}.{expiry}.{}", hex(tag.as_ref())))
     }
+
+    fn verify(&self, message: &[u8], tag: &[u8]) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().any(|key| hmac::verify(key, message, tag).is_ok())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<hmac::Key>, TicketKeyError> {
+    let bytes = fs::read(path).map_err(|source| TicketKeyError::Read { path: path.to_owned(), source })?;
+    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let keys: Vec<&[u8]> = lines.collect();
+    if keys.is_empty() || keys.iter().any(|key| key.len() < MIN_KEY_BYTES) {
+        return Err(TicketKeyError::Short(path.to_owned()));
+    }
+    Ok(keys.into_iter().map(|key| hmac::Key::new(HMAC_SHA256, key)).collect())
+}
+
+/// The clock of another machine, as it was read last: clocks of two machines may differ by hours. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    /// The other clock shows `there`.
+    pub fn read(&self, there: SystemTime) {
+        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+        self.0.store(seconds(there) - now().cast_signed(), Ordering::Relaxed);
+    }
+
+    /// What the other clock shows now, in seconds since 1970.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        now().saturating_add_signed(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A ticket that is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its number, for logs.
+    pub id: String,
+    /// For whom the router has made it, if the ticket says so.
+    pub client: Option<Client>,
 }
 
 /// Lets each good ticket in once.
 #[derive(Debug)]
 pub struct TicketGate {
-    key: TicketKey,
+    keys: Arc<TicketKeys>,
     builder: String,
     /// When the tickets that were used expire, by number.
     used: Mutex<HashMap<String, u64>>,
@@ -103,15 +171,21 @@ pub struct TicketGate {
 impl TicketGate {
     /// The gate of the builder that routers know as `builder`.
     #[must_use]
-    pub fn new(key: TicketKey, builder: String) -> Self {
-        Self { key, builder, used: Mutex::default() }
+    pub fn new(keys: Arc<TicketKeys>, builder: String) -> Self {
+        Self { keys, builder, used: Mutex::default() }
     }
 
-    /// Takes a ticket and returns its number.
+    /// The keys.
+    #[must_use]
+    pub fn keys(&self) -> Arc<TicketKeys> {
+        self.keys.clone()
+    }
+
+    /// Takes a ticket.
     ///
     /// # Errors
     /// [`TicketError`]
-    pub fn admit(&self, ticket: &str) -> Result<String, TicketError> {
+    pub fn admit(&self, ticket: &str) -> Result<Shown, TicketError> {
         if ticket.is_empty() {
             return Err(TicketError::Missing);
         }
@@ -121,7 +195,9 @@ impl TicketGate {
         };
         let (Ok(expiry), Some(tag)) = (expiry.parse::<u64>(), unhex(tag)) else { return Err(TicketError::Forged) };
         // In constant time, and before anything the ticket says is believed.
-        hmac::verify(&self.key.0, &signed(&self.builder, id, expiry), &tag).map_err(|_| TicketError::Forged)?;
+        if !self.keys.verify(&signed(&self.builder, id, expiry), &tag) {
+            return Err(TicketError::Forged);
+        }
         let now = now();
         if expiry < now {
             return Err(TicketError::Expired);
@@ -131,7 +207,9 @@ impl TicketGate {
         if used.insert(id.to_owned(), expiry).is_some() {
             return Err(TicketError::Used);
         }
-        Ok(id.to_owned())
+        let (number, client) = id.split_once(':').unwrap_or((id, ""));
+        let client = unhex(client).and_then(|text| Client::parse(&String::from_utf8(text).ok()?));
+        Ok(Shown { id: number.to_owned(), client })
     }
 }
 
@@ -149,47 +227,47 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-    use super::{TicketError, TicketGate, TicketKey};
+    use super::{Client, Clock, TicketError, TicketGate, TicketKeys, now};
 
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    fn key(text: &str) -> TicketKey {
+    fn keys(text: &str) -> Arc<TicketKeys> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        TicketKey::read(file.path()).unwrap()
+        Arc::new(TicketKeys::open(file.path()).unwrap())
+    }
+
+    fn client() -> Client {
+        Client { name: Some("tenant.a".into()), ..Client::unnamed("10.0.0.7:5432".parse().unwrap()) }
+    }
+
+    fn issue(keys: &TicketKeys, builder: &str) -> String {
+        keys.issue(builder, &client(), now() + 60).unwrap()
     }
 
     #[test]
     fn a_ticket_is_good_once_and_for_one_builder() {
-        let text = TicketKey::generate().unwrap();
-        let gate = TicketGate::new(key(&text), "b-1".to_owned());
-        let ticket = key(&format!("{text}\n")).issue("b-1", MINUTE).unwrap();
-        assert!(ticket.starts_with(&gate.admit(&ticket).unwrap()));
+        let text = TicketKeys::generate().unwrap();
+        let gate = TicketGate::new(keys(&text), "b-1".to_owned());
+        let ticket = issue(&keys(&format!("{text}\n")), "b-1");
+        let shown = gate.admit(&ticket).unwrap();
+        assert!(ticket.starts_with(&shown.id));
+        assert_eq!(shown.client, Some(client()));
         assert_eq!(gate.admit(&ticket), Err(TicketError::Used));
-        assert_eq!(gate.admit(&key(&text).issue("b-2", MINUTE).unwrap()), Err(TicketError::Forged));
+        assert_eq!(gate.admit(&issue(&keys(&text), "b-2")), Err(TicketError::Forged));
         assert_eq!(gate.admit(""), Err(TicketError::Missing));
-        assert!(gate.admit(&key(&text).issue("b-1", MINUTE).unwrap()).is_ok());
+        assert!(gate.admit(&issue(&keys(&text), "b-1")).is_ok());
     }
 
     #[test]
     fn a_ticket_that_was_changed_is_forged() {
-        let text = TicketKey::generate().unwrap();
-        let gate = TicketGate::new(key(&text), String::new());
-        let ticket = key(&text).issue("", MINUTE).unwrap();
+        let text = TicketKeys::generate().unwrap();
+        let gate = TicketGate::new(keys(&text), String::new());
+        let ticket = issue(&keys(&text), "");
         for at in 0..ticket.len() {
             let mut changed = ticket.clone().into_bytes();
             changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
@@ -197,26 +275,54 @@ mod tests {
             assert_eq!(gate.admit(&changed), Err(TicketError::Forged), "{changed}");
             assert!(gate.admit(&ticket[..at]).is_err());
         }
-        let other = key(&TicketKey::generate().unwrap());
-        assert_eq!(gate.admit(&other.issue("", MINUTE).unwrap()), Err(TicketError::Forged));
+        let other = keys(&TicketKeys::generate().unwrap());
+        assert_eq!(gate.admit(&issue(&other, "")), Err(TicketError::Forged));
         assert!(gate.admit(&ticket).is_ok(), "the attempts have not used it up");
     }
 
     #[test]
     fn an_old_ticket_is_not_taken() {
-        let text = TicketKey::generate().unwrap();
-        let key = key(&text);
-        let tag = super::hmac::sign(&key.0, &super::signed("b", "00", 1_000_000));
-        let ticket = format!("00.1000000.{}", super::hex(tag.as_ref()));
-        assert_eq!(TicketGate::new(key, "b".to_owned()).admit(&ticket), Err(TicketError::Expired));
+        let keys = keys(&TicketKeys::generate().unwrap());
+        let ticket = keys.issue("b", &client(), 1_000_000).unwrap();
+        assert_eq!(TicketGate::new(keys, "b".to_owned()).admit(&ticket), Err(TicketError::Expired));
+    }
+
+    #[test]
+    fn tickets_expire_by_the_other_clock() {
+        let clock = Clock::default();
+        let hours = Duration::from_secs(7200);
+        for there in [SystemTime::now() + hours, SystemTime::now() - hours, SystemTime::now()] {
+            clock.clone().read(there);
+            let expected = there.duration_since(UNIX_EPOCH).unwrap().as_secs();
+            assert!(clock.now().abs_diff(expected) <= 1);
+        }
+    }
+
+    #[test]
+    fn a_key_is_replaced_without_a_pause() {
+        let (old, new) = (TicketKeys::generate().unwrap(), TicketKeys::generate().unwrap());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), &old).unwrap();
+        let gate = TicketGate::new(Arc::new(TicketKeys::open(file.path()).unwrap()), String::new());
+        fs::write(file.path(), format!("{old}\n{new}\n")).unwrap();
+        gate.keys().reload().unwrap();
+        for text in [&old, &new, &format!("{new}\n{old}")] {
+            assert!(gate.admit(&issue(&keys(text), "")).is_ok());
+        }
+        fs::write(file.path(), &new).unwrap();
+        gate.keys().reload().unwrap();
+        assert_eq!(gate.admit(&issue(&keys(&old), "")), Err(TicketError::Forged));
+        fs::write(file.path(), "short").unwrap();
+        assert!(gate.keys().reload().is_err());
+        assert!(gate.admit(&issue(&keys(&new), "")).is_ok(), "as before");
     }
 
     #[test]
     fn a_short_key_is_no_key() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("  {}  \n", "x".repeat(31))).unwrap();
-        let error = TicketKey::read(file.path()).unwrap_err().to_string();
+        let error = TicketKeys::open(file.path()).unwrap_err().to_string();
         assert!(error.contains("shorter than 32 bytes"), "{error}");
-        assert!(TicketKey::read(&file.path().with_extension("absent")).is_err());
+        assert!(TicketKeys::open(&file.path().with_extension("absent")).is_err());
     }
 }

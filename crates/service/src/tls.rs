@@ -11,6 +11,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
+use crate::certificate::{now, validity, warning_of_dates};
+
 /// Why a certificate and key cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
@@ -60,6 +62,14 @@ pub enum TlsError {
         /// What is wrong.
         problem: String,
     },
+    /// Not yet or no longer valid.
+    #[error("certificate {path} {problem}")]
+    Dates {
+        /// The file.
+        path: PathBuf,
+        /// Since when, or until when.
+        problem: String,
+    },
 }
 
 /// What a server shows and asks for in TLS, by files that can be read again: connections that are open stay as they are.
@@ -68,7 +78,15 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
-    config: RwLock<Arc<ServerConfig>>,
+    loaded: RwLock<Loaded>,
+}
+
+/// What the files held.
+#[derive(Clone, Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// The seconds since 1970 from and up to which the whole chain is valid.
+    validity: Option<(i64, i64)>,
 }
 
 impl Tls {
@@ -78,14 +96,43 @@ impl Tls {
     /// # Errors
     /// [`TlsError`] names the file and what is wrong with it.
     pub fn open(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
-        let config = RwLock::new(Arc::new(server_config(cert, key, client_ca)?));
-        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned), config })
+        let loaded = RwLock::new(load(cert, key, client_ca)?);
+        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned), loaded })
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
+    }
+
+    /// The certificate's file.
+    #[must_use]
+    pub fn cert(&self) -> &Path {
+        &self.cert
+    }
+
+    /// The seconds since 1970 from and up to which the certificate and those that vouch for it are valid; `None` if they do not say.
+    #[must_use]
+    pub fn validity(&self) -> Option<(i64, i64)> {
+        self.loaded().validity
+    }
+
+    /// What is worth a warning about the certificate's dates: that it has expired, is not valid yet or expires soon.
+    #[must_use]
+    pub fn warning_of_dates(&self) -> Option<String> {
+        let warning = warning_of_dates(self.validity()?, now())?;
+        Some(format!("certificate {} {warning}", self.cert.display()))
     }
 
     /// For the next connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.loaded().config
+    }
+
+    fn loaded(&self) -> Loaded {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether clients must show a certificate.
@@ -99,16 +146,18 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`]; then everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = Arc::new(server_config(&self.cert, &self.key, self.client_ca.as_deref())?);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        let loaded = load(&self.cert, &self.key, self.client_ca.as_deref())?;
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }
 }
 
-fn server_config(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<ServerConfig, TlsError> {
+fn load(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Loaded, TlsError> {
     let rejected = |source: rustls::Error| TlsError::Rejected { cert: cert.to_owned(), key: key.to_owned(), source };
     let chain = read_chain("certificate", cert)?;
     let private = read_key(key)?;
+    let all = chain.iter().filter_map(validity);
+    let validity = all.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1)));
     // The provider is passed explicitly: the process-wide default is a choice that libraries must not make.
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -118,10 +167,14 @@ fn server_config(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Se
         Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
         None => builder.with_no_client_auth(),
     };
-    builder.with_single_cert(chain, private).map_err(rejected)
+    let config = Arc::new(builder.with_single_cert(chain, private).map_err(rejected)?);
+    Ok(Loaded { config, validity })
 }
 
-fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+pub(crate) fn client_verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let unusable = |problem: String| TlsError::ClientCa { path: path.to_owned(), problem };
     let mut roots = RootCertStore::empty();
     for certificate in read_chain("certificate", path)? {
@@ -131,7 +184,7 @@ fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn
     verifier.map_err(|error| unusable(error.to_string()))
 }
 
-fn read_chain(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn read_chain(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = read(what, path)?;
     let chain = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<Vec<_>, _>>()
@@ -139,7 +192,7 @@ fn read_chain(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'sta
     if chain.is_empty() { Err(TlsError::Missing { what, path: path.to_owned() }) } else { Ok(chain) }
 }
 
-fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let what = "private key";
     let text = read(what, path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|problem| match problem {
@@ -213,6 +266,22 @@ mod tests {
         files.write("cert.pem", "");
         assert!(tls.reload().unwrap_err().to_string().contains("cert.pem"));
         assert!(std::sync::Arc::ptr_eq(&tls.config(), &again));
+    }
+
+    #[test]
+    fn dates_are_warned_of() {
+        let files = Files::new();
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2001, 2, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        files.write("cert.pem", &params.self_signed(&key).unwrap().pem());
+        files.write("key.pem", &key.serialize_pem());
+        let tls = Tls::open(&files.path("cert.pem"), &files.path("key.pem"), None).unwrap();
+        let (from, to) = tls.validity().unwrap();
+        assert_eq!(to - from, 31 * 86_400);
+        let warning = tls.warning_of_dates().unwrap();
+        assert!(warning.contains("cert.pem expired ") && warning.ends_with(" days ago"), "{warning}");
     }
 
     #[test]

@@ -1,20 +1,28 @@
+//! The secrets of which a client must know one.
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use ring::error::Unspecified;
 use ring::hmac::{self, HMAC_SHA256, Tag};
 use ring::rand::SystemRandom;
 use thiserror::Error;
+
+use crate::client::Limits;
+use crate::hex::unhex;
+use crate::size::parse_size;
+use crate::token_making::{HASHED, check_token_name};
 
 /// The least a token may have: shorter ones can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 /// The most; it goes into a text on the wire.
 const MAX_TOKEN_BYTES: usize = 1024;
 /// Each attempt is compared with all of them.
-const MAX_TOKENS: usize = 100;
+const MAX_TOKENS: usize = 1000;
 
 /// Why there are no tokens.
 #[derive(Debug, Error)]
@@ -27,15 +35,15 @@ pub enum TokensError {
         /// What the system says.
         source: io::Error,
     },
-    /// A token that can be guessed or sent by nobody.
-    #[error(
-        "token file {path}, line {line}: a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} characters, none of them a space"
-    )]
-    Length {
+    /// A line that is no token.
+    #[error("token file {path}, line {line}: {problem}")]
+    Line {
         /// The file.
         path: PathBuf,
-        /// Which one.
+        /// Which one, from 1.
         line: usize,
+        /// What is wrong with it.
+        problem: String,
     },
     /// No token, or far too many.
     #[error("token file {0} must hold 1 to {MAX_TOKENS} tokens, one per line")]
@@ -45,24 +53,49 @@ pub enum TokensError {
     Random(Unspecified),
 }
 
+/// A client as its token names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenOwner {
+    /// The name; `None` for a token without one.
+    pub name: Option<Arc<str>>,
+    /// What the client may take.
+    pub limits: Limits,
+}
+
 /// The secrets of which a client must know one. Several are good at a time, so that they can be replaced one after the other.
+///
+/// A line of the file is a token, or `NAME SECRET` and limits (`builds=2 waiting=4 memory=8GB rows=1000000`), where SECRET is a token or
+/// `sha256:` and the hash of one in hexadecimal digits. Empty lines and lines that begin with `#` do not count.
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
     /// Made anew by each process: what is kept of a token is of no use elsewhere.
     key: hmac::Key,
-    tags: RwLock<Vec<Tag>>,
+    entries: RwLock<Vec<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Of the token's SHA-256.
+    tag: Tag,
+    owner: TokenOwner,
 }
 
 impl Tokens {
-    /// Reads a file with a token per line; empty lines and those that begin with `#` do not count.
+    /// Reads a file.
     ///
     /// # Errors
     /// [`TokensError`] names the file and the line, but never a token.
     pub fn open(path: &Path) -> Result<Self, TokensError> {
         let key = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new()).map_err(TokensError::Random)?;
-        let tags = RwLock::new(read(path, &key)?);
-        Ok(Self { path: path.to_owned(), key, tags })
+        let entries = RwLock::new(read(path, &key)?);
+        Ok(Self { path: path.to_owned(), key, entries })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Reads the file again.
@@ -70,46 +103,93 @@ impl Tokens {
     /// # Errors
     /// As [`Tokens::open`]; then the tokens stay as they were.
     pub fn reload(&self) -> Result<(), TokensError> {
-        let tags = read(&self.path, &self.key)?;
-        *self.tags.write().unwrap_or_else(PoisonError::into_inner) = tags;
+        let entries = read(&self.path, &self.key)?;
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
         Ok(())
     }
 
-    /// Whether it is one of the tokens. How long that takes tells nothing about them.
+    /// Whose token it is; `None` if it is none of the tokens. How long that takes tells nothing about them.
     #[must_use]
-    pub fn allow(&self, token: &str) -> bool {
-        let tags = self.tags.read().unwrap_or_else(PoisonError::into_inner);
+    pub fn owner(&self, token: &str) -> Option<TokenOwner> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let hash = digest(&SHA256, token.as_bytes());
         // `verify` compares in constant time; all are compared, whichever fits.
-        let fits = |tag: &Tag| hmac::verify(&self.key, token.as_bytes(), tag.as_ref()).is_ok();
-        tags.iter().fold(false, |any, tag| any | fits(tag))
+        let fits = |entry: &&Entry| hmac::verify(&self.key, hash.as_ref(), entry.tag.as_ref()).is_ok();
+        entries.iter().filter(fits).last().map(|entry| entry.owner.clone())
     }
 }
 
-fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Tag>, TokensError> {
+fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Entry>, TokensError> {
     let failed = |source| TokensError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(failed)?;
-    if fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0 {
-        tracing::warn!(file = %path.display(), "everybody on this machine can read the tokens");
-    }
-    let mut tags = Vec::new();
-    for (line, token) in (1..).zip(text.lines().map(str::trim)) {
-        if token.is_empty() || token.starts_with('#') {
+    let mut entries = Vec::new();
+    let mut readable = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0;
+    for (line, text) in (1..).zip(text.lines().map(str::trim)) {
+        if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let printable = token.chars().all(|c| !c.is_whitespace() && !c.is_control());
-        if !printable || !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
-            return Err(TokensError::Length { path: path.to_owned(), line });
+        let (hash, owner) =
+            parse(text).map_err(|problem| TokensError::Line { path: path.to_owned(), line, problem })?;
+        if readable && !text.contains(HASHED) {
+            tracing::warn!(file = %path.display(), "everybody on this machine can read the tokens");
+            readable = false;
         }
-        tags.push(hmac::sign(key, token.as_bytes()));
+        entries.push(Entry { tag: hmac::sign(key, &hash), owner });
     }
-    if (1..=MAX_TOKENS).contains(&tags.len()) { Ok(tags) } else { Err(TokensError::Count(path.to_owned())) }
+    if (1..=MAX_TOKENS).contains(&entries.len()) { Ok(entries) } else { Err(TokensError::Count(path.to_owned())) }
+}
+
+/// The hash of a line's token, and whose it is.
+fn parse(line: &str) -> Result<([u8; SHA256_OUTPUT_LEN], TokenOwner), String> {
+    let mut words = line.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let Some(secret) = words.next() else {
+        return Ok((hash(first)?, TokenOwner { name: None, limits: Limits::default() }));
+    };
+    let name = check_token_name(first)?;
+    let mut limits = Limits::default();
+    for word in words {
+        let (what, value) = word.split_once('=').ok_or_else(|| unknown_limit(word))?;
+        let number = || value.parse().map_err(|_| format!("{what} is not a number"));
+        match what {
+            "builds" => limits.builds = number()?,
+            "waiting" => limits.waiting = number()?,
+            "rows" => limits.rows = value.parse().map_err(|_| "rows is not a number".to_owned())?,
+            "memory" => limits.memory = parse_size(value).map_err(|problem| format!("memory: {problem}"))?,
+            _ => return Err(unknown_limit(what)),
+        }
+    }
+    let hash = match secret.strip_prefix(HASHED) {
+        Some(digits) => unhex(digits)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(|| format!("{HASHED} is followed by {} hexadecimal digits", 2 * SHA256_OUTPUT_LEN))?,
+        None => hash(secret)?,
+    };
+    Ok((hash, TokenOwner { name: Some(name.into()), limits }))
+}
+
+fn unknown_limit(word: &str) -> String {
+    format!("{word:?} is not a limit; there are builds, waiting, memory and rows, as in builds=2")
+}
+
+/// The hash of a token, if it is long enough.
+fn hash(token: &str) -> Result<[u8; SHA256_OUTPUT_LEN], String> {
+    if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) || token.chars().any(char::is_control) {
+        return Err(format!("a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} characters, none of them a space"));
+    }
+    let hash = digest(&SHA256, token.as_bytes());
+    hash.as_ref().try_into().map_err(|_| "no hash".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::Tokens;
+    use ring::digest::{SHA256, digest};
+
+    use super::{MAX_TOKENS, Tokens};
+    use crate::client::Limits;
+    use crate::hex::hex;
 
     const ONE: &str = "0123456789abcdef";
     const TWO: &str = "fedcba9876543210";
@@ -119,27 +199,48 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("# old and new\n{ONE}\n\n  {TWO}\n")).unwrap();
         let tokens = Tokens::open(file.path()).unwrap();
-        assert!(tokens.allow(ONE) && tokens.allow(TWO));
+        let good = |token: &str| tokens.owner(token).is_some();
+        assert!(good(ONE) && good(TWO));
         for bad in ["", "0123456789abcde", "0123456789abcdef0", "# old and new", "0123456789ABCDEF"] {
-            assert!(!tokens.allow(bad), "{bad}");
+            assert!(!good(bad), "{bad}");
         }
         fs::write(file.path(), TWO).unwrap();
         tokens.reload().unwrap();
-        assert!(!tokens.allow(ONE) && tokens.allow(TWO));
+        assert!(!good(ONE) && good(TWO));
         fs::write(file.path(), "short").unwrap();
         assert!(tokens.reload().is_err());
-        assert!(tokens.allow(TWO), "as before");
+        assert!(good(TWO), "as before");
+    }
+
+    #[test]
+    fn a_line_may_name_its_client_and_hold_only_a_hash() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let hashed = hex(digest(&SHA256, TWO.as_bytes()).as_ref());
+        let lines = format!("tenant-a {ONE} builds=2 waiting=3 memory=8GB rows=1000\ntenant.b sha256:{hashed}\n");
+        fs::write(file.path(), lines).unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        let first = tokens.owner(ONE).unwrap();
+        assert_eq!(first.name.as_deref(), Some("tenant-a"));
+        assert_eq!(first.limits, Limits { builds: 2, waiting: 3, memory: 8 << 30, rows: 1000 });
+        let second = tokens.owner(TWO).unwrap();
+        assert_eq!((second.name.as_deref(), second.limits), (Some("tenant.b"), Limits::default()));
+        assert_eq!(tokens.owner(&hashed), None, "the hash is not the token");
     }
 
     #[test]
     fn errors_name_the_line_and_no_token() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (text, expected) in [
-            ("".to_owned(), "must hold 1 to 100 tokens"),
-            ("# none\n".to_owned(), "must hold 1 to 100 tokens"),
-            (format!("{ONE}\n").repeat(101), "must hold 1 to 100 tokens"),
+            ("".to_owned(), "must hold 1 to 1000 tokens"),
+            ("# none\n".to_owned(), "must hold 1 to 1000 tokens"),
+            (format!("{ONE}\n").repeat(MAX_TOKENS + 1), "must hold 1 to 1000 tokens"),
             (format!("{ONE}\nsecret"), "line 2: a token has 16 to 1024 characters"),
-            (format!("{ONE} {TWO}"), "line 1"),
+            ("a secret".to_owned(), "line 1: a token has 16 to 1024 characters"),
+            (format!("a/b {ONE}"), "line 1: a name has 1 to 63"),
+            (format!("a {ONE} cats=2"), "line 1: \"cats\" is not a limit"),
+            (format!("a {ONE} builds=many"), "line 1: builds is not a number"),
+            (format!("a {ONE} memory=7"), "line 1: memory: the unit must be"),
+            ("a sha256:00ff".to_owned(), "line 1: sha256: is followed by 64"),
         ] {
             fs::write(file.path(), text).unwrap();
             let error = Tokens::open(file.path()).unwrap_err().to_string();

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::{env, fs};
 
-use lantern_index_service::{Activity, Role};
+use lantern_index_service::{Activity, Role, Tls};
 use serde_json::Value;
 
 fn deploy() -> PathBuf {
@@ -32,7 +33,14 @@ fn check(arguments: &[&str], input: &str) {
 }
 
 fn exposition() -> String {
-    Activity::new(Role::Builder, "0.1.0", false).unwrap().metrics().render().unwrap()
+    let dir = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.path().join(name));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&cert, pair.cert.pem()).unwrap();
+    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+    let activity = Activity::new(Role::Builder, "0.1.0", false).unwrap();
+    activity.set_tls(Arc::new(Tls::open(&cert, &key, None).unwrap()));
+    activity.exposition().unwrap()
 }
 
 /// All strings under the key `expr`.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::Phase;
+use tokio_util::sync::CancellationToken;
 
 use super::pace::{self, Pace};
 use super::{Activity, now_ms};
@@ -38,6 +39,8 @@ type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
 /// What is known of a build under way. Counters are written by the session and read by the status server.
 pub(super) struct Build {
     pub(super) subject: Subject,
+    /// Cancelled when the daemon's owner cancels the build.
+    pub(super) cancel: CancellationToken,
     read: ReadStage,
     since: Instant,
     started_ms: u64,
@@ -45,6 +48,8 @@ pub(super) struct Build {
     rows: AtomicU64,
     elements: AtomicU64,
     pages: AtomicU64,
+    /// Shares of rows that find themselves, and of true neighbors found.
+    quality: Mutex<[Option<f64>; 2]>,
     memory: AtomicU64,
     seen: Mutex<Seen>,
 }
@@ -56,12 +61,21 @@ struct Seen {
     /// Elements counted in the phases graph, repair and order.
     counted: [u64; 3],
     samples: VecDeque<(Instant, Phase, u64)>,
+    /// The phase and its steps when they last changed, and when that was seen.
+    moved: Option<(Instant, Phase, u64)>,
 }
 
 impl Build {
-    pub(super) fn new(subject: Subject, waited: Duration, memory: u64, read: ReadStage) -> Self {
+    pub(super) fn new(
+        subject: Subject,
+        cancel: CancellationToken,
+        waited: Duration,
+        memory: u64,
+        read: ReadStage,
+    ) -> Self {
         Self {
             subject,
+            cancel,
             read,
             since: Instant::now(),
             started_ms: now_ms(),
@@ -70,6 +84,7 @@ impl Build {
             elements: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             memory: AtomicU64::new(memory),
+            quality: Mutex::default(),
             seen: Mutex::default(),
         }
     }
@@ -82,6 +97,7 @@ impl Build {
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
         let mut seen = self.seen();
+        seen.still(&stage);
         if seen.samples.len() == RATE_SAMPLES {
             seen.samples.pop_front();
         }
@@ -106,7 +122,8 @@ impl Build {
         let elapsed = self.since.elapsed();
         let mut seen = self.seen();
         let rate = seen.rate(&stage);
-        let eta = eta(&stage, rate, rows, &self.subject, pace);
+        let still = seen.still(&stage);
+        let eta = eta(&stage, rate, still, rows, &self.subject, pace);
         if let Some(eta) = eta {
             let elapsed = elapsed.as_secs_f64();
             seen.fraction = seen.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
@@ -130,6 +147,7 @@ impl Build {
     /// The phases of a build that ends, what is said of it afterwards, and the elements not yet counted.
     fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport, Elements) {
         let stage = (self.read)();
+        let [self_recall, recall] = *self.quality.lock().unwrap_or_else(PoisonError::into_inner);
         let report = EndedReport {
             subject: self.subject.clone(),
             outcome,
@@ -142,6 +160,8 @@ impl Build {
             elements: self.elements.load(Ordering::Relaxed),
             pages: self.pages.load(Ordering::Relaxed),
             memory_bytes: self.memory(),
+            self_recall,
+            recall,
         };
         let rest = if outcome == Outcome::Succeeded { self.rest(report.elements) } else { Elements::default() };
         (stage, report, rest)
@@ -163,6 +183,17 @@ impl Seen {
         new
     }
 
+    /// How long the steps have not changed.
+    fn still(&mut self, stage: &Stage) -> Duration {
+        match self.moved {
+            Some((since, phase, done)) if (phase, done) == (stage.phase, stage.done) => since.elapsed(),
+            _ => {
+                self.moved = Some((Instant::now(), stage.phase, stage.done));
+                Duration::ZERO
+            }
+        }
+    }
+
     /// Steps per second over the last samples of this phase, or over all of it when there are none.
     fn rate(&self, stage: &Stage) -> f64 {
         let oldest = self.samples.iter().find(|(_, phase, _)| *phase == stage.phase);
@@ -177,7 +208,7 @@ impl Seen {
 }
 
 /// Seconds to go: this phase by its rate, the others by what they took before. `None` when nothing can be said.
-fn eta(stage: &Stage, rate: f64, rows: u64, subject: &Subject, pace: &Pace) -> Option<f64> {
+fn eta(stage: &Stage, rate: f64, still: Duration, rows: u64, subject: &Subject, pace: &Pace) -> Option<f64> {
     let all_rows = if stage.phase == Phase::Rows { rows.max(subject.expected_rows) } else { rows };
     let left = stage.total.saturating_sub(stage.done) as f64;
     let here = if stage.phase == Phase::Rows {
@@ -192,6 +223,8 @@ fn eta(stage: &Stage, rate: f64, rows: u64, subject: &Subject, pace: &Pace) -> O
         let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
         let trust = share.max((spent / expected.max(1e-9)).min(1.0));
         let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
+        // Steps that stand still are not all of the work: as long as it has taken without them it may well take again.
+        let by_steps = by_steps.max(still.as_secs_f64());
         trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
     Some(here + pace.after(stage.phase, subject, all_rows))
@@ -218,6 +251,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Waits until the daemon's owner cancels the build.
+    pub async fn cancelled(&self) {
+        self.build.cancel.cancelled().await;
+    }
+
     /// Counts rows that were taken from the client.
     pub fn add_rows(&self, count: u64) {
         self.build.rows.fetch_add(count, Ordering::Relaxed);
@@ -233,6 +271,13 @@ impl Running {
     /// Says how many elements the finished graph has.
     pub fn set_elements(&self, count: u64) {
         self.build.elements.store(count, Ordering::Relaxed);
+    }
+
+    /// Says what searches of the finished graph find, in millionths: the share of rows that find themselves, and of true neighbors.
+    pub fn set_quality(&self, self_recall_ppm: u32, recall_ppm: Option<u32>) {
+        let shares = [Some(self_recall_ppm), recall_ppm].map(|ppm| ppm.map(|ppm| f64::from(ppm) / 1e6));
+        *self.build.quality.lock().unwrap_or_else(PoisonError::into_inner) = shares;
+        self.activity.metrics().graph_quality(shares);
     }
 
     /// Says how much memory is reserved for this build now.

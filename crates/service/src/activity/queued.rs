@@ -2,6 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use protocol::Refuse;
+use tokio_util::sync::CancellationToken;
+
 use super::{Activity, Build, Running, Stage};
 use crate::report::{QueuedReport, Subject};
 use crate::{Outcome, Refusal};
@@ -13,11 +16,19 @@ pub(super) struct Waiting {
     since: Instant,
     position: AtomicU32,
     memory: AtomicU64,
+    /// Cancelled when the daemon's owner cancels the build.
+    pub(super) cancel: CancellationToken,
 }
 
 impl Waiting {
     pub(super) fn new(subject: Subject) -> Self {
-        Self { subject, since: Instant::now(), position: AtomicU32::new(0), memory: AtomicU64::new(0) }
+        Self {
+            subject,
+            since: Instant::now(),
+            position: AtomicU32::new(0),
+            memory: AtomicU64::new(0),
+            cancel: CancellationToken::new(),
+        }
     }
 
     pub(super) fn report(&self) -> QueuedReport {
@@ -49,16 +60,31 @@ impl Queued {
         self.waiting.memory.store(memory, Ordering::Relaxed);
     }
 
+    /// Waits until the daemon's owner cancels the build.
+    pub async fn cancelled(&self) {
+        self.waiting.cancel.cancelled().await;
+    }
+
     /// The build begins, with `memory` bytes reserved (0 if none are). `stage` says how far it is, at any time and from any
     /// thread, and must not wait.
     #[must_use]
     pub fn begin(mut self, memory: u64, stage: impl Fn() -> Stage + Send + Sync + 'static) -> Running {
         self.settled = true;
         let waited = self.waiting.since.elapsed();
-        let build = Arc::new(Build::new(self.waiting.subject.clone(), waited, memory, Box::new(stage)));
+        let cancel = self.waiting.cancel.clone();
+        let build = Arc::new(Build::new(self.waiting.subject.clone(), cancel, waited, memory, Box::new(stage)));
         self.activity.begin(self.key, &build);
         self.activity.metrics().queue_wait.observe(waited.as_secs_f64());
         Running { activity: self.activity.clone(), key: self.key, build, outcome: Outcome::Failed, reason: None }
+    }
+
+    /// The build is turned away with what its client is told; the log says so too, unless peers have filled it.
+    pub fn turn_away(self, refuse: &Refuse) {
+        if let Some(held_back) = self.activity.peer_errors().pass() {
+            let Refuse { sqlstate, message, detail, .. } = refuse;
+            tracing::warn!(%sqlstate, reason = message, detail, held_back, "build refused");
+        }
+        self.refuse(Refusal::of(refuse.sqlstate), refuse.message.clone());
     }
 
     /// The build is turned away; `text` says why to people.

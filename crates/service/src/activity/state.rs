@@ -101,6 +101,8 @@ impl State {
             elements: 0,
             pages: 0,
             memory_bytes: queued.memory_bytes,
+            self_recall: None,
+            recall: None,
         };
         keep(&mut self.refused, report, REFUSED);
     }

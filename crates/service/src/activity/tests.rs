@@ -88,6 +88,18 @@ fn a_build_is_described() {
 }
 
 #[test]
+fn the_time_to_go_does_not_stand_still_with_the_steps() {
+    let activity = activity(false);
+    let stage =
+        || Stage { phase: Phase::Graph, done: 99, total: 100, spent: [1, 20, 0, 0, 0].map(Duration::from_secs) };
+    let _running = activity.queue(subject()).begin(100, stage);
+    let eta = || activity.report().builds[0].eta_seconds.unwrap();
+    let first = eta();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(eta() > first + 0.2, "{first} and half a second later {}", eta());
+}
+
+#[test]
 fn the_last_builds_are_kept_and_refusals_do_not_push_them_out() {
     let activity = activity(false);
     for _ in 0..50 {

@@ -1,15 +1,15 @@
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Timeout, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 /// Connections at a time, so that strangers cannot take the file descriptors that builds need.
 const MOST: usize = 64;
@@ -20,15 +20,30 @@ const LIFE: Duration = Duration::from_secs(30);
 /// How long to wait when none can be accepted, mostly for file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(500);
 
-/// Accepts a limited number of connections, for a limited time each.
+/// Accepts a limited number of connections, for a limited time each. When there are more, the oldest is closed: whoever only opens
+/// connections must not keep probes and scrapers out.
 pub(super) struct Connections {
     listener: TcpListener,
-    permits: Arc<Semaphore>,
+    /// Those that are open and some that are not any more, the oldest first.
+    open: VecDeque<CancellationToken>,
 }
 
 impl Connections {
     pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, permits: Arc::new(Semaphore::new(MOST)) }
+        Self { listener, open: VecDeque::new() }
+    }
+
+    /// Makes room for one more; returns what closes it.
+    fn enter(&mut self) -> CancellationToken {
+        self.open.retain(|close| !close.is_cancelled());
+        if self.open.len() >= MOST
+            && let Some(oldest) = self.open.pop_front()
+        {
+            oldest.cancel();
+        }
+        let close = CancellationToken::new();
+        self.open.push_back(close.clone());
+        close
     }
 }
 
@@ -38,13 +53,13 @@ impl Listener for Connections {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            // A permit before the connection: those too many wait in the system's queue.
-            let permit = self.permits.clone().acquire_owned().await;
-            match (self.listener.accept().await, permit) {
-                (Ok((stream, peer)), Ok(permit)) => {
-                    return (Connection { stream, end: Box::pin(sleep(LIFE)), _permit: permit }, peer);
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    let close = self.enter();
+                    let end = Box::pin(timeout(LIFE, close.clone().cancelled_owned()));
+                    return (Connection { stream, end, _close: close.drop_guard() }, peer);
                 }
-                _ => sleep(BACK_OFF).await,
+                Err(_) => sleep(BACK_OFF).await,
             }
         }
     }
@@ -54,17 +69,18 @@ impl Listener for Connections {
     }
 }
 
-/// A connection that breaks when its time is over.
+/// A connection that breaks when its time is over, or when it has to make room.
 pub(super) struct Connection {
     stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    _permit: OwnedSemaphorePermit,
+    end: Pin<Box<Timeout<WaitForCancellationFutureOwned>>>,
+    /// Marks the connection as closed when it is dropped.
+    _close: DropGuard,
 }
 
 impl Connection {
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.end.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
+            Poll::Ready(_) => Err(io::ErrorKind::TimedOut.into()),
             Poll::Pending => Ok(()),
         }
     }

@@ -39,6 +39,7 @@ function ago(now, then) {
 
 const typeOf = (build) => `${build.type}(${number(build.dims)}) ${build.metric}`;
 const titleOf = (build) => build.label || typeOf(build);
+const clientOf = (build) => `from ${build.client || build.peer}`;
 const detailOf = (build) => [build.label ? typeOf(build) : null, `m ${build.m}`, `ef ${build.ef_construction}`]
   .filter(Boolean).join(" · ");
 
@@ -91,7 +92,7 @@ function showBuild(parts, build) {
   parts.fill.style.width = `${percent.toFixed(1)}%`;
   parts.bar.setAttribute("aria-valuenow", Math.floor(percent));
   const left = build.eta_seconds;
-  parts.eta.textContent = `${Math.floor(percent)} %` + (left === null ? "" : ` · ${span(left)} left`);
+  parts.eta.textContent = `${Math.floor(percent)} %` + (left === null ? "" : ` · ~${span(left)} left`);
   parts.eta.dataset.seconds = left === null ? "" : left;
   const current = PHASES.indexOf(build.phase);
   [...parts.phases.children].forEach((item, index) => {
@@ -104,7 +105,7 @@ function showBuild(parts, build) {
     build.rate > 0 ? `${number(build.rate)} ${STEPS[build.phase] || "steps"}/s` : null,
     build.memory_bytes > 0 ? bytes(build.memory_bytes) : null,
     `for ${span(build.elapsed_seconds)}`,
-    `from ${build.peer}`,
+    clientOf(build),
     build.builder ? `on ${build.builder}` : null,
     `#${build.id}`,
   ];
@@ -135,7 +136,7 @@ function showQueue(queue) {
     make("p", { class: "facts" },
       make("span", {}, `for ${span(build.waiting_seconds)}`),
       build.memory_bytes ? make("span", {}, `needs ${bytes(build.memory_bytes)}`) : null,
-      make("span", {}, `about ${number(build.expected_rows)} rows`), make("span", {}, `from ${build.peer}`)))));
+      make("span", {}, `about ${number(build.expected_rows)} rows`), make("span", {}, clientOf(build))))));
 }
 
 function showBuilders(builders) {
@@ -153,37 +154,85 @@ function drawing(name, attributes) {
   return node;
 }
 
-function plot(title, values, unit) {
+const HEIGHT = 100;
+
+// A round number from which an axis can begin: 1, 2 or 5 times a power of ten.
+function roundUp(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value) || value;
+}
+
+// Figures stay, so that the pointer keeps its place while values move.
+function plot(title, key) {
+  const picture = drawing("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });
+  const parts = { key, picture, values: [], interval: 1, pointer: null };
+  for (const name of ["said", "top", "middle", "begin", "half"]) parts[name] = make("span");
+  parts.node = make("figure", { "data-plot": key }, make("figcaption", {}, make("b", {}, title), parts.said),
+    make("div", { class: "chart" }, make("div", { class: "rates" }, parts.top, parts.middle, make("span", {}, "0")), picture),
+    make("div", { class: "times" }, parts.begin, parts.half, make("span", {}, "now")));
+  picture.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect();
+    parts.pointer = (event.clientX - box.left) / box.width;
+    drawPlot(parts);
+  });
+  picture.addEventListener("pointerleave", () => { parts.pointer = null; drawPlot(parts); });
+  return parts;
+}
+
+function drawPlot({ picture, values, interval, pointer, said, top, middle, begin, half }) {
   // Soon after the start a shorter time fills the picture.
-  const [slots, height] = [Math.max(60, values.length), 100];
+  const slots = Math.max(60, values.length);
+  const from = slots - values.length;
   const most = values.reduce((most, value) => Math.max(most, value), 0);
-  const picture = drawing("svg", { viewBox: `0 0 ${slots} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  picture.append(drawing("path", { class: "axis", d: `M0 ${height}H${slots}` }));
+  const highest = most > 0 ? roundUp(most) : 1;
+  const y = (value) => (HEIGHT * (1 - value / highest)).toFixed(1);
+  picture.setAttribute("viewBox", `0 0 ${slots - 1} ${HEIGHT}`);
+  picture.replaceChildren(...[0, 0.5, 1].map((share) => drawing("path", { class: "axis", d: `M0 ${y(share * highest)}H${slots}` })));
   if (most > 0) {
-    const from = slots - values.length;
-    const points = values.map((value, index) => `${from + index} ${(height - value / most * (height - 4)).toFixed(1)}`);
-    picture.append(drawing("path", { class: "area", d: `M${from} ${height}L${points.join("L")}L${slots - 1} ${height}Z` }));
+    const points = values.map((value, index) => `${from + index} ${y(value)}`);
+    picture.append(drawing("path", { class: "area", d: `M${from} ${HEIGHT}L${points.join("L")}L${slots - 1} ${HEIGHT}Z` }));
     picture.append(drawing("path", { class: "curve", d: `M${points.join("L")}` }));
   }
-  const now = values.length > 0 ? values[values.length - 1] : 0;
-  return make("figure", {}, make("figcaption", {}, make("b", {}, title),
-    make("span", {}, `${number(now)} now, most ${number(most)} ${unit}`)), picture);
+  [top.textContent, middle.textContent] = most > 0 ? [rate(highest), rate(highest / 2)] : ["", ""];
+  begin.textContent = `${span(slots * interval)} ago`;
+  half.textContent = `${span(slots * interval / 2)} ago`;
+  const at = pointer === null ? -1 : Math.round(pointer * (slots - 1)) - from;
+  if (at in values) {
+    picture.append(drawing("path", { class: "mark", d: `M${from + at} 0V${HEIGHT}` }));
+    const before = (values.length - 1 - at) * interval;
+    said.textContent = `${rate(values[at])}/s ${before > 0 ? `${span(before)} ago` : "now"}`;
+  } else {
+    said.textContent = `${rate(values.at(-1) ?? 0)}/s now, most ${rate(most)}/s`;
+  }
 }
+
+const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : number(value));
+
+const plots = [["Rows taken", "rows_per_second"], ["Elements linked", "elements_per_second"], ["Pages sent", "pages_per_second"]]
+  .map(([title, key]) => plot(title, key));
+byId("plots").replaceChildren(...plots.map((parts) => parts.node));
 
 function showPlots(throughput) {
   const seconds = throughput.rows_per_second.length * throughput.interval_seconds;
   byId("period").textContent = span(seconds);
-  byId("plots").replaceChildren(
-    plot("Rows taken", throughput.rows_per_second, "/s"),
-    plot("Elements linked", throughput.elements_per_second, "/s"),
-    plot("Pages sent", throughput.pages_per_second, "/s"));
+  for (const parts of plots) {
+    [parts.values, parts.interval] = [throughput[parts.key], throughput.interval_seconds];
+    drawPlot(parts);
+  }
+}
+
+function found(build) {
+  const texts = [];
+  if (typeof build.recall === "number") texts.push(`; recall ${build.recall.toFixed(3)} at ef_search 40`);
+  if (typeof build.self_recall === "number") texts.push(`; self-recall ${build.self_recall.toFixed(3)}`);
+  return texts.join("");
 }
 
 function endedRow(build, now) {
   const { rows, graph, repair, order, pages } = build.phases;
   const times = build.seconds > 0
-    ? `rows ${span(rows)}, graph ${span(graph + repair + order)}, pages ${span(pages)}` : null;
-  const what = make("td", { class: "what" }, titleOf(build), " ", make("span", { class: "note" }, detailOf(build)));
+    ? `rows ${span(rows)}, graph ${span(graph + repair + order)}, pages ${span(pages)}${found(build)}` : null;
+  const what = make("td", { class: "what" }, titleOf(build), " ", make("span", { class: "note" }, `${detailOf(build)} · ${clientOf(build)}`));
   const note = build.outcome === "succeeded" ? times : build.reason;
   if (note) what.append(make("div", { class: "note" }, note));
   return make("tr", { "data-ended": build.id },
@@ -202,11 +251,24 @@ function showEnded(ended, now) {
     make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...ended.map((build) => endedRow(build, now)))));
 }
 
+const SOON_MS = 30 * 24 * 3600 * 1000;
+
+// A daemon without a certificate does not say when it expires.
+function showCertificate(expires, now) {
+  const chip = byId("certificate");
+  chip.hidden = typeof expires !== "number";
+  if (chip.hidden) return;
+  const left = expires - now;
+  chip.textContent = left < 0 ? `certificate expired ${span(-left / 1000)} ago` : `certificate expires in ${span(left / 1000)}`;
+  chip.className = left < 0 ? "chip lost" : left < SOON_MS ? "chip" : "chip calm";
+}
+
 function show(report) {
   byId("role").textContent = report.role;
   byId("state").textContent = report.readiness;
   byId("state").className = `chip ${report.readiness}`;
   byId("about").textContent = `version ${report.software} · up ${span((report.now_ms - report.started_ms) / 1000)}`;
+  showCertificate(report.certificate_expires_ms, report.now_ms);
   document.title = report.builds.length > 0
     ? `${Math.floor(report.builds[0].fraction * 100)} % · lantern-index` : "lantern-index";
   showTiles(report);

@@ -1,0 +1,147 @@
+//! Who may have indexes built: the same rules, names and refusals for builder and router.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use protocol::{Refuse, SqlState};
+
+use crate::client::Client;
+use crate::daemon::{DaemonError, exposed};
+use crate::{Tls, Tokens};
+
+/// What a daemon asks of clients.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Secrets of which clients must know one.
+    pub tokens: Option<Arc<Tokens>>,
+    /// What is asked of clients in TLS; `None` if connections are not encrypted.
+    pub tls: Option<Arc<Tls>>,
+    /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
+    pub allow_plaintext_beyond_loopback: bool,
+    /// Whether to listen where other machines can connect without asking them who they are.
+    pub allow_anonymous: bool,
+}
+
+impl Access {
+    /// Whether clients must say who they are: by a token or a certificate.
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.tokens.is_some() || self.tls.as_ref().is_some_and(|tls| tls.asks_clients())
+    }
+
+    /// The client, if it may have something built, by the token in its Hello and the name of its certificate. `daemon` is the daemon's
+    /// word for itself.
+    ///
+    /// # Errors
+    /// What to tell a client that may not.
+    pub fn admit(
+        &self,
+        daemon: &str,
+        peer: SocketAddr,
+        token: &str,
+        certificate: Option<&str>,
+    ) -> Result<Client, Box<Refuse>> {
+        let mut client = Self::by_certificate(peer, certificate);
+        let Some(tokens) = &self.tokens else { return Ok(client) };
+        if let Some(owner) = tokens.owner(token) {
+            client.limits = owner.limits;
+            client.name = owner.name.or(client.name);
+            return Ok(client);
+        }
+        let (message, hint) = match token {
+            "" => (
+                format!("this {daemon} wants a token"),
+                format!("Set hnsw.external_index_token to one of the {daemon}'s tokens."),
+            ),
+            _ => (
+                format!("the token is not one of this {daemon}'s"),
+                format!("It may have been replaced: see the {daemon}'s --token-file."),
+            ),
+        };
+        let sqlstate = SqlState::INVALID_AUTHORIZATION;
+        Err(Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail: String::new(), hint }))
+    }
+
+    /// As [`Access::admit`], for a Lantern client, whose protocol has no place for a token.
+    ///
+    /// # Errors
+    /// What to tell a client that may not.
+    pub fn admit_lantern(&self, daemon: &str, peer: SocketAddr, certificate: Option<&str>) -> Result<Client, String> {
+        match self.tokens {
+            Some(_) => Err(format!("this {daemon} wants a token, and the client cannot send one")),
+            None => Ok(Self::by_certificate(peer, certificate)),
+        }
+    }
+
+    fn by_certificate(peer: SocketAddr, certificate: Option<&str>) -> Client {
+        Client { name: certificate.map(Into::into), ..Client::unnamed(peer) }
+    }
+
+    /// Whether a client that asks whether somebody is there may hear that all is well: not if it shows a token with which it could have nothing
+    /// built. A client that shows none hears it; older ones cannot show any.
+    ///
+    /// # Errors
+    /// What to tell the client.
+    pub fn answer_ping(&self, daemon: &str, peer: SocketAddr, token: &str) -> Result<(), Box<Refuse>> {
+        if token.is_empty() { Ok(()) } else { self.admit(daemon, peer, token, None).map(drop) }
+    }
+
+    /// Whether the daemon may listen where it is to: other machines get in only encrypted and if they say who they are, unless
+    /// somebody said explicitly that they may. `otherwise_asked`: clients that nothing here asks show a ticket of a router.
+    ///
+    /// # Errors
+    /// The address that other machines can reach.
+    pub async fn check_exposure(&self, host: &str, port: u16, otherwise_asked: bool) -> Result<(), DaemonError> {
+        let encrypted = self.tls.is_some() || self.allow_plaintext_beyond_loopback;
+        let asked = self.asks_clients() || otherwise_asked || self.allow_anonymous;
+        if encrypted && asked {
+            return Ok(());
+        }
+        match exposed(host, port).await? {
+            Some(address) if !encrypted => Err(DaemonError::Plaintext(address)),
+            Some(address) => Err(DaemonError::Anonymous(address)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use super::Access;
+    use crate::Tokens;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    #[test]
+    fn a_token_names_its_client() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), format!("tenant-a {TOKEN} builds=2\nfedcba9876543210\n")).unwrap();
+        let access = Access { tokens: Some(Arc::new(Tokens::open(file.path()).unwrap())), ..Access::default() };
+        let peer = "10.0.0.7:5000".parse().unwrap();
+        let client = access.admit("router", peer, TOKEN, Some("certificate")).unwrap();
+        assert_eq!((client.name.as_deref(), client.limits.builds), (Some("tenant-a"), 2));
+        let client = access.admit("router", peer, "fedcba9876543210", Some("certificate")).unwrap();
+        assert_eq!(client.name.as_deref(), Some("certificate"), "the token has no name");
+        let refuse = access.admit("router", peer, "", None).unwrap_err();
+        assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", "this router wants a token"));
+        assert!(access.admit("router", peer, "wrong", None).unwrap_err().hint.contains("--token-file"));
+        let pings = ["", TOKEN, "wrong"].map(|token| access.answer_ping("router", peer, token).is_ok());
+        assert_eq!(pings, [true, true, false]);
+    }
+
+    #[tokio::test]
+    async fn strangers_are_let_in_only_on_purpose() {
+        let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
+        assert!(open.check_exposure("127.0.0.1", 1, false).await.is_ok());
+        let error = open.check_exposure("0.0.0.0", 1, false).await.unwrap_err().to_string();
+        assert!(error.contains("would not be asked who they are"), "{error}");
+        assert!(open.check_exposure("0.0.0.0", 1, true).await.is_ok());
+        let error = Access::default().check_exposure("0.0.0.0", 1, true).await.unwrap_err().to_string();
+        assert!(error.contains("would not be encrypted"), "{error}");
+        let anonymous = Access { allow_anonymous: true, ..open };
+        assert!(anonymous.check_exposure("0.0.0.0", 1, false).await.is_ok());
+    }
+}

@@ -1,0 +1,135 @@
+//! What a daemon's owner may do with it, over a Unix socket that nobody else can open.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::extract::{Path as UrlPath, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use thiserror::Error;
+use tokio::net::UnixListener;
+
+use crate::Activity;
+use crate::report::Report;
+
+/// Why there is no socket for the owner.
+#[derive(Debug, Error)]
+pub enum AdminError {
+    /// The socket cannot be made.
+    #[error("cannot listen on {path}")]
+    Bind {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is something else, which is not to be removed.
+    #[error("{0} exists and is not a socket")]
+    Occupied(PathBuf),
+}
+
+/// The socket of a daemon's owner, removed when this is dropped.
+#[derive(Debug)]
+pub struct AdminSocket {
+    path: PathBuf,
+}
+
+impl AdminSocket {
+    /// Listens on a Unix socket that only the daemon's account can open. A socket that an earlier daemon has left is replaced.
+    ///
+    /// Must be called within a tokio runtime, which serves the socket.
+    ///
+    /// # Errors
+    /// [`AdminError`]
+    pub fn start(path: &Path, activity: Arc<Activity>) -> Result<Self, AdminError> {
+        let bind = |source| AdminError::Bind { path: path.to_owned(), source };
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(path).map_err(bind)?,
+            Ok(_) => return Err(AdminError::Occupied(path.to_owned())),
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).map_err(bind)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(bind)?;
+        tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router(activity)).await {
+                tracing::error!(%error, "the owner's socket is closed");
+            }
+        });
+        Ok(Self { path: path.to_owned() })
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        // It may have been replaced by the next daemon's, or be gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn router(activity: Arc<Activity>) -> Router {
+    Router::new()
+        .route("/status", get(report))
+        .route("/cancel/{build}", post(cancel))
+        .route("/drain", post(async |State(activity): State<Arc<Activity>>| activity.drain(true)))
+        .route("/resume", post(async |State(activity): State<Arc<Activity>>| activity.drain(false)))
+        .with_state(activity)
+}
+
+async fn report(State(activity): State<Arc<Activity>>) -> Json<Report> {
+    Json(activity.report())
+}
+
+async fn cancel(State(activity): State<Arc<Activity>>, UrlPath(build): UrlPath<String>) -> StatusCode {
+    if activity.cancel(&build) { StatusCode::OK } else { StatusCode::NOT_FOUND }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    use super::AdminSocket;
+    use crate::report::Subject;
+    use crate::{Activity, Readiness, Role};
+
+    #[tokio::test]
+    async fn the_owner_cancels_and_drains() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());
+        activity.set_readiness(Readiness::Ready);
+        let socket = AdminSocket::start(&path, activity.clone()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let ask = async |request: &str| {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            let request = format!("{request} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let queued = activity.queue(Subject { build: "0123456789abcdef".to_owned(), ..Subject::default() });
+        assert!(ask("GET /status").await.contains("0123456789abcdef"));
+        assert!(ask("POST /cancel/fedcba9876543210").await.starts_with("HTTP/1.1 404"));
+        assert!(ask("POST /cancel/0123456789abcdef").await.starts_with("HTTP/1.1 200"));
+        queued.cancelled().await;
+        assert!(ask("POST /drain").await.starts_with("HTTP/1.1 200"));
+        assert_eq!(activity.readiness(), Readiness::Draining);
+        assert!(activity.refuses("builder").is_some());
+        ask("POST /resume").await;
+        assert_eq!(activity.readiness(), Readiness::Ready);
+        assert!(activity.refuses("builder").is_none());
+        drop(socket);
+        assert!(!path.exists());
+        fs::write(&path, "").unwrap();
+        assert!(AdminSocket::start(&path, activity).is_err(), "a file of somebody else's stays");
+    }
+}

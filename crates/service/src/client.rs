@@ -1,0 +1,130 @@
+//! For whom a build is.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use protocol::{Refuse, SqlState};
+
+/// Where the limits of named clients are, for those who are refused.
+pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
+
+/// What a named client may take at a time; 0 stands for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Builds under way.
+    pub builds: u32,
+    /// Builds that wait.
+    pub waiting: u32,
+    /// Bytes of memory of all its builds.
+    pub memory: u64,
+    /// Rows of one build.
+    pub rows: u64,
+}
+
+impl Limits {
+    /// These limits, and the limit of rows that another daemon has set.
+    #[must_use]
+    pub fn with_rows_of(self, other: &Self) -> Self {
+        let rows = match (self.rows, other.rows) {
+            (0, rows) | (rows, 0) => rows,
+            (one, other) => one.min(other),
+        };
+        Self { rows, ..self }
+    }
+
+    /// Whether a build may have so many rows, as its client estimates them.
+    ///
+    /// # Errors
+    /// What to tell the client.
+    pub fn check_rows(&self, rows: u64) -> Result<(), Box<Refuse>> {
+        if self.rows == 0 || rows <= self.rows {
+            return Ok(());
+        }
+        Err(Box::new(Refuse {
+            retry_after_ms: 0,
+            sqlstate: SqlState::PROGRAM_LIMIT_EXCEEDED,
+            message: format!("table has about {rows} rows, this client may have at most {} indexed", self.rows),
+            detail: String::new(),
+            hint: LIMITS_HINT.to_owned(),
+        }))
+    }
+}
+
+/// For whom a build is: a name, if the client has shown one, and where it connected from.
+///
+/// Builds of clients with the same [`key`](Client::key) share one place in a fair queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The name of its token or certificate.
+    pub name: Option<Arc<str>>,
+    /// Its address as the first daemon has seen it.
+    pub address: IpAddr,
+    /// What it may take.
+    pub limits: Limits,
+}
+
+impl Client {
+    /// A client without a name.
+    #[must_use]
+    pub fn unnamed(peer: SocketAddr) -> Self {
+        Self { name: None, address: peer.ip().to_canonical(), limits: Limits::default() }
+    }
+
+    /// What clients have in common that share a place in a fair queue: the name, or the address of a client without one.
+    #[must_use]
+    pub fn key(&self) -> Arc<str> {
+        self.name.clone().unwrap_or_else(|| self.address.to_string().into())
+    }
+
+    /// The client as [`Client::parse`] reads it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!("{} {} {}", self.address, self.limits.rows, self.name.as_deref().unwrap_or_default())
+    }
+
+    /// Reads what [`Client::to_text`] has written. Of the limits the text has the rows, which only a builder can count; the daemon that knows
+    /// the others has applied them.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(3, ' ');
+        let (address, rows, name) = (words.next()?, words.next()?, words.next()?);
+        let limits = Limits { rows: rows.parse().ok()?, ..Limits::default() };
+        Some(Self { name: (!name.is_empty()).then(|| name.into()), address: address.parse().ok()?, limits })
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(out, "{name} ({})", self.address),
+            None => self.address.fmt(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, Limits};
+
+    #[test]
+    fn a_client_is_written_and_read() {
+        for (name, address) in [(Some("tenant-a"), "::1"), (None, "10.0.0.7"), (Some("two words"), "10.0.0.7")] {
+            let client = Client {
+                name: name.map(Into::into),
+                address: address.parse().unwrap(),
+                limits: Limits { rows: 7, ..Limits::default() },
+            };
+            assert_eq!(Client::parse(&client.to_text()), Some(client));
+        }
+        assert_eq!(Client::parse("nowhere name"), None);
+    }
+
+    #[test]
+    fn names_come_before_addresses() {
+        let mut client = Client::unnamed("[::ffff:10.0.0.7]:5432".parse().unwrap());
+        assert_eq!(&*client.key(), "10.0.0.7");
+        client.name = Some("tenant-a".into());
+        assert_eq!((&*client.key(), client.to_string().as_str()), ("tenant-a", "tenant-a (10.0.0.7)"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Accepts connections: so many at a time and so many per second, and those that have not said what they want make room for others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use crate::newcomers::Newcomers;
+use crate::pace::Pace;
+use crate::{Activity, Closed};
+
+const BACK_OFF: Duration = Duration::from_millis(10);
+const BACK_OFF_MOST: Duration = Duration::from_secs(1);
+
+/// How connections of clients are accepted.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
+    pub max_connections: usize,
+    /// Connections to accept per second; more wait.
+    pub max_handshakes: u32,
+    /// Those that have not said yet what they want.
+    pub newcomers: Newcomers,
+    /// What the daemon does.
+    pub activity: Arc<Activity>,
+    /// The sessions.
+    pub tasks: TaskTracker,
+}
+
+impl Door {
+    /// Accepts connections, one task each in a span with its number and peer, for as long as it is polled. `serve` serves one until it is
+    /// closed, by its number.
+    pub async fn accept<F>(&self, listener: &TcpListener, serve: impl Fn(TcpStream, SocketAddr, u64) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let permits = Arc::new(Semaphore::new(self.max_connections));
+        let mut pace = Pace::new(self.max_handshakes);
+        let sessions = AtomicU64::new(0);
+        let mut back_off = BACK_OFF;
+        loop {
+            pace.next().await;
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    back_off = BACK_OFF;
+                    let Some(permit) = self.permit(&permits).await else { return };
+                    let id = sessions.fetch_add(1, Ordering::Relaxed) + 1;
+                    let span = tracing::info_span!("session", id, %peer, build = tracing::field::Empty, label = tracing::field::Empty);
+                    let (door, session) = (self.clone(), serve(stream, peer, id));
+                    let session = async move {
+                        let _open = door.activity.metrics().connection();
+                        let newcomer = door.newcomers.enter(id);
+                        tokio::select! {
+                            () = session => {}
+                            () = newcomer.closed() => {
+                                let text = format_args!("too many connections, and this one has not said what it wants");
+                                door.activity.closed(Closed::Limit, text);
+                            }
+                        }
+                        drop(permit);
+                    };
+                    self.tasks.spawn(session.instrument(span));
+                }
+                // Mostly: no file descriptors left. Trying again at once would only burn a core.
+                Err(error) => {
+                    tracing::warn!(%error, retry_ms = back_off.as_millis(), "cannot accept a connection");
+                    sleep(back_off).await;
+                    back_off = (back_off * 2).min(BACK_OFF_MOST);
+                }
+            }
+        }
+    }
+
+    /// A permit for one more connection; others that have not said what they want are closed for it.
+    async fn permit(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Some(permit);
+        }
+        loop {
+            // One that was closed may take a moment to be gone.
+            let wait = self.newcomers.close_oldest().err().unwrap_or(BACK_OFF_MOST);
+            if let Ok(permit) = timeout(wait, permits.clone().acquire_owned()).await {
+                return permit.ok();
+            }
+        }
+    }
+}

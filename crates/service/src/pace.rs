@@ -1,0 +1,46 @@
+//! So many events per second.
+
+use tokio::time::{Duration, Instant, sleep};
+
+/// Lets so much happen per second, and a second's worth at once.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    per_second: f64,
+    allowance: f64,
+    since: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(per_second: u32) -> Self {
+        let per_second = f64::from(per_second.max(1));
+        Self { per_second, allowance: per_second, since: Instant::now() }
+    }
+
+    /// Waits until one more may happen.
+    pub(crate) async fn next(&mut self) {
+        let now = Instant::now();
+        let earned = now.duration_since(self.since).as_secs_f64() * self.per_second;
+        (self.allowance, self.since) = ((self.allowance + earned).min(self.per_second), now);
+        if self.allowance < 1.0 {
+            sleep(Duration::from_secs_f64((1.0 - self.allowance) / self.per_second)).await;
+        }
+        self.allowance -= 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::Pace;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_per_second() {
+        let (mut pace, since) = (Pace::new(10), Instant::now());
+        for _ in 0..40 {
+            pace.next().await;
+        }
+        let seconds = since.elapsed().as_secs_f64();
+        assert!((2.9..3.2).contains(&seconds), "{seconds}");
+    }
+}

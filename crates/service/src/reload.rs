@@ -1,0 +1,193 @@
+//! Files that are read again while the daemon runs: at SIGHUP, and when they change, as files of Kubernetes' Secrets do.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{TicketKeys, Tls, Tokens, notify_manager};
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Something that is made from files.
+pub trait Reload: Send + Sync {
+    /// What it is, for logs.
+    fn what(&self) -> &'static str;
+    /// The files.
+    fn files(&self) -> Vec<PathBuf>;
+    /// Reads the files again. What cannot be used leaves everything as it was.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>>;
+}
+
+impl Reload for Tls {
+    fn what(&self) -> &'static str {
+        "certificates"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.files()
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+        Ok(self.reload()?)
+    }
+}
+
+impl Reload for Tokens {
+    fn what(&self) -> &'static str {
+        "tokens"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path().to_owned()]
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+        Ok(self.reload()?)
+    }
+}
+
+impl Reload for TicketKeys {
+    fn what(&self) -> &'static str {
+        "ticket keys"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.path().map(PathBuf::from).into_iter().collect()
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+        Ok(self.reload()?)
+    }
+}
+
+/// Reads the files of `parts` again at each SIGHUP, which then does not end the process, and when they change; from now on.
+///
+/// Must be called within a tokio runtime.
+///
+/// # Errors
+/// When the system does not let the process handle signals.
+pub fn keep_fresh(parts: Vec<Arc<dyn Reload>>) -> io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut parts: Vec<Part> = parts.into_iter().map(Part::new).collect();
+    tokio::spawn(async move {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                heard = hangup.recv() => {
+                    if heard.is_none() {
+                        return;
+                    }
+                    notify_manager(&reloading());
+                    parts.iter_mut().for_each(Part::read);
+                    notify_manager("READY=1");
+                }
+                _ = looks.tick() => parts.iter_mut().filter(|part| part.has_changed()).for_each(Part::read),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// What tells one version of a file from another.
+type Version = Option<(u64, u64, i64, i64, u64)>;
+
+struct Part {
+    of: Arc<dyn Reload>,
+    /// Of the files, when they were read last.
+    versions: Vec<Version>,
+}
+
+impl Part {
+    fn new(of: Arc<dyn Reload>) -> Self {
+        let versions = versions(&*of);
+        Self { of, versions }
+    }
+
+    fn has_changed(&self) -> bool {
+        versions(&*self.of) != self.versions
+    }
+
+    fn read(&mut self) {
+        // Before the files are read: what changes meanwhile is a change.
+        self.versions = versions(&*self.of);
+        let what = self.of.what();
+        match self.of.reload() {
+            Ok(()) => tracing::info!("{what} read again"),
+            Err(error) => tracing::error!("{what} not read again, the old ones stay: {}", chain(&*error)),
+        }
+    }
+}
+
+fn versions(part: &dyn Reload) -> Vec<Version> {
+    let version = |file: &PathBuf| {
+        let data = fs::metadata(file).ok()?;
+        Some((data.dev(), data.ino(), data.mtime(), data.mtime_nsec(), data.len()))
+    };
+    part.files().iter().map(version).collect()
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+/// That a reload begins, in systemd's words: which one it is, it tells by the time.
+fn reloading() -> String {
+    let now = clock_gettime(ClockId::Monotonic);
+    format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::keep_fresh;
+    use crate::Tokens;
+
+    const ONE: &str = "0123456789abcdef";
+    const TWO: &str = "fedcba9876543210";
+
+    #[tokio::test]
+    async fn a_changed_file_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        fs::write(&file, ONE).unwrap();
+        let tokens = Arc::new(Tokens::open(&file).unwrap());
+        keep_fresh(vec![tokens.clone()]).unwrap();
+        let becomes = async |token: &str| {
+            let known = async {
+                while tokens.owner(token).is_none() {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), known).await.unwrap();
+        };
+        // As Kubernetes does: another file gets the name.
+        let next = dir.path().join("next");
+        fs::write(&next, TWO).unwrap();
+        fs::rename(&next, &file).unwrap();
+        becomes(TWO).await;
+        assert!(tokens.owner(ONE).is_none());
+    }
+}

@@ -1,0 +1,39 @@
+//! Sizes as operators write them.
+
+/// Reads a number of bytes: a whole number with a unit of `kB`, `MB`, `GB`, `TB`, each 1024 of the one before, as in PostgreSQL's
+/// settings.
+///
+/// # Errors
+/// What is wrong with the text, as part of a sentence.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: u64 = number.parse().map_err(|_| format!("\"{text}\" does not begin with a number"))?;
+    let shift = match unit.trim() {
+        "kB" => 10,
+        "MB" => 20,
+        "GB" => 30,
+        "TB" => 40,
+        _ => return Err("the unit must be kB, MB, GB or TB, as in 48GB".to_owned()),
+    };
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("must be more than 0".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err("is too much".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn units() {
+        for (text, bytes) in [("1kB", 1 << 10), ("64MB", 64 << 20), ("48 GB", 48 << 30), ("2TB", 2 << 40)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "10", "GB", "0MB", "1.5GB", "-1GB", "1gb", "99999999TB", "99999999999999999999kB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}
