@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hnsw::EngineKind;
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
-use service::{TicketGate, Tls, Tokens};
+use service::{Access, DaemonError, TicketGate};
 
 /// How a builder is set up.
 #[derive(Clone, Debug)]
@@ -19,18 +19,12 @@ pub struct Config {
     pub status_port: u16,
     /// Whether status shows what clients call their builds, which are names of relations.
     pub status_labels: bool,
-    /// The certificate and key, when connections are encrypted.
-    pub tls: Option<Arc<Tls>>,
+    /// What is asked of clients.
+    pub access: Access,
     /// Whom to let in, when only those that a router sends.
     pub tickets: Option<Arc<TicketGate>>,
     /// With `tickets`: whether Lantern's clients, which cannot show one, are let in all the same.
     pub lantern_without_ticket: bool,
-    /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
-    pub allow_plaintext_beyond_loopback: bool,
-    /// Secrets of which clients must know one.
-    pub tokens: Option<Arc<Tokens>>,
-    /// Whether to listen where other machines can connect without asking them who they are.
-    pub allow_anonymous: bool,
     /// The most rows that a build may have; 0 for as many as there is memory for.
     pub max_rows: u64,
     /// What builds the graphs.
@@ -47,6 +41,10 @@ pub struct Config {
     pub lantern_inner_product: bool,
     /// How long a client may be silent while its rows are due, or leave unread what it was sent.
     pub idle_timeout: Duration,
+    /// How long a build may take from its admission to its end, whatever its client says; `None` for as long as it takes.
+    pub max_build_time: Option<Duration>,
+    /// How long the rows of a build may take to come, however often its client says that it is alive.
+    pub max_rows_time: Option<Duration>,
     /// How long a client has from the connection to its first frame.
     pub handshake_timeout: Duration,
     /// How long builds may go on when the daemon shuts down.
@@ -65,12 +63,9 @@ impl Default for Config {
             status_host: "127.0.0.1".to_owned(),
             status_port: DEFAULT_STATUS_PORT,
             status_labels: false,
-            tls: None,
+            access: Access::default(),
             tickets: None,
             lantern_without_ticket: false,
-            allow_plaintext_beyond_loopback: false,
-            tokens: None,
-            allow_anonymous: false,
             max_rows: 0,
             engine: EngineKind::default(),
             threads: 0,
@@ -79,10 +74,28 @@ impl Default for Config {
             max_builds: 0,
             lantern_inner_product: false,
             idle_timeout: Duration::from_secs(600),
+            max_build_time: None,
+            max_rows_time: None,
             handshake_timeout: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(30),
             max_connections: 256,
             max_handshakes: 200,
         }
+    }
+}
+
+impl Config {
+    /// Whether clients must say who they are: by a token, a certificate or a ticket.
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.access.asks_clients() || self.tickets.is_some()
+    }
+
+    /// Whether the builder may listen where it is to.
+    ///
+    /// # Errors
+    /// The address that other machines can reach.
+    pub async fn check_exposure(&self) -> Result<(), DaemonError> {
+        self.access.check_exposure(&self.host, self.port, self.tickets.is_some()).await
     }
 }

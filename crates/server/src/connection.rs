@@ -1,10 +1,7 @@
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use service::{Closed, buffered};
-use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -14,10 +11,10 @@ use crate::session;
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer: SocketAddr) {
-    if let Err(error) = set_options(&stream, shared.config.idle_timeout) {
+    if let Err(error) = service::set_options(&stream, shared.config.idle_timeout) {
         tracing::debug!(%error, "cannot set socket options");
     }
-    let Some(tls) = shared.config.tls.clone() else {
+    let Some(tls) = shared.config.access.tls.clone() else {
         return session::serve(stream, shared, id, peer).await;
     };
     let limit = shared.config.handshake_timeout;
@@ -29,10 +26,4 @@ pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer
             shared.activity.closed(Closed::Timeout, format_args!("no TLS handshake within {seconds} s"));
         }
     }
-}
-
-fn set_options(stream: &TcpStream, idle_timeout: Duration) -> io::Result<()> {
-    service::set_options(stream)?;
-    // Keepalive does not look while something is on its way that nobody acknowledges.
-    SockRef::from(stream).set_tcp_user_timeout(Some(idle_timeout))
 }

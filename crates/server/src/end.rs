@@ -1,4 +1,7 @@
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof},
+};
 use std::time::Duration;
 
 use hnsw::BuildError;
@@ -15,7 +18,9 @@ use crate::admission::Size;
 pub(crate) enum SessionError {
     #[error("build cancelled by the client")]
     Cancelled,
-    #[error("client closed the connection")]
+    #[error("build cancelled by the builder's operator")]
+    Operator,
+    #[error("client left")]
     Left,
     #[error("connection failed: {0}")]
     Connection(io::Error),
@@ -25,6 +30,10 @@ pub(crate) enum SessionError {
     Late(Duration),
     #[error("client read nothing for {} s", .0.as_secs_f64())]
     Unread(Duration),
+    #[error("build took longer than {} s", .0.as_secs_f64())]
+    Overdue(Duration),
+    #[error("rows took longer than {} s", .0.as_secs_f64())]
+    RowsOverdue(Duration),
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     #[error("{received} rows received, the client counts {sent}")]
@@ -53,6 +62,7 @@ impl SessionError {
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Cancelled
+            | Self::Operator
             | Self::Left
             | Self::Connection(_)
             | Self::Silent(_)
@@ -67,6 +77,8 @@ impl SessionError {
             | Self::RowChecksum { .. }
             | Self::TooManyRows(_)
             | Self::Outgrown { .. }
+            | Self::Overdue(_)
+            | Self::RowsOverdue(_)
             | Self::Build(_)
             | Self::Defect(_) => Outcome::Failed,
         }
@@ -85,13 +97,13 @@ impl SessionError {
     pub(crate) fn report(&self) -> Option<ErrorReport> {
         let sqlstate = match self {
             Self::Left | Self::Connection(_) | Self::Unread(_) => return None,
-            Self::Cancelled => SqlState::QUERY_CANCELED,
+            Self::Cancelled | Self::Operator => SqlState::QUERY_CANCELED,
             Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
             Self::Protocol(error) => error.sqlstate(),
             Self::V1(_) | Self::BeyondEnd => SqlState::PROTOCOL_VIOLATION,
             Self::NodeFile(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
-            Self::TooManyRows(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
+            Self::TooManyRows(_) | Self::Overdue(_) | Self::RowsOverdue(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
             Self::Build(error) => build_sqlstate(error),
             Self::Defect(_) => SqlState::INTERNAL_ERROR,
@@ -102,6 +114,8 @@ impl SessionError {
             Self::Build(BuildError::Memory(_)) => {
                 "Use a builder with more memory, or wait for its other builds to end."
             }
+            Self::Overdue(_) => "The builder's limit is --max-build-time.",
+            Self::RowsOverdue(_) => "The builder's limit is --max-rows-time.",
             Self::TooManyRows(_) => "The builder's limit is --max-rows.",
             Self::Outgrown { .. } => {
                 "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
@@ -134,6 +148,8 @@ impl From<CodecError> for SessionError {
     fn from(error: CodecError) -> Self {
         match error {
             CodecError::Protocol(error) => Self::Protocol(error),
+            // A backend that is cancelled goes without a word: within a frame, before TLS is closed, or with bytes unread.
+            CodecError::Io(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Self::Left,
             CodecError::Io(error) => Self::Connection(error),
         }
     }

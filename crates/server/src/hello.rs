@@ -3,9 +3,9 @@ use hnsw::{BuildSpec, Metric};
 use protocol::{
     EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims, min_ef_construction,
 };
-use service::Refusal;
+use service::LIMITS_HINT;
 
-use crate::admission::{Never, Size};
+use crate::admission::{Never, NoPlace, Size};
 use crate::end::SessionError;
 
 /// What a client wants built, if it is within the limits.
@@ -83,8 +83,33 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
     })
 }
 
+/// The refusal of a build that may not even wait.
+pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
+    match no_place {
+        NoPlace::Never(never) => refuse_never(hello, never),
+        NoPlace::BeyondClient(never) => {
+            let (needed, limit) = (Size(never.needed), Size(never.limit));
+            refuse(
+                SqlState::OUT_OF_MEMORY,
+                "build needs more memory than this client may have".to_owned(),
+                format!("About {needed} are needed; the client's limit is {limit}."),
+                LIMITS_HINT,
+            )
+        }
+        NoPlace::Waiting(most) => Box::new(Refuse {
+            retry_after_ms: 30_000,
+            ..*refuse(
+                SqlState::TOO_MANY_CONNECTIONS,
+                format!("as many builds of this client wait as may, {most}"),
+                String::new(),
+                LIMITS_HINT,
+            )
+        }),
+    }
+}
+
 /// The refusal of a build that would not fit even alone.
-pub(crate) fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
+fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     let Hello { value_type, dims, m, estimated_rows, .. } = hello;
     let (name, needed, limit) = (value_type.name(), Size(never.needed), Size(never.limit));
     refuse(
@@ -115,17 +140,6 @@ pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
         None => (SqlState::INTERNAL_ERROR, 0, String::new()),
     };
     Box::new(Refuse { retry_after_ms, sqlstate, message: error.to_string(), detail: String::new(), hint })
-}
-
-/// The reason for a refusal in metrics.
-pub(crate) fn refusal(sqlstate: SqlState) -> Refusal {
-    match sqlstate {
-        SqlState::OUT_OF_MEMORY => Refusal::Memory,
-        SqlState::CANNOT_CONNECT_NOW => Refusal::Draining,
-        SqlState::INVALID_AUTHORIZATION => Refusal::Access,
-        SqlState::INTERNAL_ERROR => Refusal::Other,
-        _ => Refusal::Options,
-    }
 }
 
 fn check_range(what: &str, value: u16, least: u16, most: u16, detail: String) -> Result<(), Box<Refuse>> {
@@ -162,6 +176,7 @@ mod tests {
             server_version: String::new(),
             label: String::new(),
             token: String::new(),
+            build_id: String::new(),
         }
     }
 

@@ -142,6 +142,9 @@ impl Build {
             relinked = report.relinked,
             unreachable = report.unreachable,
             self_recall = f64::from(report.self_recall),
+            recall = f64::from(report.recall),
+            lost = f64::from(report.lost),
+            remedy = report.remedy.name(),
             seconds = self.started.elapsed().as_secs_f64(),
             "graph built"
         );
@@ -195,12 +198,17 @@ impl Build {
             elements: report.elements,
             relinked: report.relinked,
             unreachable: report.unreachable,
-            self_recall_ppm: (f64::from(report.self_recall.clamp(0.0, 1.0)) * 1e6).round() as u32,
+            self_recall_ppm: millionths(report.self_recall),
             build_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             blocks: sent.blocks,
             checksum: sent.checksum,
+            recall_ppm: Some(millionths(report.recall)),
         }
     }
+}
+
+fn millionths(share: f32) -> u32 {
+    (f64::from(share.clamp(0.0, 1.0)) * 1e6).round() as u32
 }
 
 /// Turns a panic, which is a defect somewhere below, into an error of this build alone.

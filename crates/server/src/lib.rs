@@ -3,7 +3,6 @@
 //! One task per connection moves bytes, one thread per build drives the engine, whose work has a pool of
 //! threads for each build.
 
-mod access;
 mod admission;
 mod config;
 mod connection;
@@ -13,10 +12,7 @@ mod error;
 mod greet;
 mod hello;
 mod job;
-mod listener;
 mod meter;
-mod newcomers;
-mod pace;
 mod paging;
 mod progress;
 mod reading;

@@ -21,7 +21,7 @@ pub(crate) struct Reader<'a, R> {
 
 impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     pub(crate) fn new(stream: R, metrics: &'a Metrics) -> Self {
-        Self { frames: FrameReader::new(stream), state: SessionState::Opened, metrics }
+        Self { frames: FrameReader::of_stranger(stream), state: SessionState::Opened, metrics }
     }
 
     /// The next message that may come now, with the checksum of its frame. What the client lets us skip reads as a heartbeat.
@@ -45,6 +45,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         running: &Running,
     ) -> SessionError {
         self.state = SessionState::Rows;
+        self.frames.trust();
         if let Err(error) = self.rows(totals, meter, job, idle_timeout, running).await {
             return error;
         }
@@ -87,8 +88,10 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
                 // The state lets no Hello, Ticket or Ping through.
-                ClientMessage::Heartbeat | ClientMessage::Hello(_) | ClientMessage::Ticket(_) | ClientMessage::Ping => {
-                }
+                ClientMessage::Heartbeat
+                | ClientMessage::Hello(_)
+                | ClientMessage::Ticket(_)
+                | ClientMessage::Ping(_) => {}
             }
         }
     }

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use hnsw::Storage;
-use service::{Activity, Daemon, Ending, Role, Shutdown};
+use service::{Activity, Daemon, Door, Ending, Role, Shutdown};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::admission::{self, Admission};
-use crate::newcomers::Newcomers;
-use crate::{Config, ServerError, access, listener};
+use crate::{Config, ServerError, connection};
 
 /// What all sessions share.
 pub(crate) struct Shared {
@@ -19,14 +17,13 @@ pub(crate) struct Shared {
     /// Threads of each build.
     pub(crate) threads: usize,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) newcomers: Newcomers,
+    /// What accepts connections, and knows those that have not said what they want, or that they may have it.
+    pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
     pub(crate) drain: CancellationToken,
     /// Builds stop now.
     pub(crate) stop: CancellationToken,
-    /// The sessions.
-    pub(crate) tasks: TaskTracker,
 }
 
 impl Shared {
@@ -52,11 +49,12 @@ impl Server {
     /// # Errors
     /// An address that cannot be used, or open to other machines in a way that was not asked for; no threads.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        access::check_exposure(&config).await?;
+        config.check_exposure().await?;
         let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
         let version = env!("CARGO_PKG_VERSION");
         let daemon = Daemon::bind(Role::Builder, version, config.status_labels, clients, status).await?;
-        let (activity, Ending { drain, stop, tasks }) = (daemon.activity(), daemon.ending());
+        let (activity, Ending { drain, stop, .. }) = (daemon.activity(), daemon.ending());
+        config.access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
         let threads = match config.threads {
             0 => available_parallelism().map_or(1, NonZero::get),
             threads => threads,
@@ -66,16 +64,8 @@ impl Server {
         activity.set_threads(threads);
         let admitted = admission.clone();
         activity.set_memory(limit, move || admitted.standing().reserved);
-        let shared = Arc::new(Shared {
-            config,
-            threads,
-            admission,
-            newcomers: Newcomers::default(),
-            activity,
-            drain,
-            stop,
-            tasks,
-        });
+        let door = daemon.door(config.max_connections, config.max_handshakes);
+        let shared = Arc::new(Shared { config, threads, admission, door, activity, drain, stop });
         Ok(Self { daemon, shared })
     }
 
@@ -83,6 +73,12 @@ impl Server {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.daemon.local_addr()
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn activity(&self) -> Arc<Activity> {
+        self.shared.activity.clone()
     }
 
     /// Where it listens for status requests.
@@ -94,7 +90,7 @@ impl Server {
     /// Whether clients must say who they are.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
-        access::asks_clients(&self.shared.config)
+        self.shared.config.asks_clients()
     }
 
     /// The threads that do the CPU work of each build.
@@ -112,7 +108,11 @@ impl Server {
     /// Serves until `shutdown` says to drain: accepts no more, gives builds the drain timeout, then stops them.
     pub async fn run(self, shutdown: Shutdown) {
         let Self { daemon, shared } = self;
-        let accept = async |listener: &TcpListener| listener::accept(listener, &shared).await;
+        let serve = |stream, peer, id| {
+            let shared = shared.clone();
+            async move { connection::serve(stream, &shared, id, peer).await }
+        };
+        let accept = async |listener: &TcpListener| shared.door.accept(listener, serve).await;
         drop(daemon.run(shutdown, shared.config.drain_timeout, accept).await);
     }
 }
@@ -120,8 +120,8 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use protocol::Phase;
-    use service::Stage;
     use service::report::Subject;
+    use service::{Client, Stage};
 
     use super::Server;
     use crate::Config;
@@ -140,8 +140,9 @@ mod tests {
         let server = Server::bind(config).await.unwrap();
         let (admission, activity) = (&server.shared.admission, &server.shared.activity);
         let stage = || Stage { phase: Phase::Pages, done: 0, total: 0, spent: Default::default() };
+        let client = Client::unnamed("127.0.0.1:1".parse().unwrap());
         let begin = || {
-            let reservation = admission.enter(60).unwrap().take().unwrap();
+            let reservation = admission.enter(60, &client).unwrap().take().unwrap();
             let running = activity.queue(Subject::default()).begin(reservation.bytes(), stage);
             (reservation, running)
         };

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong};
+use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong, Refuse};
 use service::report::Subject;
-use service::{Activity, Closed, Outcome, Transport};
+use service::{Activity, Client, Closed, Outcome, Queued, Transport, printable};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 
@@ -16,9 +16,9 @@ use self::admit::NotBegun;
 use crate::end::SessionError;
 use crate::ended::EndedBuild;
 use crate::greet::{self, Choice};
-use crate::hello;
 use crate::reading::Reader;
 use crate::server::Shared;
+use crate::ticket;
 use crate::v1;
 use crate::writing::Writer;
 
@@ -46,10 +46,12 @@ where
         choice => choice,
     };
     let metrics = shared.activity.metrics();
+    let certificate = stream.peer_name();
     let (read, write) = split(stream);
     let mut session = Session {
         id,
         peer,
+        certificate,
         shared,
         reader: Reader::new(read, metrics),
         writer: Writer::new(write, shared.config.idle_timeout, metrics),
@@ -88,6 +90,8 @@ fn late(limit: Duration) -> io::Error {
 struct Session<'a, R, W> {
     id: u64,
     peer: SocketAddr,
+    /// The name of the client's certificate.
+    certificate: Option<String>,
     shared: &'a Arc<Shared>,
     reader: Reader<'a, R>,
     writer: Writer<'a, W>,
@@ -105,22 +109,43 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 return None;
             }
         };
-        self.shared.newcomers.settle(self.id);
-        tracing::Span::current().record("label", &hello.label);
-        let queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &hello));
-        match self.begin(&hello, &ticket, &queued).await {
-            Ok(begun) => return Some(self.build(&hello, begun, queued).await),
-            Err(NotBegun::Refused(refuse)) => {
-                let (sqlstate, detail) = (refuse.sqlstate, &refuse.detail);
-                if let Some(held_back) = self.shared.activity.peer_errors().pass() {
-                    tracing::warn!(%sqlstate, reason = refuse.message, detail, held_back, "build refused");
-                }
-                queued.refuse(hello::refusal(sqlstate), refuse.message.clone());
-                self.tell(&BuilderMessage::Refuse(*refuse)).await;
-            }
+        let admitted = self.admit(&hello.token, &ticket);
+        let client = admitted.as_ref().map_or_else(|_| Client::unnamed(self.peer), Clone::clone);
+        let subject = Subject::new(self.id, self.peer, &client, &hello);
+        tracing::Span::current().record("build", &subject.build);
+        let queued = self.shared.activity.queue(subject);
+        if let Err(refuse) = admitted {
+            self.refuse(queued, refuse).await;
+            return None;
+        }
+        self.shared.door.newcomers.settle(self.id);
+        tracing::Span::current().record("label", printable(&hello.label));
+        match self.begin(&hello, &client, &queued).await {
+            Ok(begun) => return Some(self.build(&hello, &client, begun, queued).await),
+            Err(NotBegun::Refused(refuse)) => self.refuse(queued, refuse).await,
             Err(NotBegun::Ended(error)) => self.fail(&error).await,
         }
         None
+    }
+
+    /// The client that may have something built: by its ticket, if it comes from a router, and by its token and certificate. What the ticket
+    /// says counts more: between the two is the router, which has asked the client.
+    fn admit(&self, token: &str, ticket: &str) -> Result<Client, Box<Refuse>> {
+        if let Some(refuse) = self.shared.activity.refuses("builder") {
+            return Err(refuse);
+        }
+        let sent = ticket::check(self.shared.config.tickets.as_deref(), ticket)?;
+        let client = self.shared.config.access.admit("builder", self.peer, token, self.certificate.as_deref())?;
+        Ok(match sent {
+            Some(sent) => Client { limits: client.limits.with_rows_of(&sent.limits), ..sent },
+            None => client,
+        })
+    }
+
+    /// Says why there is no build, to the client, the log and status.
+    async fn refuse(&mut self, queued: Queued, refuse: Box<Refuse>) {
+        queued.turn_away(&refuse);
+        self.tell(&BuilderMessage::Refuse(*refuse)).await;
     }
 
     /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.
@@ -138,8 +163,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             match self.reader.next().await {
                 Ok((ClientMessage::Hello(hello), _)) => return Ok(Some((hello, shown))),
                 Ok((ClientMessage::Ticket(ticket), _)) => shown = ticket.ticket,
-                Ok((ClientMessage::Ping, _)) => {
+                Ok((ClientMessage::Ping(ping), _)) => {
                     pinged = true;
+                    if let Err(refuse) = self.shared.config.access.answer_ping("builder", self.peer, &ping.token) {
+                        self.tell(&BuilderMessage::Refuse(*refuse)).await;
+                        return Ok(None);
+                    }
                     self.writer.send(&self.pong()).await?;
                 }
                 // Only what the client lets us skip gets here.

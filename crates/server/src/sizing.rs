@@ -40,6 +40,7 @@ mod tests {
             server_version: String::new(),
             label: String::new(),
             token: String::new(),
+            build_id: String::new(),
         };
         let of = |rows| machine_for(&hello(ValueType::Vector, 1536, rows));
         assert!((7..10).contains(&(of(1_000_000) >> 30)));

@@ -1,13 +1,13 @@
 use protocol::{Refuse, SqlState};
-use service::TicketGate;
+use service::{Client, TicketGate};
 
-/// Whether a builder that belongs to a router lets the client in.
-pub(crate) fn check(gate: Option<&TicketGate>, ticket: &str) -> Result<(), Box<Refuse>> {
-    let Some(gate) = gate else { return Ok(()) };
+/// Whether a builder that belongs to a router lets the client in; the client that the ticket names, if it names one.
+pub(crate) fn check(gate: Option<&TicketGate>, ticket: &str) -> Result<Option<Client>, Box<Refuse>> {
+    let Some(gate) = gate else { return Ok(None) };
     match gate.admit(ticket) {
-        Ok(id) => {
-            tracing::debug!(ticket = id, "ticket taken");
-            Ok(())
+        Ok(shown) => {
+            tracing::debug!(ticket = shown.id, "ticket taken");
+            Ok(shown.client)
         }
         Err(error) => Err(Box::new(Refuse {
             retry_after_ms: 0,

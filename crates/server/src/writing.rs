@@ -87,6 +87,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                 }
                 Some(Event::Done(done)) => {
                     running.set_elements(done.elements);
+                    running.set_quality(done.self_recall_ppm, done.recall_ppm);
                     self.send(&BuilderMessage::Done(done)).await?;
                     return Ok(Some(done));
                 }

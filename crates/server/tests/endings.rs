@@ -150,7 +150,7 @@ fn shutdown_lets_builds_end() {
     client.hello(hello(4));
     let mut waiting = builder.connect();
     // So that the builder knows what it speaks.
-    waiting.send(&ClientMessage::Ping);
+    waiting.send(&ClientMessage::Ping(protocol::Ping::default()));
     assert!(matches!(waiting.next(), Some(BuilderMessage::Pong(_))));
     builder.shutdown.drain.cancel();
     eventually("not ready", || builder.get("/readyz").contains("503"));

@@ -68,7 +68,7 @@ fn builder(change: impl FnOnce(&mut lantern_index_server::Config)) -> Builder {
         config.handshake_timeout = Duration::from_secs(1);
         config.idle_timeout = Duration::from_secs(1);
         config.memory_limit = 512 << 20;
-        config.tokens = Some(tokens);
+        config.access.tokens = Some(tokens);
         change(config);
     })
 }
@@ -157,7 +157,7 @@ fn a_client_without_its_certificate() {
     fs::write(&cert, pair.cert.pem()).unwrap();
     fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
     let tls = Arc::new(Tls::open(&cert, &key, Some(&cert)).unwrap());
-    let builder = builder(|config| config.tls = Some(tls));
+    let builder = builder(|config| config.access.tls = Some(tls));
     let mut roots = rustls::RootCertStore::empty();
     roots.add(pair.cert.der().clone()).unwrap();
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

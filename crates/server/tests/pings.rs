@@ -8,7 +8,7 @@ use protocol::{BuilderMessage, ClientMessage, Pong};
 use support::{Builder, Client, Rows, Stream, hello};
 
 fn ping<S: Stream>(client: &mut Client<S>) -> Pong {
-    client.send(&ClientMessage::Ping);
+    client.send(&ClientMessage::Ping(protocol::Ping::default()));
     match client.next() {
         Some(BuilderMessage::Pong(pong)) => pong,
         other => panic!("no Pong but {other:?}"),
@@ -51,7 +51,7 @@ fn a_ping_is_no_build() {
     let builder = Builder::start();
     let mut client = builder.connect();
     client.hello(hello(4));
-    client.send(&ClientMessage::Ping);
+    client.send(&ClientMessage::Ping(protocol::Ping::default()));
     let error = client.error();
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("08P01", "unexpected Ping while sending rows"));
 }

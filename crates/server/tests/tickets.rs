@@ -6,20 +6,27 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
 use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
-use service::{TicketGate, TicketKey};
+use service::{TicketGate, TicketKeys};
 use support::{Builder, Client, Rows, Stream, hello};
 
 /// The builder "mine", and the key.
-fn builder() -> (Builder, TicketKey) {
+fn builder() -> (Builder, Arc<TicketKeys>) {
     let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), TicketKey::generate().unwrap()).unwrap();
-    let gate = TicketGate::new(TicketKey::read(file.path()).unwrap(), "mine".to_owned());
+    fs::write(file.path(), TicketKeys::generate().unwrap()).unwrap();
+    let keys = Arc::new(TicketKeys::open(file.path()).unwrap());
+    let gate = TicketGate::new(keys.clone(), "mine".to_owned());
     let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
-    (builder, TicketKey::read(file.path()).unwrap())
+    (builder, keys)
+}
+
+fn issue(keys: &TicketKeys, builder: &str) -> String {
+    let client = service::Client::unnamed("10.0.0.7:5432".parse().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    keys.issue(builder, &client, now + 60).unwrap()
 }
 
 fn show<S: Stream>(client: &mut Client<S>, ticket: &str) {
@@ -29,7 +36,7 @@ fn show<S: Stream>(client: &mut Client<S>, ticket: &str) {
 #[test]
 fn a_ticket_lets_one_build_in() {
     let (builder, key) = builder();
-    let ticket = key.issue("mine", Duration::from_secs(60)).unwrap();
+    let ticket = issue(&key, "mine");
     let mut client = builder.connect();
     show(&mut client, &ticket);
     client.hello(hello(4));
@@ -49,7 +56,7 @@ fn without_a_good_ticket_there_is_no_build() {
     let refuse = builder.connect().refused(hello(4));
     assert_eq!(refuse.sqlstate.as_str(), "28000");
     assert!(refuse.hint.contains("router"), "{refuse:?}");
-    for bad in ["forged", "..", &key.issue("other", Duration::from_secs(60)).unwrap()] {
+    for bad in ["forged", "..", &issue(&key, "other")] {
         let mut client = builder.connect();
         show(&mut client, bad);
         let refuse = client.refused(hello(4));
@@ -59,7 +66,7 @@ fn without_a_good_ticket_there_is_no_build() {
         );
     }
     let mut client = builder.connect();
-    client.send(&ClientMessage::Ping);
+    client.send(&ClientMessage::Ping(protocol::Ping::default()));
     assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
 }
 
@@ -80,7 +87,7 @@ fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
 #[test]
 fn lanterns_clients_come_with_their_routers_ticket() {
     let (builder, key) = builder();
-    let ticket = key.issue("mine", Duration::from_secs(60)).unwrap();
+    let ticket = issue(&key, "mine");
     assert_eq!(lantern(&builder, &ticket), ACK);
     for (bad, words) in
         [(ticket.as_str(), "used before"), ("forged", "not one for this builder"), ("", "only from its router")]

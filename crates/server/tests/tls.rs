@@ -13,7 +13,7 @@ use lantern_index_server::{Config, Server, ServerError};
 use protocol::MAGIC;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use service::{DaemonError, Tls, Tokens};
+use service::{Access, DaemonError, Tls, Tokens};
 use support::{Builder, Client, Rows, hello};
 use tempfile::TempDir;
 
@@ -79,7 +79,7 @@ fn connect_as(
 #[test]
 fn a_build_over_each_version() {
     let pair = pair();
-    let builder = Builder::with(|config| config.tls = Some(pair.server.clone()));
+    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let mut client = Client::greeted(connect(&builder, &pair.certificate, version));
         client.raw(&MAGIC);
@@ -93,7 +93,7 @@ fn a_build_over_each_version() {
 #[test]
 fn errors_arrive_over_tls() {
     let pair = pair();
-    let builder = Builder::with(|config| config.tls = Some(pair.server.clone()));
+    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
     let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
     client.raw(&MAGIC);
     client.hello(hello(4));
@@ -103,9 +103,33 @@ fn errors_arrive_over_tls() {
 }
 
 #[test]
+fn a_client_that_leaves_without_goodbye_has_left() {
+    let pair = pair();
+    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
+    for ends_its_half in [true, false] {
+        let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
+        client.raw(&MAGIC);
+        client.hello(hello(4));
+        client.rows(&Rows::new(1000, 4), 100);
+        if ends_its_half {
+            // The end of the stream without that of TLS.
+            client.stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+            builder.settle();
+        }
+        // Most likely with bytes unread, which resets the connection.
+        drop(client);
+        builder.settle();
+        let answer = builder.get("/status");
+        let report: service::report::Report = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let last = &report.ended[0];
+        assert_eq!((last.outcome, last.reason.as_deref()), (service::Outcome::Cancelled, Some("client left")));
+    }
+}
+
+#[test]
 fn another_certificate_is_not_trusted() {
     let (own, other) = (pair(), pair());
-    let builder = Builder::with(|config| config.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
     let mut stream = connect(&builder, &other.certificate, &rustls::version::TLS13);
     let error = stream.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
@@ -115,7 +139,7 @@ fn another_certificate_is_not_trusted() {
 fn plaintext_clients_get_no_greeting() {
     let pair = pair();
     let builder = Builder::with(|config| {
-        config.tls = Some(pair.server.clone());
+        config.access.tls = Some(pair.server.clone());
         config.handshake_timeout = Duration::from_millis(200);
     });
     let mut stream = TcpStream::connect(builder.address).unwrap();
@@ -128,7 +152,7 @@ fn plaintext_clients_get_no_greeting() {
 fn clients_show_a_certificate_where_that_is_wanted() {
     let client = pair();
     let own = pair_for(Some(&client.dir.path().join("cert.pem")));
-    let builder = Builder::with(|config| config.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let stream = connect_as(Some(&client), &builder, &own.certificate, version);
         let mut good = Client::greeted(stream);
@@ -147,7 +171,7 @@ fn clients_show_a_certificate_where_that_is_wanted() {
 #[test]
 fn a_new_certificate_leaves_builds_alone() {
     let mut own = pair();
-    let builder = Builder::with(|config| config.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
     let mut before = Client::greeted(connect(&builder, &own.certificate, &rustls::version::TLS13));
     before.raw(&MAGIC);
     before.hello(hello(4));
@@ -166,7 +190,7 @@ fn tokens_can_be_replaced() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "the-old-secret-of-all\n").unwrap();
     let tokens = Arc::new(Tokens::open(file.path()).unwrap());
-    let builder = Builder::with(|config| config.tokens = Some(tokens.clone()));
+    let builder = Builder::with(|config| config.access.tokens = Some(tokens.clone()));
     let with = |token: &str| protocol::Hello { token: token.to_owned(), ..hello(4) };
     let mut old = builder.connect();
     old.hello(with("the-old-secret-of-all"));
@@ -191,15 +215,19 @@ async fn other_machines_get_in_encrypted_and_known() {
     let refused = |config| async { Server::bind(config).await.err().expect("must not listen") };
     let error = refused(config()).await;
     assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
-    let error = refused(Config { allow_plaintext_beyond_loopback: true, ..config() }).await;
-    assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
-    let error = refused(Config { tls: Some(pair().server), ..config() }).await;
-    assert!(matches!(error, ServerError::Anonymous(_)), "{error}");
-    let error = refused(Config { allow_anonymous: true, ..config() }).await;
+    let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
+    let error = refused(Config { access: open.clone(), ..config() }).await;
+    assert!(matches!(error, ServerError::Daemon(DaemonError::Anonymous(_))), "{error}");
+    let error = refused(Config { access: Access { tls: Some(pair().server), ..Access::default() }, ..config() }).await;
+    assert!(matches!(error, ServerError::Daemon(DaemonError::Anonymous(_))), "{error}");
+    let error = refused(Config { access: Access { allow_anonymous: true, ..Access::default() }, ..config() }).await;
     assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
-    let asked = Config { allow_plaintext_beyond_loopback: true, allow_anonymous: true, ..config() };
-    assert!(Server::bind(asked).await.is_ok());
+    assert!(Server::bind(Config { access: Access { allow_anonymous: true, ..open }, ..config() }).await.is_ok());
     let client = pair();
     let known = pair_for(Some(&client.dir.path().join("cert.pem")));
-    assert!(Server::bind(Config { tls: Some(known.server), ..config() }).await.is_ok());
+    assert!(
+        Server::bind(Config { access: Access { tls: Some(known.server), ..Access::default() }, ..config() })
+            .await
+            .is_ok()
+    );
 }

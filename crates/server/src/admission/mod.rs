@@ -8,6 +8,6 @@ mod size;
 
 pub(crate) use limit::{default_limit, free, machine_for};
 pub(crate) use need::Need;
-pub(crate) use queue::{Admission, Never, Place};
+pub(crate) use queue::{Admission, Never, NoPlace, Place};
 pub(crate) use reservation::Reservation;
 pub(crate) use size::Size;

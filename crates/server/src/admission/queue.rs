@@ -1,19 +1,22 @@
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use service::{Client, Limits};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use super::{Reservation, Size};
 
-/// The memory and the places that builds share, and the queue of those that wait for some.
+/// The memory and the places that builds share, and the queue of builds that wait for some.
+///
+/// The queue is fair by client: the build of the client that has the fewest builds under way comes first, then the build that waits longest.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limit: u64,
     /// Builds at a time; 0 for as many as memory allows.
     max_builds: usize,
     state: Mutex<State>,
-    /// Told of every change that may let somebody in, or move somebody up.
+    /// Told of every change that may let a build in, or move one up.
     changed: Arc<Notify>,
 }
 
@@ -21,9 +24,27 @@ pub(crate) struct Admission {
 struct State {
     reserved: u64,
     builds: usize,
+    /// Builds and their bytes, by client, of clients that have some.
+    running: HashMap<Arc<str>, Share>,
     /// In order of arrival.
-    queue: VecDeque<Ticket>,
+    queue: Vec<Entry>,
     tickets: Ticket,
+}
+
+/// What a client has of builds under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    builds: u32,
+    bytes: u64,
+}
+
+/// A build that waits.
+#[derive(Clone, Debug)]
+struct Entry {
+    ticket: Ticket,
+    client: Arc<str>,
+    limits: Limits,
+    bytes: u64,
 }
 
 type Ticket = u64;
@@ -33,6 +54,17 @@ type Ticket = u64;
 pub(crate) struct Never {
     pub(crate) needed: u64,
     pub(crate) limit: u64,
+}
+
+/// Why a build may not wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// It would not fit even alone.
+    Never(Never),
+    /// It would not fit into what its client may have.
+    BeyondClient(Never),
+    /// As many builds of its client wait as may.
+    Waiting(u32),
 }
 
 /// How things stand, for status and messages.
@@ -49,15 +81,24 @@ impl Admission {
         Arc::new(Self { limit, max_builds, state: Mutex::default(), changed: Arc::default() })
     }
 
-    /// Takes a place at the end of the queue, for a build that needs so many bytes of memory.
-    pub(crate) fn enter(self: &Arc<Self>, bytes: u64) -> Result<Place, Never> {
+    /// Takes a place in the queue, for a build of `client` that needs so many bytes of memory.
+    pub(crate) fn enter(self: &Arc<Self>, bytes: u64, client: &Client) -> Result<Place, NoPlace> {
         if bytes > self.limit {
-            return Err(Never { needed: bytes, limit: self.limit });
+            return Err(NoPlace::Never(Never { needed: bytes, limit: self.limit }));
+        }
+        let (key, limits) = (client.key(), client.limits);
+        if limits.memory > 0 && bytes > limits.memory {
+            return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = self.state();
+        // A build that need not wait is not one that waits.
+        let waiting = state.queue.iter().filter(|entry| entry.client == key).count();
+        if limits.waiting > 0 && waiting >= limits.waiting as usize {
+            return Err(NoPlace::Waiting(limits.waiting));
+        }
         state.tickets += 1;
         let ticket = state.tickets;
-        state.queue.push_back(ticket);
+        state.queue.push(Entry { ticket, client: key, limits, bytes });
         drop(state);
         Ok(Place { admission: self.clone(), ticket, bytes })
     }
@@ -74,22 +115,35 @@ impl Admission {
         super::free().map_or(unreserved, |system| system.min(unreserved))
     }
 
-    /// Takes more memory for a build that runs. Builds that run come before those that wait.
-    pub(super) fn grow(&self, by: u64) -> Result<(), Never> {
+    /// Takes more memory for a build that runs. Builds that run come before builds that wait.
+    pub(super) fn grow(&self, client: &Arc<str>, limits: &Limits, by: u64) -> Result<(), Never> {
         let mut state = self.state();
         let reserved = state.reserved.saturating_add(by);
         if reserved > self.limit {
             return Err(Never { needed: by, limit: self.limit - state.reserved });
         }
+        let share = state.running.entry(client.clone()).or_default();
+        let bytes = share.bytes.saturating_add(by);
+        if limits.memory > 0 && bytes > limits.memory {
+            return Err(Never { needed: by, limit: limits.memory.saturating_sub(share.bytes) });
+        }
+        share.bytes = bytes;
         state.reserved = reserved;
         Ok(())
     }
 
-    /// Gives memory back, and with it perhaps the build's place.
-    pub(super) fn give_back(&self, bytes: u64, builds: usize) {
+    /// Gives memory of a client's build back, and with it perhaps the build's place.
+    pub(super) fn give_back(&self, client: &Arc<str>, bytes: u64, builds: u32) {
         let mut state = self.state();
         state.reserved = state.reserved.saturating_sub(bytes);
-        state.builds = state.builds.saturating_sub(builds);
+        state.builds = state.builds.saturating_sub(builds as usize);
+        if let Some(share) = state.running.get_mut(client) {
+            share.bytes = share.bytes.saturating_sub(bytes);
+            share.builds = share.builds.saturating_sub(builds);
+            if share.builds == 0 {
+                state.running.remove(client);
+            }
+        }
         drop(state);
         self.changed.notify_waiters();
     }
@@ -97,6 +151,40 @@ impl Admission {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The queue in the order in which builds are admitted.
+    fn fair_order(&self) -> Vec<&Entry> {
+        let mut turns: HashMap<&str, u32> = HashMap::new();
+        let mut order: Vec<(u32, &Entry)> = self
+            .queue
+            .iter()
+            .map(|entry| {
+                let turn = turns.entry(&entry.client).or_insert_with(|| self.share(entry).builds);
+                *turn += 1;
+                (*turn, entry)
+            })
+            .collect();
+        order.sort_by_key(|(turn, entry)| (*turn, entry.ticket));
+        order.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    fn share(&self, entry: &Entry) -> Share {
+        self.running.get(&entry.client).copied().unwrap_or_default()
+    }
+
+    /// Whether the client's own limits keep the build waiting.
+    fn is_held_back(&self, entry: &Entry) -> bool {
+        let (share, limits) = (self.share(entry), entry.limits);
+        (limits.builds > 0 && share.builds >= limits.builds)
+            || (limits.memory > 0 && share.bytes.saturating_add(entry.bytes) > limits.memory)
+    }
+
+    /// The build that is admitted next.
+    fn next(&self) -> Option<&Entry> {
+        self.fair_order().into_iter().find(|entry| !self.is_held_back(entry))
     }
 }
 
@@ -109,22 +197,24 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The reservation, if it is this one's turn and there is room. Only the first in the queue may pass: a large build is
-    /// not kept waiting by small ones that come later.
+    /// The reservation, if it is this build's turn and there is room. Only the next build may pass: a large build is not kept waiting by
+    /// small ones that come later.
     pub(crate) fn take(&self) -> Option<Reservation> {
         let Admission { limit, max_builds, .. } = *self.admission;
         let mut state = self.admission.state();
-        let first = state.queue.front() == Some(&self.ticket);
+        let entry = state.next().filter(|entry| entry.ticket == self.ticket)?.clone();
         let fits = limit - state.reserved >= self.bytes && (max_builds == 0 || state.builds < max_builds);
-        if !first || !fits {
+        if !fits {
             return None;
         }
-        state.queue.pop_front();
+        state.queue.retain(|entry| entry.ticket != self.ticket);
         state.reserved += self.bytes;
         state.builds += 1;
+        let share = state.running.entry(entry.client.clone()).or_default();
+        (share.builds, share.bytes) = (share.builds + 1, share.bytes + self.bytes);
         drop(state);
         self.admission.changed.notify_waiters();
-        Some(Reservation::new(self.admission.clone(), self.bytes))
+        Some(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
     }
 
     /// Bytes that it waits for.
@@ -132,16 +222,23 @@ impl Place {
         self.bytes
     }
 
-    /// The place in the queue from 1, and what the first one waits for.
+    /// The place in the queue from 1, and what the build waits for.
     pub(crate) fn position(&self) -> (u32, String) {
         let Admission { limit, max_builds, .. } = *self.admission;
         let state = self.admission.state();
-        let before = state.queue.iter().take_while(|&&ticket| ticket != self.ticket).count();
-        let reason = if max_builds > 0 && state.builds >= max_builds {
-            format!("as many builds run as may at a time, {max_builds}")
-        } else {
-            let free = Size(limit.saturating_sub(state.reserved));
-            format!("the build needs {} of memory; of {}, {free} are free", Size(self.bytes), Size(limit))
+        let order = state.fair_order();
+        let before = order.iter().position(|entry| entry.ticket == self.ticket).unwrap_or(order.len());
+        let reason = match order.get(before) {
+            Some(entry) if state.is_held_back(entry) => {
+                format!("{} has as many builds or as much memory as it may", entry.client)
+            }
+            _ if max_builds > 0 && state.builds >= max_builds => {
+                format!("as many builds run as may at a time, {max_builds}")
+            }
+            _ => {
+                let free = Size(limit.saturating_sub(state.reserved));
+                format!("the build needs {} of memory; of {}, {free} are free", Size(self.bytes), Size(limit))
+            }
         };
         (u32::try_from(before + 1).unwrap_or(u32::MAX), reason)
     }
@@ -156,7 +253,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.admission.state();
         let before = state.queue.len();
-        state.queue.retain(|&ticket| ticket != self.ticket);
+        state.queue.retain(|entry| entry.ticket != self.ticket);
         let left = state.queue.len() < before;
         drop(state);
         if left {
@@ -167,12 +264,59 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admission, Never, Place, Reservation};
+    use std::sync::Arc;
+
+    use service::{Client, Limits};
+
+    use super::{Admission, Never, NoPlace, Place, Reservation};
+
+    fn client(name: &str, limits: Limits) -> Client {
+        let client = Client::unnamed("10.0.0.7:5432".parse().unwrap());
+        Client { name: Some(name.into()), limits, ..client }
+    }
+
+    fn enter(admission: &Arc<Admission>, bytes: u64) -> Place {
+        admission.enter(bytes, &client("a", Limits::default())).unwrap()
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        let admission = Admission::new(100, 1);
+        let running = enter(&admission, 1).take().unwrap();
+        let [a, also_a] = [enter(&admission, 1), enter(&admission, 1)];
+        let b = admission.enter(1, &client("b", Limits::default())).unwrap();
+        let positions = [&a, &also_a, &b].map(|place| place.position().0);
+        assert_eq!(positions, [2, 3, 1], "b has nothing yet");
+        drop(running);
+        assert!(a.take().is_some(), "none of both has anything, and a came first");
+    }
+
+    #[test]
+    fn a_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+        let admission = Admission::new(100, 0);
+        let limits = Limits { builds: 2, waiting: 2, memory: 50, rows: 0 };
+        let enter = |bytes| admission.enter(bytes, &client("a", limits));
+        assert_eq!(enter(51).unwrap_err(), NoPlace::BeyondClient(Never { needed: 51, limit: 50 }));
+        let first = enter(30).unwrap().take().unwrap();
+        let (second, third) = (enter(30).unwrap(), enter(10).unwrap());
+        assert_eq!(enter(1).unwrap_err(), NoPlace::Waiting(2));
+        assert!(second.take().is_none(), "beyond the client's memory");
+        assert_eq!(second.position().1, "a has as many builds or as much memory as it may");
+        let third = third.take().unwrap();
+        assert!(enter(1).unwrap().take().is_none(), "a third build");
+        let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
+        assert_eq!(first.resize(41).unwrap_err(), Never { needed: 11, limit: 0 });
+        drop((other, third));
+        assert_eq!(first.resize(51).unwrap_err(), Never { needed: 21, limit: 20 });
+        drop(first);
+        assert!(second.take().is_some());
+        assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
+    }
 
     #[test]
     fn first_come_first_served() {
         let admission = Admission::new(100, 0);
-        let [a, b, c] = [60, 70, 10].map(|bytes| admission.enter(bytes).unwrap());
+        let [a, b, c] = [60, 70, 10].map(|bytes| enter(&admission, bytes));
         assert!(b.take().is_none() && c.take().is_none(), "not before the first one");
         let running = a.take().unwrap();
         assert!(b.take().is_none(), "no room");
@@ -191,8 +335,8 @@ mod tests {
     #[test]
     fn who_leaves_is_forgotten() {
         let admission = Admission::new(100, 1);
-        let running = admission.enter(1).unwrap().take().unwrap();
-        let [a, b] = [2, 3].map(|bytes| admission.enter(bytes).unwrap());
+        let running = enter(&admission, 1).take().unwrap();
+        let [a, b] = [2, 3].map(|bytes| enter(&admission, bytes));
         assert_eq!(b.position(), (2, "as many builds run as may at a time, 1".to_owned()));
         drop(a);
         assert_eq!((b.position().0, admission.standing().queued), (1, 1));
@@ -205,14 +349,15 @@ mod tests {
     #[test]
     fn too_large_is_said_at_once() {
         let admission = Admission::new(100, 0);
-        assert_eq!(admission.enter(101).unwrap_err(), Never { needed: 101, limit: 100 });
+        let error = admission.enter(101, &client("a", Limits::default())).unwrap_err();
+        assert_eq!(error, NoPlace::Never(Never { needed: 101, limit: 100 }));
         assert_eq!(admission.standing().queued, 0);
     }
 
     #[test]
     fn growth_takes_what_is_free() {
         let admission = Admission::new(100, 0);
-        let take = |bytes| admission.enter(bytes).unwrap();
+        let take = |bytes| enter(&admission, bytes);
         let (a, b): (Reservation, Reservation) = (take(40).take().unwrap(), take(30).take().unwrap());
         let waiting: Place = take(50);
         a.resize(70).unwrap();
@@ -229,8 +374,8 @@ mod tests {
     #[tokio::test]
     async fn a_change_wakes_those_who_wait() {
         let admission = Admission::new(10, 0);
-        let running = admission.enter(10).unwrap().take().unwrap();
-        let place = admission.enter(10).unwrap();
+        let running = enter(&admission, 10).take().unwrap();
+        let place = enter(&admission, 10);
         let changed = place.changed();
         assert!(place.take().is_none());
         running.release();

@@ -1,18 +1,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use service::Limits;
+
 use super::queue::{Admission, Never};
 
 /// Memory that is set aside for a build, and its place among those that run. Given back when it is dropped or released.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     admission: Arc<Admission>,
+    /// Whose build it is, and what the client may have.
+    client: Arc<str>,
+    limits: Limits,
     /// `None` when it was given back.
     bytes: Mutex<Option<u64>>,
 }
 
 impl Reservation {
-    pub(super) fn new(admission: Arc<Admission>, bytes: u64) -> Self {
-        Self { admission, bytes: Mutex::new(Some(bytes)) }
+    pub(super) fn new(admission: Arc<Admission>, client: Arc<str>, limits: Limits, bytes: u64) -> Self {
+        Self { admission, client, limits, bytes: Mutex::new(Some(bytes)) }
     }
 
     /// Bytes set aside.
@@ -26,8 +31,8 @@ impl Reservation {
         let mut held = self.lock();
         let Some(before) = *held else { return Ok(()) };
         match bytes.checked_sub(before) {
-            Some(more) => self.admission.grow(more)?,
-            None => self.admission.give_back(before - bytes, 0),
+            Some(more) => self.admission.grow(&self.client, &self.limits, more)?,
+            None => self.admission.give_back(&self.client, before - bytes, 0),
         }
         *held = Some(bytes);
         Ok(())
@@ -36,7 +41,7 @@ impl Reservation {
     /// Gives everything back: the build's memory is free again.
     pub(crate) fn release(&self) {
         if let Some(bytes) = self.lock().take() {
-            self.admission.give_back(bytes, 1);
+            self.admission.give_back(&self.client, bytes, 1);
         }
     }
 

@@ -2,13 +2,12 @@ use std::sync::Arc;
 
 use hnsw::{BuildSpec, Storage};
 use protocol::{BuilderMessage, ClientMessage, HEARTBEAT_INTERVAL, Hello, Refuse, Wait};
-use service::Queued;
+use service::{Client, Queued};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Session;
-use crate::access;
-use crate::admission::{Need, Place, Reservation};
+use crate::admission::{Need, NoPlace, Place, Reservation};
 use crate::end::SessionError;
 use crate::hello;
 use crate::job::{Form, Job};
@@ -34,10 +33,10 @@ pub(super) enum NotBegun {
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Hello to the Accept, which is still to be sent.
-    pub(super) async fn begin(&mut self, hello: &Hello, ticket: &str, queued: &Queued) -> Result<Begun, NotBegun> {
-        access::check(self.shared, &hello.token, ticket).map_err(NotBegun::Refused)?;
+    pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
-        let (place, need, storage, remark) = self.enter(hello, &spec)?;
+        client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
+        let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let (form, reserved) = (Form::Pages, reservation.clone());
         let job = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
@@ -46,19 +45,26 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     }
 
     /// Joins the queue; with values in the spool, and a remark that says so, if the memory would never suffice otherwise.
-    fn enter(&self, hello: &Hello, spec: &BuildSpec) -> Result<(Place, Need, Storage, String), NotBegun> {
+    fn enter(
+        &self,
+        hello: &Hello,
+        client: &Client,
+        spec: &BuildSpec,
+    ) -> Result<(Place, Need, Storage, String), NotBegun> {
         let admission = &self.shared.admission;
         let storage = self.shared.storage();
         let need = Need::new(spec, self.shared.threads());
         let rows = hello.estimated_rows;
-        let refused = |never| NotBegun::Refused(hello::refuse_never(hello, never));
-        let never = match admission.enter(need.at_first(rows)) {
+        let refused = |no_place| NotBegun::Refused(hello::refuse_place(hello, no_place));
+        let never = match admission.enter(need.at_first(rows), client) {
             Ok(place) => return Ok((place, need, storage, String::new())),
-            Err(never) if self.shared.config.spool_dir.is_none() => return Err(refused(never)),
-            Err(never) => never,
+            Err(NoPlace::Never(never) | NoPlace::BeyondClient(never)) if self.shared.config.spool_dir.is_some() => {
+                never
+            }
+            Err(no_place) => return Err(refused(no_place)),
         };
         let spooled = need.spooled_after(0);
-        let place = admission.enter(spooled.at_first(rows)).map_err(refused)?;
+        let place = admission.enter(spooled.at_first(rows), client).map_err(refused)?;
         tracing::info!(memory = place.bytes(), without = never.needed, "values go to the spool");
         storage.spool();
         Ok((place, spooled, storage, hello::spool_remark(never)))
@@ -91,6 +97,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             tokio::select! {
                 () = changed => {}
                 () = self.shared.drain.cancelled() => {}
+                () = queued.cancelled() => return Err(NotBegun::Ended(SessionError::Operator)),
                 _ = heartbeat.tick() => self.say(&BuilderMessage::Heartbeat).await?,
                 message = self.reader.next() => match message {
                     Ok((ClientMessage::Cancel, _)) => return Err(NotBegun::Ended(SessionError::Cancelled)),

@@ -1,14 +1,17 @@
+use std::future::pending;
 use std::pin::pin;
+use std::time::Duration;
 
 use hnsw::BuildSpec;
-use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION};
-use service::{Outcome, Queued, Running};
+use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, Phase};
+use service::{Client, Limits, Outcome, Queued, Running};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::admit::Begun;
 use super::{LAST_FRAME, Session, VERSION};
+use crate::Config;
 use crate::end::SessionError;
 use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::job::Job;
@@ -18,7 +21,7 @@ use crate::rows::RowTotals;
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
-    pub(super) async fn build(&mut self, hello: &Hello, begun: Begun, queued: Queued) -> EndedBuild {
+    pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
         let Begun { mut job, spec, need, storage, reservation, remark } = begun;
         let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
@@ -45,7 +48,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             builder_version: VERSION.to_owned(),
             remark,
         });
-        let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
+        let max_rows = Limits { rows: self.shared.config.max_rows, ..Limits::default() };
+        let max_rows = client.limits.with_rows_of(&max_rows).rows;
+        let meter = Meter::new(need, storage, reservation, max_rows);
         let result = match self.writer.send(&accept).await {
             Ok(()) => self.drive(&spec, meter, &mut job, &watch, &running).await,
             Err(error) => Err(error),
@@ -75,23 +80,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
         let error = tokio::select! {
             sent = &mut writing => {
-                if let Some(done) = sent? {
-                    let [rows, graph, repair, order, pages] = watch.stage().spent.map(|spent| spent.as_secs_f64());
-                    tracing::info!(
-                        rows = done.rows,
-                        elements = done.elements,
-                        pages = done.blocks,
-                        seconds = done.build_ms as f64 / 1e3,
-                        seconds_rows = rows,
-                        seconds_graph = graph,
-                        seconds_repair = repair,
-                        seconds_order = order,
-                        seconds_pages = pages,
-                        "build succeeded"
-                    );
-                }
+                sent?;
                 return Ok(());
             }
+            error = overdue(&self.shared.config, watch) => error,
+            () = running.cancelled() => SessionError::Operator,
             error = self.reader.drive(totals, meter, &job.rows, self.shared.config.idle_timeout, running) => error,
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
@@ -103,5 +96,23 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(Ok(Some(_))) => Ok(()),
             _ => Err(error),
         }
+    }
+}
+
+/// Waits until a build, or its rows, take longer than they may.
+async fn overdue(config: &Config, watch: &Watch) -> SessionError {
+    let after = async |limit: Option<Duration>| match limit {
+        Some(limit) => sleep(limit).await,
+        None => pending().await,
+    };
+    let rows = async {
+        after(config.max_rows_time).await;
+        if watch.stage().phase != Phase::Rows {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = after(config.max_build_time) => SessionError::Overdue(config.max_build_time.unwrap_or_default()),
+        () = rows => SessionError::RowsOverdue(config.max_rows_time.unwrap_or_default()),
     }
 }

@@ -62,6 +62,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
                 }
                 Some(Event::Done(done)) => {
                     running.set_elements(done.elements);
+                    running.set_quality(done.self_recall_ppm, done.recall_ppm);
                     return Ok(done);
                 }
                 Some(Event::Failed(error)) => return Err(error),

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use hnsw::{BuildSpec, Storage};
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
-use service::report::Subject;
-use service::{Outcome, Queued, Refusal, Transport};
+use service::report::{Subject, new_build_id};
+use service::{Client, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
 use super::receive::Receiver;
 use super::send::Sender;
 use super::{Lantern, answer};
-use crate::admission::{Need, Place, Reservation};
+use crate::admission::{Need, Never, NoPlace, Place, Reservation};
 use crate::end::SessionError;
 use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::hello;
@@ -37,10 +37,11 @@ where
         return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
     }
     let metrics = shared.activity.metrics();
+    let certificate = stream.peer_name();
     let (read, write) = split(stream);
     let receiver = Receiver::new(read, metrics);
     let sender = Sender::new(write, shared.config.idle_timeout, metrics);
-    let mut session = Session { id, peer, shared, ticket, receiver, sender };
+    let mut session = Session { id, peer, certificate, shared, ticket, receiver, sender };
     match session.run().await {
         // The client is not kept waiting for the build thread, nor the status for the client.
         (told, Some(build)) => _ = tokio::join!(session.close(told, build.outcome), build.end()),
@@ -51,6 +52,8 @@ where
 struct Session<'a, S> {
     id: u64,
     peer: SocketAddr,
+    /// The name of the client's certificate.
+    certificate: Option<String>,
     shared: &'a Arc<Shared>,
     /// What the router that passes the client on has shown.
     ticket: Option<String>,
@@ -78,10 +81,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 return (self.explain(&error).await, None);
             }
         };
-        self.shared.newcomers.settle(self.id);
         let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
-        let queued = self.shared.activity.queue(self.subject(&spec));
-        match self.begin(&spec, lantern, &queued).await {
+        let admitted = self.admit();
+        let client = admitted.as_ref().map_or_else(|_| Client::unnamed(self.peer), Clone::clone);
+        let subject = self.subject(&spec, &client);
+        tracing::Span::current().record("build", &subject.build);
+        let queued = self.shared.activity.queue(subject);
+        let begun = match admitted {
+            Ok(client) => {
+                self.shared.door.newcomers.settle(self.id);
+                self.begin(&spec, lantern, &client, &queued).await
+            }
+            Err(refused) => Err(refused),
+        };
+        match begun {
             Ok(begun) => {
                 let (told, build) = self.build(&spec, begun, queued).await;
                 (told, Some(build))
@@ -90,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 if let Some(held_back) = self.shared.activity.peer_errors().pass() {
                     tracing::warn!(reason = text, held_back, "build refused");
                 }
+                queued.refuse(refusal, text.clone());
                 let told = self.tell(&text).await;
-                queued.refuse(refusal, text);
                 (told, None)
             }
         }
@@ -107,9 +120,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(init.order()?)
     }
 
-    fn subject(&self, spec: &BuildSpec) -> Subject {
+    fn subject(&self, spec: &BuildSpec, client: &Client) -> Subject {
         Subject {
             id: self.id,
+            build: new_build_id(),
+            client: client.to_string(),
             peer: self.peer.to_string(),
             label: None,
             value_type: spec.value_type.name().to_owned(),
@@ -121,28 +136,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// From the order to the answer, which is still to be sent.
-    async fn begin(&self, spec: &BuildSpec, lantern: Lantern, queued: &Queued) -> Result<Begun, (Refusal, String)> {
-        match &self.ticket {
-            Some(ticket) => ticket::check(self.shared.config.tickets.as_deref(), ticket)
+    /// The client that may have something built.
+    fn admit(&self) -> Result<Client, (Refusal, String)> {
+        if let Some(refuse) = self.shared.activity.refuses("builder") {
+            return Err((Refusal::Draining, refuse.message));
+        }
+        let (config, refused) = (&self.shared.config, |text: &str| Err((Refusal::Access, text.to_owned())));
+        let sent = match &self.ticket {
+            Some(ticket) => ticket::check(config.tickets.as_deref(), ticket)
                 .map_err(|refuse| (Refusal::Access, answer::of_refusal(&refuse)))?,
             // Their own protocol has no place for one.
-            None if self.shared.config.tickets.is_some() && !self.shared.config.lantern_without_ticket => {
-                let text = "this builder takes only builds that its router sends, and the client cannot show a ticket";
-                return Err((Refusal::Access, text.to_owned()));
+            None if config.tickets.is_some() && !config.lantern_without_ticket => {
+                return refused(
+                    "this builder takes only builds that its router sends, and the client cannot show a ticket",
+                );
             }
-            None => {}
-        }
-        if self.shared.config.tokens.is_some() {
-            let text = "this builder wants a token, and the client cannot send one";
-            return Err((Refusal::Access, text.to_owned()));
-        }
+            None => None,
+        };
+        let own = config.access.admit_lantern("builder", self.peer, self.certificate.as_deref());
+        let own = own.map_err(|text| (Refusal::Access, text))?;
+        Ok(sent.unwrap_or(own))
+    }
+
+    /// From the order to the answer, which is still to be sent.
+    async fn begin(
+        &self,
+        spec: &BuildSpec,
+        lantern: Lantern,
+        client: &Client,
+        queued: &Queued,
+    ) -> Result<Begun, (Refusal, String)> {
         let need = Need::new(spec, self.shared.threads());
         // The client says nothing of use about the number of rows.
         let bytes = need.at_first(0);
-        let place = self.shared.admission.enter(bytes).map_err(|never| {
-            let text = format!("the build needs {} bytes of memory, the builder has {}", never.needed, never.limit);
-            (Refusal::Memory, text)
+        let place = self.shared.admission.enter(bytes, client).map_err(|no_place| match no_place {
+            NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
+                (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
+            }
+            NoPlace::Waiting(most) => (Refusal::Queue, format!("as many builds of this client wait as may, {most}")),
         })?;
         let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
         let storage = self.shared.storage();
@@ -150,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
         let job = started.map_err(|error| {
             let refuse = hello::refuse_error(&error);
-            (hello::refusal(refuse.sqlstate), answer::of_refusal(&refuse))
+            (Refusal::of(refuse.sqlstate), answer::of_refusal(&refuse))
         })?;
         Ok(Begun { job, reservation, need, storage })
     }
@@ -199,16 +230,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Ok(()) => tokio::select! {
                 sent = self.sender.drive(&mut job.events, &watch, &running) => sent,
                 error = self.receiver.drive(decoder, meter, &job.rows, &running) => Err(error),
+                () = running.cancelled() => Err(SessionError::Operator),
                 () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
             },
             Err(error) => Err(error),
         };
         match result {
-            Ok(done) => {
-                let seconds = done.build_ms as f64 / 1e3;
-                tracing::info!(rows = done.rows, nodes = done.elements, seconds, "build succeeded");
-                (true, EndedBuild::new(job, running, Outcome::Succeeded, None, cancel))
-            }
+            Ok(_) => (true, EndedBuild::new(job, running, Outcome::Succeeded, None, cancel)),
             Err(error) => {
                 job.control.cancel();
                 let reason = Some(error.to_string());

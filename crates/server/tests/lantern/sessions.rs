@@ -146,15 +146,17 @@ fn a_builder_that_belongs_to_a_router_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("key");
     std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
-    let key = service::TicketKey::read(&file).unwrap();
+    let key = Arc::new(service::TicketKeys::open(&file).unwrap());
     let gate = service::TicketGate::new(key, "b1".to_owned());
     let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
     let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
     assert!(text.contains("only builds that its router sends"), "{text}");
 
     let trusting = Builder::with(|config| {
-        config.tickets =
-            Some(Arc::new(service::TicketGate::new(service::TicketKey::read(&file).unwrap(), "b2".to_owned())));
+        config.tickets = Some(Arc::new(service::TicketGate::new(
+            Arc::new(service::TicketKeys::open(&file).unwrap()),
+            "b2".to_owned(),
+        )));
         config.lantern_without_ticket = true;
     });
     table(10).build(connect(trusting.address)).unwrap();
@@ -188,7 +190,7 @@ fn with_tls_too() {
     std::fs::write(&cert, certified.cert.pem()).unwrap();
     std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
     let tls = Arc::new(service::Tls::open(&cert, &key, None).unwrap());
-    let builder = Builder::with(|config| config.tls = Some(tls));
+    let builder = Builder::with(|config| config.access.tls = Some(tls));
 
     let mut roots = RootCertStore::empty();
     roots.add(certified.cert.der().clone()).unwrap();

@@ -59,7 +59,7 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
     // The first build of a shape teaches the builder how long it takes.
     build(&builder, "public.items_embedding_idx", Duration::ZERO);
 
-    let (mut moments, mut finished) = (Vec::new(), None);
+    let (mut moments, mut texts, mut finished) = (Vec::new(), Vec::new(), None);
     thread::scope(|scope| {
         let building = scope.spawn(|| build(&builder, LABEL, Duration::from_secs(6)));
         browser.open(&format!("http://{}/", builder.status));
@@ -71,11 +71,12 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
             let look = format!(
                 "[{card}?.querySelector('.bar').getAttribute('aria-valuenow'), {card}?.querySelector('.eta').dataset.seconds,
                   {card}?.querySelector('.bar').getBoundingClientRect().width,
-                  {card}?.querySelector('.bar i').getBoundingClientRect().width]"
+                  {card}?.querySelector('.bar i').getBoundingClientRect().width, {card}?.querySelector('.eta').textContent]"
             );
             let seen = browser.value(&look);
             if seen[1].as_str().is_some_and(|seconds| !seconds.is_empty()) {
                 moments.push((Instant::now(), number(&seen[0]), number(&seen[1]), number(&seen[3]) / number(&seen[2])));
+                texts.push(seen[4].as_str().unwrap().to_owned());
             }
             if moments.len() == 8 {
                 browser.keep_picture(&pictures().join("status-page.png"));
@@ -86,6 +87,10 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
         finished = Some(building.join().unwrap());
     });
     let finished = finished.unwrap();
+    assert!(
+        texts.iter().all(|text| text.contains(" · ~") && text.ends_with(" left")),
+        "an estimate is called one: {texts:?}"
+    );
 
     let percents: Vec<f64> = moments.iter().map(|moment| moment.1).collect();
     assert!(percents.is_sorted() && percents[0] < 50.0 && *percents.last().unwrap() > 50.0, "{percents:?}");
@@ -110,11 +115,58 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
     assert!(first.contains("succeeded") && first.contains(LABEL) && first.contains("12,000 rows"), "{first}");
     assert_eq!(browser.value("document.querySelectorAll('.card[data-build]').length"), 0);
     assert_eq!(browser.value("document.querySelectorAll('#plots .curve').length"), 3, "rows, elements and pages");
+    assert!(
+        first.contains("; recall ") && first.contains("; self-recall ") && first.contains("from 127.0.0.1"),
+        "{first}"
+    );
+    the_plots_have_axes_and_values(&browser);
+    the_certificate_is_shown_if_there_is_one(&browser);
     assert_eq!(browser.value("document.querySelectorAll('img').length"), 1, "no label became an element");
     assert_eq!(browser.value("document.title"), "lantern-index");
     browser.keep_picture(&pictures().join("status-page-ended.png"));
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+fn the_plots_have_axes_and_values(browser: &Browser) {
+    let figure = "document.querySelector('figure[data-plot=rows_per_second]')";
+    let text =
+        |part: &str| browser.value(&format!("{figure}.querySelector('{part}').innerText")).as_str().unwrap().to_owned();
+    let rates: Vec<f64> =
+        text(".rates").split_whitespace().map(|rate| rate.replace(',', "").parse().unwrap()).collect();
+    let [top, middle, zero] = rates[..] else { panic!("{rates:?}") };
+    assert!(top > 100.0 && (middle - top / 2.0).abs() < 0.1 && zero == 0.0, "{rates:?}");
+    assert!(text(".times").ends_with("now") && text(".times").contains(" s ago"), "{}", text(".times"));
+    let point_at = |share: f64| {
+        let svg = format!("{figure}.querySelector('svg')");
+        browser.value(&format!(
+            "((svg, box) => svg.dispatchEvent(new PointerEvent('pointermove', {{ clientX: box.left + box.width * {share} }})))
+             ({svg}, {svg}.getBoundingClientRect())"
+        ));
+        text("figcaption span")
+    };
+    assert!(point_at(1.0).ends_with("/s now"), "{}", point_at(1.0));
+    let before = point_at(0.96);
+    assert!(before.contains("/s ") && before.ends_with(" s ago"), "{before}");
+    assert_eq!(browser.value(&format!("{figure}.querySelectorAll('.mark').length")), 1);
+    browser.keep_picture(&pictures().join("status-page-pointer.png"));
+    browser.value(&format!("{figure}.querySelector('svg').dispatchEvent(new PointerEvent('pointerleave'))"));
+    assert!(text("figcaption span").contains("now, most "));
+}
+
+fn the_certificate_is_shown_if_there_is_one(browser: &Browser) {
+    assert_eq!(browser.value("document.getElementById('certificate').hidden"), true, "this builder has none");
+    for (days, text, class) in [
+        (364, "certificate expires in 364 d 0 h", "chip calm"),
+        (12, "certificate expires in 12 d 0 h", "chip"),
+        (-2, "certificate expired 2 d 0 h ago", "chip lost"),
+    ] {
+        let seen = browser.value(&format!(
+            "(showCertificate(86400000 * {days}, 0), [byId('certificate').textContent, byId('certificate').className,
+              byId('certificate').checkVisibility()])"
+        ));
+        assert_eq!(seen, serde_json::json!([text, class, true]));
+    }
 }
 
 fn the_page_is_narrow_and_dark(browser: &Browser) {

@@ -186,5 +186,15 @@ impl Client<TcpStream> {
 }
 
 fn no_done() -> Done {
-    Done { rows: 0, elements: 0, relinked: 0, unreachable: 0, self_recall_ppm: 0, build_ms: 0, blocks: 0, checksum: 0 }
+    Done {
+        rows: 0,
+        elements: 0,
+        relinked: 0,
+        unreachable: 0,
+        self_recall_ppm: 0,
+        build_ms: 0,
+        blocks: 0,
+        checksum: 0,
+        recall_ppm: None,
+    }
 }

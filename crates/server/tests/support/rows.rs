@@ -58,5 +58,6 @@ pub fn hello(dims: u32) -> Hello {
         server_version: "PostgreSQL 15.20".to_owned(),
         label: "items_embedding_idx".to_owned(),
         token: String::new(),
+        build_id: String::new(),
     }
 }
