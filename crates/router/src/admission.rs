@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState, Wait};
-use service::{CodecError, Queued};
+use service::{CodecError, LIMITS_HINT, Queued};
 use thiserror::Error;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::book::{Refusal, Wish};
 use crate::opening::Client;
@@ -17,18 +17,34 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 pub(crate) enum NoBuilder {
     #[error("cancelled by the client")]
     Cancelled,
+    #[error("build cancelled by the router's operator")]
+    Operator,
     #[error("client closed the connection")]
     Left,
     #[error("router is shutting down")]
     Shutdown,
     #[error(transparent)]
     Client(#[from] CodecError),
+    #[error("client sent nothing for {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// The router does not give it one.
     #[error("{}", .0.message)]
     Refused(Box<Refuse>),
+    /// The builder does not take the build.
+    #[error("{}", .0.message)]
+    Builder(Box<Refuse>),
 }
 
 /// Waits for a builder, while the client hears what it waits for and may cancel.
-pub(crate) async fn wait(client: &mut Client, pool: &Pool, wish: Wish, queued: &Queued) -> Result<Lease, NoBuilder> {
+pub(crate) async fn wait(
+    client: &mut Client,
+    pool: &Pool,
+    wish: Wish,
+    queued: &Queued,
+    patience: Duration,
+) -> Result<Lease, NoBuilder> {
+    let memory = wish.memory;
+    let mut heard = Instant::now();
     let mut request = pool.ask(wish);
     let mut tick = interval(HEARTBEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -43,12 +59,25 @@ pub(crate) async fn wait(client: &mut Client, pool: &Pool, wish: Wish, queued: &
             },
             _ = tick.tick() => {
                 let waiting = request.waiting();
-                queued.place(waiting.position, wish.memory);
+                queued.place(waiting.position, memory);
                 let wait = Wait { position: waiting.position, reason: waiting.reason };
-                client.writer.send(&BuilderMessage::Wait(wait)).await.map_err(CodecError::from)?;
+                say(client, &BuilderMessage::Wait(wait), patience).await?;
             }
-            frame = client.reader.next() => listen(frame)?,
+            frame = client.reader.next() => {
+                listen(frame)?;
+                heard = Instant::now();
+            }
+            () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
+            () = queued.cancelled() => return Err(NoBuilder::Operator),
         }
+    }
+}
+
+/// Says something to a client, which must read it in time.
+pub(crate) async fn say(client: &mut Client, message: &BuilderMessage, patience: Duration) -> Result<(), NoBuilder> {
+    match timeout(patience, client.writer.send(message)).await {
+        Ok(sent) => Ok(_ = sent.map_err(CodecError::from)?),
+        Err(_) => Err(NoBuilder::Left),
     }
 }
 
@@ -77,10 +106,11 @@ pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
     };
     let message = match why {
         NoBuilder::Left | NoBuilder::Client(CodecError::Io(_)) => return,
-        NoBuilder::Cancelled => error(SqlState::QUERY_CANCELED),
+        NoBuilder::Cancelled | NoBuilder::Operator => error(SqlState::QUERY_CANCELED),
         NoBuilder::Shutdown => error(SqlState::ADMIN_SHUTDOWN),
         NoBuilder::Client(CodecError::Protocol(problem)) => error(problem.sqlstate()),
-        NoBuilder::Refused(refuse) => BuilderMessage::Refuse((**refuse).clone()),
+        NoBuilder::Silent(_) => error(SqlState::CONNECTION_FAILURE),
+        NoBuilder::Refused(refuse) | NoBuilder::Builder(refuse) => BuilderMessage::Refuse((**refuse).clone()),
     };
     say_last(client, &message).await;
 }
@@ -97,7 +127,17 @@ pub(crate) async fn say_last(client: &mut Client, message: &BuilderMessage) {
 }
 
 fn refuse(refusal: &Refusal) -> Refuse {
+    let limit = LIMITS_HINT.to_owned();
     let (message, detail, hint, retry_after) = match refusal {
+        Refusal::Waiting(most) => {
+            let message = format!("as many builds of this client wait as may, {most}");
+            return refusal_of(SqlState::TOO_MANY_CONNECTIONS, message, String::new(), limit, Duration::from_secs(30));
+        }
+        Refusal::Beyond { needed, limit: most } => {
+            let message = "build needs more memory than this client may have".to_owned();
+            let detail = format!("About {} MB are needed; the client's limit is {} MB.", needed >> 20, most >> 20);
+            return refusal_of(SqlState::OUT_OF_MEMORY, message, detail, limit, Duration::ZERO);
+        }
         Refusal::NoStart(error, after) => {
             ("router cannot start a builder".to_owned(), error.text.clone(), error.hint.clone(), *after)
         }
@@ -107,9 +147,13 @@ fn refuse(refusal: &Refusal) -> Refuse {
             (format!("no builder was ready within {} s", after.as_secs()), detail, hint, Duration::from_secs(30))
         }
     };
+    refusal_of(SqlState::CANNOT_CONNECT_NOW, message, detail, hint, retry_after)
+}
+
+fn refusal_of(sqlstate: SqlState, message: String, detail: String, hint: String, retry_after: Duration) -> Refuse {
     Refuse {
         retry_after_ms: u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX),
-        sqlstate: SqlState::CANNOT_CONNECT_NOW,
+        sqlstate,
         message,
         detail,
         hint,

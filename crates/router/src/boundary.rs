@@ -1,12 +1,23 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{BuilderMessage, Frame, HEADER_BYTES, SqlState, kind};
+use protocol::{BuilderMessage, Done, Frame, HEADER_BYTES, PAGE_SIZE, Phase, SqlState, kind};
 
 use crate::stages::Stages;
 
-/// So much of a payload is looked into: Progress is much shorter, an Error begins with its SQLSTATE.
+/// Bytes of a payload that are looked into: Progress and Done are shorter, an Error begins with its SQLSTATE.
 const MAX_LOOK: usize = 64;
+
+/// What a builder has said since it was looked at last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// Rows that it has taken.
+    pub(crate) rows: u64,
+    /// Pages that it has sent.
+    pub(crate) pages: u64,
+    /// The totals, at the end.
+    pub(crate) done: Option<Done>,
+}
 
 /// Follows where frames end in a builder's stream that is passed on as bytes, and what it says of its progress.
 ///
@@ -22,6 +33,9 @@ pub(crate) struct Boundary {
     cancelled: bool,
     /// The kind of the last frame that is complete.
     last: Option<u8>,
+    /// Rows that the builder has taken in all.
+    rows: u64,
+    news: News,
     stages: Arc<Stages>,
 }
 
@@ -35,6 +49,8 @@ impl Boundary {
             payload: Vec::new(),
             cancelled: false,
             last: None,
+            rows: 0,
+            news: News::default(),
             stages,
         }
     }
@@ -44,7 +60,7 @@ impl Boundary {
         while !bytes.is_empty() {
             if self.payload_left > 0 {
                 let (of_payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
-                if matches!(self.header[0], kind::PROGRESS | kind::ERROR) {
+                if matches!(self.header[0], kind::PROGRESS | kind::DONE | kind::ERROR) {
                     let room = MAX_LOOK.saturating_sub(self.payload.len()).min(of_payload.len());
                     self.payload.extend_from_slice(&of_payload[..room]);
                 }
@@ -68,17 +84,40 @@ impl Boundary {
     }
 
     fn end_frame(&mut self) {
-        let [kind, flags, ..] = self.header;
-        if kind == kind::PROGRESS {
+        let [kind, flags, _, _, l0, l1, l2, l3, ..] = self.header;
+        if matches!(kind, kind::PROGRESS | kind::DONE) {
             let frame = Frame { kind, flags, crc: 0, payload: Bytes::copy_from_slice(&self.payload) };
-            if let Ok(Some(BuilderMessage::Progress(progress))) = BuilderMessage::from_frame(&frame) {
-                self.stages.see(&progress);
+            match BuilderMessage::from_frame(&frame) {
+                Ok(Some(BuilderMessage::Progress(progress))) => {
+                    self.stages.see(&progress);
+                    if progress.phase == Phase::Rows as u8 {
+                        self.take_rows(progress.done);
+                    }
+                }
+                Ok(Some(BuilderMessage::Done(done))) => {
+                    self.take_rows(done.rows);
+                    self.news.done = Some(done);
+                }
+                _ => {}
             }
+        }
+        if kind == kind::PAGES {
+            self.news.pages += u64::from(u32::from_le_bytes([l0, l1, l2, l3])) / PAGE_SIZE as u64;
         }
         self.cancelled |= kind == kind::ERROR && self.payload.starts_with(SqlState::QUERY_CANCELED.as_str().as_bytes());
         self.payload.clear();
         self.last = Some(kind);
         self.have = 0;
+    }
+
+    fn take_rows(&mut self, rows: u64) {
+        self.news.rows += rows.saturating_sub(self.rows);
+        self.rows = self.rows.max(rows);
+    }
+
+    /// What the builder has said since the last call.
+    pub(crate) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
     }
 
     /// Whether the bytes so far end with a frame.

@@ -1,8 +1,8 @@
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT, Hello};
+use service::{Access, DaemonError, TicketKeys};
 
 use crate::fixed::FixedBuilder;
 use crate::kubernetes::KubernetesConfig;
@@ -23,8 +23,8 @@ pub enum Mode {
 pub enum Source {
     /// Processes on this machine.
     Process(ProcessConfig),
-    /// A list, and the file with the secret for tickets if these builders ask for such.
-    Static(Vec<FixedBuilder>, Option<PathBuf>),
+    /// A list, and the secrets for tickets if these builders ask for such.
+    Static(Vec<FixedBuilder>, Option<Arc<TicketKeys>>),
     /// Pods, and the least and most memory of one, in bytes; 0 leaves it as the template has it.
     Kubernetes(KubernetesConfig, (u64, u64)),
 }
@@ -42,14 +42,12 @@ pub struct Config {
     pub status_port: u16,
     /// Whether status shows the names of relations.
     pub status_labels: bool,
-    /// The certificate and key, when connections of clients are encrypted.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// What is asked of clients.
+    pub access: Access,
     /// How to know builders, when connections to them are encrypted.
-    pub builder_tls: Option<BuilderTls>,
+    pub builder_tls: Option<Arc<BuilderTls>>,
     /// The name that the builders' certificate is for, when it is not the router's.
     pub builder_name: String,
-    /// Without `tls`: whether to listen where other machines can connect.
-    pub allow_plaintext_beyond_loopback: bool,
     /// Relay or redirect.
     pub mode: Mode,
     /// Where builders come from.
@@ -68,8 +66,14 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// How long relayed builds may go on when the daemon shuts down.
     pub grace: Duration,
-    /// Connections at a time; more wait to be accepted.
+    /// How long a client may be silent while it waits or sends rows, or leave unread what it was sent.
+    pub idle_timeout: Duration,
+    /// How long a build may take from when it has a builder to its end, whatever its client says; `None` for as long as it takes.
+    pub max_build_time: Option<Duration>,
+    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
     pub max_connections: usize,
+    /// Connections to accept per second; more wait.
+    pub max_handshakes: u32,
     /// Memory in bytes that a builder for such a build is to have; `u64::MAX`: as much as there may be. The builder's own estimate,
     /// from whoever knows both: a router builds nothing.
     pub memory_for: fn(&Hello) -> u64,
@@ -85,10 +89,9 @@ impl Config {
             status_host: "127.0.0.1".to_owned(),
             status_port: DEFAULT_STATUS_PORT,
             status_labels: false,
-            tls: None,
+            access: Access::default(),
             builder_tls: None,
             builder_name: String::new(),
-            allow_plaintext_beyond_loopback: false,
             mode: Mode::Relay,
             source,
             min_builders: 0,
@@ -98,8 +101,31 @@ impl Config {
             start_timeout: Duration::from_secs(300),
             handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(600),
+            max_build_time: None,
             max_connections: 1024,
+            max_handshakes: 200,
             memory_for,
         }
+    }
+}
+
+impl Config {
+    /// The secrets for tickets that are in a file.
+    #[must_use]
+    pub fn ticket_keys(&self) -> Option<Arc<TicketKeys>> {
+        match &self.source {
+            Source::Process(_) => None,
+            Source::Static(_, keys) => keys.clone(),
+            Source::Kubernetes(kubernetes, _) => Some(kubernetes.ticket_keys.clone()),
+        }
+    }
+
+    /// Whether the router may listen where it is to.
+    ///
+    /// # Errors
+    /// The address that other machines can reach.
+    pub async fn check_exposure(&self) -> Result<(), DaemonError> {
+        self.access.check_exposure(&self.host, self.port, false).await
     }
 }

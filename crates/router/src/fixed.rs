@@ -1,8 +1,11 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::sleep;
+
+use service::Clock;
 
 use crate::health;
 use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
@@ -23,10 +26,13 @@ pub struct FixedBuilder {
     pub status_port: u16,
 }
 
-/// Builders from a list: to start one is to find one that is well, to stop it to leave it alone.
+/// Builders from a list: to start one is to find one that is well, to stop it to put it back.
 pub(crate) struct Fixed {
-    free: Arc<Mutex<VecDeque<FixedBuilder>>>,
+    free: Free,
 }
+
+/// The builders that nobody uses, the one that was used last at the end.
+type Free = Arc<Mutex<VecDeque<FixedBuilder>>>;
 
 impl Fixed {
     pub(crate) fn new(builders: Vec<FixedBuilder>) -> Self {
@@ -38,12 +44,12 @@ impl Fixed {
         let mut ill = Vec::new();
         for _ in 0..tries {
             let Some(next) = lock(&self.free).pop_front() else { break };
-            // Goes back to the end of the list when it is dropped.
             let found = Found::new(next, order.memory, self.free.clone());
             if health::is_ready(&found.place).await {
                 return Ok(Arc::new(found));
             }
             ill.push(found.name.clone());
+            found.put_back();
         }
         Err(SpawnError {
             hint: "Look whether the builders run, and whether the router reaches their status ports.".to_owned(),
@@ -71,18 +77,34 @@ struct Found {
     name: String,
     place: Place,
     memory: u64,
-    free: Arc<Mutex<VecDeque<FixedBuilder>>>,
+    free: Free,
+    back: AtomicBool,
 }
 
 impl Found {
-    fn new(builder: FixedBuilder, memory: u64, free: Arc<Mutex<VecDeque<FixedBuilder>>>) -> Self {
+    fn new(builder: FixedBuilder, memory: u64, free: Free) -> Self {
         let place = Place {
             host: Some(builder.host.clone()),
             port: builder.port,
             status_host: None,
             status_port: builder.status_port,
+            clock: Clock::default(),
         };
-        Self { name: format!("{}:{}", builder.host, builder.port), place, memory, free, builder }
+        Self {
+            name: format!("{}:{}", builder.host, builder.port),
+            place,
+            memory,
+            free,
+            builder,
+            back: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts the builder back into the list. Not when this is dropped: whoever watches the builder holds on to it for longer than the pool.
+    fn put_back(&self) {
+        if !self.back.swap(true, Ordering::Relaxed) {
+            lock(&self.free).push_back(self.builder.clone());
+        }
     }
 }
 
@@ -103,6 +125,9 @@ impl Builder for Found {
         Box::pin(async {
             let mut misses = 0;
             while misses < MISSES {
+                if self.back.load(Ordering::Relaxed) {
+                    return "it was put back".to_owned();
+                }
                 sleep(CHECK).await;
                 // Not its readiness: a builder that drains still has its builds.
                 misses = if health::builds(&self.place).await.is_ok() { 0 } else { misses + 1 };
@@ -112,13 +137,15 @@ impl Builder for Found {
     }
 
     fn stop(&self) -> Boxed<'_, ()> {
+        self.put_back();
         Box::pin(async {})
     }
 }
 
 impl Drop for Found {
     fn drop(&mut self) {
-        lock(&self.free).push_back(self.builder.clone());
+        // A start that was given up.
+        self.put_back();
     }
 }
 

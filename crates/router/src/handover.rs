@@ -1,11 +1,13 @@
 use std::io;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket, capability, kind};
-use service::{CodecError, FrameReader, Transport};
+use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::time::{Instant, sleep_until};
 
-use crate::admission::{NoBuilder, listen};
+use crate::admission::{NoBuilder, listen, say};
 use crate::opening::Client;
 use crate::pool::Lease;
 use crate::stream::connect;
@@ -51,13 +53,13 @@ pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Resu
 ///
 /// # Errors
 /// When the builder cannot be reached or is none.
-pub(crate) async fn ask(lease: &Lease, hello: &Frame, tls: Option<&BuilderTls>) -> io::Result<Asked> {
+pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -> io::Result<Asked> {
     let mut stream = greeted(lease, tls).await?;
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !lease.ticket.is_empty() {
         ClientMessage::Ticket(Ticket { ticket: lease.ticket.clone() }).encode(&mut bytes);
     }
-    hello.encode(&mut bytes);
+    bytes.extend_from_slice(hello);
     stream.write_all(&bytes).await?;
     stream.flush().await?;
     let (read, write) = split(stream);
@@ -76,7 +78,12 @@ pub(crate) enum Admission {
 ///
 /// # Errors
 /// When the client is gone or cancels.
-pub(crate) async fn admit(client: &mut Client, builder: &mut Asked) -> Result<Admission, NoBuilder> {
+pub(crate) async fn admit(
+    client: &mut Client,
+    builder: &mut Asked,
+    patience: Duration,
+) -> Result<Admission, NoBuilder> {
+    let mut heard = Instant::now();
     loop {
         tokio::select! {
             frame = builder.reader.next() => match frame {
@@ -84,14 +91,18 @@ pub(crate) async fn admit(client: &mut Client, builder: &mut Asked) -> Result<Ad
                     return Ok(Admission::Decided(frame));
                 }
                 Ok(Some(frame)) => match BuilderMessage::from_frame(&frame) {
-                    Ok(Some(message)) => _ = client.writer.send(&message).await.map_err(CodecError::from)?,
+                    Ok(Some(message)) => say(client, &message, patience).await?,
                     Ok(None) => {}
                     Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
                 },
                 Ok(None) => return Ok(Admission::BuilderLost("it closed the connection".to_owned())),
                 Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
             },
-            frame = client.reader.next() => listen(frame)?,
+            frame = client.reader.next() => {
+                listen(frame)?;
+                heard = Instant::now();
+            }
+            () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
         }
     }
 }

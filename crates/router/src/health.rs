@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{DATE, HOST};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -84,6 +84,8 @@ async fn exchange(place: &Place, path: &str) -> io::Result<String> {
     let answer = async {
         let answer = sender.send_request(request).await.map_err(io::Error::other)?;
         let status = answer.status();
+        let date = answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+        date.into_iter().for_each(|date| place.clock.read(date));
         let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(io::Error::other)?.to_bytes();
         if !status.is_success() {
             return Err(io::Error::other(format!("{path} answers {status}")));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use protocol::Metric;
 use protocol::v1::{Answers, Ending, Init, LanternMetric, ServerAddress, error_frame, relayed};
-use service::report::Subject;
-use service::{Closed, Outcome, Queued, Refusal, Transport};
+use service::report::{Subject, new_build_id};
+use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
 
@@ -16,6 +16,7 @@ use crate::handover::greeted;
 use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
 use crate::relay::{Broken, copy, discard};
+use crate::router::Shared;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
@@ -36,7 +37,12 @@ enum NoBuilder {
 impl Session<'_> {
     /// Tells a client where its builder is.
     pub(crate) async fn lantern_address(&self, mut stream: Box<dyn Transport>) {
-        let lease = match self.lantern_lease(&mut stream).await {
+        let client = match self.lantern_client(&*stream) {
+            Ok(client) => client,
+            Err(text) => return self.lantern_refuse(stream, &text).await,
+        };
+        self.shared.door.newcomers.settle(self.id);
+        let lease = match self.lantern_lease(&mut stream, &client).await {
             Ok(lease) => lease,
             Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
             Err(NoBuilder::Told(text)) => return tell(stream, &error_frame(&text)).await,
@@ -49,7 +55,7 @@ impl Session<'_> {
             }
         };
         let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
-        let secure = self.shared.config.tls.is_some();
+        let secure = self.shared.config.access.tls.is_some();
         let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -58,13 +64,17 @@ impl Session<'_> {
             }
         };
         tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
-        self.shared.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
+        self.shared.door.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
         tell(stream, &bytes).await;
     }
 
     /// Has a builder build, with this router between the two.
     pub(crate) async fn lantern_build(&self, mut stream: Box<dyn Transport>, init: Init) {
-        let subject = match self.lantern_subject(&init) {
+        let client = match self.lantern_client(&*stream) {
+            Ok(client) => client,
+            Err(text) => return self.lantern_refuse(stream, &text).await,
+        };
+        let subject = match self.lantern_subject(&client, &init) {
             Ok(subject) => subject,
             Err(error) => {
                 self.shared.activity.closed(Closed::Protocol, format_args!("{error}"));
@@ -74,9 +84,11 @@ impl Session<'_> {
         if let Err(error) = stream.reset_when_closed() {
             return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
         }
+        tracing::Span::current().record("build", &subject.build);
         let queued = self.shared.activity.queue(subject);
+        self.shared.door.newcomers.settle(self.id);
         let found = tokio::select! {
-            found = timeout(PATIENCE, self.lantern_builder(&mut stream, &init)) => found.unwrap_or_else(|_| {
+            found = timeout(PATIENCE, self.lantern_builder(&mut stream, &client, &init)) => found.unwrap_or_else(|_| {
                 Err(NoBuilder::Told("no builder is ready yet; one may be starting, try again".to_owned()))
             }),
             () = self.shared.drain.cancelled() => Err(NoBuilder::Told("router is shutting down".to_owned())),
@@ -92,10 +104,26 @@ impl Session<'_> {
         }
     }
 
-    fn lantern_subject(&self, init: &Init) -> Result<Subject, String> {
+    /// The client, if it may have something built.
+    fn lantern_client(&self, stream: &dyn Transport) -> Result<Client, String> {
+        let Shared { config, activity, .. } = &**self.shared;
+        if let Some(refuse) = activity.refuses("router") {
+            return Err(refuse.message);
+        }
+        config.access.admit_lantern("router", self.peer, stream.peer_name().as_deref())
+    }
+
+    async fn lantern_refuse(&self, stream: Box<dyn Transport>, text: &str) {
+        self.shared.activity.closed(Closed::Protocol, format_args!("{text}"));
+        tell(stream, &error_frame(text)).await;
+    }
+
+    fn lantern_subject(&self, client: &Client, init: &Init) -> Result<Subject, String> {
         let order = init.order().map_err(|error| error.to_string())?;
         Ok(Subject {
             id: self.id,
+            build: new_build_id(),
+            client: client.to_string(),
             peer: self.peer.to_string(),
             label: None,
             value_type: order.value_type.name().to_owned(),
@@ -117,13 +145,14 @@ impl Session<'_> {
     /// A builder that has heard what is to be built.
     async fn lantern_builder(
         &self,
-        client: &mut Box<dyn Transport>,
+        stream: &mut Box<dyn Transport>,
+        client: &Client,
         init: &Init,
     ) -> Result<(Lease, Box<dyn Transport>), NoBuilder> {
         for attempt in 1..=ATTEMPTS {
-            let lease = self.lantern_lease(client).await?;
+            let lease = self.lantern_lease(stream, client).await?;
             let asked = async {
-                let mut builder = greeted(&lease, self.shared.config.builder_tls.as_ref()).await?;
+                let mut builder = greeted(&lease, self.shared.config.builder_tls.as_deref()).await?;
                 let ticket = relayed(&lease.ticket).ok_or_else(|| std::io::Error::other("the ticket is too long"))?;
                 // What follows the client's choice.
                 builder.write_all(&[&ticket, &init.to_bytes()[4..]].concat()).await?;
@@ -141,9 +170,9 @@ impl Session<'_> {
         Err(NoBuilder::Told(format!("{ATTEMPTS} builders were lost before one took the build")))
     }
 
-    async fn lantern_lease(&self, client: &mut Box<dyn Transport>) -> Result<Lease, NoBuilder> {
+    async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
         // It says nothing of its rows, so the builder is of the least size.
-        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: 0 };
+        let wish = Wish { client: client.clone(), memory: 0 };
         let mut request = self.shared.pool.ask(wish);
         let mut byte = [0];
         tokio::select! {
@@ -156,7 +185,7 @@ impl Session<'_> {
                 }
             },
             // It has nothing to say before it is answered.
-            _ = client.read(&mut byte) => Err(NoBuilder::Left),
+            _ = stream.read(&mut byte) => Err(NoBuilder::Left),
         }
     }
 
@@ -176,15 +205,21 @@ impl Session<'_> {
         let (mut from_client, mut to_client) = split(client);
         let (mut from_builder, mut to_builder) = split(builder);
         let (mut there, mut back) = (BytesMut::new(), BytesMut::new());
+        let (patience, metrics) = (self.shared.config.idle_timeout, self.shared.activity.metrics());
         let end = tokio::select! {
             // The builder's word counts even when the client has gone in the same moment.
             biased;
-            end = copy(&mut from_builder, &mut to_client, &mut back, |bytes| answers.pass(bytes)) => match end {
-                Err(Broken::Writing) => Ok(None),
+            end = copy(&mut from_builder, &mut to_client, &mut back, patience, |bytes| {
+                answers.pass(bytes);
+                metrics.sent_bytes.inc_by(bytes.len() as u64);
+            }) => match end {
+                Err(Broken::Writing | Broken::Unread) => Ok(None),
                 _ => answers.ending().map(Some).ok_or("its connection broke"),
             },
-            end = copy(&mut from_client, &mut to_builder, &mut there, |_| {}) => match end {
-                Err(Broken::Writing) => Err("it takes no more rows"),
+            end = copy(&mut from_client, &mut to_builder, &mut there, patience, |bytes| {
+                metrics.received_bytes.inc_by(bytes.len() as u64);
+            }) => match end {
+                Err(Broken::Writing | Broken::Unread) => Err("it takes no more rows"),
                 _ => Ok(None),
             },
             () = self.shared.stop.cancelled() => Err("the router is shutting down"),
@@ -198,8 +233,6 @@ impl Session<'_> {
             }
             Err(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
         };
-        let why_not = why.as_deref().unwrap_or("");
-        tracing::info!(builder = lease.name(), outcome = outcome.name(), why = why_not, "build ended");
         // The builder stops what nobody wants any more before it is given to others.
         drop((from_builder, to_builder));
         running.end(outcome, why);

@@ -12,7 +12,6 @@ mod handover;
 mod health;
 mod kubernetes;
 mod lantern;
-mod listener;
 mod opening;
 mod pool;
 mod process;

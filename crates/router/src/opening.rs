@@ -1,16 +1,16 @@
 use std::io;
-use std::time::Duration;
+use std::net::SocketAddr;
 
+use bytes::BytesMut;
 use protocol::v1::{GIVE_ME_A_SERVER, INIT_BYTES, Init};
 use protocol::{
-    BuilderMessage, ClientMessage, Frame, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, PROTOCOL_VERSION, Pong,
-    ProtocolError,
+    BuilderMessage, ClientMessage, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, PROTOCOL_VERSION, Pong, ProtocolError,
 };
-use service::{CodecError, FrameReader, FrameWriter, Transport};
+use service::{Access, CodecError, FrameReader, FrameWriter, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
-use crate::config::Mode;
+use crate::config::{Config, Mode};
 
 /// The router's name and version.
 pub(crate) const VERSION: &str = concat!("lantern-index router ", env!("CARGO_PKG_VERSION"));
@@ -30,10 +30,12 @@ pub(crate) enum Opening {
 /// A client that has said Hello.
 pub(crate) struct Client {
     pub(crate) hello: Hello,
-    /// The Hello as it came: it may say more than this version knows.
-    pub(crate) frame: Frame,
+    /// The bytes of the Hello as they came: it may say more than this version knows.
+    pub(crate) frame: BytesMut,
     /// A ticket with which it was sent to a builder in vain; may be empty.
     pub(crate) ticket: String,
+    /// The name of its certificate.
+    pub(crate) certificate: Option<String>,
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Transport>>>,
 }
@@ -42,7 +44,12 @@ pub(crate) struct Client {
 ///
 /// # Errors
 /// A client that is too slow, breaks the rules or is gone.
-pub(crate) async fn open(mut stream: Box<dyn Transport>, mode: Mode, limit: Duration) -> Result<Opening, CodecError> {
+pub(crate) async fn open(
+    mut stream: Box<dyn Transport>,
+    peer: SocketAddr,
+    config: &Config,
+) -> Result<Opening, CodecError> {
+    let (mode, limit) = (config.mode, config.handshake_timeout);
     let opening = async {
         // To clients a router that relays is a builder; Lantern's could not be told of it otherwise.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
@@ -54,7 +61,7 @@ pub(crate) async fn open(mut stream: Box<dyn Transport>, mode: Mode, limit: Dura
             result => result?,
         };
         match choice {
-            MAGIC => hello(stream).await,
+            MAGIC => hello(stream, peer, &config.access).await,
             GIVE_ME_A_SERVER if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),
             LANTERN_V1_MAGIC => {
                 let mut bytes = [0; INIT_BYTES];
@@ -67,17 +74,30 @@ pub(crate) async fn open(mut stream: Box<dyn Transport>, mode: Mode, limit: Dura
     timeout(limit, opening).await.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no Hello in time"))?
 }
 
-async fn hello(stream: Box<dyn Transport>) -> Result<Opening, CodecError> {
+async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) -> Result<Opening, CodecError> {
+    let certificate = stream.peer_name();
     let (read, write) = split(stream);
-    let (mut reader, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
+    // Rows come only when a builder has accepted the build, and then they are not looked into.
+    let (mut reader, mut writer) = (FrameReader::of_stranger(read), FrameWriter::new(write));
     let mut ticket = String::new();
     loop {
         let Some(frame) = reader.next().await? else { return Ok(Opening::Nothing) };
         match ClientMessage::from_frame(&frame)? {
             Some(ClientMessage::Hello(hello)) => {
-                return Ok(Opening::Build(Box::new(Client { hello, frame, ticket, reader, writer })));
+                let mut bytes = BytesMut::new();
+                frame.encode(&mut bytes);
+                let frame = bytes;
+                return Ok(Opening::Build(Box::new(Client { hello, frame, ticket, certificate, reader, writer })));
             }
-            Some(ClientMessage::Ping) => _ = writer.send(&BuilderMessage::Pong(pong())).await?,
+            Some(ClientMessage::Ping(ping)) => match access.answer_ping("router", peer, &ping.token) {
+                Ok(()) => _ = writer.send(&BuilderMessage::Pong(pong())).await?,
+                Err(refuse) => {
+                    writer.send(&BuilderMessage::Refuse(*refuse)).await?;
+                    writer.shutdown().await?;
+                    reader.discard().await?;
+                    return Ok(Opening::Nothing);
+                }
+            },
             // Builders get a new one.
             Some(ClientMessage::Ticket(shown)) => ticket = shown.ticket,
             None => {}

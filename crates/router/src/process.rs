@@ -15,6 +15,8 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use service::Clock;
+
 use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
 
 /// How long a builder may take to end when it is told to.
@@ -106,6 +108,7 @@ impl Processes {
             port: address.port(),
             status_port: status.port(),
             status_host: Some(status.ip().to_string()),
+            clock: Clock::default(),
         };
         let (tell_gone, gone) = watch::channel(None);
         let stop = Arc::new(Notify::new());

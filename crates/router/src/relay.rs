@@ -1,8 +1,10 @@
+//! The bytes of a build between client and builder.
+
 use std::future::ready;
 use std::io;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use protocol::{BuilderMessage, ErrorReport, SqlState, kind};
 use service::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -12,8 +14,8 @@ use crate::boundary::Boundary;
 
 /// Bytes that are passed on at a time.
 const BUFFER: usize = 256 << 10;
-/// How long a client may take to close after the end.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long a last word may take to arrive when the other side has gone.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How the bytes of a build came to an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) enum End {
     Lost,
     /// The client is gone.
     Left,
+    /// The client has read nothing for as long as it may.
+    Unread,
 }
 
 /// One side of a relay: its halves, and what was read of it but not passed on yet.
@@ -33,19 +37,31 @@ pub(crate) struct Side {
     pub(crate) pending: BytesMut,
 }
 
-/// Passes bytes on in both directions until one side ends. A builder that is lost is not reported to the client: that is for
-/// [`report`].
-pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut Boundary) -> End {
-    boundary.pass(&builder.pending);
+/// Passes bytes on in both directions until one side ends, or takes nothing for `patience`. `see` is called with the boundary whenever the
+/// client has taken something, `forth` with the number of bytes that the builder has taken. A builder that is lost is not reported to the
+/// client: that is for [`report`]. After [`End::Said`] the client has yet to read what is on its way: see [`linger`].
+pub(crate) async fn pass(
+    client: &mut Side,
+    builder: &mut Side,
+    boundary: &mut Boundary,
+    patience: Duration,
+    mut see: impl FnMut(&mut Boundary, usize),
+    mut forth: impl FnMut(usize),
+) -> End {
     let Side { read: from_client, write: to_client, pending: client_pending } = client;
     let Side { read: from_builder, write: to_builder, pending: builder_pending } = builder;
     let back = async {
-        let copied = copy(from_builder, to_client, builder_pending, |bytes| boundary.pass(bytes)).await;
+        let seen = |bytes: &[u8]| {
+            boundary.pass(bytes);
+            see(boundary, bytes.len());
+        };
+        let copied = copy(from_builder, to_client, builder_pending, patience, seen).await;
         match (copied, boundary.last()) {
             (Err(Broken::Writing), _) => End::Left,
+            (Err(Broken::Unread), _) => End::Unread,
             (_, Some(last @ (kind::DONE | kind::ERROR | kind::REFUSE))) if boundary.is_between_frames() => {
                 // As the builder does: the client reads the end behind the last word.
-                let _ = to_client.shutdown().await;
+                let _ = timeout(LAST_WORD, to_client.shutdown()).await;
                 End::Said(last)
             }
             _ => End::Lost,
@@ -53,7 +69,7 @@ pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut B
     };
     let mut back = std::pin::pin!(back);
     let forth = async {
-        let copied = copy(from_client, to_builder, client_pending, |_| {}).await;
+        let copied = copy(from_client, to_builder, client_pending, patience, |bytes| forth(bytes.len())).await;
         // It closed its side, or is gone: the builder takes it for a cancellation and ends.
         if !matches!(copied, Err(Broken::Writing)) {
             let _ = to_builder.shutdown().await;
@@ -63,32 +79,27 @@ pub(crate) async fn pass(client: &mut Side, builder: &mut Side, boundary: &mut B
     tokio::select! {
         // The builder's word counts even when the client has gone in the same moment.
         biased;
-        end = &mut back => {
-            if let End::Said(_) = end {
-                let _ = timeout(LINGER, discard(from_client)).await;
-            }
-            end
-        }
+        end = &mut back => end,
         copied = forth => match copied {
             // Perhaps it had the last word already, and only the builder's end is not here yet.
-            Ok(()) | Err(Broken::Reading) => match timeout(LINGER, back).await {
+            Ok(()) | Err(Broken::Reading) => match timeout(LAST_WORD, back).await {
                 Ok(end @ End::Said(_)) => end,
                 _ => End::Left,
             },
             // A builder that does not take rows may have said why.
-            Err(Broken::Writing) => timeout(LINGER, back).await.unwrap_or(End::Lost),
+            Err(Broken::Writing | Broken::Unread) => timeout(LAST_WORD, back).await.unwrap_or(End::Lost),
         },
     }
 }
 
-/// Tells the client that its builder is lost, if it stands between two frames.
-pub(crate) async fn report(client: &mut Side, boundary: &Boundary, name: &str, why: &str) {
-    let report = ErrorReport {
-        sqlstate: SqlState::CONNECTION_FAILURE,
-        message: format!("router lost its connection to builder {name}"),
-        detail: format!("Of the builder is known: {why}."),
-        hint: "The build can be tried again.".to_owned(),
-    };
+/// Waits until the client has closed, so that it can read all that is on its way: closing a socket that has unread bytes would throw that
+/// away. As the builder does, for as long as a client may leave unread what it was sent.
+pub(crate) async fn linger(client: &mut Side, patience: Duration) {
+    let _ = timeout(patience, discard(&mut client.read)).await;
+}
+
+/// Tells the client why its build ends, if it stands between two frames.
+pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: ErrorReport) {
     let mut bytes = BytesMut::new();
     // Within a frame the client could not tell the report from the rest of it.
     if boundary.is_between_frames() {
@@ -101,7 +112,17 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, name: &str, w
         Ok::<_, io::Error>(())
     };
     // Whoever does not read it in time does not hear it.
-    let _ = timeout(LINGER, last).await;
+    let _ = timeout(LAST_WORD, last).await;
+}
+
+/// That the builder is lost.
+pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
+    ErrorReport {
+        sqlstate: SqlState::CONNECTION_FAILURE,
+        message: format!("router lost its connection to builder {name}"),
+        detail: format!("Of the builder is known: {why}."),
+        hint: "The build can be tried again.".to_owned(),
+    }
 }
 
 /// Reads and forgets, so that closing does not throw away what is on its way to the other side.
@@ -114,20 +135,32 @@ pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
 pub(crate) enum Broken {
     Reading,
     Writing,
+    /// The receiver has taken nothing for as long as it may.
+    Unread,
 }
 
-/// Passes bytes on until there are no more, `buffer` first. `see` is shown what comes after that.
+/// Passes bytes on until there are no more, `buffer` first. `see` is shown what was written. The receiver must take something within
+/// `patience` whenever there is something for it.
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     buffer: &mut BytesMut,
+    patience: Duration,
     mut see: impl FnMut(&[u8]),
 ) -> Result<(), Broken> {
     let mut read = Ok(1);
     loop {
         if !buffer.is_empty() {
-            to.write_all(buffer).await.map_err(|_| Broken::Writing)?;
-            to.flush().await.map_err(|_| Broken::Writing)?;
+            while !buffer.is_empty() {
+                match timeout(patience, to.write(buffer)).await.map_err(|_| Broken::Unread)? {
+                    Ok(written @ 1..) => {
+                        see(&buffer[..written]);
+                        buffer.advance(written);
+                    }
+                    _ => return Err(Broken::Writing),
+                }
+            }
+            timeout(patience, to.flush()).await.map_err(|_| Broken::Unread)?.map_err(|_| Broken::Writing)?;
             buffer.clear();
         }
         match read {
@@ -145,7 +178,6 @@ pub(crate) async fn copy(
                 () = ready(()) => break,
             };
         }
-        see(buffer);
     }
 }
 
@@ -153,13 +185,13 @@ pub(crate) async fn copy(
 mod tests {
     use std::sync::Arc;
 
-    use bytes::BytesMut;
-    use protocol::{BuilderMessage, Done, ErrorReport, SqlState, kind};
+    use bytes::{Bytes, BytesMut};
+    use protocol::{BuilderMessage, Done, ErrorReport, MAX_PAGES_PER_FRAME, PAGE_SIZE, SqlState, encode_pages, kind};
     use service::Transport;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{Boundary, Duration, End, Side, pass, timeout};
+    use super::{Boundary, Duration, End, Side, linger, pass, timeout};
     use crate::stages::Stages;
 
     /// A side of the router, and who is at its other end.
@@ -182,6 +214,7 @@ mod tests {
             build_ms: 1,
             blocks: 2,
             checksum: 0,
+            recall_ppm: None,
         });
         let cancelled = BuilderMessage::Error(ErrorReport {
             sqlstate: SqlState::QUERY_CANCELED,
@@ -203,9 +236,58 @@ mod tests {
                 builder.read_to_end(&mut Vec::new()).await.unwrap();
                 drop(builder);
             };
-            let both = async { tokio::join!(pass(&mut to_client, &mut to_builder, &mut boundary), peers).0 };
+            let patience = Duration::from_secs(30);
+            let passed = pass(&mut to_client, &mut to_builder, &mut boundary, patience, |_, _| {}, |_| {});
+            let both = async { tokio::join!(passed, peers).0 };
             assert_eq!(timeout(Duration::from_secs(30), both).await.unwrap(), End::Said(expected));
             assert_eq!(boundary.is_cancelled(), expected == kind::ERROR);
         }
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_reads_to_the_end() {
+        let ((mut to_client, mut client), (mut to_builder, mut builder)) = (side().await, side().await);
+        let patience = Duration::from_secs(60);
+        let relay = async {
+            let mut boundary = Boundary::new(Arc::new(Stages::new()));
+            pass(&mut to_client, &mut to_builder, &mut boundary, patience, |_, _| {}, |_| {}).await;
+            drop(to_builder);
+            to_client.write.shutdown().await.unwrap();
+            linger(&mut to_client, patience).await;
+            drop(to_client);
+        };
+        let length = 3 << 20;
+        let building = async {
+            builder.write_all(&vec![7; length]).await.unwrap();
+            drop(builder);
+        };
+        let reading = async move {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            // It says that it is alive: what nobody reads any more resets the connection.
+            client.write_all(b"heartbeat").await.unwrap();
+            let mut bytes = Vec::new();
+            client.read_to_end(&mut bytes).await.map(|_| bytes.len())
+        };
+        let ((), (), read) = tokio::join!(relay, building, reading);
+        assert_eq!(read.unwrap(), length);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_given_up() {
+        let ((mut to_client, client), (mut to_builder, mut builder)) = (side().await, side().await);
+        let mut boundary = Boundary::new(Arc::new(Stages::new()));
+        let patience = Duration::from_millis(300);
+        let passed = pass(&mut to_client, &mut to_builder, &mut boundary, patience, |_, _| {}, |_| {});
+        let (head, body, _) = encode_pages(1, Bytes::from(vec![0; MAX_PAGES_PER_FRAME * PAGE_SIZE]));
+        let frame = [head, body].concat();
+        let endless = async { while builder.write_all(&frame).await.is_ok() {} };
+        let end = tokio::select! {
+            end = timeout(Duration::from_secs(60), passed) => end.unwrap(),
+            () = endless => panic!("the builder was left"),
+        };
+        assert_eq!(end, End::Unread);
+        // What was read of the builder is more than what the client has: the boundary is the client's.
+        assert!(!boundary.is_between_frames());
+        drop(client);
     }
 }

@@ -1,16 +1,20 @@
+//! A build whose bytes the router passes on.
+
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::{Frame, kind};
+use protocol::{BuilderMessage, ErrorReport, Frame, Refuse, SqlState, kind};
 use service::{Outcome, Queued};
+use tokio::time::sleep;
 
 use crate::admission::NoBuilder;
 use crate::boundary::Boundary;
 use crate::handover::{Admission, Asked, admit, ask};
 use crate::opening::Client;
 use crate::pool::Lease;
-use crate::relay::{End, Side, pass, report};
+use crate::relay::{End, Side, linger, lost, pass, report};
 use crate::router::Shared;
 use crate::stages::Stages;
 
@@ -29,9 +33,12 @@ pub(crate) enum Relayed {
 
 /// Has the builder build, with this router between the two.
 pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queued, mut lease: Lease) -> Relayed {
-    let asked = ask(&lease, &client.frame, shared.config.builder_tls.as_ref()).await;
-    let admission = match asked {
-        Ok(mut builder) => match admit(&mut client, &mut builder).await {
+    let builder_tls = shared.config.builder_tls.as_deref();
+    let admission = match ask(&lease, &client.frame, builder_tls).await {
+        Ok(mut builder) => match tokio::select! {
+            admission = admit(&mut client, &mut builder, shared.config.idle_timeout) => admission,
+            () = queued.cancelled() => Err(NoBuilder::Operator),
+        } {
             Ok(Admission::Decided(frame)) => Ok((builder, frame)),
             Ok(Admission::BuilderLost(why)) => Err(why),
             Err(why) => return Relayed::Refused(Box::new(client), queued, why),
@@ -39,6 +46,13 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
         Err(error) => Err(error.to_string()),
     };
     match admission {
+        Ok((_, frame)) if frame.kind == kind::REFUSE => {
+            let refuse = match BuilderMessage::from_frame(&frame) {
+                Ok(Some(BuilderMessage::Refuse(refuse))) => refuse,
+                _ => unreadable(lease.name()),
+            };
+            Relayed::Refused(Box::new(client), queued, NoBuilder::Builder(Box::new(refuse)))
+        }
         Ok((builder, decision)) => {
             build(shared, client, queued, lease, builder, &decision).await;
             Relayed::Ended
@@ -52,7 +66,17 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
     }
 }
 
-/// From the frame by which the builder takes the build, or does not.
+fn unreadable(builder: &str) -> Refuse {
+    Refuse {
+        retry_after_ms: 0,
+        sqlstate: SqlState::PROTOCOL_VIOLATION,
+        message: format!("builder {builder} refuses the build in a way that the router does not understand"),
+        detail: String::new(),
+        hint: "Use a router and builders of the same release.".to_owned(),
+    }
+}
+
+/// From the frame by which the builder takes the build, or fails.
 async fn build(
     shared: &Arc<Shared>,
     client: Client,
@@ -61,40 +85,97 @@ async fn build(
     builder: Asked,
     decision: &Frame,
 ) {
-    let accepted = decision.kind == kind::ACCEPT;
-    tracing::info!(builder = lease.name(), accepted, "build relayed");
+    tracing::info!(builder = lease.name(), "build relayed");
     let stages = Arc::new(Stages::new());
     let seen = stages.clone();
     let running = queued.begin(lease.memory(), move || seen.stage());
 
-    let mut pending = BytesMut::new();
-    decision.encode(&mut pending);
+    let mut unsent = BytesMut::new();
+    decision.encode(&mut unsent);
     let (read, rest) = builder.reader.into_parts();
-    pending.extend_from_slice(&rest);
-    let mut builder = Side { read, write: builder.write, pending };
-    let (read, pending) = client.reader.into_parts();
-    let mut client = Side { read, write: client.writer.into_inner(), pending };
+    unsent.extend_from_slice(&rest);
+    let mut builder = Side { read, write: builder.write, pending: unsent };
+    let (read, unsent) = client.reader.into_parts();
+    let mut client = Side { read, write: client.writer.into_inner(), pending: unsent };
     let mut boundary = Boundary::new(stages);
-    let end = tokio::select! {
-        end = pass(&mut client, &mut builder, &mut boundary) => Some(end),
-        () = shared.stop.cancelled() => None,
+    let (patience, metrics) = (shared.config.idle_timeout, shared.activity.metrics());
+    let tell = |boundary: &mut Boundary, bytes: usize| {
+        metrics.sent_bytes.inc_by(bytes as u64);
+        let news = boundary.take_news();
+        running.add_rows(news.rows);
+        running.add_pages(news.pages);
+        if let Some(done) = news.done {
+            running.set_elements(done.elements);
+            running.set_quality(done.self_recall_ppm, done.recall_ppm);
+        }
     };
+    let forth = |bytes: usize| metrics.received_bytes.inc_by(bytes as u64);
+    let overdue = async {
+        match shared.config.max_build_time {
+            Some(limit) => sleep(limit).await,
+            None => pending().await,
+        }
+    };
+    let end = tokio::select! {
+        end = pass(&mut client, &mut builder, &mut boundary, patience, tell, forth) => Ok(end),
+        () = shared.stop.cancelled() => Err(Stop::Shutdown),
+        () = overdue => Err(Stop::Overdue),
+        () = running.cancelled() => Err(Stop::Operator),
+    };
+    let said = |why: &str| Some(why.to_owned());
     let (outcome, why) = match end {
-        Some(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
-        Some(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, Some("client left".to_owned())),
-        Some(End::Said(_)) => (Outcome::Failed, Some("the builder said why".to_owned())),
-        Some(End::Left) => (Outcome::Cancelled, Some("client left".to_owned())),
-        Some(End::Lost) => {
+        Ok(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
+        Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
+        Ok(End::Said(_)) => (Outcome::Failed, said("the builder said why")),
+        Ok(End::Left) => (Outcome::Cancelled, said("client left")),
+        Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),
+        Ok(End::Lost) => {
             let why = lease.loss(REASON).await.unwrap_or_else(|| "its connection broke".to_owned());
             (Outcome::Failed, Some(why))
         }
-        None => (Outcome::Cancelled, Some("the router is shutting down".to_owned())),
+        Err(Stop::Shutdown) => (Outcome::Cancelled, said("the router is shutting down")),
+        Err(Stop::Overdue) => (Outcome::Failed, said("the build took too long")),
+        Err(Stop::Operator) => (Outcome::Cancelled, said("the router's operator")),
     };
-    if matches!(end, Some(End::Lost) | None) {
-        report(&mut client, &boundary, lease.name(), why.as_deref().unwrap_or_default()).await;
-    }
-    tracing::info!(builder = lease.name(), outcome = outcome.name(), why = why.as_deref().unwrap_or(""), "build ended");
-    // The builder stops what nobody wants any more before it is given to others.
-    drop(builder);
+    let last_word = match end {
+        Ok(End::Lost) | Err(Stop::Shutdown) => Some(lost(lease.name(), why.as_deref().unwrap_or_default())),
+        Err(Stop::Overdue) => Some(overdue_report(shared.config.max_build_time.unwrap_or_default())),
+        Err(Stop::Operator) => Some(ErrorReport {
+            sqlstate: SqlState::QUERY_CANCELED,
+            message: NoBuilder::Operator.to_string(),
+            detail: String::new(),
+            hint: String::new(),
+        }),
+        Ok(_) => None,
+    };
+    // The builder stops what nobody wants any more before it is given to others, and what the client has yet to read keeps nobody waiting.
+    drop((builder, lease));
     running.end(outcome, why);
+    match (end, last_word) {
+        (_, Some(word)) => report(&mut client, &boundary, word).await,
+        (Ok(End::Said(_)), None) => {
+            tokio::select! {
+                () = linger(&mut client, patience) => {}
+                () = shared.stop.cancelled() => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why the router ends a build.
+#[derive(Clone, Copy)]
+enum Stop {
+    Shutdown,
+    Overdue,
+    Operator,
+}
+
+fn overdue_report(limit: Duration) -> ErrorReport {
+    ErrorReport {
+        sqlstate: SqlState::PROGRAM_LIMIT_EXCEEDED,
+        message: format!("build took longer than {} s", limit.as_secs_f64()),
+        detail: String::new(),
+        hint: "The router's limit is --max-build-time.".to_owned(),
+    }
 }

@@ -1,20 +1,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use service::{Activity, Daemon, DaemonError, Ending, Role, Shutdown, TicketKey, exposed};
+use service::{Activity, Daemon, Door, Ending, Role, Shutdown, TicketKeys};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::book::Rules;
 use crate::config::{Config, Source};
 use crate::error::RouterError;
 use crate::fixed::Fixed;
 use crate::kubernetes::Pods;
-use crate::listener;
 use crate::pool::{BuilderState, Pool};
 use crate::process::Processes;
 use crate::sent::Sent;
+use crate::session;
 use crate::spawner::Spawner;
 
 /// Builders of one machine share its memory, and each knows what it can take.
@@ -25,13 +24,13 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: Pool,
     pub(crate) sent: Arc<Sent>,
+    /// What accepts connections, and knows those that have not said what they want, or that they may have it.
+    pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
     pub(crate) drain: CancellationToken,
     /// Relayed builds stop now.
     pub(crate) stop: CancellationToken,
-    /// The sessions.
-    pub(crate) tasks: TaskTracker,
 }
 
 /// A router that listens, but does not accept before [`Router::run`].
@@ -46,11 +45,12 @@ impl Router {
     /// # Errors
     /// An address that cannot be used, plaintext beyond loopback that was not asked for, no source of builders.
     pub async fn bind(config: Config) -> Result<Self, RouterError> {
-        check_plaintext(&config).await?;
+        config.check_exposure().await?;
         let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
         let version = env!("CARGO_PKG_VERSION");
         let daemon = Daemon::bind(Role::Router, version, config.status_labels, clients, status).await?;
-        let (activity, Ending { drain, stop, tasks }) = (daemon.activity(), daemon.ending());
+        let (activity, Ending { drain, stop, .. }) = (daemon.activity(), daemon.ending());
+        config.access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
         let (spawner, key, memory) = source(&config).await?;
         let rules = Rules {
             min_builders: config.min_builders,
@@ -61,10 +61,11 @@ impl Router {
             memory,
             ..Rules::default()
         };
-        let pool = Pool::start(rules, spawner, key, activity.clone());
+        let pool = Pool::start(rules, spawner, key, activity.clone(), drain.clone());
         let snapshot = pool.snapshot();
         activity.set_builders(move || snapshot.borrow().builders.iter().map(BuilderState::report).collect());
-        let shared = Arc::new(Shared { config, pool, sent: Arc::default(), activity, drain, stop, tasks });
+        let door = daemon.door(config.max_connections, config.max_handshakes);
+        let shared = Arc::new(Shared { config, pool, sent: Arc::default(), door, activity, drain, stop });
         Ok(Self { daemon, shared })
     }
 
@@ -72,6 +73,12 @@ impl Router {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.daemon.local_addr()
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn activity(&self) -> Arc<Activity> {
+        self.shared.activity.clone()
     }
 
     /// Where it listens for status requests.
@@ -83,7 +90,11 @@ impl Router {
     /// Serves until `shutdown` says to drain: accepts no more, gives relayed builds the grace period, then stops.
     pub async fn run(self, shutdown: Shutdown) {
         let Self { daemon, shared } = self;
-        let accept = async |listener: &TcpListener| listener::accept(listener, &shared).await;
+        let serve = |stream, peer, id| {
+            let shared = shared.clone();
+            async move { session::serve(stream, peer, &shared, id).await }
+        };
+        let accept = async |listener: &TcpListener| shared.door.accept(listener, serve).await;
         let status = daemon.run(shutdown, shared.config.grace, accept).await;
         shared.pool.close().await;
         drop(status);
@@ -91,35 +102,20 @@ impl Router {
 }
 
 /// Where builders come from, the key for their tickets, and the least and most memory of one.
-async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<TicketKey>, (u64, u64)), RouterError> {
+async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<Arc<TicketKeys>>, (u64, u64)), RouterError> {
     match &config.source {
         Source::Process(process) => {
-            let text = TicketKey::generate().map_err(|error| RouterError::Source(error.to_string()))?;
-            let key = TicketKey::from_text(&text);
+            let text = TicketKeys::generate().map_err(|error| RouterError::Source(error.to_string()))?;
+            let key = Arc::new(TicketKeys::from_text(&text));
             let processes =
                 Processes::new(process.clone(), &text).map_err(|error| RouterError::Source(error.to_string()))?;
             Ok((Arc::new(processes), Some(key), ANY_SIZE))
         }
-        Source::Static(builders, file) => {
-            let key = file.as_deref().map(TicketKey::read).transpose();
-            let key = key.map_err(|error| RouterError::Source(error.to_string()))?;
-            Ok((Arc::new(Fixed::new(builders.clone())), key, ANY_SIZE))
-        }
+        Source::Static(builders, keys) => Ok((Arc::new(Fixed::new(builders.clone())), keys.clone(), ANY_SIZE)),
         Source::Kubernetes(kubernetes, memory) => {
             let failed = |error: &dyn std::fmt::Display| RouterError::Source(error.to_string());
-            let key = TicketKey::read(&kubernetes.ticket_key).map_err(|error| failed(&error))?;
             let pods = Pods::connect(kubernetes, config.max_builders).await.map_err(|error| failed(&error))?;
-            Ok((Arc::new(pods), Some(key), *memory))
+            Ok((Arc::new(pods), Some(kubernetes.ticket_keys.clone()), *memory))
         }
-    }
-}
-
-async fn check_plaintext(config: &Config) -> Result<(), RouterError> {
-    if config.tls.is_some() || config.allow_plaintext_beyond_loopback {
-        return Ok(());
-    }
-    match exposed(&config.host, config.port).await? {
-        Some(address) => Err(DaemonError::Plaintext(address).into()),
-        None => Ok(()),
     }
 }

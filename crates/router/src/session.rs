@@ -1,14 +1,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::{BuilderMessage, Refuse, SqlState, Wait};
+use protocol::{BuilderMessage, ClientMessage, Refuse, SqlState, Wait};
 use service::report::Subject;
-use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, buffered, set_options};
+use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, buffered, printable, set_options};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::{NoBuilder, refuse_client, say_last, wait};
+use crate::admission::{NoBuilder, refuse_client, say, say_last, wait};
 use crate::book::Wish;
 use crate::config::Mode;
 use crate::handover::{can_be_sent, redirect};
@@ -24,22 +24,22 @@ pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, id: u64) {
-    if let Err(error) = set_options(&stream) {
+    if let Err(error) = set_options(&stream, shared.config.idle_timeout) {
         tracing::debug!(%error, "cannot set socket options");
     }
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
     let limit = shared.config.handshake_timeout;
     let closed = |reason, error: &dyn std::fmt::Display| shared.activity.closed(reason, format_args!("{error}"));
-    let stream: Box<dyn Transport> = match shared.config.tls.clone() {
+    let stream: Box<dyn Transport> = match shared.config.access.tls.clone() {
         None => Box::new(stream),
-        Some(tls) => match timeout(limit, TlsAcceptor::from(tls).accept(buffered(stream))).await {
+        Some(tls) => match timeout(limit, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
             Ok(Ok(stream)) => Box::new(stream),
             Ok(Err(error)) => return closed(Closed::Tls, &error),
             Err(_) => return closed(Closed::Timeout, &"no TLS handshake in time"),
         },
     };
     let session = Session { shared, peer, here, id };
-    match open(stream, shared.config.mode, limit).await {
+    match open(stream, peer, &shared.config).await {
         Ok(Opening::Build(client)) => session.build(*client).await,
         Ok(Opening::LanternAddress(stream)) => session.lantern_address(stream).await,
         Ok(Opening::LanternBuild(stream, init)) => session.lantern_build(stream, init).await,
@@ -67,13 +67,35 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// From the Hello to the end of the connection.
     async fn build(&self, mut client: Client) {
-        let wish = Wish { peer: self.peer.ip().to_canonical(), memory: (self.shared.config.memory_for)(&client.hello) };
-        let mut queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &client.hello));
-        tracing::info!(memory = wish.memory, again = !client.ticket.is_empty(), "build asked for");
+        let access = &self.shared.config.access;
+        let hello = &mut client.hello;
+        let admitted = access.admit("router", self.peer, &hello.token, client.certificate.as_deref());
+        let admitted = admitted.and_then(|admitted| self.shared.activity.refuses("router").map_or(Ok(admitted), Err));
+        let admitted =
+            admitted.and_then(|admitted| admitted.limits.check_rows(hello.estimated_rows).map(|()| admitted));
+        let known = admitted.as_ref().map_or_else(|_| service::Client::unnamed(self.peer), Clone::clone);
+        let subject = Subject::new(self.id, self.peer, &known, hello);
+        tracing::Span::current().record("build", &subject.build);
+        if hello.build_id != subject.build {
+            // The builder is to know the build by the same number. A client that sends none is older than all fields that may follow it.
+            hello.build_id.clone_from(&subject.build);
+            client.frame.clear();
+            ClientMessage::Hello(hello.clone()).encode(&mut client.frame);
+        }
+        let mut queued = self.shared.activity.queue(subject);
+        if let Err(refuse) = admitted {
+            queued.turn_away(&refuse);
+            return say_last(&mut client, &BuilderMessage::Refuse(*refuse)).await;
+        }
+        self.shared.door.newcomers.settle(self.id);
+        tracing::Span::current().record("label", printable(&client.hello.label));
+        let wish = Wish { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
+        tracing::info!(client = %wish.client, memory = wish.memory, again = !client.ticket.is_empty(), "build asked for");
         self.shared.sent.comes_back_with(&client.ticket);
+        let patience = self.shared.config.idle_timeout;
         for attempt in 1..=ATTEMPTS {
             let lease = tokio::select! {
-                lease = wait(&mut client, &self.shared.pool, wish, &queued) => lease,
+                lease = wait(&mut client, &self.shared.pool, wish.clone(), &queued, patience) => lease,
                 () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
             };
             let lease = match lease {
@@ -90,7 +112,7 @@ impl Session<'_> {
                     (client, queued) = (*again, same);
                     tracing::warn!(attempt, why, "builder lost before it took the build");
                     let wait = Wait { position: 0, reason: format!("{why}; looking for another builder") };
-                    if client.writer.send(&BuilderMessage::Wait(wait)).await.is_err() {
+                    if say(&mut client, &BuilderMessage::Wait(wait), patience).await.is_err() {
                         return;
                     }
                 }
@@ -130,13 +152,13 @@ impl Session<'_> {
         let running = queued.begin(lease.memory(), move || stages.stage());
         // Before the client knows, too: it may be back at once.
         let away = self.shared.sent.with(&lease.ticket);
-        self.shared.tasks.spawn(async move {
+        self.shared.door.tasks.spawn(async move {
             let name = lease.name().to_owned();
             let followed = tokio::select! {
                 followed = lease.follow(before, TICKET_LIFETIME) => followed,
                 () = away.back() => Followed::NeverCame,
             };
-            tracing::info!(builder = name, ?followed, "build ended");
+            tracing::debug!(builder = name, ?followed, "the client's build is over");
             match followed {
                 Followed::Built => running.end(Outcome::Succeeded, None),
                 Followed::Failed => running.end(Outcome::Failed, Some("the builder knows more".to_owned())),
@@ -155,6 +177,7 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
             tracing::warn!(reason = refuse.message, detail = refuse.detail, "build refused");
             queued.refuse(Refusal::Builders, refuse.message.clone());
         }
+        NoBuilder::Builder(refuse) => queued.turn_away(refuse),
         NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),
         why => tracing::info!(%why, "client gets no builder"),
     }

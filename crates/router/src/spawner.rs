@@ -2,8 +2,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::Clock;
 use thiserror::Error;
 use tokio::sync::watch;
+
+use crate::book::Others;
 
 /// A future of a trait object.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -22,6 +25,22 @@ pub(crate) trait Spawner: Send + Sync {
     fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+
+    /// What other routers do that share the places for builders. Never changes where a router is alone.
+    fn surroundings(&self) -> watch::Receiver<Surroundings> {
+        watch::channel(Surroundings::default()).1
+    }
+}
+
+/// What other routers do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// Their builders.
+    pub(crate) others: Others,
+    /// The ticket names of this router's builders for which another router waits.
+    pub(crate) wanted: Vec<String>,
+    /// Whether another router has left a builder to this one.
+    pub(crate) left: bool,
 }
 
 /// One builder, from when it is ready until it is gone.
@@ -40,10 +59,20 @@ pub(crate) trait Builder: Send + Sync {
     fn gone(&self) -> Boxed<'_, String>;
     /// Takes it away. Returns when nothing is left of it.
     fn stop(&self) -> Boxed<'_, ()>;
+    /// Leaves it to another router, if it is idle and that can be; else takes it away.
+    fn let_go(&self) -> Boxed<'_, ()> {
+        self.stop()
+    }
+    /// Whether it is of an earlier set-up of the router and is to take no further build.
+    fn is_outdated(&self) -> bool {
+        false
+    }
+    /// Lets others see whether it has a build, soon.
+    fn show_building(&self, _building: bool) {}
 }
 
 /// How a builder is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// A name or an address. `None`: the one under which the client has reached the router.
     pub(crate) host: Option<String>,
@@ -53,6 +82,8 @@ pub(crate) struct Place {
     pub(crate) status_host: Option<String>,
     /// The port of its status.
     pub(crate) status_port: u16,
+    /// Its clock, by which its tickets expire.
+    pub(crate) clock: Clock,
 }
 
 impl Place {

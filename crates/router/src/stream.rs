@@ -12,13 +12,16 @@ use crate::tls::BuilderTls;
 /// How long a connection to a builder may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long what was sent to a builder may be unacknowledged or unread.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Connects to a builder.
 pub(crate) async fn connect(place: &Place, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let connect = async {
         let stream = TcpStream::connect((place.host(), place.port)).await?;
-        set_options(&stream)?;
+        set_options(&stream, PATIENCE)?;
         let Some(tls) = tls else { return Ok(Box::new(stream) as Box<dyn Transport>) };
-        let stream = TlsConnector::from(tls.config.clone()).connect(tls.name.clone(), buffered(stream)).await?;
+        let stream = TlsConnector::from(tls.config()).connect(tls.name.clone(), buffered(stream)).await?;
         Ok(Box::new(stream) as Box<dyn Transport>)
     };
     timeout(CONNECT, connect).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -1,17 +1,17 @@
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Book, BuilderId};
 
 /// What a builder is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It comes up.
     Starting,
     /// It could take a build.
     Idle { since: Instant },
-    /// It was granted to a client of this database.
-    Taken { peer: IpAddr },
+    /// It was granted for a build of this client, which counts with so many bytes of memory.
+    Taken { client: Arc<str>, memory: u64 },
     /// Its build may not have ended yet.
     Resting,
     /// It broke; nobody has been told to stop it yet.
@@ -20,10 +20,21 @@ pub(super) enum State {
     Stopping,
 }
 
+/// What a client has of builds under way: how many, and bytes of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Share {
+    pub(super) builds: usize,
+    pub(super) memory: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: u64,
     pub(super) state: State,
+    /// Made of a template that is no longer the router's: it ends the build that it has and takes no other.
+    pub(super) outdated: bool,
+    /// Another router has asked for it.
+    pub(super) wanted: bool,
 }
 
 impl Entry {
@@ -37,6 +48,11 @@ impl Entry {
 
     pub(super) fn is_going(&self) -> bool {
         matches!(self.state, State::Lost | State::Stopping)
+    }
+
+    /// Whether it can take a build of this router.
+    pub(super) fn is_usable(&self) -> bool {
+        self.is_idle() && !self.outdated
     }
 
     fn is_busy(&self) -> bool {
@@ -93,8 +109,16 @@ impl Book {
         idle.min_by_key(|&(id, since)| (since, id))
     }
 
-    /// Builds that a database has under way.
-    pub(super) fn builds_of(&self, peer: IpAddr) -> usize {
-        self.count(|entry| entry.state == State::Taken { peer })
+    /// What a client has of builds under way.
+    pub(super) fn share_of(&self, client: &str) -> Share {
+        let mut share = Share::default();
+        for entry in self.builders.values() {
+            if let State::Taken { client: other, memory } = &entry.state
+                && **other == *client
+            {
+                share = Share { builds: share.builds + 1, memory: share.memory.saturating_add(*memory) };
+            }
+        }
+        share
     }
 }

@@ -3,6 +3,7 @@
 //! Whoever uses it reports what happened, calls [`Book::act`] and does what that returns.
 
 mod builders;
+mod others;
 mod queue;
 mod rules;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use builders::{Entry, State};
+pub(crate) use others::Others;
 use queue::Waiting;
 pub(crate) use queue::{Refusal, RequestId, Wish};
 pub(crate) use rules::Rules;
@@ -30,6 +32,8 @@ pub(crate) enum Action {
     Start { id: BuilderId, memory: u64 },
     /// Take a builder away, then call [`Book::stopped`].
     Stop { id: BuilderId },
+    /// Leave an idle builder to another router, or take it away where that cannot be; then call [`Book::stopped`].
+    LetGo { id: BuilderId },
     /// Give the request the builder, until [`Book::given_back`].
     Grant { request: RequestId, id: BuilderId },
     /// Send the request away.
@@ -49,6 +53,10 @@ pub(crate) struct Book {
     last_failure: Option<SpawnError>,
     /// No start before.
     not_before: Option<Instant>,
+    /// The builders of other routers that share the places.
+    others: Others,
+    /// The router ends: its builders finish their builds and then go.
+    draining: bool,
 }
 
 impl Book {
@@ -63,15 +71,23 @@ impl Book {
             failures: 0,
             last_failure: None,
             not_before: None,
+            others: Others::default(),
+            draining: false,
         }
     }
 
     /// Somebody wants a builder.
-    pub(crate) fn ask(&mut self, wish: Wish) -> RequestId {
+    ///
+    /// # Errors
+    /// Why the client may not even wait.
+    pub(crate) fn ask(&mut self, wish: Wish) -> Result<RequestId, Refusal> {
+        if let Some(refusal) = self.refusal(&wish) {
+            return Err(refusal);
+        }
         let id = self.next_request;
         self.next_request += 1;
         self.queue.push(Waiting { id, wish, starting_since: None });
-        id
+        Ok(id)
     }
 
     /// Somebody who waits wants none any more.
@@ -101,9 +117,13 @@ impl Book {
         self.last_failure = Some(error);
     }
 
-    /// A builder that was there before.
-    pub(crate) fn adopt(&mut self, memory: u64) -> BuilderId {
-        self.new_builder(memory, State::Resting)
+    /// A builder that was there before. `outdated`: only for the build that it may have.
+    pub(crate) fn adopt(&mut self, memory: u64, outdated: bool) -> BuilderId {
+        let id = self.new_builder(memory, State::Resting);
+        if let Some(entry) = self.builders.get_mut(&id) {
+            entry.outdated = outdated;
+        }
+        id
     }
 
     /// The build for which a builder was granted is over, but maybe not yet in the builder.
@@ -137,6 +157,7 @@ impl Book {
             }
         }
         self.serve(now, &mut actions);
+        self.let_go(&mut actions);
         self.keep_ready(now, &mut actions);
         self.retire(now, &mut actions);
         actions
@@ -147,9 +168,13 @@ impl Book {
         let mut coming: HashSet<BuilderId> =
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
         for (request, wish) in self.fair_order() {
+            if self.is_held_back(&wish) {
+                self.wait_for_start_again(request);
+                continue;
+            }
             let need = self.rules.clamp(wish.memory);
-            if let Some(id) = self.smallest(need, Entry::is_idle) {
-                self.set(id, State::Taken { peer: wish.peer });
+            if let Some(id) = self.smallest(need, Entry::is_usable) {
+                self.set(id, State::Taken { client: wish.client.key(), memory: wish.counted_memory() });
                 self.leave(request);
                 actions.push(Action::Grant { request, id });
                 continue;
@@ -163,6 +188,10 @@ impl Book {
                 self.leave(request);
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
+            } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place()) {
+                // Too small for this one: it makes room.
+                self.set(id, State::Stopping);
+                actions.push(Action::Stop { id });
             } else if self.builders.len() < self.rules.max_builders {
                 if self.others_have_all() || (self.failures > 0 && self.is_any_busy()) {
                     self.wait_for_start_again(request);
@@ -172,10 +201,6 @@ impl Book {
                 if self.may_start(now) {
                     actions.push(self.start(need));
                 }
-            } else if let Some(id) = self.smallest(0, Entry::is_idle) {
-                // Too small for this one: it makes room.
-                self.set(id, State::Stopping);
-                actions.push(Action::Stop { id });
             } else {
                 // All are busy; that is no fault, however long it takes.
                 self.wait_for_start_again(request);
@@ -188,12 +213,31 @@ impl Book {
         }
     }
 
+    /// Idle builders that are of no use here go: all of them at the router's end, else those for which another router waits, and
+    /// those of an earlier template.
+    fn let_go(&mut self, actions: &mut Vec<Action>) {
+        for (&id, entry) in &mut self.builders {
+            if !entry.is_idle() {
+                continue;
+            }
+            if entry.outdated {
+                actions.push(Action::Stop { id });
+            } else if self.draining || entry.wanted {
+                actions.push(Action::LetGo { id });
+            } else {
+                continue;
+            }
+            entry.state = State::Stopping;
+        }
+    }
+
     fn keep_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
         loop {
-            let ready = self.count(|entry| entry.is_idle() || entry.is_coming());
+            let ready = self.others.ready + self.count(|entry| entry.is_idle() || entry.is_coming());
             let spare = ready.saturating_sub(self.queue.len()) < self.rules.spare_builders;
-            let wanted = self.builders.len() < self.rules.min_builders || spare;
-            if !wanted || self.builders.len() >= self.rules.max_builders || !self.may_start(now) {
+            let all = self.others.all + self.builders.len();
+            let wanted = !self.draining && (all < self.rules.min_builders || spare);
+            if !wanted || all >= self.rules.max_builders || !self.may_start(now) {
                 return;
             }
             actions.push(self.start(0));
@@ -210,9 +254,12 @@ impl Book {
     }
 
     /// The builder that has been idle longest and is not to be kept, and when it goes.
+    ///
+    /// What is kept is kept by all routers together. Each counts only the builders of the routers before it, so that two that look
+    /// at the same time do not each rely on the other's.
     fn next_to_retire(&self) -> Option<(BuilderId, Instant)> {
-        let enough = self.count(|entry| !entry.is_going()) > self.rules.min_builders
-            && self.count(Entry::is_idle) > self.rules.spare_builders;
+        let enough = self.others.all_before + self.count(|entry| !entry.is_going()) > self.rules.min_builders
+            && self.others.idle_before + self.count(Entry::is_idle) > self.rules.spare_builders;
         self.longest_idle().filter(|_| enough).map(|(id, since)| (id, since + self.rules.idle_ttl))
     }
 
@@ -232,7 +279,7 @@ impl Book {
     fn new_builder(&mut self, memory: u64, state: State) -> BuilderId {
         let id = self.next_builder;
         self.next_builder += 1;
-        self.builders.insert(id, Entry { memory, state });
+        self.builders.insert(id, Entry { memory, state, outdated: false, wanted: false });
         id
     }
 
@@ -241,6 +288,11 @@ impl Book {
         let pause = self.not_before.is_some_and(|until| now < until);
         let trouble = self.failures > 0 || self.others_have_all();
         !pause && (!trouble || self.count(Entry::is_coming) == 0)
+    }
+
+    /// Whether there is a builder in every place, of this router or another.
+    fn has_no_place(&self) -> bool {
+        self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all()
     }
 
     /// Whether, at the last attempt, other routers had all the builders that there may be.

@@ -1,6 +1,8 @@
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use service::Client;
 
 use super::Book;
 use crate::spawner::SpawnError;
@@ -9,12 +11,22 @@ use crate::spawner::SpawnError;
 pub(crate) type RequestId = u64;
 
 /// What somebody wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    /// The database; each gets its share.
-    pub(crate) peer: IpAddr,
+    /// The client; each gets its share.
+    pub(crate) client: Client,
     /// Memory in bytes that the build will take.
     pub(crate) memory: u64,
+}
+
+/// [`Wish::memory`] of a build whose size nobody knows.
+const ANY_MEMORY: u64 = u64::MAX;
+
+impl Wish {
+    /// Bytes that count against the client's limit. A build of unknown size takes all that the client may have.
+    pub(super) fn counted_memory(&self) -> u64 {
+        if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
+    }
 }
 
 /// Why somebody gets nothing.
@@ -24,6 +36,15 @@ pub(crate) enum Refusal {
     NoStart(SpawnError, Duration),
     /// None has started for so long; what went wrong last.
     Late(Duration, Option<SpawnError>),
+    /// As many builds of the client wait as may.
+    Waiting(u32),
+    /// The build needs more memory than the client may have.
+    Beyond {
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes that the client may have.
+        limit: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -50,22 +71,38 @@ impl Book {
         self.last_failure.as_ref()
     }
 
-    /// A database's next build comes the later, the more it has under way: whoever has least is first, then whoever waits
-    /// longest.
+    /// The build of the client that has the fewest builds under way is first, then the build that waits longest.
     pub(super) fn fair_order(&self) -> Vec<(RequestId, Wish)> {
-        let mut builds: HashMap<IpAddr, usize> = HashMap::new();
+        let mut builds: HashMap<Arc<str>, usize> = HashMap::new();
         let mut order: Vec<_> = self
             .queue
             .iter()
             .map(|waiting| {
-                let peer = waiting.wish.peer;
-                let turn = builds.entry(peer).or_insert_with(|| self.builds_of(peer));
+                let client = waiting.wish.client.key();
+                let turn = builds.entry(client.clone()).or_insert_with(|| self.share_of(&client).builds);
                 *turn += 1;
-                (*turn, waiting.id, waiting.wish)
+                (*turn, waiting.id, waiting.wish.clone())
             })
             .collect();
-        order.sort_unstable_by_key(|&(turn, id, _)| (turn, id));
+        order.sort_unstable_by_key(|(turn, id, _)| (*turn, *id));
         order.into_iter().map(|(_, id, wish)| (id, wish)).collect()
+    }
+
+    /// Why a client may not even wait, if it may not.
+    pub(super) fn refusal(&self, wish: &Wish) -> Option<Refusal> {
+        let (client, limits) = (wish.client.key(), wish.client.limits);
+        if limits.memory > 0 && wish.memory != ANY_MEMORY && wish.memory > limits.memory {
+            return Some(Refusal::Beyond { needed: wish.memory, limit: limits.memory });
+        }
+        let waiting = self.queue.iter().filter(|waiting| waiting.wish.client.key() == client).count();
+        (limits.waiting > 0 && waiting >= limits.waiting as usize).then_some(Refusal::Waiting(limits.waiting))
+    }
+
+    /// Whether the client's own limits keep a build waiting.
+    pub(super) fn is_held_back(&self, wish: &Wish) -> bool {
+        let (share, limits) = (self.share_of(&wish.client.key()), wish.client.limits);
+        (limits.builds > 0 && share.builds >= limits.builds as usize)
+            || (limits.memory > 0 && share.memory.saturating_add(wish.counted_memory()) > limits.memory)
     }
 
     pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {

@@ -1,8 +1,9 @@
 //! Two hundred builds over fifty builders, in simulated time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use service::Client;
 
 use super::{Action, Book, RequestId, Rules, Wish};
 
@@ -42,7 +43,10 @@ fn two_hundred_builds_over_fifty_builders() {
         let at = if build < 150 { Duration::ZERO } else { Duration::from_secs(1 + noise(build as u64) % 60) };
         later(&mut events, at, Event::Arrives(build));
     }
-    let peer = |build: usize| IpAddr::from([10, 0, 0, if build < 150 { 1 } else { (build % 4 + 2) as u8 }]);
+    let client = |build: usize| {
+        let number = if build < 150 { 1 } else { (build % 4 + 2) as u8 };
+        Client::unnamed(([10, 0, 0, number], 5432).into())
+    };
     let mut asked: HashMap<RequestId, (usize, Duration)> = HashMap::new();
     let mut waited: Vec<(usize, Duration)> = Vec::new();
     let (mut starts, mut most, mut end) = (0, 0, Duration::ZERO);
@@ -56,7 +60,7 @@ fn two_hundred_builds_over_fifty_builders() {
                 match events.pop_first().unwrap().1 {
                     Event::Arrives(build) => {
                         let memory = 1 + noise(build as u64) % 64;
-                        let request = book.ask(Wish { peer: peer(build), memory });
+                        let request = book.ask(Wish { client: client(build), memory }).unwrap();
                         asked.insert(request, (build, now));
                     }
                     Event::Starts(id, memory) => book.started(id, memory, begin + now),
@@ -79,7 +83,9 @@ fn two_hundred_builds_over_fifty_builders() {
                     starts += 1;
                     later(&mut events, now + Duration::from_secs(5 + noise(id) % 25), Event::Starts(id, memory));
                 }
-                Action::Stop { id } => later(&mut events, now + Duration::from_secs(2), Event::Stopped(id)),
+                Action::Stop { id } | Action::LetGo { id } => {
+                    later(&mut events, now + Duration::from_secs(2), Event::Stopped(id));
+                }
                 Action::Grant { request, id } => {
                     let (build, since) = asked.remove(&request).expect("granted once");
                     waited.push((build, now - since));

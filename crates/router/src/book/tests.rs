@@ -1,17 +1,41 @@
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::{Action, Book, Refusal, RequestId, Rules, Wish};
+use service::{Client, Limits};
+
+use super::{Action, Book, Others, Refusal, RequestId, Rules, Wish};
 use crate::spawner::SpawnError;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn peer(number: u8) -> IpAddr {
-    IpAddr::from([10, 0, 0, number])
+fn client(number: u8) -> Client {
+    Client::unnamed(([10, 0, 0, number], 5432).into())
 }
 
 fn ask(book: &mut Book, from: u8, memory: u64) -> RequestId {
-    book.ask(Wish { peer: peer(from), memory })
+    book.ask(Wish { client: client(from), memory }).unwrap()
+}
+
+#[test]
+fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+    let (mut book, now) = (book(|rules| (rules.min_builders, rules.memory) = (2, (0, 100))), Instant::now());
+    for action in book.act(now) {
+        let Action::Start { id, .. } = action else { panic!("{action:?}") };
+        book.started(id, 100, now);
+    }
+    let limits = Limits { builds: 1, waiting: 1, memory: 50, rows: 0 };
+    let named = Client { name: Some("tenant".into()), limits, ..client(1) };
+    let ask_named = |book: &mut Book, memory| book.ask(Wish { client: named.clone(), memory });
+    assert_eq!(ask_named(&mut book, 51), Err(Refusal::Beyond { needed: 51, limit: 50 }));
+    let first = ask_named(&mut book, 20).unwrap();
+    assert_eq!(book.act(now), [Action::Grant { request: first, id: 1 }]);
+    let second = ask_named(&mut book, u64::MAX).unwrap();
+    assert_eq!(ask_named(&mut book, 1), Err(Refusal::Waiting(1)));
+    assert_eq!(book.act(now), [], "one build at a time");
+    let other = ask(&mut book, 1, 20);
+    assert_eq!(book.act(now), [Action::Grant { request: other, id: 2 }], "the same address, but not the same client");
+    book.given_back(1);
+    book.rested(1, now);
+    assert_eq!(book.act(now), [Action::Grant { request: second, id: 1 }]);
 }
 
 fn book(change: impl FnOnce(&mut Rules)) -> Book {
@@ -215,4 +239,99 @@ fn nobody_waits_for_ever_for_a_start() {
     assert_eq!(book.next_deadline(), Some(now + 60 * SECOND));
     let refusal = Refusal::Late(60 * SECOND, None);
     assert_eq!(book.act(now + 60 * SECOND), [Action::Refuse { request, refusal }]);
+}
+
+#[test]
+fn what_is_kept_is_kept_by_all_routers_together() {
+    let now = Instant::now();
+    let some = |all, ready| Others { all, ready, ..Others::default() };
+    let kept = |rules: &mut Rules| (rules.min_builders, rules.max_builders) = (2, 4);
+    for (others, starts) in [(some(0, 0), 2), (some(1, 0), 1), (some(2, 0), 0), (some(9, 9), 0)] {
+        let mut book = book(kept);
+        book.others(others);
+        assert_eq!(book.act(now).len(), starts, "{others:?}");
+    }
+    let spare = |rules: &mut Rules| (rules.spare_builders, rules.max_builders) = (2, 4);
+    for (others, starts) in [(some(3, 0), 1), (some(1, 1), 1), (some(2, 2), 0), (some(4, 0), 0)] {
+        let mut book = book(spare);
+        book.others(others);
+        assert_eq!(book.act(now).len(), starts, "{others:?}");
+    }
+}
+
+#[test]
+fn of_two_routers_that_keep_too_much_only_one_lets_go() {
+    let now = Instant::now();
+    for (min_builders, spare_builders) in [(1, 0), (0, 1)] {
+        let change = |rules: &mut Rules| (rules.min_builders, rules.spare_builders) = (min_builders, spare_builders);
+        let mut books = [book(change), book(change)];
+        for book in &mut books {
+            let id = book.adopt(1, false);
+            book.rested(id, now);
+        }
+        // Each sees one idle builder of the other; the first is before the second.
+        books[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
+        books[1].others(Others { all: 1, ready: 1, all_before: 1, idle_before: 1 });
+        let later = now + 10 * SECOND;
+        assert_eq!(books[0].act(later), [], "{min_builders}, {spare_builders}");
+        assert_eq!(books[1].act(later), [Action::Stop { id: 1 }], "{min_builders}, {spare_builders}");
+    }
+}
+
+#[test]
+fn a_builder_for_which_another_router_waits_is_lent_when_it_is_idle() {
+    let (mut book, now) = (book(|rules| (rules.max_builders, rules.spare_builders) = (1, 1)), Instant::now());
+    book.act(now);
+    book.started(1, 7, now);
+    let request = ask(&mut book, 1, 1);
+    book.wanted(&[1]);
+    assert_eq!(book.act(now), [Action::Grant { request, id: 1 }], "its own clients come first");
+    book.given_back(1);
+    assert_eq!(book.act(now), [], "its build may go on");
+    book.rested(1, now);
+    assert_eq!(book.act(now), [Action::LetGo { id: 1 }]);
+    book.stopped(1);
+    book.others(Others { all: 1, ..Others::default() });
+    assert_eq!(book.act(now), [], "the other router has the place");
+}
+
+#[test]
+fn a_builder_that_is_too_small_makes_room_although_others_have_the_rest() {
+    let (mut book, now) = (book(|rules| rules.memory = (1, 9)), Instant::now());
+    let id = book.adopt(1, false);
+    book.rested(id, now);
+    book.others(Others { all: 1, ..Others::default() });
+    ask(&mut book, 1, 9);
+    assert_eq!(book.act(now), [Action::Stop { id }]);
+}
+
+#[test]
+fn a_router_that_ends_starts_nothing_to_keep_and_lets_its_builders_go() {
+    let (mut book, now) = (book(|rules| (rules.min_builders, rules.spare_builders) = (2, 2)), Instant::now());
+    assert_eq!(book.act(now).len(), 2);
+    book.drain();
+    book.started(1, 0, now);
+    assert_eq!(book.act(now), [Action::LetGo { id: 1 }]);
+    book.stopped(1);
+    assert_eq!(book.act(now), [], "no other one for it");
+    book.started(2, 0, now);
+    assert_eq!(book.act(now), [Action::LetGo { id: 2 }]);
+    let id = book.adopt(0, false);
+    assert_eq!(book.act(now), [], "its build may go on");
+    book.rested(id, now);
+    assert_eq!(book.act(now), [Action::LetGo { id }]);
+}
+
+#[test]
+fn builders_of_an_earlier_template_take_no_build() {
+    let (mut book, now) = (book(|rules| (rules.max_builders, rules.min_builders) = (1, 1)), Instant::now());
+    let id = book.adopt(1, true);
+    let request = ask(&mut book, 1, 1);
+    assert_eq!(book.act(now), [], "the one that it has goes on");
+    book.rested(id, now);
+    assert_eq!(book.act(now), [Action::Stop { id }]);
+    book.stopped(id);
+    assert_eq!(book.act(now), [Action::Start { id: 2, memory: 1 }]);
+    book.started(2, 1, now);
+    assert_eq!(book.act(now), [Action::Grant { request, id: 2 }]);
 }

@@ -1,28 +1,44 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
 
-use super::exists;
-use super::refusal::is_taken;
-use super::template::ROUTER_LABEL;
+use super::refusal::{is_absent, is_taken};
+use super::template::{router_of, take};
 
-/// Takes over a pod whose router is gone. `None`: it is another's, or another was faster.
+/// Takes over a pod whose router is gone or has left it. `None`: it is another's, or another was faster.
 pub(super) async fn adopt(api: &Api<Pod>, pod: Pod, identity: &str) -> Result<Option<Pod>, kube::Error> {
-    let router = pod.labels().get(ROUTER_LABEL).cloned().unwrap_or_default();
-    if router == identity {
-        return Ok(Some(pod));
-    }
-    if !router.is_empty() && exists(api, &router).await? {
+    let router = router_of(&pod);
+    let is_taken_care_of = !router.is_empty() && router != identity;
+    if is_taken_care_of && api.get_opt(router).await?.is_some_and(|router| runs(&router)) {
         return Ok(None);
     }
-    // The version makes it fail if anybody has changed the pod since.
-    let patch = json!({
-        "metadata": { "resourceVersion": pod.resource_version(), "labels": { ROUTER_LABEL: identity } }
-    });
-    match api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+    // Also if it was this router's before: meanwhile it may have been left to another one.
+    match api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(take(&pod, identity))).await {
         Ok(pod) => Ok(Some(pod)),
-        Err(error) if is_taken(&error) || super::is_absent(&error) => Ok(None),
+        Err(error) if is_taken(&error) || is_absent(&error) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether a router's pod still serves. One that was evicted stays for a while, as `Failed`, but its process is gone.
+fn runs(router: &Pod) -> bool {
+    let phase = router.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+    use super::runs;
+
+    #[test]
+    fn a_router_that_was_evicted_does_not_run() {
+        let in_phase = |phase: &str| {
+            let status = PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() };
+            runs(&Pod { status: Some(status), ..Pod::default() })
+        };
+        assert!(in_phase("Running") && in_phase("Pending") && in_phase("Unknown") && runs(&Pod::default()));
+        assert!(!in_phase("Failed") && !in_phase("Succeeded"));
     }
 }

@@ -2,32 +2,37 @@
 //! there are places; all else is what Kubernetes says.
 
 mod adopt;
+mod own;
 mod pod;
 mod refusal;
 mod state;
+mod surroundings;
 mod template;
 mod view;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use service::TicketKeys;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use pod::PodBuilder;
-use refusal::{is_absent, is_taken, spawn_error};
+use own::Own;
+use pod::{Identity, PodBuilder};
+use refusal::{is_taken, spawn_error};
 use state::{State, state};
 use template::Template;
 pub use template::TemplateError;
-use view::View;
+use view::{Sight, View};
 
 use crate::health;
-use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner};
+use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
 
 /// How long a pod that is of no use may take to go.
 const CLEAN_UP: Duration = Duration::from_secs(60);
@@ -45,8 +50,8 @@ pub struct KubernetesConfig {
     pub identity: String,
     /// A Deployment with which the pods are deleted.
     pub owner: Option<String>,
-    /// The file with the secret that the pods have too.
-    pub ticket_key: PathBuf,
+    /// The secrets that the pods have too.
+    pub ticket_keys: Arc<TicketKeys>,
 }
 
 /// Pods of one namespace.
@@ -56,8 +61,8 @@ pub(crate) struct Pods {
     template: Template,
     places: usize,
     identity: String,
-    /// The pods that this router answers for.
-    own: Arc<Mutex<HashSet<String>>>,
+    own: Own,
+    surroundings: watch::Receiver<Surroundings>,
 }
 
 impl Pods {
@@ -76,71 +81,99 @@ impl Pods {
             template.set_owner(&owner.map_err(|error| spawn_error(&format!("get deployment {name}"), &error))?);
         }
         let api = Api::<Pod>::namespaced(client, &namespace);
-        let view = View::start(api.clone(), template.selector());
-        Ok(Self { api, view, template, places, identity: config.identity.clone(), own: Arc::default() })
+        let view = View::start(api.clone(), template.selector()).await;
+        let (own, identity) = (Own::default(), config.identity.clone());
+        let (tell, surroundings) = watch::channel(surroundings::look(view.last().pods(), &identity, &own));
+        tokio::spawn(surroundings::follow(view.subscribe(), identity.clone(), own.clone(), tell));
+        Ok(Self { api, view, template, places, identity, own, surroundings })
     }
 
     async fn start_one(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
         let until = Instant::now() + order.limit;
         let made = self.create(order.memory).await?;
-        let name = made.name_any();
-        self.own().insert(name.clone());
-        let ready = timeout(order.limit, self.ready(&name, &order)).await.unwrap_or_else(|_| {
+        let ready = timeout(order.limit, self.ready(&made, &order)).await.unwrap_or_else(|_| {
             let last = order.tell.borrow().clone();
             Err(SpawnError::passing(format!("{last} (waited {} s)", order.limit.as_secs())))
         });
         match ready {
-            Ok(pod) => Ok(Arc::new(self.builder(&pod, order.memory))),
+            Ok(builder) => Ok(Arc::new(builder)),
             Err(error) => {
-                tracing::warn!(pod = name, %error, seconds_left = (until - Instant::now()).as_secs(), "pod is of no use");
-                self.remove(&name).await;
+                let seconds_left = until.saturating_duration_since(Instant::now()).as_secs();
+                tracing::warn!(pod = made.name, %error, seconds_left, "pod is of no use");
+                self.remove(&made).await;
                 Err(error)
             }
         }
     }
 
-    /// Makes a pod in a free place.
-    async fn create(&self, memory: u64) -> Result<Pod, SpawnError> {
-        let taken = self.view.names();
-        // Those that are seen to be free first: others may be free since.
-        let mut places: Vec<String> = (1..=self.places).map(|place| self.template.name(place)).collect();
-        places.sort_by_key(|name| taken.contains(name));
-        for name in places {
+    /// Makes a pod in a place that nobody is seen to have.
+    async fn create(&self, memory: u64) -> Result<Identity, SpawnError> {
+        // Whatever is wrong when there is no list is also what making the pod fails by.
+        let pods = self.view.list().await.unwrap_or_default();
+        let taken: HashSet<String> = pods.iter().map(ResourceExt::name_any).collect();
+        for name in (1..=self.places).map(|place| self.template.name(place)).filter(|name| !taken.contains(name)) {
             let pod = self.template.pod(&name, memory).map_err(|error| SpawnError::lasting(error.to_string(), ""))?;
-            match self.api.create(&PostParams::default(), &pod).await {
-                Ok(made) => return Ok(made),
+            self.own.begin(&name);
+            let made = self.api.create(&PostParams::default(), &pod).await;
+            self.own.made(&name, made.as_ref().ok().and_then(ResourceExt::uid));
+            match made {
+                Ok(made) => return Ok(Identity::of(&made)),
                 Err(error) if is_taken(&error) => {}
                 Err(error) => return Err(spawn_error(&format!("create pod {name}"), &error)),
             }
         }
+        self.ask_others(&pods, memory).await;
         Err(SpawnError::full(format!("all {} places for pods are taken, also by other routers", self.places)))
     }
 
+    /// Lets another router know that this one has use for a builder that is idle there. It is left to this one, unless it gets a
+    /// build before.
+    async fn ask_others(&self, pods: &[Pod], memory: u64) {
+        let others = pods.iter().filter(|pod| template::is_idle(pod) && !self.own.has(pod));
+        let idle: Vec<&Pod> = others.filter(|pod| matches!(state(pod), State::Ready)).collect();
+        if idle.iter().any(|pod| template::wanted_by(pod) == Some(&self.identity)) {
+            return;
+        }
+        // The smallest that is large enough, or else one that makes room.
+        let best = idle.into_iter().filter(|pod| template::wanted_by(pod).is_none());
+        let Some(pod) = best.min_by_key(|pod| (template::memory(pod) < memory, template::memory(pod))) else { return };
+        let (name, how) = (pod.name_any(), Patch::Merge(template::want(pod, &self.identity)));
+        match self.api.patch(&name, &PatchParams::default(), &how).await {
+            Ok(_) => tracing::info!(pod = name, router = template::router_of(pod), "asked for an idle builder"),
+            Err(error) => tracing::debug!(pod = name, %error, "another router's builder cannot be asked for"),
+        }
+    }
+
     /// Waits until the pod takes builds, and tells what it is waiting for.
-    async fn ready(&self, name: &str, order: &Order) -> Result<Pod, SpawnError> {
+    async fn ready(&self, made: &Identity, order: &Order) -> Result<PodBuilder, SpawnError> {
         let mut view = self.view.subscribe();
+        let name = &made.name;
         loop {
-            let pod = view.borrow_and_update().get(name).cloned();
-            match pod.as_ref().map(state) {
-                // Not seen yet.
-                None => _ = order.tell.send_replace(format!("pod {name} was created")),
-                Some(State::Waiting(why)) => _ = order.tell.send_replace(format!("pod {name} {why}")),
-                Some(State::Hopeless(error)) => {
-                    return Err(SpawnError { text: format!("pod {name} {}", error.text), ..error });
+            let seen = view.borrow_and_update().clone();
+            match seen.pod(&made.uid, made.since) {
+                Sight::TooEarly => _ = order.tell.send_replace(format!("pod {name} was created")),
+                Sight::Gone => {
+                    return Err(SpawnError::passing(format!("pod {name} was deleted before it took a build")));
                 }
-                Some(State::Ended(why)) => {
-                    return Err(SpawnError::passing(format!("pod {name} {why} before it took a build")));
-                }
-                Some(State::Ready) => {
-                    let pod = pod.unwrap_or_default();
-                    let builder = self.builder(&pod, order.memory);
-                    if health::is_ready(builder.place()).await {
-                        return Ok(pod);
+                Sight::Here(pod) => match state(pod) {
+                    State::Waiting(why) => _ = order.tell.send_replace(format!("pod {name} {why}")),
+                    State::Hopeless(error) => {
+                        return Err(SpawnError { text: format!("pod {name} {}", error.text), ..error });
                     }
-                    order.tell.send_replace(format!("pod {name} runs, but is not ready yet"));
-                    sleep(view::SOON).await;
-                    continue;
-                }
+                    State::Ended(why) => {
+                        return Err(SpawnError::passing(format!("pod {name} {why} before it took a build")));
+                    }
+                    State::Ready => {
+                        if let Some(builder) = self.builder(pod, order.memory)
+                            && health::is_ready(builder.place()).await
+                        {
+                            return Ok(builder);
+                        }
+                        order.tell.send_replace(format!("pod {name} runs, but is not ready yet"));
+                        sleep(view::SOON).await;
+                        continue;
+                    }
+                },
             }
             self.view.hurry();
             if view.changed().await.is_err() {
@@ -149,32 +182,36 @@ impl Pods {
         }
     }
 
-    fn builder(&self, pod: &Pod, memory: u64) -> PodBuilder {
-        PodBuilder::new(pod, memory, self.api.clone(), self.view.clone(), self.own.clone())
+    /// The builder in a pod; `None` as long as the pod has no address.
+    fn builder(&self, pod: &Pod, memory: u64) -> Option<PodBuilder> {
+        let outdated = self.template.is_not_of(pod);
+        PodBuilder::new(pod, memory, outdated, self.api.clone(), self.view.clone(), self.own.clone())
     }
 
     /// Deletes a pod at once and waits until it is gone.
-    async fn remove(&self, name: &str) {
-        pod::delete(&self.api, name, &DeleteParams::default().grace_period(0), CLEAN_UP).await;
-        self.own().remove(name);
-    }
-
-    fn own(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn remove(&self, pod: &Identity) {
+        pod::delete(&self.api, pod, DeleteParams::default().grace_period(0), CLEAN_UP).await;
+        self.own.remove(&pod.uid);
     }
 
     async fn orphans(&self) -> Result<Vec<Arc<dyn Builder>>, SpawnError> {
         let failed = |error| spawn_error("look for pods", &error);
         let mut found: Vec<Arc<dyn Builder>> = Vec::new();
         for pod in self.view.list().await.map_err(failed)? {
-            let name = pod.name_any();
-            if self.own().contains(&name) {
+            if self.own.has(&pod) {
                 continue;
             }
             let Some(pod) = adopt::adopt(&self.api, pod, &self.identity).await.map_err(failed)? else { continue };
-            self.own().insert(name);
-            let memory = template::memory(&pod);
-            found.push(Arc::new(self.builder(&pod, memory)));
+            let identity = Identity::of(&pod);
+            self.own.add(identity.uid.clone());
+            match self.builder(&pod, template::memory(&pod)) {
+                Some(builder) => found.push(Arc::new(builder)),
+                None => {
+                    // It has no build, and those who waited for it are gone.
+                    tracing::info!(pod = identity.name, "pod of an earlier router has not started and is deleted");
+                    self.remove(&identity).await;
+                }
+            }
         }
         Ok(found)
     }
@@ -192,13 +229,8 @@ impl Spawner for Pods {
     fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
         Box::pin(self.orphans())
     }
-}
 
-/// Whether a pod of this name exists.
-async fn exists(api: &Api<Pod>, name: &str) -> Result<bool, kube::Error> {
-    match api.get_metadata(name).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(error),
+    fn surroundings(&self) -> watch::Receiver<Surroundings> {
+        self.surroundings.clone()
     }
 }

@@ -1,86 +1,115 @@
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::exists;
-use super::refusal::is_absent;
+use service::Clock;
+
+use super::own::Own;
+use super::refusal::{is_absent, is_taken};
 use super::state::{State, state};
-use super::view::{SOON, View};
+use super::template::{leave_to, show_building, wanted_by};
+use super::view::{SOON, Sight, View};
 use crate::spawner::{Boxed, Builder, Place};
 
 /// How long an idle builder may take to end.
 const STOP: Duration = Duration::from_secs(120);
 /// How long a pod may be without Ready before it is given up, as when its node is gone.
 const UNREADY: Duration = Duration::from_secs(60);
+/// How long Kubernetes is asked to leave a pod to another router.
+const LEAVE: Duration = Duration::from_secs(10);
+/// The pause before what Kubernetes did not do is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Which pod: its name may be another one's later, its uid never.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// When it was there.
+    pub(super) since: Instant,
+}
+
+impl Identity {
+    /// That of a pod that Kubernetes has just told of.
+    pub(super) fn of(pod: &Pod) -> Self {
+        Self { name: pod.name_any(), uid: pod.uid().unwrap_or_default(), since: Instant::now() }
+    }
+}
 
 /// A builder in a pod.
 pub(super) struct PodBuilder {
-    name: String,
-    uid: String,
+    pod: Identity,
     place: Place,
     memory: u64,
+    outdated: bool,
     api: Api<Pod>,
     view: View,
-    own: Arc<Mutex<HashSet<String>>>,
+    own: Own,
+    show_building: watch::Sender<bool>,
 }
 
 impl PodBuilder {
-    pub(super) fn new(pod: &Pod, memory: u64, api: Api<Pod>, view: View, own: Arc<Mutex<HashSet<String>>>) -> Self {
-        let host = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
-        let place = Place {
-            // An address that nothing has: what has none is lost soon.
-            host: Some(host.unwrap_or_else(|| "0.0.0.0".to_owned())),
-            port: DEFAULT_PORT,
-            status_host: None,
-            status_port: DEFAULT_STATUS_PORT,
-        };
-        Self { name: pod.name_any(), uid: pod.uid().unwrap_or_default(), place, memory, api, view, own }
+    /// `None` if the pod has no address.
+    pub(super) fn new(pod: &Pod, memory: u64, outdated: bool, api: Api<Pod>, view: View, own: Own) -> Option<Self> {
+        let place = place(pod)?;
+        let pod = Identity::of(pod);
+        let (show_building, shown) = watch::channel(false);
+        tokio::spawn(show(api.clone(), pod.clone(), shown));
+        Some(Self { pod, place, memory, outdated, api, view, own, show_building })
     }
 
     async fn end(&self) -> String {
         let mut view = self.view.subscribe();
-        // Until the first look after its start it may not be in view.
-        let mut seen = false;
         let mut unready: Option<Instant> = None;
         loop {
-            let pod = view.borrow_and_update().get(&self.name).cloned();
-            match pod {
-                Some(pod) if pod.uid().as_deref() == Some(&self.uid) => {
-                    seen = true;
-                    match state(&pod) {
-                        State::Ended(why) => return format!("its pod {why}"),
-                        State::Ready => unready = None,
-                        State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
-                            if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
-                                return format!("its pod {why}");
-                            }
+            let seen = view.borrow_and_update().clone();
+            match seen.pod(&self.pod.uid, self.pod.since) {
+                Sight::TooEarly => {}
+                Sight::Gone => return "its pod was deleted".to_owned(),
+                Sight::Here(pod) => match state(pod) {
+                    State::Ended(why) => return format!("its pod {why}"),
+                    State::Ready => unready = None,
+                    State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
+                        if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
+                            return format!("its pod {why}");
                         }
                     }
-                }
-                _ if seen => return "its pod was deleted".to_owned(),
-                _ => {}
+                },
             }
             if view.changed().await.is_err() {
                 return "the router is ending".to_owned();
             }
         }
     }
+
+    async fn leave(&self) {
+        let seen = self.view.last();
+        let wanting = match seen.pod(&self.pod.uid, self.pod.since) {
+            Sight::Here(pod) => wanted_by(pod).unwrap_or_default(),
+            Sight::TooEarly | Sight::Gone => "",
+        };
+        let change = leave_to(&self.pod.uid, wanting);
+        if timeout(LEAVE, patch(&self.api, &self.pod.name, &change)).await.is_err() {
+            tracing::warn!(pod = self.pod.name, "the pod cannot be left to another router");
+        }
+        self.own.remove(&self.pod.uid);
+    }
 }
 
 impl Builder for PodBuilder {
     fn name(&self) -> &str {
-        &self.name
+        &self.pod.name
     }
 
     /// Places are used again, pods are not.
     fn ticket_name(&self) -> &str {
-        &self.uid
+        &self.pod.uid
     }
 
     fn place(&self) -> &Place {
@@ -97,30 +126,99 @@ impl Builder for PodBuilder {
 
     fn stop(&self) -> Boxed<'_, ()> {
         Box::pin(async {
-            delete(&self.api, &self.name, &DeleteParams::default(), STOP).await;
-            self.own.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+            delete(&self.api, &self.pod, DeleteParams::default(), STOP).await;
+            self.own.remove(&self.pod.uid);
         })
+    }
+
+    fn let_go(&self) -> Boxed<'_, ()> {
+        Box::pin(self.leave())
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.outdated
+    }
+
+    fn show_building(&self, building: bool) {
+        self.show_building.send_replace(building);
+    }
+}
+
+/// Where a pod is. Without an address it is nowhere: any other would be one of this machine.
+fn place(pod: &Pod) -> Option<Place> {
+    let host = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
+    let (port, status_port, clock) = (DEFAULT_PORT, DEFAULT_STATUS_PORT, Clock::default());
+    Some(Place { host: Some(host), port, status_host: None, status_port, clock })
+}
+
+/// Has Kubernetes show whether a pod's builder has a build: the last word, whenever there is one.
+async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>) {
+    while building.changed().await.is_ok() {
+        let now = *building.borrow_and_update();
+        patch(&api, &pod.name, &show_building(&pod.uid, now)).await;
+    }
+}
+
+/// Changes a pod, however often it takes to reach the API server; nothing if it is gone.
+async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
+    while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
+        if is_absent(&error) || is_taken(&error) {
+            return;
+        }
+        tracing::warn!(pod = name, %error, "cannot change the pod's labels");
+        if matches!(error, kube::Error::Api(_)) {
+            return;
+        }
+        sleep(AGAIN).await;
     }
 }
 
 /// Deletes a pod, however often it takes to reach the API server, and waits until it is gone.
-pub(super) async fn delete(api: &Api<Pod>, name: &str, how: &DeleteParams, limit: Duration) {
+pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, limit: Duration) {
+    let this_one = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+    let how = how.preconditions(this_one);
     let deleted = async {
         loop {
-            match api.delete(name, how).await {
+            match api.delete(&pod.name, &how).await {
                 Ok(_) => break,
-                Err(error) if is_absent(&error) => return,
+                // Another pod has the name.
+                Err(error) if is_absent(&error) || is_taken(&error) => return,
                 Err(error) => {
-                    tracing::warn!(pod = name, %error, "cannot delete the pod; trying again");
-                    sleep(Duration::from_secs(1)).await;
+                    tracing::warn!(pod = pod.name, %error, "cannot delete the pod; trying again");
+                    sleep(AGAIN).await;
                 }
             }
         }
-        while exists(api, name).await.unwrap_or(true) {
+        while exists(api, pod).await.unwrap_or(true) {
             sleep(SOON).await;
         }
     };
     if timeout(limit, deleted).await.is_err() {
-        tracing::warn!(pod = name, "the pod does not go");
+        tracing::warn!(pod = pod.name, "the pod does not go");
+    }
+}
+
+async fn exists(api: &Api<Pod>, pod: &Identity) -> Result<bool, kube::Error> {
+    match api.get_metadata(&pod.name).await {
+        Ok(found) => Ok(found.metadata.uid.as_deref() == Some(&pod.uid)),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::place;
+
+    #[test]
+    fn a_pod_without_an_address_is_nowhere() {
+        let of = |status| place(&serde_json::from_value::<Pod>(json!({ "status": status })).unwrap());
+        assert_eq!(of(json!({ "podIP": "10.0.0.7" })).unwrap().host(), "10.0.0.7");
+        for status in [json!({ "phase": "Pending" }), json!({ "podIP": "" }), json!(null)] {
+            assert!(of(status.clone()).is_none(), "{status}");
+        }
     }
 }

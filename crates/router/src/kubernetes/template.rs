@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,17 +9,23 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSel
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
 use thiserror::Error;
 
 /// Which router answers for a pod.
-pub(super) const ROUTER_LABEL: &str = "lantern-index/router";
+const ROUTER_LABEL: &str = "lantern-index/router";
 /// Which set of routers a pod belongs to.
 const INSTANCE_LABEL: &str = "lantern-index/instance";
+/// What a builder does: `starting`, `idle` or `building`.
+const STATE_LABEL: &str = "lantern-index/state";
 /// The memory that a builder was made for, in bytes.
 const MEMORY_ANNOTATION: &str = "lantern-index/memory";
-/// What a builder needs besides its limit for builds: it keeps an eighth and 128 MB.
-const OWN_SHARE: u64 = 8;
-const OWN_BYTES: u64 = 128 << 20;
+/// Of which template a pod was made.
+const TEMPLATE_ANNOTATION: &str = "lantern-index/template";
+/// Which other router waits for the builder.
+const WANTED_ANNOTATION: &str = "lantern-index/wanted-by";
+/// By which the cluster's autoscaler leaves a builder with a build alone.
+const EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Why a template is none.
 #[derive(Debug, Error)]
@@ -46,14 +53,16 @@ pub enum TemplateError {
 
 /// A pod for builders, as operators write it.
 ///
-/// The router sets the pod's name and labels, its owner and `restartPolicy: Never`; of the first container the memory, request and
-/// limit alike, if builders have sizes, and the variable by which the builder knows its tickets.
+/// The router sets the pod's name, labels and annotations of its own, its owner and `restartPolicy: Never`; of the first container
+/// the memory, request and limit alike, if builders have sizes, and the variable by which the builder knows its tickets.
 #[derive(Debug)]
 pub(super) struct Template {
     pod: Pod,
     prefix: String,
     labels: BTreeMap<String, String>,
     instance: String,
+    /// The same for the same template, as far as one release of the router knows.
+    hash: String,
 }
 
 impl Template {
@@ -64,9 +73,17 @@ impl Template {
         if pod.spec.as_ref().is_none_or(|spec| spec.containers.is_empty()) {
             return Err(TemplateError::Empty(path.to_owned()));
         }
-        let labels = [(INSTANCE_LABEL, instance), (ROUTER_LABEL, identity)];
+        let labels = [(INSTANCE_LABEL, instance), (ROUTER_LABEL, identity), (STATE_LABEL, "starting")];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Ok(Self { pod, prefix: format!("{instance}-builder"), labels, instance: instance.to_owned() })
+        let mut hasher = DefaultHasher::new();
+        json!(pod).to_string().hash(&mut hasher);
+        let hash = format!("{:016x}", hasher.finish());
+        Ok(Self { pod, prefix: format!("{instance}-builder"), labels, instance: instance.to_owned(), hash })
+    }
+
+    /// Whether a pod was made of another template than this one.
+    pub(super) fn is_not_of(&self, pod: &Pod) -> bool {
+        pod.annotations().get(TEMPLATE_ANNOTATION) != Some(&self.hash)
     }
 
     /// Pods are deleted with this one.
@@ -91,13 +108,15 @@ impl Template {
         format!("{}-{place}", self.prefix)
     }
 
-    /// The pod of a place, for builds of `memory` bytes; 0 leaves its memory as the template has it.
+    /// The pod of a place, with `memory` bytes; 0 leaves its memory as the template has it.
     pub(super) fn pod(&self, name: &str, memory: u64) -> Result<Pod, TemplateError> {
         let mut pod = self.pod.clone();
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.namespace = None;
         pod.labels_mut().extend(self.labels.clone());
-        pod.annotations_mut().insert(MEMORY_ANNOTATION.to_owned(), memory.to_string());
+        let annotations = [(MEMORY_ANNOTATION, memory.to_string()), (TEMPLATE_ANNOTATION, self.hash.clone())];
+        pod.annotations_mut().extend(annotations.map(|(name, value)| (name.to_owned(), value)));
+        pod.annotations_mut().insert(EVICT_ANNOTATION.to_owned(), "false".to_owned());
         let spec = pod.spec.get_or_insert_default();
         spec.restart_policy = Some("Never".to_owned());
         let Some(container) = spec.containers.first_mut() else { return Err(TemplateError::Empty(PathBuf::new())) };
@@ -114,6 +133,59 @@ pub(super) fn memory(pod: &Pod) -> u64 {
     pod.annotations().get(MEMORY_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// Which router answers for a pod; empty: none.
+pub(super) fn router_of(pod: &Pod) -> &str {
+    pod.labels().get(ROUTER_LABEL).map_or("", String::as_str)
+}
+
+/// Whether the pod has a build.
+pub(super) fn is_building(pod: &Pod) -> bool {
+    pod.labels().get(STATE_LABEL).is_some_and(|state| state == "building")
+}
+
+/// Whether the pod could take a build.
+pub(super) fn is_idle(pod: &Pod) -> bool {
+    pod.labels().get(STATE_LABEL).is_some_and(|state| state == "idle")
+}
+
+/// The other router that waits for the pod.
+pub(super) fn wanted_by(pod: &Pod) -> Option<&str> {
+    pod.annotations().get(WANTED_ANNOTATION).map(String::as_str).filter(|router| !router.is_empty())
+}
+
+/// What to change so that all see whether a pod has a build. Kubernetes refuses it for another pod of the same name.
+pub(super) fn show_building(uid: &str, building: bool) -> Value {
+    let state = if building { "building" } else { "idle" };
+    json!({ "metadata": {
+        "uid": uid,
+        "labels": { STATE_LABEL: state },
+        "annotations": { EVICT_ANNOTATION: (!building).to_string() },
+    }})
+}
+
+/// What to change so that an idle pod is another router's, or with an empty name that of whoever takes it.
+pub(super) fn leave_to(uid: &str, router: &str) -> Value {
+    json!({ "metadata": {
+        "uid": uid,
+        "labels": { ROUTER_LABEL: router, STATE_LABEL: "idle" },
+        "annotations": { WANTED_ANNOTATION: null, EVICT_ANNOTATION: "true" },
+    }})
+}
+
+/// What to change so that the pod's router sees that another waits for it; only if nobody has changed it since.
+pub(super) fn want(pod: &Pod, router: &str) -> Value {
+    json!({ "metadata": {
+        "uid": pod.uid(), "resourceVersion": pod.resource_version(), "annotations": { WANTED_ANNOTATION: router },
+    }})
+}
+
+/// What to change so that a pod is this router's; only if nobody has changed it since.
+pub(super) fn take(pod: &Pod, router: &str) -> Value {
+    json!({ "metadata": {
+        "uid": pod.uid(), "resourceVersion": pod.resource_version(), "labels": { ROUTER_LABEL: router },
+    }})
+}
+
 /// Names are used again; a pod's uid is not.
 fn ticket_name() -> EnvVar {
     let field = ObjectFieldSelector { field_path: "metadata.uid".to_owned(), ..ObjectFieldSelector::default() };
@@ -125,8 +197,7 @@ fn ticket_name() -> EnvVar {
 }
 
 fn set_memory(container: &mut Container, memory: u64) {
-    let bytes = (memory + OWN_BYTES).saturating_add(memory / (OWN_SHARE - 1));
-    let quantity = Quantity(format!("{}Mi", bytes.div_ceil(1 << 20)));
+    let quantity = Quantity(format!("{}Mi", memory.div_ceil(1 << 20)));
     let resources = container.resources.get_or_insert_with(ResourceRequirements::default);
     for list in [&mut resources.requests, &mut resources.limits] {
         list.get_or_insert_default().insert("memory".to_owned(), quantity.clone());
@@ -161,9 +232,18 @@ mod tests {
             (&"Never".into(), &"low".into())
         );
         let container = &pod["spec"]["containers"][0];
-        assert_eq!(container["resources"]["limits"]["memory"], "8320Mi");
+        assert_eq!(container["resources"]["limits"]["memory"], "7168Mi");
         assert_eq!(container["resources"]["requests"]["cpu"], "4");
         assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.uid");
+    }
+
+    #[test]
+    fn pods_of_another_template_are_known() {
+        let [one, same, other] =
+            [POD, &POD.replace('\n', " "), &POD.replace("low", "high")].map(|text| template(text).unwrap());
+        let pod = one.pod("lantern-builder-1", 7 << 30).unwrap();
+        assert!(!one.is_not_of(&pod) && !same.is_not_of(&pod) && other.is_not_of(&pod));
+        assert!(one.is_not_of(&Default::default()), "a pod of a router that did not say");
     }
 
     #[test]

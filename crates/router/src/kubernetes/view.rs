@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often pods are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -15,7 +15,38 @@ pub(super) const SOON: Duration = Duration::from_millis(100);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type ByName = Arc<HashMap<String, Pod>>;
+/// What one look at the pods has found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// When Kubernetes was asked; `None` before the first answer.
+    asked: Option<Instant>,
+    by_uid: Arc<HashMap<String, Pod>>,
+}
+
+/// What a look says of one pod.
+pub(super) enum Sight<'a> {
+    /// It is older than the pod.
+    TooEarly,
+    Here(&'a Pod),
+    /// The pod does not exist any more.
+    Gone,
+}
+
+impl Seen {
+    /// A pod that was there at `since`. Its name may be another pod's by now.
+    pub(super) fn pod(&self, uid: &str, since: Instant) -> Sight<'_> {
+        match self.by_uid.get(uid) {
+            Some(pod) => Sight::Here(pod),
+            None if self.asked.is_none_or(|asked| asked < since) => Sight::TooEarly,
+            None => Sight::Gone,
+        }
+    }
+
+    /// All pods.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.by_uid.values()
+    }
+}
 
 /// The pods of all routers of this name, as Kubernetes said last.
 ///
@@ -25,28 +56,30 @@ type ByName = Arc<HashMap<String, Pod>>;
 pub(super) struct View {
     api: Api<Pod>,
     list: ListParams,
-    pods: watch::Receiver<ByName>,
+    pods: watch::Receiver<Seen>,
     hurry: Arc<Notify>,
 }
 
 impl View {
-    /// Looks at the pods with these labels for as long as somebody has a view.
-    pub(super) fn start(api: Api<Pod>, labels: String) -> Self {
+    /// Looks at the pods with these labels for as long as somebody has a view. Returns after the first look, or without it if
+    /// Kubernetes does not answer.
+    pub(super) async fn start(api: Api<Pod>, labels: String) -> Self {
         let list = ListParams::default().labels(&labels);
-        let (tell, pods) = watch::channel(ByName::default());
+        let (tell, mut pods) = watch::channel(Seen::default());
         let hurry = Arc::new(Notify::new());
         tokio::spawn(look(api.clone(), list.clone(), tell, hurry.clone()));
+        let _ = timeout(PATIENCE, pods.changed()).await;
         Self { api, list, pods, hurry }
     }
 
     /// The pods and their changes.
-    pub(super) fn subscribe(&self) -> watch::Receiver<ByName> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<Seen> {
         self.pods.clone()
     }
 
-    /// The names that are taken.
-    pub(super) fn names(&self) -> HashSet<String> {
-        self.pods.borrow().keys().cloned().collect()
+    /// What the last look has found.
+    pub(super) fn last(&self) -> Seen {
+        self.pods.borrow().clone()
     }
 
     /// Asks for the next look soon.
@@ -60,17 +93,18 @@ impl View {
     }
 }
 
-async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<ByName>, hurry: Arc<Notify>) {
+async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<Seen>, hurry: Arc<Notify>) {
     let mut away = false;
     loop {
+        let asked = Some(Instant::now());
         match timeout(PATIENCE, api.list(&list)).await {
             Ok(Ok(pods)) => {
                 if away {
                     tracing::info!("Kubernetes answers again");
                 }
                 away = false;
-                let by_name = pods.items.into_iter().map(|pod| (pod.name_any(), pod)).collect();
-                if tell.send(Arc::new(by_name)).is_err() {
+                let by_uid = pods.items.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
+                if tell.send(Seen { asked, by_uid: Arc::new(by_uid) }).is_err() {
                     return;
                 }
             }
@@ -90,5 +124,29 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<ByName>, hurr
         }
         sleep(SOON).await;
         let _ = timeout(INTERVAL - SOON, hurry.notified()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use tokio::time::Instant;
+
+    use super::{Seen, Sight};
+
+    #[test]
+    fn a_pod_is_known_by_its_uid_and_missed_only_by_a_later_look() {
+        let asked = Instant::now();
+        let by_uid = Arc::new(HashMap::from([("old".to_owned(), Pod::default())]));
+        let seen = Seen { asked: Some(asked), by_uid };
+        let second = Duration::from_secs(1);
+        assert!(matches!(seen.pod("old", asked), Sight::Here(_)));
+        assert!(matches!(seen.pod("new", asked + second), Sight::TooEarly), "the pod was made after the look");
+        assert!(matches!(seen.pod("new", asked - second), Sight::Gone));
+        assert!(matches!(Seen::default().pod("new", asked), Sight::TooEarly), "before the first look");
     }
 }

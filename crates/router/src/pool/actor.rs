@@ -2,15 +2,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use service::{Activity, TicketKey};
+use service::{Activity, TicketKeys};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::snapshot::Snapshot;
 use super::{Lease, Message, Waiting};
 use crate::book::{Action, Book, BuilderId, Refusal, RequestId, Rules};
 use crate::health;
-use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner};
+use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
 
 /// How long a client has to begin with its builder.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
@@ -20,6 +21,8 @@ const NEWS: Duration = Duration::from_millis(500);
 const CLOSE: Duration = Duration::from_secs(10);
 
 pub(super) struct Client {
+    /// For whom the build is.
+    client: service::Client,
     pub(super) waiting: watch::Sender<Waiting>,
     answer: oneshot::Sender<Result<Lease, Refusal>>,
 }
@@ -32,13 +35,15 @@ pub(super) struct Known {
     /// Once it has started.
     pub(super) builder: Option<Arc<dyn Builder>>,
     lost: watch::Sender<Option<String>>,
+    /// Whether the router itself has it end.
+    is_stopped: bool,
 }
 
 pub(super) struct Actor {
     pub(super) book: Book,
     start_timeout: Duration,
     spawner: Arc<dyn Spawner>,
-    key: Option<TicketKey>,
+    key: Option<Arc<TicketKeys>>,
     activity: Arc<Activity>,
     pub(super) clients: HashMap<RequestId, Client>,
     pub(super) builders: HashMap<BuilderId, Known>,
@@ -50,7 +55,7 @@ impl Actor {
     pub(super) fn new(
         rules: Rules,
         spawner: Arc<dyn Spawner>,
-        key: Option<TicketKey>,
+        key: Option<Arc<TicketKeys>>,
         activity: Arc<Activity>,
         messages: mpsc::UnboundedSender<Message>,
         publish: watch::Sender<Snapshot>,
@@ -71,13 +76,17 @@ impl Actor {
     /// Takes a builder over that an earlier router has left; it may still be building.
     fn adopt(&mut self, builder: Arc<dyn Builder>) {
         tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
-        let id = self.book.adopt(builder.memory());
+        let id = self.book.adopt(builder.memory(), builder.is_outdated());
         self.know(id, watch::channel(String::new()).1);
         self.watch(id, builder.clone());
         self.rest(id);
     }
 
-    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>, drain: CancellationToken) {
+        let mut surroundings = self.spawner.surroundings();
+        let before = surroundings.borrow_and_update().clone();
+        self.look_around(&before);
+        let mut draining = false;
         loop {
             for action in self.book.act(Instant::now().into_std()) {
                 self.perform(action);
@@ -101,17 +110,37 @@ impl Actor {
                     Some(message) => self.hear(message),
                     None => return,
                 },
+                Ok(()) = surroundings.changed() => {
+                    let now = surroundings.borrow_and_update().clone();
+                    self.look_around(&now);
+                }
+                () = drain.cancelled(), if !draining => {
+                    draining = true;
+                    self.book.drain();
+                }
                 () = wake => {}
             }
         }
+    }
+
+    fn look_around(&mut self, now: &Surroundings) {
+        self.book.others(now.others);
+        let is_wanted = |known: &Known| {
+            known.builder.as_ref().is_some_and(|it| now.wanted.iter().any(|name| name == it.ticket_name()))
+        };
+        let wanted: Vec<_> = self.builders.iter().filter(|(_, known)| is_wanted(known)).map(|(&id, _)| id).collect();
+        self.book.wanted(&wanted);
     }
 
     fn hear(&mut self, message: Message) {
         let now = Instant::now();
         match message {
             Message::Ask { wish, waiting, answer } => {
-                let request = self.book.ask(wish);
-                self.clients.insert(request, Client { waiting, answer });
+                let client = wish.client.clone();
+                match self.book.ask(wish) {
+                    Ok(request) => _ = self.clients.insert(request, Client { client, waiting, answer }),
+                    Err(refusal) => _ = answer.send(Err(refusal)),
+                }
             }
             Message::Left => {
                 let gone = self.clients.extract_if(|_, client| client.answer.is_closed());
@@ -123,6 +152,7 @@ impl Actor {
                 self.activity.metrics().builder_start.observe(took.as_secs_f64());
                 tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
                 self.book.started(id, builder.memory(), now.into_std());
+                builder.show_building(false);
                 self.watch(id, builder);
             }
             Message::Failed { id, error } => {
@@ -138,10 +168,15 @@ impl Actor {
                 self.book.given_back(id);
                 self.rest(id);
             }
-            Message::Rested { id } => self.book.rested(id, now.into_std()),
+            Message::Rested { id } => {
+                self.book.rested(id, now.into_std());
+                if let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.as_ref()) {
+                    builder.show_building(false);
+                }
+            }
             Message::Lost { id, why } => {
                 if let Some(known) = self.builders.get(&id) {
-                    if known.lost.send_replace(Some(why.clone())).is_none() {
+                    if known.lost.send_replace(Some(why.clone())).is_none() && !known.is_stopped {
                         let name = known.builder.as_ref().map_or("", |builder| builder.name());
                         tracing::warn!(builder = name, why, "builder lost");
                     }
@@ -173,11 +208,22 @@ impl Actor {
                 });
             }
             Action::Stop { id } => {
-                let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
+                let Some(known) = self.builders.get_mut(&id) else { return };
+                known.is_stopped = true;
+                let Some(builder) = known.builder.clone() else { return };
                 tracing::info!(builder = builder.name(), "builder is stopped");
                 let messages = self.messages.clone();
                 tokio::spawn(async move {
                     builder.stop().await;
+                    let _ = messages.send(Message::Stopped { id });
+                });
+            }
+            Action::LetGo { id } => {
+                let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
+                tracing::info!(builder = builder.name(), "builder is left to other routers");
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    builder.let_go().await;
                     let _ = messages.send(Message::Stopped { id });
                 });
             }
@@ -201,9 +247,13 @@ impl Actor {
     fn grant(&mut self, request: RequestId, id: BuilderId) {
         let Some(known) = self.builders.get(&id) else { return };
         let Some(builder) = known.builder.clone() else { return };
-        let ticket = match &self.key {
-            Some(key) => key.issue(builder.ticket_name(), TICKET_LIFETIME),
-            None => Ok(String::new()),
+        builder.show_building(true);
+        let ticket = match (&self.key, self.clients.get(&request)) {
+            (Some(key), Some(Client { client, .. })) => {
+                let expiry = builder.place().clock.now() + TICKET_LIFETIME.as_secs();
+                key.issue(builder.ticket_name(), client, expiry)
+            }
+            _ => Ok(String::new()),
         };
         let answer = match ticket {
             Ok(ticket) => Ok(Lease::new(id, builder, ticket, known.lost.subscribe(), self.messages.clone())),
@@ -220,20 +270,21 @@ impl Actor {
 
     fn know(&mut self, id: BuilderId, news: watch::Receiver<String>) {
         let lost = watch::channel(None).0;
-        self.builders.insert(id, Known { since: Instant::now(), news, builder: None, lost });
+        self.builders.insert(id, Known { since: Instant::now(), news, builder: None, lost, is_stopped: false });
     }
 
-    /// Notices when a builder is gone.
+    /// Notices when a builder is gone, for as long as it is known.
     fn watch(&mut self, id: BuilderId, builder: Arc<dyn Builder>) {
-        if let Some(known) = self.builders.get_mut(&id) {
-            known.builder = Some(builder.clone());
-        }
+        let Some(known) = self.builders.get_mut(&id) else { return };
+        known.builder = Some(builder.clone());
+        let mut forgotten = known.lost.subscribe();
         let messages = self.messages.clone();
         tokio::spawn(async move {
             tokio::select! {
                 why = builder.gone() => {
                     let _ = messages.send(Message::Lost { id, why });
                 }
+                () = async { while forgotten.changed().await.is_ok() {} } => {}
                 () = messages.closed() => {}
             }
         });

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use actor::Actor;
 pub(crate) use actor::TICKET_LIFETIME;
@@ -18,10 +19,12 @@ pub(crate) use snapshot::{BuilderState, Snapshot};
 
 use crate::book::{BuilderId, Refusal, Rules, Wish};
 use crate::spawner::{Builder, SpawnError, Spawner};
-use service::{Activity, TicketKey};
+use service::{Activity, TicketKeys};
 
 /// How often builders of routers that are gone are looked for.
 const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
+/// How often at most, when another router has left a builder to this one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the pool is told.
 enum Message {
@@ -78,19 +81,20 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts the pool's task. It takes over builders whose router is gone, now and later.
+    /// Starts the pool's task. It takes over builders whose router is gone, now and later, until `drain`.
     pub(crate) fn start(
         rules: Rules,
         spawner: Arc<dyn Spawner>,
-        key: Option<TicketKey>,
+        key: Option<Arc<TicketKeys>>,
         activity: Arc<Activity>,
+        drain: CancellationToken,
     ) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
         let (publish, snapshot) = watch::channel(Snapshot::default());
         if spawner.outlives_router() {
-            tokio::spawn(take_over(spawner.clone(), messages.clone()));
+            tokio::spawn(drain.clone().run_until_cancelled_owned(take_over(spawner.clone(), messages.clone())));
         }
-        tokio::spawn(Actor::new(rules, spawner, key, activity, messages.clone(), publish).run(inbox));
+        tokio::spawn(Actor::new(rules, spawner, key, activity, messages.clone(), publish).run(inbox, drain));
         Self { messages, snapshot }
     }
 
@@ -116,19 +120,30 @@ impl Pool {
     }
 }
 
-/// Looks for builders whose router is gone.
+/// Looks for builders whose router is gone or has left them to this one.
 async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Message>) {
+    let mut surroundings = spawner.surroundings();
     while !messages.is_closed() {
-        match spawner.leftovers().await {
+        let pause = match spawner.leftovers().await {
             Ok(builders) => {
                 for builder in builders {
                     let _ = messages.send(Message::Adopted { builder });
                 }
+                LOOK_AGAIN
             }
-            Err(error) => tracing::warn!(%error, "cannot look for builders of routers that are gone"),
-        }
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for builders of routers that are gone");
+                LOOK_FOR_LEFTOVERS
+            }
+        };
+        sleep(pause).await;
+        let left = async {
+            if surroundings.wait_for(|now| now.left).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
-            () = sleep(LOOK_FOR_LEFTOVERS) => {}
+            _ = timeout(LOOK_FOR_LEFTOVERS, left) => {}
             () = messages.closed() => {}
         }
     }

@@ -1,0 +1,33 @@
+use super::{Book, BuilderId};
+
+/// Builders of other routers, which share the least, the most and the spare number of builders with this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Others {
+    /// All of them.
+    pub(crate) all: usize,
+    /// Those that are idle or starting.
+    pub(crate) ready: usize,
+    /// All builders of the routers that come before this one in an order that all routers share.
+    pub(crate) all_before: usize,
+    /// The idle ones of these.
+    pub(crate) idle_before: usize,
+}
+
+impl Book {
+    /// How the builders of other routers are.
+    pub(crate) fn others(&mut self, others: Others) {
+        self.others = others;
+    }
+
+    /// The builders for which other routers wait; all the rest are this router's alone.
+    pub(crate) fn wanted(&mut self, wanted: &[BuilderId]) {
+        for (id, entry) in &mut self.builders {
+            entry.wanted = wanted.contains(id);
+        }
+    }
+
+    /// The router ends: no builder is started to be kept, and idle ones go.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+}
