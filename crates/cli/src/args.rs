@@ -1,4 +1,5 @@
 mod gen_cert;
+mod token;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use pages::ValueType;
 
 pub use self::gen_cert::GenCert;
+pub use self::token::{NewToken, TokenCommand};
 use crate::daemon::Daemon;
 use crate::router::Router;
-use crate::{period, size};
+use crate::{count, owner, period};
 
 /// What the program's end says.
 pub const EXIT_CODES: &str = "\
@@ -44,9 +46,12 @@ pub enum Command {
     /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
     /// a copy of it, but never of the key. With --client it is one that a client shows to a builder.
     GenCert(GenCert),
+    /// Make tokens, by which clients say who they are
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Verify the pages of an index file and say what is in it
     ///
-    /// The exit code is 1 if anything is wrong with the index.
+    /// The exit code is 1 if anything is wrong with the index, and 64 if the file is not one of an hnsw index.
     Inspect(Inspect),
     /// Tell what a build will take: index size, memory of the builder, bytes on the wire
     ///
@@ -59,17 +64,23 @@ pub enum Command {
     /// The exit code is 0 if the daemon takes builds, 1 if it does not answer, and 3 if it answers, but is starting or
     /// shutting down.
     Status(Status),
+    /// List the builds of a daemon on this machine, with their numbers and clients
+    Builds(owner::Socket),
+    /// End a build of a daemon on this machine
+    Cancel(owner::Cancel),
+    /// Let a daemon on this machine take no more builds; builds that have begun go on
+    Drain(owner::Drain),
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Write the manual pages into a directory
-    #[command(hide = true)]
     Man {
         /// Where to
         dir: PathBuf,
     },
     /// Print the completions for a shell
-    #[command(hide = true)]
+    ///
+    /// As in `lantern-index completions bash > /usr/share/bash-completion/completions/lantern-index`.
     Completions {
         /// Which
         shell: clap_complete::Shell,
@@ -96,7 +107,7 @@ pub struct Serve {
     pub threads: u16,
     /// Memory that all builds together may take, as in 48GB; builds for which there is none wait or are refused
     /// [default: what the control group or the machine has, less an eighth]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = service::parse_size)]
     pub memory_limit: Option<u64>,
     /// Directory for a file with the values of builds that do not fit into the memory otherwise
     #[arg(long, value_name = "DIR")]
@@ -110,27 +121,15 @@ pub struct Serve {
     /// Connections at a time; when there are more, the oldest that has not said what it wants is closed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
-    /// Connections to accept per second; more wait
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub max_handshakes: u32,
     /// What builds the graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
     /// Take what a Lantern client announces as cosine for inner product: it calls both so
     #[arg(long, env = "LANTERN_INDEX_LANTERN_INNER_PRODUCT")]
     pub lantern_inner_product: bool,
-    /// How long a client may be silent while its rows are due, or leave unread what it was sent: 90s, 10m, 1h
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
-    pub idle_timeout: Duration,
-    /// File with secrets, one per line, of which clients must know one (hnsw.external_index_token); read again at SIGHUP
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Authorities (PEM) of whom clients must show a certificate (hnsw.external_index_sslcert); read again at SIGHUP
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub client_ca: Option<PathBuf>,
-    /// Listen where other machines can connect without asking them who they are: everybody there can have indexes built
-    #[arg(long)]
-    pub allow_anonymous: bool,
+    /// How long the rows of a build may take to come, however often the client says that it is alive [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = period::parse)]
+    pub max_rows_time: Option<Duration>,
     /// How long running builds may take to end after SIGTERM: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub drain_timeout: Duration,
@@ -154,6 +153,8 @@ pub struct Serve {
 pub enum EngineName {
     /// All elements at once
     Bulk,
+    /// One element after the other, as pgvector itself does it
+    Insertion,
     /// The usearch crate, which inserts one element after the other
     Usearch,
 }
@@ -169,8 +170,8 @@ pub struct Inspect {
 
 #[derive(Debug, Args)]
 pub struct Estimate {
-    /// Rows to be indexed
-    #[arg(long, value_name = "N")]
+    /// Rows to be indexed, as in 250000, 100k, 2.5M or 1B
+    #[arg(long, value_name = "N", value_parser = count::parse)]
     pub rows: u64,
     /// Dimensions of the column
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -182,14 +183,14 @@ pub struct Estimate {
     #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=100))]
     pub m: u16,
     /// Different values among the rows: equal ones share an element, up to ten [default: all are different]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::parse)]
     pub distinct: Option<u64>,
     /// Of sparsevec: how many values of a row are not zero, on average
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub nonzero: u16,
-    /// Threads of the builder
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub threads: u32,
+    /// Threads of the builder [default: one per core of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
     /// Print JSON, in bytes
     #[arg(long)]
     pub json: bool,

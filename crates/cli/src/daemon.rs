@@ -2,17 +2,21 @@
 
 use std::io::{self, Write, stdout};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use service::{DaemonError, LogFormat, Shutdown};
+use service::{Access, Activity, AdminSocket, DaemonError, LogFormat, Reload, Shutdown, Tls, Tokens};
 
 use crate::failure::Failure;
+use crate::period;
 
 /// Threads that move bytes; the CPU work of builds has threads of its own.
 const IO_THREADS: usize = 2;
+/// How often it is said that a certificate expires.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Where a daemon listens, and what it says of itself.
 #[derive(Debug, Args)]
@@ -35,13 +39,35 @@ pub struct Daemon {
     /// Port for status requests; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
+    /// Unix socket over which the owner lists and cancels builds and drains the daemon: `lantern-index builds`, `cancel`, `drain`
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
     /// Show the names of relations in status, not only types and sizes
     #[arg(long)]
     pub status_labels: bool,
+    /// File with secrets, one per line, of which clients must know one (hnsw.external_index_token); `lantern-index token new` makes a line
+    /// with a name and limits. Read again at SIGHUP and when it changes
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Authorities (PEM) of whom clients must show a certificate (hnsw.external_index_sslcert); read again as the token file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub client_ca: Option<PathBuf>,
+    /// Listen where other machines can connect without asking them who they are: everybody there can have indexes built
+    #[arg(long)]
+    pub allow_anonymous: bool,
+    /// How long a client may be silent while it waits or its rows are due, or leave unread what it was sent: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
+    pub idle_timeout: Duration,
+    /// How long a build may take once it has begun, whatever its client says [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = period::parse)]
+    pub max_build_time: Option<Duration>,
+    /// Connections to accept per second; more wait
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_handshakes: u32,
     /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
-    /// How log lines look on stderr: text or json
+    /// How log lines look on stderr: text or json; on stdout, two lines of text say where the daemon listens, whatever the format
     #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
@@ -53,6 +79,21 @@ impl Daemon {
     /// Where to listen for status requests.
     pub fn status_host(&self) -> String {
         self.status_host.clone().unwrap_or_else(|| self.host.clone())
+    }
+
+    /// What is asked of clients. Files that settings name are read.
+    pub fn access(&self) -> Result<Access, Failure> {
+        let tls = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some(Tls::open(cert, key, self.client_ca.as_deref()).map_err(Failure::usage)?),
+            _ => None,
+        };
+        let tokens = self.token_file.as_deref().map(Tokens::open).transpose().map_err(Failure::usage)?;
+        Ok(Access {
+            tls: tls.map(Arc::new),
+            tokens: tokens.map(Arc::new),
+            allow_plaintext_beyond_loopback: self.allow_plaintext_beyond_loopback,
+            allow_anonymous: self.allow_anonymous,
+        })
     }
 
     /// Sets up logs and threads, and serves until a signal ends that.
@@ -69,6 +110,30 @@ impl Daemon {
         runtime.shutdown_timeout(Duration::from_millis(100));
         result
     }
+}
+
+/// Has what was read for `access`, and `more`, read again at SIGHUP and when files change; warns of certificates that expire.
+pub fn keep_fresh(access: &Access, more: Vec<Arc<dyn Reload>>) -> io::Result<()> {
+    let mut parts: Vec<Arc<dyn Reload>> = more;
+    if let Some(tokens) = &access.tokens {
+        parts.push(tokens.clone());
+    }
+    if let Some(tls) = &access.tls {
+        parts.push(tls.clone());
+        let tls = tls.clone();
+        tokio::spawn(async move {
+            loop {
+                tls.warning_of_dates().iter().for_each(|warning| tracing::warn!("{warning}"));
+                tokio::time::sleep(DAY).await;
+            }
+        });
+    }
+    service::keep_fresh(parts)
+}
+
+/// Opens the owner's socket, if there is to be one.
+pub fn admin(path: Option<&Path>, activity: Arc<Activity>) -> Result<Option<AdminSocket>, Failure> {
+    path.map(|path| AdminSocket::start(path, activity)).transpose().map_err(Failure::usage)
 }
 
 /// Says where a daemon listens, on stdout in lines that Lantern's users and scripts know, and tells the service manager.
@@ -94,6 +159,11 @@ pub fn explain(error: DaemonError) -> Failure {
             "{address} can be reached from other machines, and without a certificate connections are not encrypted\n\
              Give one with --cert and --key (`lantern-index gen-cert` makes a pair), or listen on --host 127.0.0.1, or say \
              --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
+        )),
+        DaemonError::Anonymous(address) => Failure::usage(anyhow!(
+            "{address} can be reached from other machines, and clients are not asked who they are\n\
+             Give a --token-file with secrets, or the authority of their certificates with --client-ca, or listen on --host \
+             127.0.0.1, or say --allow-anonymous if everybody there may have indexes built."
         )),
         error @ DaemonError::Resolve { .. } => Failure::usage(error),
         error => Failure::Other(error.into()),

@@ -1,10 +1,13 @@
 use std::io::{Write, stdout};
+use std::num::NonZero;
+use std::thread::available_parallelism;
 
 use anyhow::{Context, anyhow};
 use pages::{ValueType, max_dims};
 use serde_json::json;
 
 use crate::args::Estimate;
+use crate::count;
 use crate::failure::Failure;
 
 /// The most blocks of a relation.
@@ -14,11 +17,14 @@ const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
 pub fn run(arguments: &Estimate) -> Result<(), Failure> {
     let value_type = ValueType::from(arguments.value_type);
     let estimate = estimate(arguments, value_type).map_err(Failure::Usage)?;
-    let memory = estimate.builder_memory_bytes(arguments.threads);
+    let cores = || available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX);
+    let threads = arguments.threads.unwrap_or_else(cores);
+    let memory = estimate.builder_memory_bytes(threads);
     let text = if arguments.json {
         let object = json!({
             "rows": estimate.rows,
             "elements": estimate.elements,
+            "threads": threads,
             "blocks": estimate.blocks(),
             "index_bytes": estimate.index_bytes(),
             "builder_memory_bytes": memory,
@@ -26,17 +32,18 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
         });
         format!("{object}\n")
     } else {
+        let whose = if arguments.threads.is_none() { ", one per core of this machine" } else { "" };
         format!(
-            "{} rows of {}({}), m = {}\nindex              {:>10}  {} blocks\nmemory of builder  {:>10}  with {} threads\n\
+            "{} of {}({}), m = {}\nindex              {:>10}  {} blocks\nmemory of builder  {:>10}  with {}{whose}\n\
              on the wire        {:>10}  both ways\n",
-            estimate.rows,
+            count::of(estimate.rows, "row"),
             value_type.name(),
             arguments.dims,
             arguments.m,
             human(estimate.index_bytes()),
             estimate.blocks(),
             human(memory),
-            arguments.threads,
+            count::of(threads.into(), "thread"),
             human(estimate.wire_bytes()),
         )
     };

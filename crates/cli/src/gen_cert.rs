@@ -1,3 +1,4 @@
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -95,40 +96,68 @@ fn quoted(path: &Path) -> String {
 }
 
 fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
-    let host = if hosts.is_empty() { "" } else { " --host 0.0.0.0 --token-file TOKENS" };
     let name = hosts.first().map_or("localhost", String::as_str);
+    let serve = format!("lantern-index serve --cert {} --key {}", quoted(cert), quoted(key));
     let mut out = io::stdout().lock();
-    writeln!(out, "wrote {} and {}", cert.display(), key.display())?;
-    writeln!(out, "\nStart the builder:")?;
-    writeln!(out, "  lantern-index serve --cert {} --key {}{host}", quoted(cert), quoted(key))?;
-    if !hosts.is_empty() {
-        writeln!(
-            out,
-            "TOKENS is a file with secrets, one per line, of which PostgreSQL must know one (hnsw.external_index_token)."
-        )?;
+    writeln!(out, "wrote {} and {}\n", cert.display(), key.display())?;
+    // Nobody else gets to a builder that listens on loopback only, which needs no tokens.
+    let mut settings = Settings::new();
+    settings.set("host", name);
+    settings.set("sslmode", "verify-full");
+    settings.set("sslrootcert", &cert.display().to_string());
+    if hosts.is_empty() {
+        writeln!(out, "1. Start the builder:\n\n  {serve}\n")?;
+    } else {
+        writeln!(out, "1. Make a token, and put the line that is printed for it into a file TOKENS:\n")?;
+        writeln!(out, "  lantern-index token new NAME\n")?;
+        writeln!(out, "2. Start the builder:\n\n  {serve} --host 0.0.0.0 --token-file TOKENS\n")?;
+        settings.set("token", "THE TOKEN ITSELF");
     }
-    writeln!(out, "Tell PostgreSQL, on whose machine a copy of the certificate must be:")?;
+    let step = if hosts.is_empty() { 2 } else { 3 };
     writeln!(
         out,
-        "  psql -c \"ALTER SYSTEM SET hnsw.external_index_host = '{name}'\" \
-         -c \"ALTER SYSTEM SET hnsw.external_index_sslrootcert = '{}'\" -c 'SELECT pg_reload_conf()'",
-        cert.display()
+        "{step}. Copy the certificate, but never the key, to the machine of PostgreSQL, where its account must be able to read it;\n   \
+         give its place there in postgresql.conf, and restart PostgreSQL:\n"
+    )?;
+    writeln!(
+        out,
+        "  shared_preload_libraries = 'lantern_index'   # before vector, if that is preloaded too\n{settings}"
     )?;
     Ok(())
 }
 
 fn say_what_next_to_client(cert: &Path, key: &Path) -> Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "wrote {} and {}", cert.display(), key.display())?;
-    writeln!(out, "\nHave the builder take it; the file may hold those of several databases, one after the other:")?;
-    writeln!(out, "  lantern-index serve --cert … --key … --client-ca {}", quoted(cert))?;
-    writeln!(out, "Tell PostgreSQL, whose account must be able to read both files:")?;
+    writeln!(out, "wrote {} and {}\n", cert.display(), key.display())?;
+    writeln!(out, "1. Have the builder take it; the file may hold those of several databases, one after the other:\n")?;
+    writeln!(out, "  lantern-index serve --cert … --key … --client-ca {}\n", quoted(cert))?;
+    let mut settings = Settings::new();
+    settings.set("sslcert", &cert.display().to_string());
+    settings.set("sslkey", &key.display().to_string());
     writeln!(
         out,
-        "  psql -c \"ALTER SYSTEM SET hnsw.external_index_sslcert = '{}'\" \
-         -c \"ALTER SYSTEM SET hnsw.external_index_sslkey = '{}'\" -c 'SELECT pg_reload_conf()'",
-        cert.display(),
-        key.display()
+        "2. Where PostgreSQL runs, its account must be able to read both files. Give their places in postgresql.conf, beside\n   \
+         shared_preload_libraries = 'lantern_index', and restart PostgreSQL, or reload it if the library is preloaded already:\n"
     )?;
+    writeln!(out, "{settings}")?;
     Ok(())
+}
+
+/// Lines of `postgresql.conf`. They work before the library is loaded, when ALTER SYSTEM does not know the settings.
+struct Settings(String);
+
+impl Settings {
+    fn new() -> Self {
+        Self(String::new())
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.0.push_str(&format!("  hnsw.external_index_{name} = '{}'\n", value.replace('\'', "''")));
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.trim_end_matches('\n'))
+    }
 }

@@ -1,20 +1,39 @@
 use std::io::{Write, stdout};
 
 use anyhow::{Context, anyhow};
-use pages::ValueType;
-use pages::{FileSource, Options, verify};
+use pages::{FileSource, Options, PAGE_SIZE, Page, PageSource, ValueType, verify};
 
 use crate::args::Inspect;
+use crate::count;
 use crate::failure::Failure;
 
 /// Verifies an index file and prints the report.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let mut source = FileSource::open(&arguments.file).map_err(Failure::usage)?;
+    let name = arguments.file.display();
+    if let Some(problem) = foreign(&mut source) {
+        return Err(Failure::Usage(anyhow!("{name} is not an hnsw index: {problem}")));
+    }
     let value_type = arguments.value_type.map(ValueType::from);
     let report = verify(&mut source, Options { value_type });
-    write!(stdout(), "{report}").context("cannot write to stdout")?;
+    writeln!(stdout(), "{report}").context("cannot write to stdout")?;
     if report.is_ok() {
         return Ok(());
     }
-    Err(anyhow!("{} has {} errors", arguments.file.display(), report.errors.count()).into())
+    Err(anyhow!("{name} has {}", count::of(report.errors.count(), "error")).into())
+}
+
+/// What is wrong with the first page of a file that has no page of an hnsw index at all. One with a single such page is a damaged
+/// index, of which the report tells more.
+fn foreign(source: &mut FileSource) -> Option<String> {
+    let mut bytes = Box::new([0; PAGE_SIZE]);
+    let mut first = None;
+    for block in 0..source.blocks() {
+        let problem = match source.read(block, &mut bytes) {
+            Ok(()) => Page::parse(block, &bytes).err()?.to_string(),
+            Err(error) => format!("block {block}: cannot be read: {error}"),
+        };
+        first.get_or_insert(problem);
+    }
+    Some(first.unwrap_or_else(|| "the file is empty".to_owned()))
 }

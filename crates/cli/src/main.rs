@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod count;
 mod cpu;
 mod daemon;
 mod documents;
@@ -9,12 +10,13 @@ mod estimate;
 mod failure;
 mod gen_cert;
 mod inspect;
+mod owner;
 mod period;
 mod router;
 mod router_config;
 mod serve;
-mod size;
 mod status;
+mod token;
 
 use std::env;
 use std::ffi::OsString;
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use crate::args::{Arguments, Command, ConfigCommand};
+use crate::args::{Arguments, Command, ConfigCommand, TokenCommand};
 use crate::config::Stop;
 use crate::failure::{Failure, USAGE};
 
@@ -51,22 +53,17 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve::run(serve),
         Command::Router(router) => router::run(router),
         Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
+        Command::Token(TokenCommand::New(new)) => token::new(new),
         Command::Inspect(inspect) => inspect::run(inspect),
         Command::Estimate(estimate) => estimate::run(estimate),
         Command::Cpu => cpu::run(),
         Command::Man { dir } => documents::man(dir),
         Command::Completions { shell } => documents::completions(*shell),
+        Command::Builds(socket) => owner::builds(socket),
+        Command::Cancel(cancel) => owner::cancel(cancel),
+        Command::Drain(drain) => owner::drain(drain),
         Command::Status(status) => status::run(status),
-        Command::Config(ConfigCommand::Check) => config::check(check),
+        Command::Config(ConfigCommand::Check) => config::check(),
         Command::Config(ConfigCommand::Show) => config::show(),
-    }
-}
-
-/// What a daemon finds wrong with arguments that are well-formed, without starting.
-fn check(command: &Command) -> Vec<Failure> {
-    match command {
-        Command::Serve(serve) => serve::check(serve),
-        Command::Router(router) => router::check(router),
-        _ => Vec::new(),
     }
 }

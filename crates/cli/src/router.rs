@@ -1,14 +1,15 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use service::Shutdown;
+use service::{Reload, Shutdown};
 
 use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
+use crate::period;
 use crate::router_config::{config, explain, parse_builder};
-use crate::{period, size};
 
 /// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
 #[derive(Debug, Args)]
@@ -21,6 +22,9 @@ pub struct Router {
     /// Where builders come from
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
+    /// Connections at a time; when there are more, the oldest that has not said what it wants is closed
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_connections: u32,
     /// Builders that are kept, idle or not
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_builders: u16,
@@ -49,10 +53,10 @@ pub struct Router {
     #[arg(long, value_name = "FILE")]
     pub builder_template: Option<PathBuf>,
     /// With --builders kubernetes: the least memory of a builder, as in 4GB; without it and the next one all are as the template says
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "builder_max_memory")]
+    #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_max_memory")]
     pub builder_min_memory: Option<u64>,
     /// With --builders kubernetes: the most memory of a builder
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "builder_min_memory")]
+    #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_min_memory")]
     pub builder_max_memory: Option<u64>,
     /// With --builders kubernetes: the namespace of the pods [default: that of the service account]
     #[arg(long, value_name = "NAME")]
@@ -99,7 +103,9 @@ pub enum SourceName {
 
 /// Runs the router daemon until a signal ends it.
 pub fn run(arguments: &Router) -> Result<(), Failure> {
-    arguments.daemon.run(async || serve(config(arguments)?).await)
+    // The buffers of relayed builds and of strangers go back to the system when they are freed.
+    hnsw::memory::map_large_blocks();
+    arguments.daemon.run(async || serve(config(arguments)?, arguments.daemon.admin_socket.clone()).await)
 }
 
 /// What is wrong with the files that the settings name.
@@ -107,11 +113,21 @@ pub fn check(arguments: &Router) -> Vec<Failure> {
     config(arguments).err().into_iter().collect()
 }
 
-async fn serve(config: router::Config) -> Result<(), Failure> {
+async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
     // Before the ports: whoever sees them may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
-    let (encrypted, mode, max_builders) = (config.tls.is_some(), config.mode, config.max_builders);
+    let mut parts: Vec<Arc<dyn Reload>> = Vec::new();
+    if let Some(tls) = &config.builder_tls {
+        parts.push(tls.clone());
+    }
+    if let Some(keys) = config.ticket_keys() {
+        parts.push(keys);
+    }
+    daemon::keep_fresh(&config.access, parts).context("cannot handle signals")?;
+    let (encrypted, asks_clients) = (config.access.tls.is_some(), config.access.asks_clients());
+    let (mode, max_builders) = (config.mode, config.max_builders);
     let router = router::Router::bind(config).await.map_err(explain)?;
+    let _socket = daemon::admin(admin_socket.as_deref(), router.activity())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         address = %router.local_addr(),
@@ -123,6 +139,9 @@ async fn serve(config: router::Config) -> Result<(), Failure> {
     );
     if !encrypted && !router.local_addr().ip().is_loopback() {
         tracing::warn!("connections are not encrypted and other machines can connect");
+    }
+    if !asks_clients && !router.local_addr().ip().is_loopback() {
+        tracing::warn!("clients are not asked who they are and other machines can connect");
     }
     daemon::ready("Router", router.status_addr(), router.local_addr(), &shutdown).context("cannot write to stdout")?;
     router.run(shutdown).await;

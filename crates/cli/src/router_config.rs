@@ -1,9 +1,12 @@
 //! What the settings of the router mean.
 
 use std::env;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use router::{BuilderTls, Config, FixedBuilder, KubernetesConfig, Mode, ProcessConfig, RouterError, Source};
+use service::TicketKeys;
 
 use crate::daemon;
 use crate::failure::Failure;
@@ -11,11 +14,6 @@ use crate::router::{ModeName, Router, SourceName};
 
 /// The router's set-up. Files that settings name are read.
 pub fn config(arguments: &Router) -> Result<Config, Failure> {
-    let cert_and_key = arguments.daemon.cert.clone().zip(arguments.daemon.key.clone());
-    let tls = match &cert_and_key {
-        Some((cert, key)) => Some(service::Tls::open(cert, key, None).map_err(Failure::usage)?.config()),
-        None => None,
-    };
     let source = source(arguments)?;
     Ok(Config {
         host: arguments.daemon.host.clone(),
@@ -23,10 +21,13 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
         status_host: arguments.daemon.status_host(),
         status_port: arguments.daemon.status_port,
         status_labels: arguments.daemon.status_labels,
-        tls,
-        builder_tls: builder_tls(arguments)?,
+        access: arguments.daemon.access()?,
+        builder_tls: builder_tls(arguments)?.map(Arc::new),
         builder_name: arguments.builder_name.clone().unwrap_or_default(),
-        allow_plaintext_beyond_loopback: arguments.daemon.allow_plaintext_beyond_loopback,
+        idle_timeout: arguments.daemon.idle_timeout,
+        max_build_time: arguments.daemon.max_build_time,
+        max_connections: arguments.max_connections as usize,
+        max_handshakes: arguments.daemon.max_handshakes,
         mode: match arguments.mode {
             ModeName::Relay => Mode::Relay,
             ModeName::Redirect => Mode::Redirect,
@@ -61,10 +62,12 @@ fn source(arguments: &Router) -> Result<Source, Failure> {
                 ModeName::Redirect => arguments.daemon.host.clone(),
             },
             cert_and_key: arguments.daemon.cert.clone().zip(arguments.daemon.key.clone()),
-            arguments: arguments.builder_arg.clone(),
+            arguments: builder_arguments(arguments),
         })),
         SourceName::Static if arguments.builder.is_empty() => refuse("--builders static needs --builder, once or more"),
-        SourceName::Static => Ok(Source::Static(arguments.builder.clone(), arguments.ticket_key.clone())),
+        SourceName::Static => {
+            Ok(Source::Static(arguments.builder.clone(), arguments.ticket_key.as_deref().map(ticket_keys).transpose()?))
+        }
         SourceName::Kubernetes => kubernetes(arguments),
     }
 }
@@ -81,9 +84,26 @@ fn kubernetes(arguments: &Router) -> Result<Source, Failure> {
         instance: arguments.instance.clone(),
         identity: arguments.identity.clone().ok_or_else(|| need("--identity, the name of the router's own pod"))?,
         owner: arguments.owner.clone(),
-        ticket_key: arguments.ticket_key.clone().ok_or_else(|| need("--ticket-key"))?,
+        ticket_keys: ticket_keys(arguments.ticket_key.as_deref().ok_or_else(|| need("--ticket-key"))?)?,
     };
     Ok(Source::Kubernetes(config, memory))
+}
+
+fn ticket_keys(file: &Path) -> Result<Arc<TicketKeys>, Failure> {
+    Ok(Arc::new(TicketKeys::open(file).map_err(Failure::usage)?))
+}
+
+/// Arguments of this router's builders: its own limits, but for those that it was told otherwise.
+fn builder_arguments(arguments: &Router) -> Vec<String> {
+    let milliseconds = |limit: std::time::Duration| format!("{}ms", limit.as_millis());
+    let daemon = &arguments.daemon;
+    let limits = [
+        ("--idle-timeout", Some(milliseconds(daemon.idle_timeout))),
+        ("--max-build-time", daemon.max_build_time.map(milliseconds)),
+    ];
+    let is_given = |flag: &str| arguments.builder_arg.iter().any(|argument| argument.split('=').next() == Some(flag));
+    let own = limits.into_iter().filter(|(flag, _)| !is_given(flag));
+    own.filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).chain(arguments.builder_arg.clone()).collect()
 }
 
 /// Builders of this router show its own certificate, others one that an authority vouches for.

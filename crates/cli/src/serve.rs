@@ -1,10 +1,11 @@
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hnsw::EngineKind;
+use hnsw::{EngineKind, Storage};
 use server::{Config, Server, ServerError};
-use service::{Shutdown, TicketGate, TicketKey, Tls, Tokens};
+use service::{Reload, Shutdown, TicketGate, TicketKeys};
 
 use crate::args::{EngineName, Serve};
 use crate::daemon;
@@ -13,7 +14,9 @@ use crate::failure::Failure;
 /// Runs the builder daemon until a signal ends it.
 pub fn run(arguments: &Serve) -> Result<(), Failure> {
     hnsw::memory::map_large_blocks();
-    arguments.daemon.run(async || serve(config(arguments)?, arguments.stop_at_eof).await)
+    arguments
+        .daemon
+        .run(async || serve(config(arguments)?, arguments.stop_at_eof, arguments.daemon.admin_socket.clone()).await)
 }
 
 /// What is wrong with the files that the settings name.
@@ -21,16 +24,18 @@ pub fn check(arguments: &Serve) -> Vec<Failure> {
     config(arguments).err().into_iter().collect()
 }
 
-async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
+async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
     // Before the ports: whoever sees them may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     if stop_at_eof {
         stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;
     }
-    service::on_hangup(reload(config.tls.clone(), config.tokens.clone())).context("cannot handle signals")?;
-    let encrypted = config.tls.is_some();
+    let keys = config.tickets.iter().map(|gate| gate.keys() as Arc<dyn Reload>).collect();
+    daemon::keep_fresh(&config.access, keys).context("cannot handle signals")?;
+    let encrypted = config.access.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(explain)?;
+    let _socket = daemon::admin(admin_socket.as_deref(), server.activity())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         address = %server.local_addr(),
@@ -54,22 +59,6 @@ async fn serve(config: Config, stop_at_eof: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the certificate and the tokens again. What cannot be used leaves everything as it was.
-fn reload(tls: Option<Arc<Tls>>, tokens: Option<Arc<Tokens>>) -> impl FnMut() + Send + 'static {
-    let log = |what: &str, result: Result<(), anyhow::Error>| match result {
-        Ok(()) => tracing::info!("{what} read again"),
-        Err(error) => tracing::error!("{what} not read again, the old ones stay: {error:#}"),
-    };
-    move || {
-        if let Some(tls) = &tls {
-            log("certificates", tls.reload().map_err(Into::into));
-        }
-        if let Some(tokens) = &tokens {
-            log("tokens", tokens.reload().map_err(Into::into));
-        }
-    }
-}
-
 /// Ends the daemon with whoever holds the other end of its standard input, however that one ends; before, when it says anything,
 /// as SIGTERM does.
 fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
@@ -87,21 +76,18 @@ fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether values can be put into files in this directory.
+pub fn check_spool_dir(dir: &Path) -> Result<(), Failure> {
+    let unusable = |error| anyhow::anyhow!("spool directory {} cannot be used: {error}", dir.display());
+    Storage::try_dir(dir).map_err(|error| Failure::usage(unusable(error)))
+}
+
 fn config(arguments: &Serve) -> Result<Config, Failure> {
-    let tls = match (&arguments.daemon.cert, &arguments.daemon.key) {
-        (Some(cert), Some(key)) => {
-            Some(Arc::new(Tls::open(cert, key, arguments.client_ca.as_deref()).map_err(Failure::usage)?))
-        }
-        _ => None,
-    };
-    let tokens = match &arguments.token_file {
-        Some(file) => Some(Arc::new(Tokens::open(file).map_err(Failure::usage)?)),
-        None => None,
-    };
+    arguments.spool_dir.as_deref().map_or(Ok(()), check_spool_dir)?;
     let tickets = match &arguments.ticket_key {
         Some(file) => {
-            let key = TicketKey::read(file).map_err(Failure::usage)?;
-            Some(Arc::new(TicketGate::new(key, arguments.ticket_name.clone())))
+            let keys = Arc::new(TicketKeys::open(file).map_err(Failure::usage)?);
+            Some(Arc::new(TicketGate::new(keys, arguments.ticket_name.clone())))
         }
         None => None,
     };
@@ -111,18 +97,16 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         status_host: arguments.daemon.status_host(),
         status_port: arguments.daemon.status_port,
         status_labels: arguments.daemon.status_labels,
-        tls,
+        access: arguments.daemon.access()?,
         tickets,
-        tokens,
-        allow_anonymous: arguments.allow_anonymous,
         max_rows: arguments.max_rows,
         max_connections: arguments.max_connections as usize,
-        max_handshakes: arguments.max_handshakes,
+        max_handshakes: arguments.daemon.max_handshakes,
         drain_timeout: arguments.drain_timeout,
         lantern_without_ticket: arguments.lantern_without_ticket,
-        allow_plaintext_beyond_loopback: arguments.daemon.allow_plaintext_beyond_loopback,
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,
+            EngineName::Insertion => EngineKind::Insertion,
             EngineName::Usearch => EngineKind::Usearch,
         },
         threads: arguments.threads.into(),
@@ -130,18 +114,16 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         spool_dir: arguments.spool_dir.clone(),
         max_builds: arguments.max_builds.into(),
         lantern_inner_product: arguments.lantern_inner_product,
-        idle_timeout: arguments.idle_timeout,
+        idle_timeout: arguments.daemon.idle_timeout,
+        max_build_time: arguments.daemon.max_build_time,
+        max_rows_time: arguments.max_rows_time,
         ..Config::default()
     })
 }
 
-fn explain(error: ServerError) -> Failure {
+/// A start that failed, with what may help.
+pub fn explain(error: ServerError) -> Failure {
     match error {
-        ServerError::Anonymous(address) => Failure::usage(anyhow::anyhow!(
-            "{address} can be reached from other machines, and clients are not asked who they are\n\
-             Give a --token-file with secrets, or the authority of their certificates with --client-ca, or listen on --host \
-             127.0.0.1, or say --allow-anonymous if everybody there may have indexes built."
-        )),
         ServerError::Daemon(error) => daemon::explain(error),
     }
 }

@@ -1,8 +1,8 @@
 //! `lantern-index status`: what a daemon does, in a terminal.
 
-mod fetch;
+pub mod fetch;
 mod target;
-mod text;
+pub mod text;
 mod watch;
 
 use std::io::{IsTerminal, Write, stdout};

@@ -45,7 +45,22 @@ fn makes_a_certificate_and_serves_with_it() {
     let output = run(&["gen-cert", "--host", "builder.example", "--host", "10.1.2.3"], dir.path());
     assert!(output.status.success(), "{}", said(&output));
     let text = said(&output);
-    assert!(text.contains("lantern-index serve --cert '") && text.contains("psql "), "{text}");
+    // In an order that works: no setting of hnsw is known to PostgreSQL before the library is preloaded, but its file may have them.
+    let mut rest = &*text;
+    for step in [
+        "lantern-index token new NAME",
+        "lantern-index serve --cert '",
+        "--token-file TOKENS",
+        "shared_preload_libraries = 'lantern_index'",
+        "hnsw.external_index_host = 'builder.example'",
+        "hnsw.external_index_sslmode = 'verify-full'",
+        "hnsw.external_index_sslrootcert = '",
+        "hnsw.external_index_token = '",
+    ] {
+        let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is missing or too early in\n{text}"));
+        rest = &rest[at..];
+    }
+    assert!(!text.contains("ALTER SYSTEM"), "{text}");
     let key = dir.path().join("key.pem");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let daemon = Daemon::start(
@@ -60,7 +75,9 @@ fn makes_a_certificate_and_serves_with_it() {
     assert!(said(&again).contains("cert.pem exists; --force replaces it"), "{}", said(&again));
     assert!(run(&["gen-cert", "--keep"], dir.path()).status.success());
     assert_eq!(fs::read(&key).unwrap(), first);
-    assert!(run(&["gen-cert", "--force", "--days", "3"], dir.path()).status.success());
+    let local = run(&["gen-cert", "--force", "--days", "3"], dir.path());
+    assert!(local.status.success() && said(&local).contains("sslmode = 'verify-full'"), "{}", said(&local));
+    assert!(!said(&local).contains("token"), "on loopback none is asked for: {}", said(&local));
     assert_ne!(fs::read(&key).unwrap(), first);
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let named = run(&["gen-cert", "--cert", "a", "--key", "b"], dir.path());
@@ -73,7 +90,8 @@ fn makes_a_certificate_for_a_client() {
     let output = run(&["gen-cert", "--client"], dir.path());
     assert!(output.status.success(), "{}", said(&output));
     let text = said(&output);
-    assert!(text.contains("--client-ca '") && text.contains("hnsw.external_index_sslkey"), "{text}");
+    assert!(text.contains("--client-ca '") && text.contains("hnsw.external_index_sslkey = '"), "{text}");
+    assert!(text.contains("shared_preload_libraries") && !text.contains("ALTER SYSTEM"), "{text}");
     let key = dir.path().join("client-key.pem");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     // The builder's own lie beside it, and it takes the client's.
@@ -113,11 +131,65 @@ fn a_port_in_use_is_a_failure() {
     assert!(said(&output).contains(&format!("cannot listen on 127.0.0.1:{port}")), "{}", said(&output));
 }
 
+/// pgvector's own index of three rows.
+fn index() -> Vec<u8> {
+    let mut bytes = vec![0; 2 * 8192];
+    for line in include_str!("../../pages/tests/t3.hex").lines().filter(|line| !line.starts_with('#')) {
+        let (offset, row) = line.split_once("  ").unwrap();
+        let offset = usize::from_str_radix(offset, 16).unwrap();
+        for (at, byte) in row.split(' ').enumerate() {
+            bytes[offset + at] = u8::from_str_radix(byte, 16).unwrap();
+        }
+    }
+    bytes
+}
+
+#[test]
+fn an_index_is_inspected() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("index"), index()).unwrap();
+    let output = run(&["inspect", "index"], dir.path());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).ends_with("result      0 errors, 0 warnings\n"), "{:?}", said(&output));
+    // The magic number of the meta page: the rest is still an index's.
+    let mut damaged = index();
+    damaged[24] ^= 1;
+    fs::write(dir.path().join("index"), damaged).unwrap();
+    let output = run(&["inspect", "index"], dir.path());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("errors, 0 warnings\nlantern-index: index has "), "{}", said(&output));
+}
+
 #[test]
 fn a_file_that_is_no_index() {
     let dir = TempDir::new().unwrap();
+    // Pages of a btree: PostgreSQL's header, but a special area of 16 bytes.
+    let mut page = vec![0; 8192];
+    page[12..20].copy_from_slice(&[24, 0, 0xf0, 0x1f, 0xf0, 0x1f, 4, 0x20]);
+    fs::write(dir.path().join("btree"), page.repeat(100)).unwrap();
     fs::write(dir.path().join("zeros"), [0; 16_384]).unwrap();
-    let output = run(&["inspect", "zeros"], dir.path());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("error"), "{}", said(&output));
+    fs::write(dir.path().join("empty"), "").unwrap();
+    for (file, problem) in
+        [("btree", "block 0: special is 0x1ff0"), ("zeros", "block 0: all zero"), ("empty", "the file is empty")]
+    {
+        let output = run(&["inspect", file], dir.path());
+        assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+        let text = said(&output);
+        assert!(text.starts_with(&format!("lantern-index: {file} is not an hnsw index: {problem}")), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn json_logs_are_all_that_is_on_stderr() {
+    let dir = TempDir::new().unwrap();
+    let mut daemon = Daemon::start(&["--log-format", "json"], dir.path());
+    daemon.connect().small_build();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+    let log = daemon.log();
+    assert!(log.lines().count() >= 3, "{log}");
+    for line in log.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.is_object()), "{line}");
+    }
 }

@@ -19,7 +19,7 @@ fn out(arguments: &str) -> String {
 
 #[test]
 fn estimates() {
-    let json: Value = serde_json::from_str(&out("estimate --rows 1000000 --dims 1536 --json")).unwrap();
+    let json: Value = serde_json::from_str(&out("estimate --rows 1000000 --dims 1536 --threads 16 --json")).unwrap();
     // An element and its neighbors fill a page.
     assert_eq!((json["blocks"].as_u64(), json["index_bytes"].as_u64()), (Some(1_000_001), Some(8_192_008_192)));
     let memory = json["builder_memory_bytes"].as_u64().unwrap();
@@ -41,6 +41,30 @@ fn estimates() {
 }
 
 #[test]
+fn estimates_are_written_and_read_by_people() {
+    for (short, long) in
+        [("1M", "1000000"), ("2.5M", "2500000"), ("100k", "100000"), ("1M --distinct 1.5k", "1000000 --distinct 1500")]
+    {
+        let [short, long] = [short, long].map(|rows| out(&format!("estimate --dims 8 --json --rows {rows}")));
+        assert_eq!(short, long);
+    }
+    assert!(out("estimate --rows 1M --dims 8 --threads 1").contains("  with 1 thread\n"));
+    assert!(out("estimate --rows 1M --dims 8 --threads 2").contains("  with 2 threads\n"));
+    assert!(out("estimate --rows 1 --dims 8").starts_with("1 row of vector(8)"));
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let text = out("estimate --rows 1M --dims 8");
+    assert!(
+        text.contains(&format!("  with {cores} thread")) && text.contains(", one per core of this machine\n"),
+        "{text}"
+    );
+    let [own, given] = ["", " --threads "].map(|flag| {
+        let value = if flag.is_empty() { String::new() } else { cores.to_string() };
+        out(&format!("estimate --rows 1M --dims 8 --json{flag}{value}"))
+    });
+    assert_eq!(own, given);
+}
+
+#[test]
 fn estimates_that_make_no_sense() {
     let cases = [
         ("--rows 10 --dims 0", "0"),
@@ -52,6 +76,9 @@ fn estimates_that_make_no_sense() {
         ("--rows 10000000000 --dims 2000", "more blocks than PostgreSQL allows"),
         ("--rows 18446744073709551615 --dims 2000", "more blocks than PostgreSQL allows"),
         ("--dims 3", "--rows"),
+        ("--rows 1.5 --dims 3", "is not a whole number"),
+        ("--rows 1G --dims 3", "the unit must be k, M or B"),
+        ("--rows 10 --dims 3 --threads 0", "0"),
     ];
     for (arguments, text) in cases {
         let output = run(&format!("estimate {arguments}"));
@@ -74,11 +101,43 @@ fn pages_of_the_manual() {
     let page = |name: &str| fs::read_to_string(dir.path().join("man").join(name)).unwrap();
     let main = page("lantern-index.1");
     assert!(main.contains("Exit codes") && main.contains("arguments, settings or the files they name"), "{main}");
-    assert!(!main.contains("completions"), "{main}");
+    assert!(main.contains("lantern\\-index\\-completions") && main.contains("lantern\\-index\\-man"), "{main}");
     let serve = page("lantern-index-serve.1");
     assert!(serve.contains("LANTERN_INDEX_STATUS_PORT") && serve.contains("configuration file"), "{serve}");
     let names: Vec<_> = fs::read_dir(dir.path().join("man")).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(names.len() >= 8, "{names:?}");
+}
+
+#[test]
+fn help_names_every_command() {
+    let help = out("--help");
+    for command in
+        ["serve", "router", "gen-cert", "token", "inspect", "estimate", "cpu", "status", "config", "man", "completions"]
+    {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{command}: {help}");
+    }
+}
+
+#[test]
+fn tokens_are_kept_as_hashes() {
+    let text = out("token new db-1 --builds 2 --waiting 3 --memory 48GB --rows 2.5M");
+    let indented: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    let [secret, line, setting, alter] = indented[..] else { panic!("{text}") };
+    assert!(secret.len() == 64 && secret.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
+    assert_eq!(setting, format!("hnsw.external_index_token = '{secret}'"));
+    assert!(alter.contains(&format!("ALTER SYSTEM SET hnsw.external_index_token = '{secret}'")), "{text}");
+    // Another program's opinion of the hash.
+    let mut sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut sum.stdin.take().unwrap(), secret.as_bytes()).unwrap();
+    let sum = String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap();
+    let hash = sum.split(' ').next().unwrap();
+    assert_eq!(line, format!("db-1 sha256:{hash} builds=2 waiting=3 memory=48GB rows=2500000"));
+    assert!(!out("token new db-1").contains(secret), "each is another one");
+    for bad in ["", "a/b", "a=b", "x --builds 0", "x --rows 0", "x --memory 5", "x --waiting 0"] {
+        let output = run(&format!("token new {bad}"));
+        assert!(output.status.code() == Some(64) && output.stdout.is_empty(), "{bad}");
+    }
+    assert_eq!(run(&format!("token new {}", "x".repeat(64))).status.code(), Some(64));
 }
 
 #[test]

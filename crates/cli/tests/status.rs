@@ -31,6 +31,8 @@ struct Daemon {
 fn subject(id: u64, label: &str) -> Subject {
     Subject {
         id,
+        build: "4f9a7c01d2e3b586".to_owned(),
+        client: "tenant-a (10.0.0.9)".to_owned(),
         peer: "10.0.0.9:5432".to_owned(),
         label: Some(label.to_owned()),
         value_type: "halfvec".to_owned(),
@@ -56,6 +58,7 @@ impl Daemon {
         let ended = activity.queue(subject(1, "s.first")).begin(1 << 20, stage);
         ended.add_rows(1000);
         ended.add_pages(128);
+        ended.set_quality(998_000, Some(973_000));
         ended.end(Outcome::Succeeded, None);
         activity.queue(subject(2, "s.second")).refuse(Refusal::Memory, "needs 9 GiB, 8 GiB is the limit".to_owned());
         let running = activity.queue(subject(3, "s.third\u{1b}[31m")).begin(2 << 30, stage);
@@ -82,19 +85,29 @@ fn says_what_a_daemon_does() {
         ": ready, up ",
         ", 8 threads, 0 connections",
         "memory: 2.0 GiB reserved (of 8.0 GiB)",
-        "\nrunning\n  #3 s.third\u{fffd}[31m  halfvec(384) cosine, m 16, ef 64, from 10.0.0.9:5432\n",
-        "rows 50,000 of 200,000, 12,500/s, 2.0 GiB, ",
+        "\nrunning\n  #3 s.third\u{fffd}[31m  halfvec(384) cosine, m 16, ef 64, from tenant-a (10.0.0.9)\n",
+        "rows 50,000 of 200,000, 12,500/s, 2.0 GiB, ~",
         " left\n",
         "\nwaiting\n  1. #4 s.fourth ",
         "needs 7.0 GiB",
         "succeeded ",
-        ": 1,000 rows, 1.0 MiB in 0.0 s",
+        ": 1,000 rows, 1.0 MiB in 0.0 s, recall 0.973 at ef_search 40, self-recall 0.998\n",
         "refused ",
         ": needs 9 GiB, 8 GiB is the limit\n",
     ] {
         assert!(said.contains(part), "{part:?} is missing in\n{said}");
     }
     assert!(!said.contains('\u{1b}'), "no client's text commands the terminal");
+}
+
+#[test]
+fn one_is_singular() {
+    let daemon = Daemon::start();
+    daemon.activity.set_threads(1);
+    let connection = daemon.activity.metrics().connection();
+    let output = run(&[&daemon.address()]);
+    assert!(text(&output.stdout).contains(", 1 thread, 1 connection\n"), "{}", text(&output.stdout));
+    drop(connection);
 }
 
 #[test]

@@ -9,25 +9,20 @@ use clap::{Arg, ArgMatches, FromArgMatches};
 use super::definition::{SECTIONS, Section, command, is_list, is_switch, key};
 use super::layers::{Layers, Stop, file};
 use super::mistake::Place;
-use crate::args::{self, Arguments};
+use super::{trial, variables};
+use crate::args::Arguments;
 use crate::failure::Failure;
 
-/// Looks for mistakes, also by `try_out`, which says what a daemon finds wrong with its arguments.
-pub fn check(try_out: impl Fn(&args::Command) -> Vec<Failure>) -> Result<(), Failure> {
+/// Looks for mistakes in the settings, and for what the daemons would refuse of what they mean.
+pub fn check() -> Result<(), Failure> {
     let definition = command();
     let file = file(&definition, &env::args_os().collect::<Vec<_>>());
-    let mut found: Vec<String> = Vec::new();
+    let mut found = variables::unknown(&definition);
     for section in &SECTIONS {
         let words = program(section);
-        let more = match (Layers { command: &definition, section, file: &file, words: &words }).merge() {
-            Ok(matches) => {
-                let arguments =
-                    Arguments::from_arg_matches(&matches).context("settings do not fit their definition")?;
-                // What fails for another reason may work tomorrow.
-                let found =
-                    try_out(&arguments.command).into_iter().filter(|failure| matches!(failure, Failure::Usage(_)));
-                found.map(|failure| format!("[{}]: {failure}", section.name)).collect()
-            }
+        let layers = Layers { command: &definition, section, file: &file, words: &words };
+        let more = match layers.merge() {
+            Ok(matches) => tried(&layers, &matches)?,
             Err(stop) => texts(stop),
         };
         // What is wrong with the file comes up in each section.
@@ -39,6 +34,23 @@ pub fn check(try_out: impl Fn(&args::Command) -> Vec<Failure>) -> Result<(), Fai
     let read = file.path.map_or_else(|| "no configuration file".to_owned(), |path| path.display().to_string());
     writeln!(stdout(), "{read}: no mistakes").context("cannot write to stdout")?;
     Ok(())
+}
+
+/// What a daemon would refuse, with the places of the settings at fault.
+fn tried(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let arguments = Arguments::from_arg_matches(matches).context("settings do not fit their definition")?;
+    let values = matches.subcommand_matches(layers.section.name).context("settings do not fit their definition")?;
+    // What fails for another reason may work tomorrow.
+    let findings = trial::findings(&arguments.command).into_iter();
+    let mistakes = findings.filter(|finding| matches!(finding.failure, Failure::Usage(_))).map(|finding| {
+        let text = finding.failure.to_string().replace('\n', "\n    ");
+        let setting = layers.section.settings(layers.command).find(|setting| Some(key(setting)) == finding.setting);
+        match setting.map(|setting| (key(setting), layers.place(setting, values))) {
+            None | Some((_, Place::Default)) => format!("[{}]: {text}", layers.section.name),
+            Some((key, place)) => format!("{place}: {key}: {text}"),
+        }
+    });
+    Ok(mistakes.collect())
 }
 
 /// Prints the settings of all daemons and where each comes from.

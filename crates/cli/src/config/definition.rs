@@ -104,6 +104,11 @@ pub fn is_list(setting: &Arg) -> bool {
     matches!(setting.get_action(), ArgAction::Append)
 }
 
+/// Whether what was written is a known name but for a slip or two of the fingers.
+pub fn near(known: &str, written: &str) -> bool {
+    written.len() < 64 && strsim::damerau_levenshtein(known, written) <= 2
+}
+
 fn is_setting(arg: &Arg) -> bool {
     let name = arg.get_long();
     name.is_some_and(|name| name != FILE_FLAG)

@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::definition::{SECTIONS, Section, is_list, is_switch, key};
+use super::definition::{SECTIONS, Section, is_list, is_switch, key, near};
 use super::mistake::{Mistake, Place, fault};
 
 /// More than any configuration: not even a log file by mistake takes much memory.
@@ -152,9 +152,4 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
         DeValue::Boolean(value) => Some(value.to_string()),
         _ => None,
     }
-}
-
-/// Whether a key or two were missed.
-fn near(known: &str, written: &str) -> bool {
-    written.len() < 64 && strsim::damerau_levenshtein(known, written) <= 2
 }

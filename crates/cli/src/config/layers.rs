@@ -193,7 +193,7 @@ mod tests {
         let expected = [
             "c.toml:1: \"prot\" is neither of the sections: [serve], [router]",
             "c.toml:3: port = \"99999\": 99999 is not in 0..=65535",
-            "c.toml:4: engine = \"steam\": must be one of bulk, usearch",
+            "c.toml:4: engine = \"steam\": must be one of bulk, insertion, usearch",
             "c.toml:6: [serve] has no setting \"idle_timeout\"; did you mean idle-timeout?",
             "c.toml:7: threads = \"many\": invalid digit found in string",
             "c.toml:8: allow-plaintext-beyond-loopback must be true or false, without quotes",

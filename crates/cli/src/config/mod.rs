@@ -5,6 +5,8 @@ mod definition;
 mod file;
 mod layers;
 mod mistake;
+mod trial;
+mod variables;
 
 pub use command::{check, show};
 pub use definition::command;

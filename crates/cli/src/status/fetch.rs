@@ -4,16 +4,17 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use service::report::{REPORT_VERSION, Report};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::target::Target;
 
 /// A daemon that does not answer within this time is as good as gone.
-const LIMIT: Duration = Duration::from_secs(5);
+pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// More than this is no status.
 const LARGEST: usize = 16 << 20;
@@ -40,9 +41,21 @@ pub fn report(target: &Target) -> Result<Report> {
 
 async fn get(target: &Target) -> Result<(StatusCode, Bytes)> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    exchange(stream, &target.to_string(), Method::GET, &target.path).await
+}
+
+/// One request and its answer over a connection to a daemon.
+pub async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    method: Method,
+    path: &str,
+) -> Result<(StatusCode, Bytes)> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(&target.path)
-        .header(header::HOST, target.to_string())
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, host)
         .header(header::ACCEPT, "application/json")
         .body(Empty::<Bytes>::new())?;
     let exchange = async {

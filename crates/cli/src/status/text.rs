@@ -6,6 +6,7 @@ use service::report::{BuildReport, EndedReport, QueuedReport, Report, Subject};
 use service::{Outcome, Role, printable};
 
 use super::target::Target;
+use crate::count;
 
 /// Characters of a bar.
 const BAR: usize = 24;
@@ -18,7 +19,8 @@ pub fn clean(text: &str) -> String {
 pub fn whole(report: &Report, target: &Target) -> String {
     let mut text = format!("{}\n{}\n", headline(report, target), memory(report));
     for builder in &report.builders {
-        let _ = writeln!(text, "  {}: {}, {} builds", clean(&builder.name), clean(&builder.state), builder.builds);
+        let builds = count::of(builder.builds.into(), "build");
+        let _ = writeln!(text, "  {}: {}, {builds}", clean(&builder.name), clean(&builder.state));
     }
     let mut section = |name: &str, lines: Vec<String>| {
         if !lines.is_empty() {
@@ -43,13 +45,26 @@ pub fn headline(report: &Report, target: &Target) -> String {
         Role::Router => "router",
     };
     let up = span(report.now_ms.saturating_sub(report.started_ms) as f64 / 1e3);
-    let threads = if report.threads > 0 { format!(", {} threads", report.threads) } else { String::new() };
+    let threads =
+        if report.threads > 0 { format!(", {}", count::of(report.threads.into(), "thread")) } else { String::new() };
+    let certificate =
+        report.certificate_expires_ms.map(|expires| certificate(expires, report.now_ms)).unwrap_or_default();
     format!(
-        "{role} {} at {target}: {}, up {up}{threads}, {} connections",
+        "{role} {} at {target}: {}, up {up}{threads}, {}{certificate}",
         clean(&report.software),
         report.readiness.name(),
-        report.connections
+        count::of(report.connections, "connection")
     )
+}
+
+/// How long the daemon's certificate is good; times in ms since 1970.
+fn certificate(expires: u64, now: u64) -> String {
+    let distance = span(expires.abs_diff(now) as f64 / 1e3);
+    if expires < now {
+        format!(", certificate expired {distance} ago")
+    } else {
+        format!(", certificate expires in {distance}")
+    }
 }
 
 /// Memory in one line.
@@ -69,7 +84,7 @@ pub fn subject(subject: &Subject) -> String {
         subject.id,
         subject.m,
         subject.ef_construction,
-        clean(&subject.peer)
+        clean(if subject.client.is_empty() { &subject.peer } else { &subject.client })
     )
 }
 
@@ -85,7 +100,7 @@ pub fn progress(build: &BuildReport) -> String {
         let _ = write!(text, ", {}", bytes(build.memory_bytes));
     }
     if let Some(seconds) = build.eta_seconds {
-        let _ = write!(text, ", {} left", span(seconds));
+        let _ = write!(text, ", ~{} left", span(seconds));
     }
     text
 }
@@ -104,6 +119,12 @@ pub fn ended(build: &EndedReport, now_ms: u64) -> String {
     if build.outcome == Outcome::Succeeded {
         let size = bytes(build.pages.saturating_mul(8192));
         let _ = write!(text, ": {} rows, {size} in {}", number(build.rows), span(build.seconds));
+        if let Some(recall) = build.recall {
+            let _ = write!(text, ", recall {recall:.3} at ef_search 40");
+        }
+        if let Some(self_recall) = build.self_recall {
+            let _ = write!(text, ", self-recall {self_recall:.3}");
+        }
     } else if let Some(reason) = &build.reason {
         let _ = write!(text, ": {}", clean(reason));
     }
@@ -152,7 +173,15 @@ fn span(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bar, bytes, number, span};
+    use super::{bar, bytes, certificate, number, span};
+
+    const DAY: u64 = 86_400_000;
+
+    #[test]
+    fn a_certificate_expires_or_has() {
+        assert_eq!(certificate(112 * DAY, 100 * DAY), ", certificate expires in 12 d 0 h");
+        assert_eq!(certificate(98 * DAY, 100 * DAY), ", certificate expired 2 d 0 h ago");
+    }
 
     #[test]
     fn figures_are_for_people() {

@@ -1,0 +1,30 @@
+use clap::{Args, Subcommand, value_parser};
+
+use crate::count;
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and say what daemon and database must know of it
+    ///
+    /// The token is shown once. The daemon's token file gets a line with its hash, of which the token cannot be learned.
+    New(NewToken),
+}
+
+#[derive(Debug, Args)]
+pub struct NewToken {
+    /// Whose token it is: a name for logs and status
+    #[arg(value_parser = service::check_token_name)]
+    pub name: String,
+    /// Builds that the owner may have running at a time; more wait
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub builds: Option<u32>,
+    /// Builds that the owner may have waiting at a time; more are refused
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub waiting: Option<u32>,
+    /// Memory that the owner's builds together may take, as in 48GB
+    #[arg(long, value_name = "SIZE", value_parser = service::parse_size)]
+    pub memory: Option<u64>,
+    /// Rows that a build of the owner may have, as in 250000, 100k or 2.5M
+    #[arg(long, value_name = "N", value_parser = count::parse_some)]
+    pub rows: Option<u64>,
+}

@@ -1,0 +1,120 @@
+//! What a daemon would refuse when it starts, found without starting it: files, directories, and where it listens.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use service::{Access, TicketKeys, TlsFile, Tokens};
+
+use crate::args::{Command, Serve};
+use crate::daemon::{self, Daemon};
+use crate::failure::Failure;
+use crate::router::{self, Router};
+use crate::serve;
+
+/// Something that a daemon would refuse.
+pub struct Finding {
+    /// The setting at fault, if it is one alone.
+    pub setting: Option<&'static str>,
+    /// What is wrong.
+    pub failure: Failure,
+}
+
+/// Everything that the daemon with these arguments, which are well-formed, would refuse.
+pub fn findings(command: &Command) -> Vec<Finding> {
+    let mut trial = Trial::default();
+    let daemon = match command {
+        Command::Serve(serve) => {
+            trial.serve(serve);
+            serve::check(serve)
+        }
+        Command::Router(router) => {
+            trial.router(router);
+            router::check(router)
+        }
+        _ => Vec::new(),
+    };
+    // The daemon's own start finds one fault at a time, mostly one of those that have been found.
+    if trial.findings.is_empty() {
+        trial.findings = daemon.into_iter().map(|failure| Finding { setting: None, failure }).collect();
+    }
+    trial.findings
+}
+
+#[derive(Default)]
+struct Trial {
+    findings: Vec<Finding>,
+}
+
+impl Trial {
+    fn serve(&mut self, arguments: &Serve) {
+        self.daemon(&arguments.daemon, arguments.ticket_key.is_some());
+        self.file("ticket-key", arguments.ticket_key.as_deref(), TicketKeys::open);
+        if let Some(Err(failure)) = arguments.spool_dir.as_deref().map(serve::check_spool_dir) {
+            self.add("spool-dir", failure);
+        }
+    }
+
+    fn router(&mut self, arguments: &Router) {
+        self.daemon(&arguments.daemon, false);
+        self.file("ticket-key", arguments.ticket_key.as_deref(), TicketKeys::open);
+        self.file("builder-template", arguments.builder_template.as_deref(), |path| {
+            std::fs::read(path).with_context(|| format!("cannot read the builders' template {}", path.display()))
+        });
+        if let (Some(ca), Some(name)) = (&arguments.builder_ca, &arguments.builder_name) {
+            self.file("builder-ca", Some(ca), |path| ::router::BuilderTls::authority(path, name));
+        }
+    }
+
+    /// What builder and router have in common.
+    fn daemon(&mut self, daemon: &Daemon, shows_tickets: bool) {
+        self.tls(daemon, daemon.client_ca.as_deref());
+        self.file("token-file", daemon.token_file.as_deref(), Tokens::open);
+        // A file that cannot be read would still have encrypted connections or asked clients.
+        let asked = shows_tickets || daemon.token_file.is_some() || daemon.client_ca.is_some();
+        let access = Access {
+            allow_plaintext_beyond_loopback: daemon.allow_plaintext_beyond_loopback || daemon.cert.is_some(),
+            allow_anonymous: daemon.allow_anonymous,
+            ..Access::default()
+        };
+        let exposure = async || access.check_exposure(&daemon.host, daemon.port, asked).await.map_err(daemon::explain);
+        self.exposure(exposure);
+    }
+
+    fn tls(&mut self, daemon: &Daemon, client_ca: Option<&Path>) {
+        let (Some(cert), Some(key)) = (&daemon.cert, &daemon.key) else { return };
+        for (file, error) in service::check_tls(cert, key, client_ca) {
+            let setting = match file {
+                TlsFile::Cert => "cert",
+                TlsFile::Key => "key",
+                TlsFile::ClientCa => "client-ca",
+            };
+            self.add(setting, Failure::usage(error));
+        }
+    }
+
+    fn file<T, E: Into<anyhow::Error>>(
+        &mut self,
+        setting: &'static str,
+        path: Option<&Path>,
+        read: impl FnOnce(&Path) -> Result<T, E>,
+    ) {
+        if let Some(Err(error)) = path.map(read) {
+            self.add(setting, Failure::usage(error));
+        }
+    }
+
+    fn exposure(&mut self, check: impl AsyncFnOnce() -> Result<(), Failure>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let result = match runtime {
+            Ok(runtime) => runtime.block_on(check()),
+            Err(error) => Err(Failure::Other(anyhow!(error))),
+        };
+        if let Err(failure) = result {
+            self.add("host", failure);
+        }
+    }
+
+    fn add(&mut self, setting: &'static str, failure: Failure) {
+        self.findings.push(Finding { setting: Some(setting), failure });
+    }
+}

@@ -1,0 +1,65 @@
+//! Environment variables that look like settings and are none.
+
+use std::env;
+
+use clap::Command;
+
+use super::definition::{FILE_VARIABLE, SECTIONS, key, near};
+
+/// What the variables of all settings begin with.
+const PREFIX: &str = "LANTERN_INDEX_";
+
+/// A mistake for each variable of the environment that has the prefix of settings, but is the variable of none.
+pub fn unknown(command: &Command) -> Vec<String> {
+    // Names that are not UTF-8 are not ours either.
+    let mut names: Vec<String> = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    names.sort();
+    names.iter().filter(|name| name.starts_with(PREFIX)).filter_map(|name| mistake(name, command)).collect()
+}
+
+fn mistake(name: &str, command: &Command) -> Option<String> {
+    let settings =
+        SECTIONS.iter().flat_map(|section| section.settings(command).map(|setting| section.variable(key(setting))));
+    let known: Vec<String> = settings.chain([FILE_VARIABLE.to_owned()]).collect();
+    if known.iter().any(|known| known == name) || is_service_link(name) {
+        return None;
+    }
+    let hint = known.iter().find(|known| near(known, name)).map(|known| format!("; did you mean {known}?"));
+    Some(format!("{name}: no setting has this variable{}", hint.unwrap_or_default()))
+}
+
+/// Whether it is one of the variables by which Kubernetes tells pods of services, such as one called `lantern-index-router`.
+fn is_service_link(name: &str) -> bool {
+    let numbered = name.rsplit_once("_PORT_").is_some_and(|(_, port)| port.starts_with(|c: char| c.is_ascii_digit()));
+    numbered || name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mistake;
+    use crate::config::definition::command;
+
+    #[test]
+    fn only_slips_are_mistakes() {
+        let command = command();
+        for known in [
+            "LANTERN_INDEX_CONFIG",
+            "LANTERN_INDEX_STATUS_PORT",
+            "LANTERN_INDEX_ROUTER_MAX_BUILDERS",
+            "LANTERN_INDEX_ROUTER_SERVICE_HOST",
+            "LANTERN_INDEX_ROUTER_PORT_8998_TCP_ADDR",
+            "LANTERN_INDEX_SERVICE_PORT_STATUS",
+        ] {
+            assert_eq!(mistake(known, &command), None, "{known}");
+        }
+        for (slip, meant) in [
+            ("LANTERN_INDEX_TOKEN_FLE", "; did you mean LANTERN_INDEX_TOKEN_FILE?"),
+            ("LANTERN_INDEX_ROUTER_MAX_BULIDERS", "; did you mean LANTERN_INDEX_ROUTER_MAX_BUILDERS?"),
+            ("LANTERN_INDEX_CONFG", "; did you mean LANTERN_INDEX_CONFIG?"),
+            ("LANTERN_INDEX_BROOMSTICK", "no setting has this variable"),
+        ] {
+            let text = mistake(slip, &command).unwrap();
+            assert!(text.starts_with(slip) && text.ends_with(meant), "{text}");
+        }
+    }
+}

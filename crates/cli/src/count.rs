@@ -1,0 +1,87 @@
+//! Numbers of things, as people write and read them.
+
+/// Reads a number: `250000`, or with a unit of `k`, `M` or `B`, each 1000 of the one before, as in `100k`, `2.5M` or `1B`.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let (number, digits) = match text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) {
+        number if number.len() == text.len() => (number, 0),
+        number => match &text[number.len()..] {
+            "k" => (number, 3),
+            "M" => (number, 6),
+            "B" => (number, 9),
+            _ => return Err("the unit must be k, M or B, as in 2.5M".to_owned()),
+        },
+    };
+    let (whole, part) = number.split_once('.').map_or((number, ""), |(whole, part)| (whole, part));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || (number.len() > whole.len() && !is_number(part)) {
+        return Err(format!("\"{text}\" is not a number such as 250000, 100k or 2.5M"));
+    }
+    let part = part.trim_end_matches('0');
+    if part.len() > digits {
+        return Err("is not a whole number".to_owned());
+    }
+    format!("{whole}{part}{}", "0".repeat(digits - part.len())).parse().map_err(|_| "is too much".to_owned())
+}
+
+/// As [`parse`], but 0 is an error.
+pub fn parse_some(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        0 => Err("must be more than 0".to_owned()),
+        number => Ok(number),
+    }
+}
+
+/// `1 thread`, `2 threads`.
+pub fn of(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of, parse, parse_some};
+
+    #[test]
+    fn numbers() {
+        for (text, number) in [
+            ("0", 0),
+            ("250000", 250_000),
+            ("100k", 100_000),
+            ("1M", 1_000_000),
+            ("2.5M", 2_500_000),
+            ("2.50M", 2_500_000),
+            ("0.001k", 1),
+            ("1.5B", 1_500_000_000),
+            ("3.0", 3),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse(text), Ok(number), "{text}");
+        }
+        for bad in [
+            "",
+            "M",
+            "1.M",
+            ".5M",
+            "1.5",
+            "1.0005k",
+            "-1",
+            "+1",
+            "1m",
+            "1K",
+            "1 M",
+            "1e6",
+            "1.2.3M",
+            "1,000",
+            "2MM",
+            "18446744073709552k",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!((parse_some("1k"), parse_some("0k").is_err()), (Ok(1000), true));
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([of(0, "thread"), of(1, "thread"), of(2, "thread")], ["0 threads", "1 thread", "2 threads"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a daemon's owner does with it, over its Unix socket.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
+use service::report::Report;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::failure::Failure;
+use crate::status::{fetch, text};
+
+/// Where the daemon's owner reaches it.
+#[derive(Debug, Args)]
+pub struct Socket {
+    /// The daemon's --admin-socket
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/lantern-index/admin.sock",
+        env = "LANTERN_INDEX_ADMIN_SOCKET"
+    )]
+    pub socket: PathBuf,
+}
+
+/// Which build to cancel.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// The build's number, as `lantern-index builds`, the logs and the status page show it
+    pub build: String,
+    #[command(flatten)]
+    pub socket: Socket,
+}
+
+/// Whether to drain or to go on.
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// Let the daemon take builds again
+    #[arg(long)]
+    pub undo: bool,
+    #[command(flatten)]
+    pub socket: Socket,
+}
+
+/// Lists builds that run and builds that wait.
+pub fn builds(socket: &Socket) -> Result<(), Failure> {
+    let body = ask(socket, Method::GET, "/status")?.ok_or_else(|| anyhow!("the daemon has no status"))?;
+    let report: Report = serde_json::from_slice(&body).context("the daemon's answer is not a status")?;
+    let running = report.builds.iter().map(|build| {
+        let of = &build.subject;
+        format!("{}  {}  {}  {}", of.build, text::clean(&of.client), text::subject(of), text::progress(build))
+    });
+    let waiting = report.queue.iter().map(|queued| {
+        let of = &queued.subject;
+        format!("{}  {}  {}  waiting, number {}", of.build, text::clean(&of.client), text::subject(of), queued.position)
+    });
+    let mut out = stdout().lock();
+    for line in running.chain(waiting) {
+        writeln!(out, "{line}").context("cannot write to stdout")?;
+    }
+    Ok(())
+}
+
+/// Ends a build.
+pub fn cancel(arguments: &Cancel) -> Result<(), Failure> {
+    let is_number = !arguments.build.is_empty() && arguments.build.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let none = || anyhow!("there is no build {}", arguments.build);
+    if !is_number {
+        return Err(none().into());
+    }
+    ask(&arguments.socket, Method::POST, &format!("/cancel/{}", arguments.build))?.ok_or_else(none)?;
+    Ok(())
+}
+
+/// Lets a daemon take no more builds, or take builds again.
+pub fn drain(arguments: &Drain) -> Result<(), Failure> {
+    ask(&arguments.socket, Method::POST, if arguments.undo { "/resume" } else { "/drain" })?;
+    Ok(())
+}
+
+/// The body of an answer; `None` if the daemon has no such thing.
+fn ask(socket: &Socket, method: Method, path: &str) -> Result<Option<Bytes>> {
+    let name = socket.socket.display();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let exchange = async {
+        let stream = UnixStream::connect(&socket.socket)
+            .await
+            .with_context(|| format!("cannot reach a daemon on {name}; it needs --admin-socket {name}"))?;
+        fetch::exchange(stream, "localhost", method, path).await.with_context(|| format!("no answer on {name}"))
+    };
+    match runtime.block_on(async { timeout(fetch::LIMIT, exchange).await }) {
+        Ok(Ok((StatusCode::NOT_FOUND, _))) => Ok(None),
+        Ok(Ok((StatusCode::OK, body))) => Ok(Some(body)),
+        Ok(Ok((code, _))) => bail!("the daemon answers {code}"),
+        Ok(Err(error)) => Err(error),
+        Err(_) => bail!("no answer on {name} within {} s", fetch::LIMIT.as_secs()),
+    }
+}

@@ -1,0 +1,30 @@
+use std::io::{Write, stdout};
+
+use anyhow::Context;
+use service::Limits;
+
+use crate::args::NewToken;
+use crate::failure::Failure;
+
+/// Makes a token and prints it, the line for the daemon's file, and the setting for the database.
+pub fn new(arguments: &NewToken) -> Result<(), Failure> {
+    let token = service::NewToken::generate().context("cannot make a token")?;
+    let NewToken { ref name, builds, waiting, memory, rows } = *arguments;
+    let limits = Limits {
+        builds: builds.unwrap_or(0),
+        waiting: waiting.unwrap_or(0),
+        memory: memory.unwrap_or(0),
+        rows: rows.unwrap_or(0),
+    };
+    let line = token.line(name, &limits);
+    let secret = token.secret();
+    let text = format!(
+        "The token of {name}, which nothing else shows again:\n  {secret}\n\n\
+         A line for the daemon's --token-file, which is read again at SIGHUP:\n  {line}\n\n\
+         A line for postgresql.conf:\n  hnsw.external_index_token = '{secret}'\n\
+         or, once the library is preloaded and where statements are not logged:\n  \
+         psql -c \"ALTER SYSTEM SET hnsw.external_index_token = '{secret}'\" -c 'SELECT pg_reload_conf()'\n"
+    );
+    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What a daemon's owner does with it.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use protocol::{BuilderMessage, Hello};
+use rustix::process::Signal;
+use support::{Daemon, command, hello};
+use tempfile::TempDir;
+
+const BUILD: &str = "0123456789abcdef";
+
+fn start(dir: &Path) -> Daemon {
+    Daemon::start(&["--admin-socket", "admin.sock"], dir)
+}
+
+fn run(arguments: &[&str], dir: &Path) -> Output {
+    command().args(arguments).args(["--socket", "admin.sock"]).current_dir(dir).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn builds_are_listed_and_cancelled() {
+    let dir = TempDir::new().unwrap();
+    let daemon = start(dir.path());
+    let mut client = daemon.connect();
+    client.admitted(Hello { build_id: BUILD.to_owned(), ..hello(8) });
+    let listed = said(&run(&["builds"], dir.path()));
+    assert!(listed.starts_with(&format!("{BUILD}  127.0.0.1  ")) && listed.contains("vector(8)"), "{listed}");
+    let other = run(&["cancel", "fedcba9876543210"], dir.path());
+    assert_eq!(other.status.code(), Some(1));
+    assert!(said(&other).contains("there is no build fedcba9876543210"), "{}", said(&other));
+    assert!(run(&["cancel", BUILD], dir.path()).status.success());
+    loop {
+        match client.next() {
+            Some(BuilderMessage::Error(error)) => {
+                assert_eq!(error.sqlstate.as_str(), "57014");
+                assert_eq!(error.message, "build cancelled by the builder's operator");
+                break;
+            }
+            Some(_) => {}
+            None => panic!("the client does not hear why"),
+        }
+    }
+    daemon.settle();
+    daemon.wait_for_line(&["build ended", BUILD, "outcome=\"cancelled\""]);
+    assert_eq!(said(&run(&["builds"], dir.path())), "");
+}
+
+#[test]
+fn a_drained_daemon_takes_no_builds_and_keeps_those_it_has() {
+    let dir = TempDir::new().unwrap();
+    let daemon = start(dir.path());
+    let mut before = daemon.connect();
+    before.admitted(hello(8));
+    assert!(run(&["drain"], dir.path()).status.success());
+    assert_eq!(daemon.metric("lantern_index_ready"), 0);
+    let refuse = daemon.connect().refused(hello(8));
+    assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("57P03", "builder takes no builds at the moment"));
+    before.rows(&support::Rows::new(10, 8), 10);
+    before.end_of_rows(10);
+    assert_eq!(before.done(), 10);
+    assert!(run(&["drain", "--undo"], dir.path()).status.success());
+    daemon.connect().small_build();
+}
+
+#[test]
+fn the_socket_is_the_owners_alone_and_goes_with_the_daemon() {
+    let dir = TempDir::new().unwrap();
+    let socket = dir.path().join("admin.sock");
+    let mut daemon = start(dir.path());
+    assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    daemon.signal(Signal::KILL);
+    daemon.child.wait().unwrap();
+    assert!(socket.exists(), "a killed daemon leaves it");
+    let nobody = run(&["builds"], dir.path());
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(said(&nobody).contains("cannot reach a daemon on admin.sock"), "{}", said(&nobody));
+    let mut daemon = start(dir.path());
+    assert!(run(&["builds"], dir.path()).status.success(), "the next one replaces it");
+    daemon.signal(Signal::TERM);
+    daemon.child.wait().unwrap();
+    assert!(!socket.exists());
+}
