@@ -6,11 +6,12 @@ use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION, capability};
 
 use crate::column::Column;
 use crate::engage;
-use crate::failure::{Failure, info, information, or_raise, tell};
+use crate::failure::{Failure, News, context, info, information, or_raise, printable};
 use crate::hook::{self, owned};
 use crate::options::{self, IndexOptions};
 use crate::pace::{Pace, Stopwatch};
 use crate::progress::{self, Phase};
+use crate::raised;
 use crate::scan::{self, Scanned};
 use crate::session::Session;
 use crate::settings::{self, Fallback, Settings};
@@ -18,7 +19,7 @@ use crate::writer::{self, Expected};
 
 /// Builds an index: elsewhere if that was asked for, else as pgvector does.
 ///
-/// Not guarded and without anything to drop, so that pgvector's errors pass through it as they are.
+/// Not guarded and without anything to drop, so that the errors of pgvector and of users' functions pass through it as they are.
 pub(crate) unsafe extern "C-unwind" fn ambuild(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -26,14 +27,28 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
 ) -> *mut pg_sys::IndexBuildResult {
     // SAFETY: PostgreSQL passes open relations, locked as the statement needs it.
     unsafe {
-        let built = build_externally(heap, index, info);
+        let built = context::of_index(index, || build_externally(heap, index, info));
+        raised::raise_kept();
         if built.is_null() { (hook::original().build)(heap, index, info) } else { built }
     }
 }
 
-/// Null if the index is for pgvector to build.
+/// Null if the index is for pgvector to build, or an error was kept.
 #[pg_guard]
 unsafe extern "C-unwind" fn build_externally(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    // SAFETY: as for `ambuild`.
+    raised::until_raised(|| unsafe { try_externally(heap, index, info) }).unwrap_or(std::ptr::null_mut())
+}
+
+/// Null if the index is for pgvector to build.
+///
+/// # Safety
+/// As for `ambuild`.
+unsafe fn try_externally(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
@@ -50,14 +65,34 @@ unsafe extern "C-unwind" fn build_externally(
                 failure.warn_of_fallback();
                 return std::ptr::null_mut();
             }
-            engaged => or_raise(engaged),
+            engaged => engaged,
         };
-        let built = or_raise(build(heap, index, info, options, engaged));
+        let built = engaged.and_then(|engaged| build(heap, index, info, options, engaged));
+        let built = or_raise(
+            built.map_err(|failure| if (*info).ii_Concurrent { left_behind(failure, index) } else { failure }),
+        );
         let result = pg_sys::palloc0(size_of::<pg_sys::IndexBuildResult>()).cast::<pg_sys::IndexBuildResult>();
         (*result).heap_tuples = built.heap_tuples;
         (*result).index_tuples = built.rows as f64;
         result
     }
+}
+
+/// A build that does not block writers leaves an index behind when it fails.
+///
+/// # Safety
+/// `index` must be an open index.
+unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
+    // SAFETY: as promised by the caller.
+    let name = unsafe { quoted_name(index) };
+    failure.also_hint(&format!("An invalid index {name} is left behind: remove it with DROP INDEX."))
+}
+
+/// # Safety
+/// The relation must be open.
+unsafe fn quoted_name(relation: pg_sys::Relation) -> String {
+    // SAFETY: the name of an open relation.
+    format!("\"{}\"", unsafe { owned((*(*relation).rd_rel).relname.data.as_ptr()) }.unwrap_or_default())
 }
 
 struct Built {
@@ -70,6 +105,8 @@ struct Engaged {
     column: Column,
     session: Session,
     estimate: u64,
+    /// The number by which router and builder know the build.
+    build_id: String,
 }
 
 /// Checks the index and finds a builder for it.
@@ -88,9 +125,13 @@ unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: Index
     let settings = Settings::get();
     // SAFETY: as promised by the caller.
     let hello = unsafe { hello(index, &column, options, estimate) };
-    let session = engage::engage(&settings, hello)?;
-    info("successfully connected to external indexing server");
-    Ok(Engaged { column, session, estimate })
+    context::build_id(&hello.build_id);
+    let build_id = hello.build_id.clone();
+    // SAFETY: as promised by the caller.
+    let news = News { of_partition: unsafe { (*(*heap).rd_rel).relispartition } };
+    let session = engage::engage(&settings, hello, news)?;
+    news.step("successfully connected to external indexing server".into());
+    Ok(Engaged { column, session, estimate, build_id })
 }
 
 /// # Safety
@@ -98,18 +139,18 @@ unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: Index
 unsafe fn build(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
+    index_info: *mut pg_sys::IndexInfo,
     options: IndexOptions,
     engaged: Engaged,
 ) -> Result<Built, Failure> {
-    let Engaged { column, mut session, estimate } = engaged;
+    let Engaged { column, mut session, estimate, build_id } = engaged;
     let key = random_key()?;
     let mut pace = Pace::new(settings::max_rate());
     let mut stopwatch = Stopwatch::start();
     scan::enter(estimate);
     // SAFETY: as promised by the caller.
     let Scanned { heap_tuples, digest } =
-        unsafe { scan::run(heap, index, info, &column, &mut session, &mut pace, key)? };
+        unsafe { scan::run(heap, index, index_info, &column, &mut session, &mut pace, key)? };
     session.end_of_tuples()?;
     let scanning = stopwatch.lap();
     let rows = session.rows();
@@ -130,8 +171,18 @@ unsafe fn build(
     unsafe { writer::write(index, &mut session, Expected { meta, layout, digest, key }, &mut pace)? };
     progress::tuples(rows, rows);
     let writing = stopwatch.lap();
-    let report = information(format!("indexed {rows} elements"));
-    tell(PgLogLevel::INFO, report.set_detail(format!("Scan {scanning}, build {building}, pages {writing}.")));
+    // SAFETY: as promised by the caller.
+    let of = match unsafe { (*(*heap).rd_rel).relispartition } {
+        // SAFETY: as above.
+        true => unsafe { format!(" of partition {} in index {}", quoted_name(heap), quoted_name(index)) },
+        false => String::new(),
+    };
+    let report = information(printable(&format!("indexed {rows} elements{of}")));
+    info(
+        report.set_detail(format!(
+            "Scan {scanning}, build {building}, pages {writing}. The build's number is {build_id}."
+        )),
+    );
     Ok(Built { heap_tuples, rows })
 }
 
@@ -156,7 +207,16 @@ unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions,
         // SAFETY: the name of an open relation.
         label: unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default(),
         token: String::new(),
+        build_id: build_id(),
     }
+}
+
+/// A number by which logs and status of all parties know the build; empty if there are no random numbers.
+fn build_id() -> String {
+    let mut bytes = [0u8; 8];
+    // SAFETY: writes that many bytes.
+    let random = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    if random { format!("{:016x}", u64::from_le_bytes(bytes)) } else { String::new() }
 }
 
 fn server_version() -> String {

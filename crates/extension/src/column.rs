@@ -51,6 +51,7 @@ impl Column {
                 .detail(format!("Its distance function is \"{distance}\"."))
                 .hint("Build the index in the database: leave out \"external\".")
             };
+            check_count((*(*index).rd_index).indnatts)?;
             let mut info = TypeInfo { max_dims: MAX_VECTOR_DIMS, normalize: None, check: None };
             let mut value_type = ValueType::Vector;
             if let Some(SupportFunction { oid, name }) = support(TYPE_INFO) {
@@ -75,6 +76,17 @@ impl Column {
             ValueType::SparseVec => protocol::ValueType::SparseVec,
         }
     }
+}
+
+/// pgvector's branch for filtered searches has indexes of more columns, whose tuples are others.
+fn check_count(columns: i16) -> Result<(), Failure> {
+    if columns == 1 {
+        return Ok(());
+    }
+    let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+    Err(Failure::new(code, "external index builds do not support indexes of more than one column")
+        .detail(format!("The index has {columns} columns."))
+        .hint("Build the index in the database: leave out \"external\"."))
 }
 
 /// pgvector's `InitBuildState`.

@@ -1,17 +1,21 @@
 //! A TCP connection to the builder, made without blocking.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use protocol::MAGIC;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::failure::{Failure, sentence};
 use crate::resolve::resolve;
 use crate::settings::Settings;
 use crate::wait;
+
+/// The most time to find out whether a server speaks TLS.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// Connects to the first address of the builder that answers.
 pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Failure> {
@@ -36,6 +40,30 @@ pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Fail
         }
     }
     Err(last)
+}
+
+/// Whether a server that has not greeted takes what no TLS client sends as TLS does: with an alert.
+pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
+    const ALERT: [u8; 2] = [21, 3];
+    let ask = || -> io::Result<[u8; 2]> {
+        let started = Instant::now();
+        let mut socket = connect_to(address, Some(PROBE))?;
+        // A builder that is merely slow waits for the rest.
+        socket.write_all(&[&MAGIC[..], &[0; 4]].concat())?;
+        let mut answer = [0; 2];
+        while socket.peek(&mut answer).or_else(not_yet)? < answer.len() {
+            if started.elapsed() > PROBE {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            wait::for_answer(socket.as_raw_fd(), wait::TICK);
+        }
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer == ALERT)
+}
+
+fn not_yet(error: io::Error) -> io::Result<usize> {
+    if error.kind() == ErrorKind::WouldBlock { Ok(0) } else { Err(error) }
 }
 
 fn connect_to(address: SocketAddr, timeout: Option<Duration>) -> io::Result<TcpStream> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
+use protocol::Greeting;
 use rustls::{ClientConnection, ProtocolVersion};
 
 use crate::connect::connect;
@@ -55,9 +56,7 @@ impl Connection {
         while self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
             self.exchange()?;
             if self.closed {
-                return Err(self
-                    .broken("the connection was closed during the TLS handshake")
-                    .hint("If the builder runs without a certificate, set hnsw.external_index_secure to off."));
+                return Err(self.broken("the connection was closed during the TLS handshake"));
             }
             if settings.connect_timeout.is_some_and(|timeout| started.elapsed() > timeout) {
                 return Err(self.broken("the TLS handshake took longer than hnsw.external_index_connect_timeout"));
@@ -82,6 +81,11 @@ impl Connection {
     /// What has been received and not been taken yet.
     pub(crate) fn received(&mut self) -> &mut BytesMut {
         &mut self.received
+    }
+
+    /// The builder as the settings name it.
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
     }
 
     /// The address of the builder that was reached.
@@ -178,6 +182,11 @@ impl Connection {
         if self.received.len() > RECEIVED_BYTES {
             return Err(Failure::protocol("More was sent than may be outstanding."));
         }
+        if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) && greets_plainly(&self.socket) {
+            return Err(tls::disagreement(&self.peer)
+                .detail("The server does not use TLS.")
+                .hint("Set hnsw.external_index_secure to off, or start the builder with a certificate."));
+        }
         let read = match &mut self.tls {
             Some(tls) => read_tls(tls, &mut self.socket, &mut self.received),
             None => read_into(&self.socket, &mut self.received),
@@ -239,6 +248,13 @@ impl Connection {
             _ => self.broken(&error.to_string()),
         }
     }
+}
+
+/// Whether what comes next is the greeting of a builder or router without TLS.
+fn greets_plainly(socket: &TcpStream) -> bool {
+    let mut bytes = [0; 8];
+    let greetings = [Greeting::builder(), Greeting::router()];
+    matches!(socket.peek(&mut bytes), Ok(8)) && greetings.contains(&Greeting::from_bytes(bytes))
 }
 
 fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait};
 
 use crate::connection::Connection;
-use crate::failure::{Failure, info, information, printable, sentence, tell};
+use crate::failure::{Failure, News, information, printable, sentence, tell};
 use crate::progress::{self, Phase};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -22,16 +22,16 @@ enum Answer {
 }
 
 /// Asks for a build and waits until a builder takes it.
-pub(crate) fn engage(settings: &Settings, hello: Hello) -> Result<Session, Failure> {
+pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Session, Failure> {
     let mut unused = None;
     loop {
         let again = unused.is_some();
-        let redirect = match ask(settings, hello.clone(), unused.as_deref().unwrap_or_default())? {
+        let redirect = match ask(settings, hello.clone(), unused.as_deref().unwrap_or_default(), news)? {
             Answer::Taken(session) => return Ok(session),
             Answer::Elsewhere(redirect) => redirect,
         };
         let ticket = redirect.ticket.clone();
-        match follow(settings, redirect, hello.clone()) {
+        match follow(settings, redirect, hello.clone(), news) {
             // Builders come and go: the router may know another by now, or this one again. It need not keep it for the ticket.
             Err(failure) if !again && failure.is_of_connection() => unused = Some(ticket),
             result => return result,
@@ -40,7 +40,7 @@ pub(crate) fn engage(settings: &Settings, hello: Hello) -> Result<Session, Failu
 }
 
 /// Asks the builder that a router named.
-fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello) -> Result<Session, Failure> {
+fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News) -> Result<Session, Failure> {
     let Redirect { port, host, server_name, ticket } = redirect;
     if host.is_empty() || port == 0 {
         return Err(Failure::protocol("A router that names no builder."));
@@ -50,17 +50,17 @@ fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello) -> Result<S
         tls.name = server_name;
     }
     hello.capabilities = 0;
-    match ask(&there, hello, &ticket)? {
+    match ask(&there, hello, &ticket, news)? {
         Answer::Taken(session) => Ok(session),
         Answer::Elsewhere(_) => Err(Failure::protocol("A router that names another router.")),
     }
 }
 
 /// `ticket` may be empty.
-fn ask(settings: &Settings, mut hello: Hello, ticket: &str) -> Result<Answer, Failure> {
+fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Result<Answer, Failure> {
     let estimate = hello.estimated_rows;
     progress::enter(Phase::Connecting, estimate);
-    info(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
+    news.step(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
     if !ticket.is_empty() {

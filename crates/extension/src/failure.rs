@@ -1,7 +1,11 @@
 //! Why a build failed, as the user gets to see it.
 
+use std::panic::AssertUnwindSafe;
+
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+
+pub(crate) mod context;
 
 /// A message in PostgreSQL's style, with its SQLSTATE.
 #[derive(Debug)]
@@ -62,8 +66,15 @@ impl Failure {
         matches!(self.code, ERRCODE_CONNECTION_FAILURE | ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION)
     }
 
+    /// Says one more thing that can be done.
+    pub(crate) fn also_hint(mut self, hint: &str) -> Self {
+        self.hint = format!("{} {hint}", self.hint).trim_start().into();
+        self
+    }
+
     /// Ends the statement.
     pub(crate) fn raise(self) -> ! {
+        context::ours();
         self.report().report(PgLogLevel::ERROR);
         unreachable!("an error does not return")
     }
@@ -72,7 +83,9 @@ impl Failure {
     pub(crate) fn warn_of_fallback(mut self) {
         self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
         self.message = "building the index in the database, because no builder can be had".into();
+        context::ours();
         tell(PgLogLevel::WARNING, self.report());
+        context::theirs();
     }
 
     fn report(self) -> ErrorReport {
@@ -101,9 +114,23 @@ pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     pgrx::check_for_interrupts!();
 }
 
-/// An INFO line without detail or hint.
-pub(crate) fn info(message: impl Into<String>) {
-    tell(PgLogLevel::INFO, information(message));
+/// A line about how a build goes. PostgreSQL sends INFO whatever the client wants to hear.
+pub(crate) fn info(report: ErrorReport) {
+    // SAFETY: reads a setting.
+    let wanted = unsafe { pg_sys::client_min_messages } <= PgLogLevel::NOTICE as i32;
+    tell(if wanted { PgLogLevel::INFO } else { PgLogLevel::DEBUG1 }, report);
+}
+
+/// How much is told of the steps of a build: of one of many partitions, only that it is done.
+#[derive(Clone, Copy)]
+pub(crate) struct News {
+    pub(crate) of_partition: bool,
+}
+
+impl News {
+    pub(crate) fn step(self, message: String) {
+        if self.of_partition { tell(PgLogLevel::DEBUG1, information(message)) } else { info(information(message)) }
+    }
 }
 
 /// Something to tell that is no error.
@@ -116,11 +143,31 @@ pub(crate) fn or_raise<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| failure.raise())
 }
 
-/// Texts of the builder are UTF-8, which not every database can show.
+/// Texts of the builder are UTF-8, which neither every database nor every client can show.
+///
+/// PostgreSQL finds the latter while it sends a message, and raises an error instead: for a NOTICE that would end the build, and
+/// jump over our destructors.
 pub(crate) fn printable(text: &str) -> String {
-    // SAFETY: reads the encoding of the database.
-    let utf8 = unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32;
-    text.chars().map(|c| if (utf8 || c.is_ascii()) && !c.is_control() { c } else { '?' }).collect()
+    // SAFETY: reads the encodings of database and client.
+    let (database, client) = unsafe { (pg_sys::GetDatabaseEncoding(), pg_sys::pg_get_client_encoding()) };
+    let utf8 = database == pg_sys::pg_enc::PG_UTF8 as i32;
+    let reduce = |all: bool| {
+        text.chars().map(|c| if (all || c.is_ascii()) && !c.is_control() { c } else { '?' }).collect::<String>()
+    };
+    let whole = reduce(utf8);
+    if whole.is_ascii() || client == database || can_be_sent(&whole) { whole } else { reduce(false) }
+}
+
+/// Whether the client's encoding has all characters of a text in the database's encoding.
+fn can_be_sent(text: &str) -> bool {
+    let convert = || {
+        let Ok(length) = i32::try_from(text.len()) else { return false };
+        // SAFETY: reads the text; what is allocated is freed with the statement.
+        unsafe { pg_sys::pg_server_to_client(text.as_ptr().cast(), length) };
+        true
+    };
+    // What it may find is that there is no such character: nothing is left behind.
+    PgTryBuilder::new(AssertUnwindSafe(convert)).catch_others(|_| false).execute()
 }
 
 /// "connection refused (os error 111)" as "Connection refused."

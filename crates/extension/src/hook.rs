@@ -2,7 +2,7 @@
 //!
 //! fmgr asks every loaded library whether it wants to see calls of a function, and if so tells it right before each call. When
 //! the function is pgvector's index access method handler, our own is called in its place, which asks pgvector's and replaces
-//! three callbacks in the answer.
+//! three callbacks in a copy of the answer.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -100,14 +100,16 @@ unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::D
     // SAFETY: this is the call that fmgr was about to make; the answer is a structure that the handler allocated for its caller.
     unsafe {
         let answer = pg_guard_ffi_boundary(|| pgvector(call));
-        let routine = answer.cast_mut_ptr::<pg_sys::IndexAmRoutine>();
-        if let (Some(build), Some(options)) = ((*routine).ambuild, (*routine).amoptions) {
-            ORIGINAL.set(Some(Original { build, options, phase_name: (*routine).ambuildphasename }));
-            (*routine).ambuild = Some(build::ambuild);
-            (*routine).amoptions = Some(options::amoptions);
-            (*routine).ambuildphasename = Some(progress::ambuildphasename);
-        }
-        answer
+        let theirs = answer.cast_mut_ptr::<pg_sys::IndexAmRoutine>();
+        let (Some(build), Some(options)) = ((*theirs).ambuild, (*theirs).amoptions) else { return answer };
+        ORIGINAL.set(Some(Original { build, options, phase_name: (*theirs).ambuildphasename }));
+        // A copy: theirs may be a constant, as PostgreSQL 19 wants it.
+        let routine = pg_sys::palloc(size_of::<pg_sys::IndexAmRoutine>()).cast::<pg_sys::IndexAmRoutine>();
+        routine.copy_from_nonoverlapping(theirs, 1);
+        (*routine).ambuild = Some(build::ambuild);
+        (*routine).amoptions = Some(options::amoptions);
+        (*routine).ambuildphasename = Some(progress::ambuildphasename);
+        routine.into()
     }
 }
 

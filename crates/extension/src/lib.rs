@@ -16,6 +16,7 @@
 //! | [`pace`] | how fast, and how long did it take? |
 //! | [`courier`], [`link`], [`belt`], [`bell`], [`waiter`], [`threads`] | who speaks with the builder while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
+//! | [`raised`] | how do errors of users' functions get out as they are? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
@@ -35,6 +36,7 @@ mod link;
 mod options;
 mod pace;
 mod progress;
+mod raised;
 mod resolve;
 mod scan;
 mod session;

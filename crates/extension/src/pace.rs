@@ -1,30 +1,27 @@
 //! How fast a build goes: as fast as the settings allow, and how long it took.
 
+mod allowance;
+
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use self::allowance::Allowance;
 use crate::wait;
 
-/// Holds rows and pages back, so that they never come faster than a limit.
-pub(crate) struct Pace {
-    bytes_per_second: Option<u64>,
-    /// When the next bytes may move.
-    due: Instant,
-}
+/// Holds rows and pages back, so that they do not come faster than a limit.
+pub(crate) struct Pace(Option<Allowance>);
 
 impl Pace {
     /// `None`: as fast as can be.
     pub(crate) fn new(bytes_per_second: Option<u64>) -> Self {
-        Self { bytes_per_second, due: Instant::now() }
+        Self(bytes_per_second.map(|rate| Allowance::new(rate, Instant::now())))
     }
 
     /// Pauses for what was moved. Ends the statement if it was cancelled.
     pub(crate) fn keep(&mut self, bytes: usize) {
-        let Some(rate) = self.bytes_per_second else { return };
-        let now = Instant::now();
-        // Time that was not used before is not made up for.
-        self.due = self.due.max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
-        wait::pause(self.due - now);
+        if let Some(allowance) = &mut self.0 {
+            wait::pause(allowance.spend(bytes, Instant::now()));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::failure::{Failure, or_raise};
 use crate::link::Link;
 use crate::pace::Pace;
 use crate::progress::{self, Phase};
+use crate::raised;
 use crate::session::Session;
 
 /// Batches of rows on their way to the builder, of about 256 KiB each.
@@ -139,17 +140,7 @@ impl Scan<'_> {
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
             );
             let state = (&raw mut self).cast::<c_void>();
-            // pgrx guards PostgreSQL's own functions already; a second guard around one would end the process on an error.
-            let found = pg_sys::table_index_build_scan(
-                heap,
-                index,
-                info,
-                true,
-                true,
-                Some(callback),
-                state,
-                std::ptr::null_mut(),
-            );
+            let found = build_scan(heap, index, info, callback, state, true, std::ptr::null_mut());
             pg_sys::MemoryContextDelete(self.context);
             found
         };
@@ -196,6 +187,36 @@ impl Scan<'_> {
                 None => self.link.wait(),
             }
         }
+    }
+}
+
+type Callback = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    *mut pg_sys::Datum,
+    *mut bool,
+    bool,
+    *mut c_void,
+);
+
+/// PostgreSQL's `table_index_build_scan` over the whole table. Users' functions run in it: their errors stay as they are.
+///
+/// # Safety
+/// As for PostgreSQL's function; `state` is for the callback.
+pub(crate) unsafe fn build_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    callback: Callback,
+    state: *mut c_void,
+    show_progress: bool,
+    scan: pg_sys::TableScanDesc,
+) -> f64 {
+    const ALL: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber;
+    // SAFETY: as promised by the caller; every table has an access method, which has the function.
+    unsafe {
+        let run = (*(*table).rd_tableam).index_build_range_scan.expect("required by PostgreSQL");
+        raised::keeping(|| run(table, index, info, true, false, show_progress, 0, ALL, Some(callback), state, scan))
     }
 }
 

@@ -10,13 +10,21 @@ use protocol::{
     SessionState, StreamChecksum, TuplesWriter,
 };
 
+use crate::connect;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::link::Link;
 use crate::settings::Settings;
+use crate::tls;
 
 /// The most time to wait for the greeting where no timeout is set.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a builder may take for its greeting before it is asked whether it speaks TLS.
+const QUIET: Duration = Duration::from_millis(500);
+
+const NO_BUILDER: &str =
+    "Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder.";
 
 pub(crate) struct Session {
     connection: Connection,
@@ -34,18 +42,32 @@ impl Session {
         let mut connection = Connection::open(settings)?;
         let limit = settings.connect_timeout.unwrap_or(GREETING_TIMEOUT);
         let started = Instant::now();
+        let mut probed = settings.tls.is_some();
         while connection.received().len() < 8 {
             connection.exchange()?;
             if connection.received().len() >= 8 {
                 break;
             }
             if connection.is_closed() {
-                return Err(connection.broken("the server closed the connection before its greeting"));
+                let hint = match settings.tls {
+                    None => {
+                        "Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder. If it uses TLS, set hnsw.external_index_secure to on."
+                    }
+                    Some(_) => NO_BUILDER,
+                };
+                return Err(connection.broken("the server closed the connection before its greeting").hint(hint));
             }
             if started.elapsed() > limit {
-                return Err(connection.broken("the server sent no greeting").hint(
-                    "If the builder uses TLS, set hnsw.external_index_secure to on; otherwise check that it is a lantern-index builder.",
-                ));
+                return Err(connection.broken("the server sent no greeting").hint(NO_BUILDER));
+            }
+            // A builder greets at once: one that waits for us to begin speaks TLS.
+            if !probed && started.elapsed() > QUIET {
+                probed = true;
+                if connection.address().is_some_and(connect::speaks_tls) {
+                    return Err(tls::disagreement(connection.peer())
+                        .detail("The server uses TLS.")
+                        .hint("Set hnsw.external_index_secure to on."));
+                }
             }
             connection.wait()?;
         }

@@ -5,7 +5,7 @@
 
 mod loss;
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::time::Duration;
 
 use pgrx::prelude::*;
@@ -195,7 +195,7 @@ pub(crate) fn define() {
         GucContext::Userset,
         GucFlags::UNIT_KB,
     );
-    // SAFETY: the hook only returns a static string.
+    // SAFETY: the hooks only read the value and return static strings.
     unsafe {
         GucRegistry::define_string_guc_with_hooks(
             c"hnsw.external_index_token",
@@ -204,16 +204,35 @@ pub(crate) fn define() {
             &TOKEN,
             GucContext::Suset,
             GucFlags::SUPERUSER_ONLY | GucFlags::NO_SHOW_ALL,
-            None,
+            Some(check_token),
             None,
             Some(show_token),
         );
     }
 }
 
+const HIDDEN: &CStr = c"********";
+
+/// `SET … FROM CURRENT` would store what is shown in place of the secret.
+unsafe extern "C-unwind" fn check_token(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a string, or null; the detail is only read.
+    unsafe {
+        if (*value).is_null() || CStr::from_ptr(*value) != HIDDEN {
+            return true;
+        }
+        pg_sys::GUC_check_errdetail_string =
+            c"This is what is shown in place of the token: SET ... FROM CURRENT cannot copy it.".as_ptr().cast_mut();
+    }
+    false
+}
+
 /// A secret is not to be read off a screen, a superuser's neither.
 unsafe extern "C-unwind" fn show_token() -> *const c_char {
-    if text(&TOKEN).is_some() { c"********".as_ptr() } else { c"".as_ptr() }
+    if text(&TOKEN).is_some() { HIDDEN.as_ptr() } else { c"".as_ptr() }
 }
 
 fn text_setting(

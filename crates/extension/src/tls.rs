@@ -65,18 +65,56 @@ pub(crate) fn failure(peer: &str, error: &Error) -> Failure {
         ) => {
             "Make a certificate for this host name (\"lantern-index gen-cert --host NAME\"), or set hnsw.external_index_sslmode to verify-ca."
         }
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => {
+            "Renew the builder's certificate (\"lantern-index gen-cert\"), or set the clock of the database's machine right."
+        }
         Error::InvalidCertificate(_) => {
             "Set hnsw.external_index_sslrootcert to the certificate that signed the builder's, or to the builder's own if it is self-signed."
         }
-        Error::InvalidMessage(_) => "If the builder runs without a certificate, set hnsw.external_index_secure to off.",
+        Error::InvalidMessage(_) => {
+            "Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder: the server does not speak TLS."
+        }
         _ => "See the builder's log for the reason.",
     };
-    Failure::new(
-        PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
-        format!("could not agree on TLS with external indexing server on {peer}"),
-    )
-    .detail(format!("{error}."))
-    .hint(hint)
+    disagreement(peer).detail(detail(error)).hint(hint)
+}
+
+/// No handshake came about.
+pub(crate) fn disagreement(peer: &str) -> Failure {
+    let message = format!("could not agree on TLS with external indexing server on {peer}");
+    Failure::new(PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE, message)
+}
+
+fn detail(error: &Error) -> String {
+    let Error::InvalidCertificate(problem) = error else { return format!("{error}.") };
+    match problem {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("The builder's certificate expired on {}.", utc(*not_after))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("The builder's certificate is not valid before {}.", utc(*not_before))
+        }
+        CertificateError::BadSignature | CertificateError::UnknownIssuer => {
+            "The builder's certificate was not signed by a certificate in hnsw.external_index_sslrootcert.".into()
+        }
+        _ => format!("{error}."),
+    }
+}
+
+/// A time as PostgreSQL shows it, for instance `2026-11-23 03:45:00 UTC`.
+fn utc(time: UnixTime) -> String {
+    let seconds = pg_sys::pg_time_t::try_from(time.as_secs()).unwrap_or(pg_sys::pg_time_t::MAX);
+    // SAFETY: the result is PostgreSQL's own, read before it is used again; null for times that it cannot show.
+    let Some(tm) = (unsafe { pg_sys::pg_gmtime(&raw const seconds).as_ref() }) else {
+        return format!("second {seconds}");
+    };
+    let (year, month) = (tm.tm_year + 1900, tm.tm_mon + 1);
+    format!("{year}-{month:02}-{:02} {:02}:{:02}:{:02} UTC", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
 }
 
 fn client_config(settings: &TlsSettings) -> Result<ClientConfig, Failure> {

@@ -12,7 +12,7 @@ mod receive;
 use pages::{IncomingSpec, IncomingVerifier, IndexMeta, RowDigest};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use protocol::Layout;
+use protocol::{Done, Layout};
 
 use crate::belt::Belt;
 use crate::courier::{self, Gone};
@@ -60,7 +60,7 @@ pub(crate) unsafe fn write(
         |link| store(link, &belt, &mut file, blocks, pace),
     )?;
     file.finish();
-    warn_of_poor_graph(done.self_recall_ppm);
+    warn_of_poor_graph(&done);
     Ok(())
 }
 
@@ -92,13 +92,18 @@ fn store(link: &Link, belt: &Belt<Batch>, file: &mut IndexFile, blocks: u32, pac
 }
 
 /// A valid index may still be a bad one.
-fn warn_of_poor_graph(self_recall_ppm: u32) {
+fn warn_of_poor_graph(done: &Done) {
     const POOR: u32 = 800_000;
-    if self_recall_ppm < POOR {
+    // Under inner product a row need not be its own nearest neighbor: older builders only tell whether rows find themselves.
+    let (found, of) = match done.recall_ppm {
+        Some(recall) => (recall, "the ten nearest neighbors of a sample of values"),
+        None => (done.self_recall_ppm, "a sample of values, by a search for each,"),
+    };
+    if found < POOR {
         let message = "searches of the new index may miss many rows";
-        let percent = self_recall_ppm / 10_000;
+        let percent = found / 10_000;
         let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
-            .set_detail(format!("Of a sample of values, a search for each found {percent} percent."))
+            .set_detail(format!("Searches with hnsw.ef_search = 40 found {percent} percent of {of}."))
             .set_hint("Raise hnsw.ef_search, or build the index with a higher ef_construction or m.");
         tell(PgLogLevel::WARNING, report);
     }

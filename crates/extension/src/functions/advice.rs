@@ -12,6 +12,10 @@ const TOO_MANY_UNREACHABLE: f64 = 0.01;
 /// At `ef_search` 40 a good index finds more than this, but for data that is hard for every graph.
 const TOO_LITTLE_FOUND: f64 = 0.80;
 
+/// Releases before this one have defects that leave bad indexes: 0.8.2, 0.8.3 and 0.8.4 mend one each, of parallel builds, of VACUUM
+/// and of the repair after it.
+const FIRST_GOOD: [u32; 3] = [0, 8, 4];
+
 /// What the check found.
 pub(super) struct Findings<'a> {
     pub(super) report: &'a Report,
@@ -26,9 +30,16 @@ pub(super) struct Findings<'a> {
 impl Findings<'_> {
     /// `ok`; `reindex: ` and the first reason of the gravest kind; or what to try first if only the recall is low, which may as well
     /// come from data that is hard for every graph.
-    pub(super) fn advice(&self) -> String {
+    ///
+    /// `pgvector` tells its version.
+    pub(super) fn advice(&self, pgvector: impl FnOnce() -> Option<String>) -> String {
         if let Some(reason) = self.reason() {
-            return format!("reindex: {reason}");
+            let old = pgvector().filter(|version| self.valid && is_older(version, FIRST_GOOD));
+            let update = old.map(|version| {
+                let [major, minor, patch] = FIRST_GOOD;
+                format!("; update pgvector to {major}.{minor}.{patch} or later first: {version} can damage indexes")
+            });
+            return format!("reindex: {reason}{}", update.unwrap_or_default());
         }
         match self.recall {
             Some(recall) if recall < TOO_LITTLE_FOUND => {
@@ -63,4 +74,10 @@ impl Findings<'_> {
         }
         None
     }
+}
+
+/// Versions that are no numbers are not older.
+fn is_older(version: &str, than: [u32; 3]) -> bool {
+    let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
+    numbers.is_some_and(|numbers| numbers.as_slice() < than.as_slice())
 }

@@ -1,23 +1,58 @@
 //! `lantern_index.check(index, sample)`
 
-use pages::{Options, Problems, Report, verify};
+use pages::{Estimate, Options, PageSource, Problems, Report, verify_within};
 use pgrx::prelude::*;
 
 use super::advice::Findings;
 use super::live::LivePages;
-use super::owner::as_owner;
+use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
 use super::{bigint, gone, name, require_select};
 use crate::column::Column;
 use crate::failure::{Failure, or_raise};
-use crate::{hook, options};
+use crate::{hook, options, raised};
 
 /// The most rows to search for.
 const MAX_SAMPLE: i32 = 10_000;
 
+/// What the function answers, column by column.
+type Row = (
+    name!(elements, i64),
+    name!(rows, i64),
+    name!(duplicates, i64),
+    name!(deleted, i64),
+    name!(unreachable, i64),
+    name!(not_full, i64),
+    name!(errors, i64),
+    name!(recall, Option<f64>),
+    name!(advice, String),
+);
+
+/// What SQL calls: the errors of an index's expressions are raised as they are.
+///
+/// # Safety
+/// For PostgreSQL only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn lantern_index_check_wrapper(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: the call is handed on as it is, and there is nothing to drop here.
+    unsafe {
+        let answer = lantern_index_check_kept_wrapper(call);
+        raised::raise_kept();
+        answer
+    }
+}
+
+/// PostgreSQL's `PG_FUNCTION_INFO_V1`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_lantern_index_check_wrapper() -> &'static pg_sys::Pg_finfo_record {
+    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &V1
+}
+
+/// Empty if an error was kept.
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
-fn lantern_index_check(
+fn lantern_index_check_kept(
     index: pg_sys::Oid,
     sample: i32,
 ) -> TableIterator<
@@ -34,11 +69,21 @@ fn lantern_index_check(
         name!(advice, String),
     ),
 > {
+    let row = raised::until_raised(|| check(index, sample));
+    if row.is_none() {
+        hint_at_search_path();
+    }
+    TableIterator::new(row)
+}
+
+fn check(index: pg_sys::Oid, sample: i32) -> Row {
     // SAFETY: called with an oid, in a transaction with a snapshot. The locks stay until its end.
     unsafe {
         let (table, index) = or_raise(open(index));
         let sample = or_raise(rows_to_search_for(sample));
-        let (report, errors) = structure(index);
+        let (report, errors) = or_raise(structure(index));
+        // A search of a damaged index fails where it meets the damage, or worse.
+        let sample = if errors.count == 0 { sample } else { 0 };
         let found = as_owner(table, || recall(table, index, sample));
         let counts = Counts::of(&report);
         let findings = Findings {
@@ -50,11 +95,11 @@ fn lantern_index_check(
             recall: found,
             ef_search: &ef_search(),
         };
-        let advice = findings.advice();
+        let advice = findings.advice(pgvector_version);
         let keep = pg_sys::NoLock as pg_sys::LOCKMODE;
         pg_sys::relation_close(index, keep);
         pg_sys::relation_close(table, keep);
-        TableIterator::once((
+        (
             bigint(counts.elements),
             bigint(report.heap_tids),
             bigint(report.duplicates),
@@ -64,7 +109,7 @@ fn lantern_index_check(
             bigint(errors.count),
             found,
             advice,
-        ))
+        )
     }
 }
 
@@ -126,22 +171,54 @@ struct Errors {
 ///
 /// They are read one after the other while rows may come and go, so two pages may not fit together because one was read before a
 /// change and the other after it. Such an error is not there, in the same words, when everything is read again.
-unsafe fn structure(index: pg_sys::Relation) -> (Report, Errors) {
+unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure> {
     // SAFETY: the index is open and locked.
     unsafe {
         // An operator class that is not known has values of an unknown type: the first one tells which.
-        let value_type = Column::of(index, options::of(index)).ok().map(|column| column.value_type);
-        let read = || verify(&mut LivePages::new(index), Options { value_type });
-        let first = read();
+        let options = options::of(index);
+        let column = Column::of(index, options).ok();
+        let value_type = column.as_ref().map(|column| column.value_type);
+        let memory = memory();
+        if let Some(column) = column {
+            refuse_if_too_large(&column, options.m, LivePages::new(index).blocks(), memory)?;
+        }
+        let read = || {
+            let found = verify_within(&mut LivePages::new(index), Options { value_type }, memory);
+            found.map_err(|error| too_large(error.needed))
+        };
+        let first = read()?;
         if first.is_ok() {
-            return (first, Errors::default());
+            return Ok((first, Errors::default()));
         }
         let problems = first.errors;
-        let again = read();
+        let again = read()?;
         let errors = in_both(&problems, &again.errors);
         debug1!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
-        (again, errors)
+        Ok((again, errors))
     }
+}
+
+/// `maintenance_work_mem` in bytes.
+pub(super) fn memory() -> u64 {
+    // SAFETY: reads a setting.
+    u64::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or_default() << 10
+}
+
+/// An index that is clearly too large is refused before it is read. One whose pages are not full may take less than it seems to.
+fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Result<(), Failure> {
+    const ELEMENTS: u64 = 50_000;
+    let Some(value_len) = column.value_type.value_len(column.dims) else { return Ok(()) };
+    let estimate = Estimate { value_type: column.value_type, value_len, m, rows: ELEMENTS, elements: ELEMENTS };
+    let elements = u64::from(blocks) * ELEMENTS / estimate.blocks();
+    let needed = pages::verify_bytes(elements, blocks);
+    if needed / 2 > memory { Err(too_large(needed)) } else { Ok(()) }
+}
+
+pub(super) fn too_large(needed: u64) -> Failure {
+    let megabytes = needed.div_ceil(1 << 20);
+    Failure::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "checking the index needs more memory than maintenance_work_mem")
+        .detail(format!("About {megabytes} MB are needed."))
+        .hint(format!("Set maintenance_work_mem to \"{megabytes}MB\" for this session, or check a copy of the file with \"lantern-index inspect\"."))
 }
 
 fn in_both(a: &Problems, b: &Problems) -> Errors {
@@ -172,6 +249,15 @@ impl Counts {
         let unreachable = layer0.map_or(report.live, |layer| layer.elements - layer.reachable);
         Self { elements, deleted: report.deleted + empty, unreachable: unreachable.saturating_sub(empty) }
     }
+}
+
+/// The version of pgvector's SQL objects, which is that of the library unless somebody forgot ALTER EXTENSION.
+fn pgvector_version() -> Option<String> {
+    Spi::get_one::<String>(
+        "SELECT extversion FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector'",
+    )
+    .ok()
+    .flatten()
 }
 
 fn ef_search() -> String {

@@ -45,4 +45,8 @@ impl PageSource for LivePages {
         }
         Ok(())
     }
+
+    fn pause(&mut self) {
+        pgrx::check_for_interrupts!();
+    }
 }

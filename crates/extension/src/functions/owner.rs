@@ -1,6 +1,24 @@
 //! Running what the table's owner wrote as the table's owner.
 
+use std::cell::Cell;
+
 use pgrx::prelude::*;
+
+use crate::raised;
+
+thread_local! {
+    static RESTRICTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What to do about an error, kept by [`raised`], of an expression that did not find its objects: up to PostgreSQL 16 builds find
+/// them by the `search_path` of the session, later ones as it is done here.
+pub(super) fn hint_at_search_path() {
+    if RESTRICTED.replace(false) && cfg!(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")) {
+        raised::hint_at_missing(
+            "The expressions of the index ran with search_path set to \"pg_catalog, pg_temp\". Qualify the names in them, or let the owner of the table call the function.",
+        );
+    }
+}
 
 /// Runs `work` with the rights of the table's owner, as PostgreSQL runs the expressions of an index when it builds it. So an
 /// owner's function cannot do what only the caller may, and a caller's `search_path` cannot give the owner's functions another meaning.
@@ -10,6 +28,7 @@ use pgrx::prelude::*;
 pub(super) unsafe fn as_owner<T>(table: pg_sys::Relation, work: impl FnOnce() -> T) -> T {
     // SAFETY: an error ends the (sub)transaction, which restores user and settings; otherwise they are restored here.
     unsafe {
+        RESTRICTED.set(false);
         let (mut user, mut context) = (pg_sys::Oid::INVALID, 0);
         pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
         let owner = (*(*table).rd_rel).relowner;
@@ -29,7 +48,9 @@ pub(super) unsafe fn as_owner<T>(table: pg_sys::Relation, work: impl FnOnce() ->
             0,
             false,
         );
+        RESTRICTED.set(true);
         let result = work();
+        RESTRICTED.set(false);
         pg_sys::AtEOXact_GUC(false, level);
         pg_sys::SetUserIdAndSecContext(user, context);
         result

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
-use protocol::{BuilderMessage, ClientMessage, MAGIC, Pong};
+use protocol::{BuilderMessage, ClientMessage, MAGIC, Ping, Pong};
 use rustls::ProtocolVersion;
 
 use super::bigint;
@@ -50,7 +50,7 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
     let started = Instant::now();
-    session.say(&ClientMessage::Ping)?;
+    session.say(&ClientMessage::Ping(Ping { token: settings.token.clone() }))?;
     session.pass(Connection::flush)?;
     let pong = loop {
         session.connection().check()?;

@@ -4,12 +4,16 @@ use std::collections::HashMap;
 
 use pgrx::prelude::*;
 
+use super::check::{memory, too_large};
 use super::rows::{HeapTid, for_each_row};
 
 /// Neighbors wanted: recall@10.
 const WANTED: usize = 10;
 /// Start of the random numbers: the same table gives the same sample.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Bytes that a query takes beside its value.
+const PER_QUERY: usize = 512;
 
 /// A row's value to search for, and what is near it.
 struct Query {
@@ -111,18 +115,26 @@ unsafe fn draw(
     let mut random = SEED;
     let mut seen = 0u64;
     let mut queries: Vec<Query> = Vec::new();
+    let (mut bytes, limit) = (0, memory());
     // SAFETY: as for `recall`. Only values that are drawn are copied, into the memory of the function call.
     unsafe {
         for_each_row(table, index, snapshot, &mut |_, value| {
             seen += 1;
             let at = if queries.len() < sample { queries.len() } else { below(&mut random, seen) };
             if at < sample {
-                let value = pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(value.cast_mut_ptr()));
+                let value = pg_sys::pg_detoast_datum_copy(value.cast_mut_ptr());
+                bytes += (pgrx::varsize_any(value) + PER_QUERY) as u64;
+                let value = pg_sys::Datum::from(value);
                 let query = Query { value, nearest: Vec::with_capacity(WANTED + 1), found: Vec::new() };
                 if at == queries.len() {
                     queries.push(query);
                 } else {
-                    pg_sys::pfree(std::mem::replace(&mut queries[at], query).value.cast_mut_ptr());
+                    let before: *mut pg_sys::varlena = std::mem::replace(&mut queries[at], query).value.cast_mut_ptr();
+                    bytes -= (pgrx::varsize_any(before) + PER_QUERY) as u64;
+                    pg_sys::pfree(before.cast());
+                }
+                if bytes > limit {
+                    too_large(bytes).hint("Raise maintenance_work_mem, or ask for a smaller sample.").raise();
                 }
             }
         });

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 
 use pgrx::prelude::*;
 
+use crate::scan::build_scan;
+
 /// A row's place in the table, as PostgreSQL keeps it.
 pub(super) type HeapTid = [u8; 6];
 
@@ -29,7 +31,7 @@ pub(super) unsafe fn for_each_row(
         let scan = pg_sys::table_beginscan_strat(table, snapshot, 0, std::ptr::null_mut(), true, false);
         let state = (&raw mut visit).cast::<c_void>();
         // The scan is ended by this function.
-        pg_sys::table_index_build_scan(table, index, info, true, false, Some(callback), state, scan);
+        build_scan(table, index, info, callback, state, false, scan);
     }
 }
 
