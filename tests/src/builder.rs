@@ -20,6 +20,8 @@ pub struct BuilderOptions {
     pub program: Option<PathBuf>,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// The ports for builds and for status requests; 0 is any free one.
+    pub ports: [u16; 2],
     /// Variables for its environment.
     pub environment: Vec<(String, String)>,
     /// Further arguments of the command.
@@ -28,7 +30,14 @@ pub struct BuilderOptions {
 
 impl Default for BuilderOptions {
     fn default() -> Self {
-        Self { command: "serve", program: None, tls: true, environment: Vec::new(), arguments: Vec::new() }
+        Self {
+            command: "serve",
+            program: None,
+            tls: true,
+            ports: [0; 2],
+            environment: Vec::new(),
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -65,8 +74,9 @@ impl Builder {
         let scratch = Scratch::new("builder", 0o755)?;
         let log = fs::File::create(scratch.path().join("log"))?;
         let mut serve = Command::new(&program);
+        let [port, status_port] = options.ports.map(|port| port.to_string());
         serve
-            .args([options.command, "--host", "127.0.0.1", "--port", "0", "--status-port", "0"])
+            .args([options.command, "--host", "127.0.0.1", "--port", &port, "--status-port", &status_port])
             .args(&options.arguments);
         serve.envs(options.environment.iter().cloned());
         if options.tls {
@@ -154,6 +164,15 @@ impl Builder {
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.pid().map_or(0, resident_bytes)
+    }
+
+    /// Puts a new certificate and key in place of the old ones; the daemon reads them at SIGHUP.
+    pub fn renew_certificate(&self) -> Result<()> {
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.scratch.path().join(name));
+        let [new_cert, new_key] = [&cert, &key].map(|path| path.with_extension("new"));
+        make_certificate(&binary()?, &new_cert, &new_key)?;
+        fs::rename(new_cert, cert)?;
+        Ok(fs::rename(new_key, key)?)
     }
 
     /// Its process id while it runs.

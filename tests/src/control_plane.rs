@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::once::build_once;
 use crate::root;
 
 /// The release of Kubernetes in `tests/k8s/control-plane/go.mod`.
@@ -19,27 +20,21 @@ pub fn control_plane() -> Result<PathBuf> {
     for file in ["go.mod", "go.sum", "main.go"] {
         fs::read(sources.join(file)).with_context(|| format!("cannot read {file}"))?.hash(&mut hasher);
     }
-    let folder = root().join("target/control-plane");
-    let program = folder.join(format!("control-plane-{:016x}", hasher.finish()));
-    if program.is_file() {
-        return Ok(program);
-    }
-    fs::create_dir_all(&folder)?;
-    println!("building Kubernetes {KUBERNETES} from tests/k8s/control-plane; this takes some minutes, once");
-    let version = format!("-X k8s.io/component-base/version.gitVersion=v{KUBERNETES}");
-    let made = program.with_extension("new");
-    let status = Command::new("go")
-        .args(["build", "-buildvcs=false", "-mod=readonly", "-trimpath", "-ldflags", &format!("-s -w {version}"), "-o"])
-        .arg(&made)
-        .arg(".")
-        .env("CGO_ENABLED", "0")
-        .current_dir(&sources)
-        .status()
-        .context("cannot run go: the tests with Kubernetes need Go 1.25 or newer (https://go.dev/dl)")?;
-    ensure!(status.success(), "go build failed in {}", sources.display());
-    for old in fs::read_dir(&folder)?.flatten().filter(|old| old.path() != made) {
-        fs::remove_file(old.path())?;
-    }
-    fs::rename(&made, &program)?;
+    let program = root().join("target/control-plane").join(format!("control-plane-{:016x}", hasher.finish()));
+    build_once(&program, |made| {
+        println!("building Kubernetes {KUBERNETES} from tests/k8s/control-plane; this takes some minutes, once");
+        let version = format!("-X k8s.io/component-base/version.gitVersion=v{KUBERNETES}");
+        let flags = format!("-s -w {version}");
+        let status = Command::new("go")
+            .args(["build", "-buildvcs=false", "-mod=readonly", "-trimpath", "-ldflags", &flags, "-o"])
+            .arg(made)
+            .arg(".")
+            .env("CGO_ENABLED", "0")
+            .current_dir(&sources)
+            .status()
+            .context("cannot run go: the tests with Kubernetes need Go 1.25 or newer (https://go.dev/dl)")?;
+        ensure!(status.success(), "go build failed in {}", sources.display());
+        Ok(())
+    })?;
     Ok(program)
 }

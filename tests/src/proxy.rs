@@ -41,6 +41,8 @@ struct State {
     limit: [Option<u64>; 2],
     /// Bytes per second.
     speed: [Option<u32>; 2],
+    /// How long each piece of up to 16 KiB is kept before it is passed on.
+    delay: [Duration; 2],
     /// Which byte is altered, and the bits of it.
     damage: [Option<(u64, u8)>; 2],
     /// Both ends of every connection.
@@ -84,6 +86,11 @@ impl Proxy {
         self.change(|state| state.speed[direction as usize] = Some(bytes_per_second));
     }
 
+    /// Keeps each piece of up to 16 KiB for this long before it is passed on.
+    pub fn delay(&self, direction: Direction, time: Duration) {
+        self.change(|state| state.delay[direction as usize] = time);
+    }
+
     /// Inverts `bits` of the byte number `at` of a direction, counted from the last [`Self::reset`]; once.
     pub fn damage(&self, direction: Direction, at: u64, bits: u8) {
         self.change(|state| state.damage[direction as usize] = Some((at, bits)));
@@ -104,10 +111,10 @@ impl Proxy {
         });
     }
 
-    /// Forgets limits, damage and counts.
+    /// Forgets limits, delays, damage and counts.
     pub fn reset(&self) {
         self.change(|state| {
-            (state.passed, state.limit, state.speed, state.damage) = Default::default();
+            (state.passed, state.limit, state.speed, state.delay, state.damage) = Default::default();
         });
     }
 
@@ -192,10 +199,12 @@ fn pass(shared: &Shared, direction: Direction, mut from: TcpStream, mut to: TcpS
             let granted = shared.permit(direction, rest);
             let (now, later) = rest.split_at_mut(granted);
             rest = later;
-            let speed = shared.lock().speed[direction as usize];
-            if let Some(speed) = speed {
-                thread::sleep(Duration::from_secs_f64(now.len() as f64 / f64::from(speed)));
-            }
+            let (speed, delay) = {
+                let state = shared.lock();
+                (state.speed[direction as usize], state.delay[direction as usize])
+            };
+            let at_speed = speed.map_or(0.0, |speed| now.len() as f64 / f64::from(speed));
+            thread::sleep(delay + Duration::from_secs_f64(at_speed));
             if to.write_all(now).is_err() {
                 let _ = from.shutdown(Shutdown::Both);
                 return;

@@ -1,7 +1,7 @@
 use std::num::NonZero;
 use std::thread;
 
-use crate::Vectors;
+use crate::{Random, Vectors};
 
 /// Dimensions that the vectors really have.
 const LATENT: usize = 192;
@@ -40,10 +40,10 @@ const FAMILIES: usize = 18;
 impl World {
     fn new(dims: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let families: Vec<[f32; LATENT]> = (0..FAMILIES).map(|_| random.latent()).collect();
+        let families: Vec<[f32; LATENT]> = (0..FAMILIES).map(|_| latent(&mut random)).collect();
         let centers = (0..CLUSTERS)
             .map(|_| {
-                let (family, own) = (families[random.below(FAMILIES)], random.latent());
+                let (family, own) = (families[random.below(FAMILIES)], latent(&mut random));
                 std::array::from_fn(|at| 0.25 * family[at] + 0.3 * own[at])
             })
             .collect();
@@ -87,7 +87,7 @@ impl World {
         let total = self.shares.last().copied().unwrap_or_default();
         let share = random.unit() * total;
         let cluster = self.shares.partition_point(|&sum| sum < share).min(CLUSTERS - 1);
-        let own = random.latent();
+        let own = latent(random);
         // Some directions matter more than others, and which ones depends on the cluster.
         let spread = |at: usize| 1.2 * (1.0 + ((at + 7 * cluster) % LATENT) as f32).powf(-0.2);
         let latent: [f32; LATENT] = std::array::from_fn(|at| self.centers[cluster][at] + spread(at) * own[at]);
@@ -106,42 +106,8 @@ impl World {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed);
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Above 0, at most 1.
-    fn unit(&mut self) -> f32 {
-        ((self.next() >> 40) + 1) as f32 / (1u32 << 24) as f32
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    /// Of mean 0 and variance 1.
-    fn normal(&mut self) -> f32 {
-        let angle = std::f32::consts::TAU * self.unit();
-        (-2.0 * self.unit().ln()).sqrt() * angle.cos()
-    }
-
-    fn latent(&mut self) -> [f32; LATENT] {
-        std::array::from_fn(|_| self.normal())
-    }
+fn latent(random: &mut Random) -> [f32; LATENT] {
+    std::array::from_fn(|_| random.normal())
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ fn a_token() {
         let wrong = refused(&mut session);
         assert_eq!(wrong.sqlstate, "28000");
         assert!(wrong.hint.contains("--token-file"), "{}", wrong.hint);
+        let ping = session.execute("SELECT * FROM lantern_index.ping()").unwrap_err();
+        assert_eq!(ping.server().sqlstate, "28000", "{ping}");
     }
     set(&mut session, "token", OLD);
     session.execute(CREATE).unwrap();

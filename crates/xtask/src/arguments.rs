@@ -13,6 +13,8 @@ usage: cargo xtask TASK
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
   dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
                                them on a clean Debian, --quick packs what is built already
+  chaos   [--seed S] [--rounds N]
+                               builds of several databases with a fault in each round: what was found, and figures
   soak                         200 builds of random shapes and endings against one daemon; prints what is left of them
   test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
@@ -29,12 +31,21 @@ PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one 
 #[derive(Debug, PartialEq)]
 pub enum Task {
     Help,
-    Setup { pg_config: Option<PathBuf> },
-    Install { pg_config: Option<PathBuf> },
+    Setup {
+        pg_config: Option<PathBuf>,
+    },
+    Install {
+        pg_config: Option<PathBuf>,
+    },
     Demo(DemoOptions),
     Dist(DistOptions),
     Soak,
-    Test { name: Option<String>, pg: Option<u32> },
+    /// The words are for the program that does it.
+    Chaos(Vec<String>),
+    Test {
+        name: Option<String>,
+        pg: Option<u32>,
+    },
     Bench(Box<Bench>),
 }
 
@@ -51,6 +62,9 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     let mut arguments = arguments.peekable();
     if arguments.next_if(|word| word == "bench").is_some() {
         return bench::parse(arguments).map(|bench| Task::Bench(Box::new(bench)));
+    }
+    if arguments.next_if(|word| word == "chaos").is_some() {
+        return Ok(Task::Chaos(arguments.collect()));
     }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);

@@ -8,6 +8,7 @@ mod documents;
 mod figures;
 mod flags;
 mod floor;
+mod hard;
 mod markdown;
 mod memory;
 mod options;
@@ -45,6 +46,8 @@ pub enum Bench {
     Help(String),
     /// Compares builds.
     Builds(BenchOptions),
+    /// Compares builds of hard data; the words are for the program that does it.
+    Hard(Vec<String>),
     /// Reproduces what documents have measured.
     Documents(Vec<Benchmark>, Sizes),
 }
@@ -52,8 +55,11 @@ pub enum Bench {
 /// Reads the words behind `bench`.
 pub fn parse(words: impl Iterator<Item = String>) -> Result<Bench> {
     let mut words = words.peekable();
+    if words.peek().is_some_and(|word| word == "hard") {
+        return Ok(Bench::Hard(words.skip(1).collect()));
+    }
     let Some(benchmarks) = words.peek().and_then(|word| Benchmark::of(word)) else {
-        let help = || Bench::Help(format!("{}\n\n{}", options::USAGE, documents::USAGE));
+        let help = || Bench::Help(format!("{}\n\n{}\n\n{}", options::USAGE, hard::USAGE, documents::USAGE));
         return Ok(options::parse(words)?.map_or_else(help, Bench::Builds));
     };
     let help = || Bench::Help(documents::USAGE.to_owned());
@@ -67,6 +73,7 @@ pub fn run(bench: &Bench) -> Result<()> {
             println!("{text}");
             Ok(())
         }
+        Bench::Hard(words) => hard::run(words),
         Bench::Builds(options) => compare_builds(options),
         Bench::Documents(benchmarks, sizes) => documents::run(benchmarks, sizes),
     }
@@ -127,6 +134,10 @@ mod tests {
         assert_eq!(parsed("insert").unwrap(), Bench::Documents(vec![Benchmark::Insert], Sizes::default()));
         assert!(matches!(parsed("insert,search").unwrap(), Bench::Documents(two, _) if two.len() == 2));
         assert!(matches!(parsed("documents").unwrap(), Bench::Documents(all, _) if all == Benchmark::ALL));
+        assert_eq!(
+            parsed("hard crowd --rows 100").unwrap(),
+            Bench::Hard(["crowd", "--rows", "100"].map(str::to_owned).into())
+        );
         assert!(matches!(parsed("offload --help").unwrap(), Bench::Help(_)));
         assert!(parsed("--rows 100 insert").is_err());
     }

@@ -55,13 +55,22 @@ pub fn program() -> Result<PathBuf> {
     Ok(step::target_dir()?.join("release/lantern-index"))
 }
 
-/// Builds the programs `graph` and `visits` of the benchmarks, optimised; where they lie.
-pub fn benches() -> Result<[PathBuf; 2]> {
+/// Builds the programs `lantern-index` and `chaos` as tests have them; where they lie.
+pub fn chaos() -> Result<[PathBuf; 2]> {
+    let mut build = cargo(None);
+    build.args(["build", "-p", "lantern-index", "-p", "lantern-index-tests", "--bins"]);
+    step::command("building lantern-index and chaos", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
+    let dir = step::target_dir()?.join("debug");
+    Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))
+}
+
+/// Builds the programs `graph`, `visits` and `hard` of the benchmarks, optimised; where they lie.
+pub fn benches() -> Result<[PathBuf; 3]> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index-benches", "--bins"]);
     step::command("building the benchmarks", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     let dir = step::target_dir()?.join("release");
-    Ok(["graph", "visits"].map(|name| dir.join(name)))
+    Ok(["graph", "visits", "hard"].map(|name| dir.join(name)))
 }
 
 /// How many things can be done at once.

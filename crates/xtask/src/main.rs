@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench | soak`.
+//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench | soak | chaos`.
 
 mod aarch64;
 mod apt;
@@ -6,6 +6,7 @@ mod apt_sources;
 mod arguments;
 mod bench;
 mod build;
+mod chaos;
 mod demo;
 mod dist;
 mod install;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::Soak => soak::run(),
+        Task::Chaos(words) => chaos::run(&words),
         Task::Test { name, pg } => test::run(name.as_deref(), pg),
         Task::Bench(bench) => bench::run(&bench),
     });

@@ -29,6 +29,11 @@ impl ElementValues for Values<'_> {
 impl Answer {
     /// A graph of few rows, each an element that is linked to all others.
     pub fn new(hello: &Hello, rows: &[Row]) -> Self {
+        Self::with_levels(hello, rows, vec![0; rows.len()])
+    }
+
+    /// The same with levels of the test's choice. The upper layers have no links.
+    pub fn with_levels(hello: &Hello, rows: &[Row], levels: Vec<u8>) -> Self {
         let slots = 2 * usize::from(hello.m);
         let count = u32::try_from(rows.len()).unwrap();
         assert!(rows.len() <= slots + 1);
@@ -40,11 +45,11 @@ impl Answer {
         };
         let graph = Graph::new(GraphParts {
             m: hello.m,
-            levels: vec![0; rows.len()],
             layer0: (0..count).flat_map(list).collect(),
-            upper: Vec::new(),
+            upper: vec![NO_NEIGHBOR; levels.iter().map(|&level| usize::from(level) * usize::from(hello.m)).sum()],
             heap_tids,
-            entry: (count > 0).then_some(0),
+            entry: (0..count).max_by_key(|&element| levels[element as usize]),
+            levels,
         })
         .unwrap();
         let (values, order) = (Values(rows), (0..count).collect::<Vec<_>>());
@@ -71,6 +76,7 @@ impl Answer {
             build_ms: 1,
             blocks,
             checksum: 0,
+            recall_ppm: None,
         };
         Self {
             layout: Layout { blocks, elements: rows, rows },

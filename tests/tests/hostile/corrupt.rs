@@ -173,6 +173,30 @@ fn broken_links_are_refused() {
     });
 }
 
+/// Each layer of an element takes room on pages: at level 63 more than half a page.
+#[test]
+fn an_index_is_not_inflated() {
+    let mut scene = Scene::new("corrupt_levels");
+    let mut refused = |case: &str, levels: fn(usize) -> u8| {
+        let words = "more elements of its level than levels drawn at random give";
+        scene.fails_with(case, (NOT_VALID, words), move |peer| {
+            let hello = peer.accept()?;
+            let rows = peer.rows()?;
+            Answer::with_levels(&hello, &rows, (0..rows.len()).map(levels).collect()).send(peer)
+        });
+    };
+    refused("one far too high", |element| if element == 20 { 63 } else { 0 });
+    refused("all a little too high", |_| 1);
+    refused("too many of them", |element| u8::from(element % 4 != 0) * 3);
+    let honest = scene.run(CREATE, |peer| {
+        let hello = peer.accept()?;
+        let rows = peer.rows()?;
+        Answer::with_levels(&hello, &rows, (0..rows.len()).map(|element| u8::from(element % 7 == 3)).collect())
+            .send(peer)
+    });
+    honest.unwrap();
+}
+
 #[test]
 fn pages_come_in_order_and_all() {
     let mut scene = Scene::new("corrupt_order");

@@ -42,8 +42,9 @@ fn rows_and_pages_keep_to_the_rate() {
     let index: f64 = session.value("SELECT pg_relation_size('items_idx')").unwrap();
     let [scan, _, pages] = timings(&mut session);
     let rate = f64::from(2 << 20);
-    assert!(scan > 0.99 * 2000.0 * 1600.0 / rate, "{scan}");
-    assert!(pages > 0.99 * index / rate, "{pages}");
+    // A batch and a tenth of a second's worth are free.
+    assert!(scan > 0.99 * 2000.0 * 1600.0 / rate - 0.3, "{scan}");
+    assert!(pages > 0.99 * index / rate - 0.3, "{pages}");
 }
 
 #[test]

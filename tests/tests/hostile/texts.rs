@@ -132,6 +132,44 @@ fn other_texts_are_no_better() {
     scene.expect_clean();
 }
 
+/// A client may have fewer characters than the database: PostgreSQL raises an error where it would send one of the others.
+#[test]
+fn a_client_of_another_encoding() {
+    let mut scene = Scene::new("texts_client");
+    scene.session.execute("SET client_encoding = 'LATIN1'").unwrap();
+    for (reason, remark, shown) in
+        [("full … 漢", "漢字", ("Full ? ?.", "??")), ("ASCII only", "none", ("ASCII only.", "none"))]
+    {
+        let (wait, remark) = (Wait { position: 2, reason: reason.to_owned() }, remark.to_owned());
+        let result = scene.run(CREATE, move |peer| {
+            let hello = peer.hello()?;
+            peer.say(&BuilderMessage::Wait(wait))?;
+            // So that the notice is not left out.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            peer.say(&BuilderMessage::Accept(Accept {
+                protocol: PROTOCOL_VERSION,
+                capabilities: 0,
+                session: 1,
+                memory_reserved: 0,
+                threads: 1,
+                builder_version: "script".into(),
+                remark,
+            }))?;
+            Answer::new(&hello, &peer.rows()?).send(peer)
+        });
+        result.unwrap();
+        let notices = scene.session.take_notices();
+        let details: Vec<_> = notices.iter().map(|notice| notice.detail.as_str()).collect();
+        assert!(details.contains(&shown.0), "{notices:?}");
+        let messages: Vec<_> = notices.iter().map(|notice| notice.message.as_str()).collect();
+        assert!(messages.contains(&format!("external indexing server: {}", shown.1).as_str()), "{notices:?}");
+        scene.session.execute("DROP INDEX items_idx").unwrap();
+    }
+    let found = fails(&mut scene, report(b"53200", ["漢字 möbel".as_bytes(), b"", b""]));
+    assert_eq!((found.sqlstate.as_str(), found.message.as_str()), ("53200", "external index build failed: ?? m?bel"));
+    scene.expect_clean();
+}
+
 #[test]
 fn a_database_of_another_encoding() {
     let mut session = CLUSTER.session("postgres").unwrap();

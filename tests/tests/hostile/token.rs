@@ -50,3 +50,18 @@ fn nobody_is_shown_it() {
     session.execute("RESET ROLE; RESET hnsw.external_index_token").unwrap();
     assert!(!CLUSTER.log().contains("tell nobody"));
 }
+
+/// What is shown in place of the token must not become the token.
+#[test]
+fn it_is_not_copied_from_what_is_shown() {
+    let mut scene = Scene::new("token_copy");
+    let session = &mut scene.session;
+    session.execute("SET hnsw.external_index_token = 'tell nobody'").unwrap();
+    let body = "RETURNS int LANGUAGE sql AS 'SELECT 1'";
+    let error =
+        session.execute(&format!("CREATE FUNCTION f() {body} SET hnsw.external_index_token FROM CURRENT")).unwrap_err();
+    assert_eq!(error.server().sqlstate, "22023", "{error}");
+    assert!(error.server().detail.contains("FROM CURRENT cannot copy it"), "{error}");
+    session.execute(&format!("CREATE FUNCTION f() {body} SET hnsw.external_index_token = 'mine'")).unwrap();
+    assert_eq!(session.value::<u32>("SELECT f()").unwrap(), 1);
+}

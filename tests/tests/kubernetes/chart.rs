@@ -5,8 +5,10 @@ use std::thread;
 use std::time::Instant;
 
 use harness::{Direction, Proxy, Session, http_get, inspect, root, wait_for};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use serde_json::json;
 
-use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene};
+use crate::scene::{CREATE, KUBERNETES, PATIENCE, POSTGRES, Scene};
 
 /// What `helm install --wait` and its like may take.
 const LIMIT: &str = "--timeout=3m";
@@ -27,8 +29,8 @@ impl<'a> Release<'a> {
     fn say(&self, command: &str, further: &[&str]) {
         let chart = root().join("deploy/helm/lantern-index").display().to_string();
         let settings = "router.maxBuilders=3,router.idleTtl=1s,router.graceSeconds=100,router.startTimeout=60s,\
-                        builder.minMemory=256MB,builder.maxMemory=1GB,builder.resources.requests.cpu=100m,\
-                        builder.terminationGracePeriodSeconds=5";
+                        router.allowAnonymous=true,builder.minMemory=256MB,builder.maxMemory=1GB,\
+                        builder.resources.requests.cpu=100m,builder.terminationGracePeriodSeconds=6";
         let args = "builder.args={--threads=1,--stop-at-eof}";
         self.helm(
             &[&[command, "lantern", &chart, "--wait", LIMIT, "--set", settings, "--set", args], further].concat(),
@@ -109,7 +111,7 @@ fn eight_partitions_at_once_on_three_pods() {
     let mut sessions: Vec<Session> = (0..8).map(|_| scene.another_session()).collect();
     let mut last = scene.another_session();
     scene.kubectl(&["create", "secret", "generic", "tokens", "--from-literal=tokens=known-to-databases"]);
-    let release = Release::install(&scene, &["--set", "tokens.secretName=tokens"]);
+    let release = Release::install(&scene, &["--set", "tokens.secretName=tokens,router.allowAnonymous=false"]);
     let (certificate, routers) = (trust(&scene), release.routers());
     assert_eq!(routers.len(), 2, "{routers:?}");
     attach(&mut last, &routers[0].1, 8998, &certificate);
@@ -162,6 +164,19 @@ fn metric(text: &str, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name} in\n{text}"))
 }
 
+/// Asks for a pod to make way, as who drains its node does: an error if it may stay.
+fn evict(scene: &Scene, pod: &str) -> Result<String, String> {
+    let name = pod.trim_start_matches("pod/");
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": scene.namespace },
+        // Only to hear whether it would be done.
+        "deleteOptions": { "dryRun": ["All"] },
+    });
+    let path = format!("/api/v1/namespaces/{}/pods/{name}/eviction", scene.namespace);
+    let said = KUBERNETES.read().unwrap().create_raw(&path, &eviction.to_string());
+    said.map_err(|error| error.to_string())
+}
+
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
 fn an_upgrade_and_a_rollback_leave_a_build_alone() {
@@ -180,10 +195,17 @@ fn an_upgrade_and_a_rollback_leave_a_build_alone() {
     });
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     assert_eq!(scene.pods().len(), 1);
+    wait_for("the build to keep its pod", PATIENCE, || {
+        Ok(evict(&scene, &scene.pods()[0]).err().filter(|error| error.contains("disruption budget")))
+    })
+    .unwrap();
 
+    // Secrets that were made stay, and so do routers for which nothing has changed.
+    release.say("upgrade", &[]);
+    assert_eq!(release.routers(), before);
     release.say("upgrade", &["--set", "router.logLevel=debug"]);
     let after = release.replaced(&before);
-    release.helm(&["rollback", "lantern", "1", "--wait", LIMIT]);
+    release.helm(&["rollback", "lantern", "2", "--wait", LIMIT]);
     let back = release.replaced(&after);
     assert!(!building.is_finished(), "the build is in the middle of its rows");
     // A new one works beside it, with a router of the last release.
@@ -206,17 +228,137 @@ fn an_upgrade_and_a_rollback_leave_a_build_alone() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_changed_secret_replaces_routers_and_builders() {
+    let scene = Scene::new("chart-secrets");
+    scene.kubectl(&["create", "secret", "generic", "tokens", "--from-literal=tokens=the-first-of-the-tokens"]);
+    let key = |digit: &str| format!("--from-literal=key={}", digit.repeat(64));
+    scene.kubectl(&["create", "secret", "generic", "mine", &key("1")]);
+    issue(&scene, "issued", "lantern-router.chart-secrets.svc");
+    let secrets = "router.allowAnonymous=false,tokens.secretName=tokens,ticket.secretName=mine,tls.secretName=issued,\
+                   router.minBuilders=1,router.idleTtl=1m";
+    let release = Release::install(&scene, &["--set", secrets]);
+    let made = scene.kubectl(&["get", "secrets", "-l", "app.kubernetes.io/name=lantern-index", "-o", "name"]);
+    assert_eq!(made, "", "all Secrets are there already");
+    scene.wait_for_pods(1);
+    let (before, builder) = (release.routers(), uids(&scene));
+
+    for (name, change) in [("tokens", "--from-literal=tokens=another-of-the-tokens"), ("mine", &key("2"))] {
+        let routers = release.routers();
+        scene.kubectl(&["delete", "secret", name]);
+        scene.kubectl(&["create", "secret", "generic", name, change]);
+        release.say("upgrade", &["--set", secrets]);
+        release.replaced(&routers);
+    }
+    let routers = release.replaced(&before);
+    wait_for("a builder with the new key", PATIENCE, || {
+        Ok((scene.pods().len() == 1 && uids(&scene) != builder).then_some(()))
+    })
+    .unwrap();
+    // The router knows builders by the authority of their certificate.
+    let mut session = scene.another_session();
+    let authority =
+        scene.kubectl(&["get", "secret", "issued", "-o", "go-template={{index .data \"ca.crt\" | base64decode}}"]);
+    let authority = scene.file("authority.pem", &authority);
+    attach(&mut session, &routers[0].1, 8998, &authority);
+    session.execute("SET hnsw.external_index_token = 'another-of-the-tokens'").unwrap();
+    session.execute(CREATE).unwrap();
+    inspect(&POSTGRES, &mut session, "items_idx").unwrap();
+}
+
+/// Which builders there are.
+fn uids(scene: &Scene) -> String {
+    scene.kubectl(&["get", "pods", "-l", "lantern-index/instance", "-o", "jsonpath={.items[*].metadata.uid}"])
+}
+
+/// Makes a Secret as cert-manager does: a certificate for `host`, its key, and the authority that has issued it.
+fn issue(scene: &Scene, name: &str, host: &str) {
+    let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let root = params.self_signed(&authority).unwrap();
+    let leaf = CertificateParams::new(vec![host.to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &Issuer::new(params, &authority)).unwrap();
+    scene.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "type": "kubernetes.io/tls",
+        "stringData": { "ca.crt": root.pem(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem() },
+    }));
+}
+
+/// What the chart makes of these settings, without a cluster to ask.
+fn render(further: &str) -> anyhow::Result<String> {
+    let chart = root().join("deploy/helm/lantern-index").display().to_string();
+    let version = "--kube-version=1.35.4";
+    KUBERNETES.read().unwrap().helm(&["template", "lantern", &chart, version, "--set", further])
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn nothing_is_made_or_opened_that_nobody_asked_for() {
+    let error = |further| render(further).unwrap_err().to_string();
+    let unknown = error("router.allowAnonymous=true");
+    assert!(unknown.contains("ticket.secretName") && unknown.contains("secrets.generate"), "{unknown}");
+    let open = error("secrets.generate=true");
+    assert!(open.contains("tokens.secretName") && open.contains("router.allowAnonymous"), "{open}");
+
+    let named = render("tokens.secretName=a,ticket.secretName=b,tls.secretName=c").unwrap();
+    assert!(!named.contains("kind: Secret\n") && !named.contains("--allow-anonymous"), "{named}");
+    assert_eq!(
+        named,
+        render("tokens.secretName=a,ticket.secretName=b,tls.secretName=c").unwrap(),
+        "the same each time"
+    );
+    assert!(
+        named.contains("--token-file=") && named.contains("--builder-ca=/etc/lantern-index/tls/tls.crt"),
+        "{named}"
+    );
+    let made = render("router.allowAnonymous=true,secrets.generate=true").unwrap();
+    assert_eq!(made.matches("kind: Secret\n").count(), 2, "{made}");
+    assert!(made.contains("--allow-anonymous"), "{made}");
+
+    let managed = "clientCa.secretName=a,ticket.secretName=b,tls.certManager.enabled=true,\
+                   tls.certManager.issuerRef.name=ours,podMonitor.enabled=true,router.maxBuildTime=2h,\
+                   router.service.loadBalancerSourceRanges={10.0.0.0/8}";
+    let managed = render(managed).unwrap();
+    for part in [
+        "kind: Certificate\n",
+        "    name: ours\n",
+        "--builder-ca=/etc/lantern-index/tls/ca.crt",
+        "--client-ca=/etc/lantern-index/client-ca/ca.crt",
+        "--max-build-time=2h",
+        "kind: PodMonitor\n",
+        "    - 10.0.0.0/8\n",
+    ] {
+        assert!(managed.contains(part), "{part} is missing in\n{managed}");
+    }
+    assert!(!managed.contains("kind: Secret\n") && !managed.contains("--token-file"), "{managed}");
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn builders_have_time_to_tell_their_clients_before_they_are_killed() {
+    for seconds in [6, 60] {
+        let settings = format!("builder.terminationGracePeriodSeconds={seconds},router.allowAnonymous=true");
+        let text = render(&format!("{settings},secrets.generate=true")).unwrap();
+        assert!(text.contains(&format!("\"terminationGracePeriodSeconds\": {seconds},")), "{text}");
+        assert!(text.contains(&format!("\"--drain-timeout={}s\"", seconds - 5)), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
 fn the_chart_is_valid() {
     let scene = Scene::new("chart-valid");
     let chart = root().join("deploy/helm/lantern-index").display().to_string();
     let kubernetes = KUBERNETES.read().unwrap();
+    let always = ["--set", "router.allowAnonymous=true,secrets.generate=true"];
     let redirect = ["--set", "router.mode=redirect,networkPolicy.enabled=false,podDisruptionBudget.enabled=false"];
-    for further in [&[][..], &redirect] {
+    let balancer = "router.service.type=LoadBalancer,router.service.loadBalancerSourceRanges={10.0.0.0/8}";
+    for further in [&[][..], &redirect, &["--set", balancer]] {
         kubernetes.helm(&[&["lint", "--strict", &chart], further].concat()).unwrap();
         let namespace = ["--namespace", &scene.namespace];
-        let manifests = kubernetes
-            .helm(&[&["template", "lantern", &chart, "--kube-version=1.35.4"], &namespace[..], further].concat())
-            .unwrap();
+        let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4"];
+        let manifests = kubernetes.helm(&[&arguments, &namespace[..], &always, further].concat()).unwrap();
         let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
         assert!(said.contains("deployment.apps/lantern-router created (server dry run)"), "{said}");
     }

@@ -101,6 +101,11 @@ impl Cluster {
         self.kubectl_with(&["-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-"], manifests)
     }
 
+    /// Posts an object to a path of the API: what the server said.
+    pub fn create_raw(&self, path: &str, object: &str) -> Result<String> {
+        self.kubectl_with(&["create", "--raw", path, "-f", "-"], object)
+    }
+
     fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<String> {
         self.run(Command::new(&self.program).arg("kubectl").args(arguments), input)
     }

@@ -22,6 +22,9 @@ fn a_router_without_helm() {
     scene.kubectl(&["create", "secret", "tls", "lantern-index-router-tls", "--cert", &cert, "--key", &key]);
     let ticket = format!("--from-literal=key={}", "fedcba9876543210".repeat(4));
     scene.kubectl(&["create", "secret", "generic", "lantern-index-router-ticket", &ticket]);
+    let token = "known-to-databases";
+    let tokens = format!("--from-literal=tokens={token}");
+    scene.kubectl(&["create", "secret", "generic", "lantern-index-router-tokens", &tokens]);
     let manifests = fs::read_to_string(root().join("deploy/kubernetes/router.yaml")).unwrap();
     {
         let kubernetes = KUBERNETES.read().unwrap();
@@ -39,6 +42,7 @@ fn a_router_without_helm() {
     .unwrap();
     let mut session = scene.another_session();
     attach(&mut session, &address, 8998, &cert);
+    session.execute(&format!("SET hnsw.external_index_token = '{token}'")).unwrap();
     session.execute(CREATE).unwrap();
     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
     assert_eq!(scene.pods().len(), 1);

@@ -3,9 +3,28 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::wait_for;
+use harness::{Builder, Direction, Proxy, inspect, wait_for};
+use serde_json::json;
 
-use crate::scene::{CREATE, PATIENCE, Scene};
+use crate::scene::{CREATE, PATIENCE, POSTGRES, Scene};
+
+impl Scene {
+    /// Waits until this many builders' pods have the label.
+    fn wait_for_label(&self, label: &str, count: usize) {
+        wait_for(label, PATIENCE, || {
+            Ok((self.kubectl(&["get", "pods", "-l", label, "-o", "name"]).lines().count() == count).then_some(()))
+        })
+        .unwrap();
+    }
+
+    /// Waits until a router knows of so many idle builders.
+    fn wait_for_idle(&self, router: &Builder, count: usize) {
+        wait_for("idle builders", PATIENCE, || {
+            Ok((router.get("/status")?.1.matches("\"state\":\"idle\"").count() == count).then_some(()))
+        })
+        .unwrap();
+    }
+}
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
@@ -13,10 +32,7 @@ fn a_router_that_is_killed_leaves_nothing_for_ever() {
     let mut scene = Scene::new("router-killed");
     let template = Scene::template(|_| {});
     let mut first = scene.router("router-a", &template, &["--min-builders", "2"]);
-    wait_for("ready builders", PATIENCE, || {
-        Ok((first.get("/status")?.1.matches("\"state\":\"idle\"").count() == 2).then_some(()))
-    })
-    .unwrap();
+    scene.wait_for_idle(&first, 2);
     first.kill();
     assert_eq!(scene.pods().len(), 2);
     // The same pod again, as when its container was restarted.
@@ -79,4 +95,118 @@ fn a_client_that_leaves_while_its_pod_starts() {
     let told: Vec<_> = session.take_notices().into_iter().map(|notice| notice.detail).collect();
     assert!(told.iter().any(|detail| detail.contains("has no node")), "{told:?}");
     scene.wait_for_pods(0);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn builders_of_a_router_that_was_evicted_are_taken_over() {
+    let scene = Scene::new("router-evicted");
+    let template = Scene::template(|_| {});
+    let mut evicted = scene.router("router-a", &template, &["--min-builders", "1"]);
+    scene.wait_for_idle(&evicted, 1);
+    evicted.kill();
+    // An evicted pod stays, until somebody deletes it.
+    let status = json!({ "status": { "phase": "Failed", "reason": "Evicted" } }).to_string();
+    scene.kubectl(&["patch", "pod", "router-a", "--subresource=status", "--type=merge", "-p", &status]);
+    let _other = scene.router("router-b", &template, &[]);
+    scene.wait_for_pods(0);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn routers_keep_builders_together() {
+    let scene = Scene::new("kept-together");
+    let template = Scene::template(|_| {});
+    let kept = ["--min-builders", "2", "--spare-builders", "2", "--max-builders", "4", "--idle-ttl", "1s"];
+    let first = scene.router("router-a", &template, &kept);
+    scene.wait_for_idle(&first, 2);
+    let second = scene.router("router-b", &template, &kept);
+    // Longer than a start takes, and than idle builders are kept that nobody needs.
+    thread::sleep(Duration::from_secs(5));
+    assert_eq!(scene.pods().len(), 2, "{}", second.log());
+    scene.wait_for_idle(&first, 2);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_router_lends_its_idle_builder_to_another_whose_client_waits() {
+    let mut scene = Scene::new("lent");
+    let template = Scene::template(|_| {});
+    let one = ["--max-builders", "1", "--spare-builders", "1", "--idle-ttl", "1m"];
+    let lender = scene.router("router-a", &template, &one);
+    scene.wait_for_idle(&lender, 1);
+    let pod = scene.pods();
+    let other = scene.router("router-b", &template, &["--max-builders", "1", "--idle-ttl", "1m"]);
+    scene.session.execute("SET statement_timeout = '30s'").unwrap();
+    scene.build_and_drop(&other);
+    assert_eq!(scene.pods(), pod, "the same one");
+    // And back.
+    scene.build_and_drop(&lender);
+    assert_eq!(scene.pods(), pod, "the same one");
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_router_that_ends_leaves_its_idle_builders_to_others() {
+    let scene = Scene::new("drained");
+    let template = Scene::template(|_| {});
+    let mut ending =
+        scene.router("router-a", &template, &["--spare-builders", "1", "--idle-ttl", "1m", "--grace", "1m"]);
+    scene.wait_for_idle(&ending, 1);
+    let proxy = Proxy::start(ending.address()).unwrap();
+    proxy.stop_after(Direction::ToBuilder, 200 << 10);
+    let mut session = scene.another_session();
+    ending.attach_through(&mut session, proxy.port()).unwrap();
+    let building = thread::spawn(move || (session.execute(CREATE), session));
+    proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
+    scene.wait_for_label("lantern-index/state=building", 1);
+    // Another spare one for the one that builds.
+    scene.wait_for_idle(&ending, 1);
+    assert_eq!(scene.pods().len(), 2);
+    let terminated = thread::spawn(move || ending.terminate(Duration::from_secs(60)).unwrap());
+    scene.wait_for_label("lantern-index/router=,lantern-index/state=idle", 1);
+    let other = scene.router("router-b", &template, &["--idle-ttl", "1m"]);
+    scene.wait_for_label("lantern-index/router=router-b,lantern-index/state=idle", 1);
+    scene.wait_for_idle(&other, 1);
+    assert!(!building.is_finished() && !terminated.is_finished(), "the build is in the middle of its rows");
+    assert_eq!(scene.pods().len(), 2, "no other spare one");
+    proxy.reset();
+    let (built, mut session) = building.join().unwrap();
+    built.unwrap();
+    inspect(&POSTGRES, &mut session, "items_idx").unwrap();
+    terminated.join().unwrap();
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_pod_that_nobody_waits_for_any_more_is_deleted_before_it_starts() {
+    let mut scene = Scene::new("never-started");
+    let nowhere = Scene::template(|pod| pod["spec"]["nodeSelector"] = json!({ "no": "node" }));
+    let mut first = scene.router("router-a", &nowhere, &[]);
+    first.attach(&mut scene.session).unwrap();
+    let another = scene.another_session();
+    let mut session = std::mem::replace(&mut scene.session, another);
+    let waiting = thread::spawn(move || session.execute(CREATE).unwrap_err());
+    scene.wait_for_pods(1);
+    first.kill();
+    waiting.join().unwrap();
+    // The same pod again, as when its container was restarted.
+    let again = scene.router("router-a", &Scene::template(|_| {}), &["--max-builders", "1"]);
+    scene.wait_for_pods(0);
+    scene.build_and_drop(&again);
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn idle_builders_of_an_earlier_template_are_replaced() {
+    let scene = Scene::new("earlier-template");
+    let kept = ["--min-builders", "1"];
+    let mut before = scene.router("router-a", &Scene::template(|_| {}), &kept);
+    scene.wait_for_idle(&before, 1);
+    before.kill();
+    let changed = Scene::template(|pod| pod["metadata"] = json!({ "labels": { "mine": "new" } }));
+    let after = scene.router("router-a", &changed, &kept);
+    scene.wait_for_label("mine=new,lantern-index/state=idle", 1);
+    scene.wait_for_idle(&after, 1);
+    scene.wait_for_pods(1);
 }

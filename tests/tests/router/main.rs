@@ -1,6 +1,8 @@
 //! Builds through a router whose builders are processes of this machine.
 
+mod access;
 mod lantern;
+mod readers;
 mod redirect;
 mod scene;
 mod sent;

@@ -42,6 +42,7 @@ fn hello(capabilities: u64) -> Hello {
         server_version: "test".to_owned(),
         label: "items_idx".to_owned(),
         token: String::new(),
+        build_id: String::new(),
     }
 }
 

@@ -26,6 +26,8 @@ fn connected(session: &mut Session) -> Vec<u16> {
 fn every_form_of_the_statement_is_sent() {
     let mut scene = scene("sent", &["--idle-ttl", "1s"]);
     let session = scene.session.as_mut().unwrap();
+    // The steps of a partition's build are for those who look for them.
+    session.execute("SET client_min_messages = debug1").unwrap();
     connected(session);
     for sql in [
         CREATE_QUICKLY,

@@ -66,7 +66,7 @@ impl Tools {
     pub fn prepare(options: &BenchOptions) -> Result<Self> {
         let config = setup::run(None)?;
         let program = build::program()?;
-        let [graph, visits] = build::benches()?;
+        let [graph, visits, _] = build::benches()?;
         install::install(&config)?;
         let libraries = options.parts.contains(&Part::Builds)
             && options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));

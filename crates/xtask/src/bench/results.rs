@@ -38,6 +38,11 @@ impl Results {
         self.text += &format!("\n{title}:\n\n{}\n", table.render());
     }
 
+    /// Markdown that another program wrote.
+    pub fn markdown(&mut self, text: &str) {
+        self.text += &format!("\n{text}");
+    }
+
     /// What the tables were made of.
     pub fn raw(&mut self, title: &str, text: &str) {
         self.text += &format!("\n{title}, each round:\n\n```\n{text}\n```\n");

@@ -1,0 +1,64 @@
+//! Hard data in a quick form: no graph finds clearly less than one built by insertion, as pgvector builds it.
+//!
+//! `cargo xtask bench hard` compares all families with the database's own build.
+
+use benches::hard::{EFS, HardSet};
+use harness::hard::FAMILIES;
+use hnsw::EngineKind;
+
+const ROWS: usize = 3000;
+const QUERIES: usize = 200;
+/// What two graphs of the same data differ by chance, with so few queries.
+const CHANCE: f64 = 0.025;
+
+/// One family of each kind.
+const QUICK: [&str; 14] = [
+    "boilerplate-cosine",
+    "groups-l2",
+    "half-groups-cosine",
+    "tight-and-far-cosine",
+    "many-clusters-l2",
+    "shifted-ip",
+    "positive-lognormal-ip",
+    "products-3-ip",
+    "text-to-image-ip",
+    "sorted-1-l2",
+    "m-2-l2",
+    "normal-l1",
+    "splade-like-cosine",
+    "repeated-hamming",
+];
+
+#[test]
+fn no_graph_finds_clearly_less_than_insertion() {
+    let families: Vec<_> = FAMILIES.iter().filter(|family| QUICK.contains(&family.name)).collect();
+    assert_eq!(families.len(), QUICK.len());
+    let mut worse = Vec::new();
+    for family in families {
+        let set = HardSet::make(family, 1, ROWS, QUERIES).unwrap();
+        let [ours, insertion] = [EngineKind::Bulk, EngineKind::Insertion].map(|kind| {
+            let (finished, report) = set.build(kind, 2).unwrap();
+            assert_eq!(report.unreachable, 0, "{}", family.name);
+            set.search(&finished)
+        });
+        for ((ef, ours), insertion) in
+            EFS.iter().zip(ours.recall).zip(insertion.recall).filter(|((ef, _), _)| **ef >= 40)
+        {
+            if ours[1] < insertion[1] - CHANCE {
+                worse.push(format!("{} at ef {ef}: {} of {}", family.name, ours[1], insertion[1]));
+            }
+        }
+    }
+    assert!(worse.is_empty(), "{worse:?}");
+}
+
+/// Groups of near-identical rows are found whoever searches for one of their rows.
+#[test]
+fn rows_of_near_identical_groups_are_found() {
+    for name in ["boilerplate-cosine", "boilerplate-l2", "many-clusters-l2"] {
+        let family = FAMILIES.iter().find(|family| family.name == name).unwrap();
+        let set = HardSet::make(family, 2, ROWS, QUERIES).unwrap();
+        let (_, report) = set.build(EngineKind::Bulk, 2).unwrap();
+        assert!(report.recall >= 0.9, "{name}: {report:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether an index is right, and whether a failure is one that may be.
+
+use anyhow::{Context, Result, bail, ensure};
+use harness::{Notice, Session, SqlError};
+
+use crate::databases::{QUERIES, cluster_of};
+use crate::documented::Documented;
+use crate::plan::{Build, Fault, Party, Plan};
+use crate::tables::{self, Table};
+
+/// Neighbors that are asked for.
+const NEIGHBORS: usize = 10;
+/// The least share of them that is found at ef_search 200: more than a tenth of all rows is looked at.
+const RECALL: f64 = 0.93;
+
+/// The name of a build's index.
+pub fn index(build: &Build) -> String {
+    format!("{}_idx", tables::ALL[build.table].name)
+}
+
+/// What must be so of a table's indexes after its statement.
+pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Result<(), SqlError>) -> Result<bool> {
+    let table = tables::ALL[build.table];
+    let others = session.query(&format!(
+        "SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '{}'::regclass AND NOT indisvalid",
+        table.name
+    ))?;
+    for other in others.iter().flatten().flatten() {
+        session.execute(&format!("DROP INDEX {other}"))?;
+    }
+    let may_be_left = build.form.is_concurrent() && result.is_err();
+    ensure!(others.len() <= usize::from(may_be_left), "indexes that are not valid are left: {others:?}");
+    let sql = format!("SELECT count(*) FROM pg_index WHERE indrelid = '{}'::regclass AND indisvalid", table.name);
+    let valid: usize = session.value(&sql)?;
+    let expected = match result {
+        Ok(()) => 1..=1,
+        // The statement may have come to its end without our hearing of it.
+        Err(_) if plan.fault.ends_sessions() => usize::from(build.form.is_reindex())..=1,
+        Err(_) => usize::from(build.form.is_reindex())..=usize::from(build.form.is_reindex()),
+    };
+    ensure!(expected.contains(&valid), "{valid} valid indexes after {result:?}");
+    Ok(valid == 1)
+}
+
+/// The index has every row and no error, and finds what an exact search finds. One that the database has built itself may have elements that no
+/// link leads to, as pgvector's own have now and then.
+pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Result<()> {
+    session.execute("SET hnsw.ef_search = 200; SET jit = off")?;
+    let rows: usize = session.value(&format!("SELECT count(v) FROM {}", table.name))?;
+    let sql = format!("SELECT rows, errors, unreachable, advice FROM lantern_index.check('{}_idx', 10)", table.name);
+    let checked = session.query(&sql).with_context(|| sql.clone())?;
+    let [Some(indexed), Some(errors), Some(unreachable), Some(advice)] =
+        &checked.first().context("no answer of check()")?[..]
+    else {
+        bail!("check() says {checked:?}")
+    };
+    ensure!(
+        indexed.parse() == Ok(rows) && errors == "0" && (unreachable == "0" || by_database),
+        "{rows} rows, and check() counts {indexed}, {errors} errors, {unreachable} unreachable: {advice}"
+    );
+    let distances = |session: &mut Session, exactly: bool| -> Result<Vec<(usize, f64)>> {
+        let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
+        // The distance of a query to its nearest rows; rows with the same distance stand for each other.
+        let sql = format!(
+            "SELECT q.id, n.d FROM {0}_q q CROSS JOIN LATERAL (SELECT t.v {1} q.v AS d FROM {0} t WHERE t.v IS NOT NULL \
+             ORDER BY t.v {1} q.v LIMIT {NEIGHBORS}) n ORDER BY 1, 2",
+            table.name, table.operator
+        );
+        session.execute(&format!("SET enable_{unwanted} = off"))?;
+        let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
+        let is_so = plan.iter().flatten().flatten().any(|line| line.contains(wanted) && line.ends_with(" t"));
+        ensure!(is_so, "no {wanted} in {plan:?}");
+        let found = session.query(&sql)?;
+        session.execute(&format!("RESET enable_{unwanted}"))?;
+        let pair = |row: &Vec<Option<String>>| -> Option<(usize, f64)> {
+            Some((row[0].as_ref()?.parse().ok()?, row[1].as_ref()?.parse().ok()?))
+        };
+        found.iter().map(|row| pair(row).with_context(|| format!("unexpected row {row:?}"))).collect()
+    };
+    let (exact, found) = (distances(session, true)?, distances(session, false)?);
+    let farthest = |query: usize| {
+        let all = exact.iter().filter(|(other, _)| *other == query).map(|&(_, distance)| distance);
+        all.fold(f64::NEG_INFINITY, f64::max)
+    };
+    let hits = (0..QUERIES).map(|query| {
+        let limit = farthest(query);
+        found.iter().filter(|(other, distance)| *other == query && *distance <= limit + 1e-5).count()
+    });
+    let hits: usize = hits.sum();
+    ensure!(found.len() <= exact.len(), "{} rows are found, and there are {}", found.len(), exact.len());
+    ensure!(hits as f64 >= RECALL * exact.len() as f64, "{hits} of {} nearest rows are found", exact.len());
+    Ok(())
+}
+
+/// What is wrong with the failure of build number `at`.
+pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented) -> Option<String> {
+    let build = &plan.builds[at];
+    let is_same_cluster = cluster_of(build.database) == cluster_of(plan.builds[0].database);
+    let is_hit = match plan.fault {
+        fault if fault.is_harmless() => false,
+        fault if fault.ends_sessions() => is_same_cluster,
+        Fault::Terminate(Party::Backend) | Fault::Cancel => at == 0,
+        _ => true,
+    };
+    if !is_hit {
+        return Some(format!("failed, though the fault was not of its concern: {}", one_line(error)));
+    }
+    let notice = match error {
+        SqlError::Server(notice) => notice,
+        SqlError::Connection(_) if plan.fault.ends_sessions() => return None,
+        SqlError::Connection(_) => return Some(format!("its session was lost: {error}")),
+    };
+    let expected = match plan.fault {
+        Fault::FullDisk => Some("53100"),
+        Fault::LittleMemory => Some("53200"),
+        _ => None,
+    };
+    if let Some(expected) = expected.filter(|&expected| notice.sqlstate != expected) {
+        return Some(format!("failed, with another SQLSTATE than {expected}: {}", one_line(error)));
+    }
+    if !documented.has(notice) && !is_of_postgres(plan.fault, notice) {
+        return Some(format!("failed with an error that README.md does not have: {}", one_line(error)));
+    }
+    None
+}
+
+/// PostgreSQL's own messages.
+fn is_of_postgres(fault: Fault, error: &Notice) -> bool {
+    match fault {
+        Fault::Cancel => error.sqlstate == "57014",
+        Fault::Terminate(Party::Backend) => error.sqlstate == "57P01",
+        fault => fault.ends_sessions() && ["57P01", "57P02"].contains(&error.sqlstate.as_str()),
+    }
+}
+
+/// An error as one line.
+pub fn one_line(error: &SqlError) -> String {
+    error.to_string().replace('\n', " ")
+}

@@ -1,0 +1,85 @@
+//! Builds of several databases, and a fault in each round: nothing may be lost, nothing left, and the next build works.
+//!
+//! The seed says what each round does; when exactly the fault comes depends on the machine as well.
+
+mod checks;
+mod databases;
+mod documented;
+mod plan;
+mod report;
+mod rig;
+mod round;
+mod strike;
+mod tables;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use plan::Plans;
+use round::Rounds;
+
+const USAGE: &str = "\
+usage: cargo xtask chaos [--seed S] [--rounds N] [--first R] [--only WORD]
+
+Drives builds of several databases through builders and routers, and lets something go wrong in each of N rounds (50). The
+same seed (1) gives the same rounds; --first leaves out those before round R, and --only those whose line does not contain
+WORD, as in --only Kill or --only 'Static TLS'. The exit code is 1 if anything was found.";
+
+struct Options {
+    seed: u64,
+    rounds: u32,
+    first: u32,
+    only: String,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether nothing was found.
+fn run() -> Result<bool> {
+    let Some(options) = parse(std::env::args().skip(1))? else {
+        println!("{USAGE}");
+        return Ok(true);
+    };
+    let mut plans = Plans::new(options.seed);
+    println!("seed {}", options.seed);
+    let mut rounds = Rounds::start(options.seed)?;
+    for number in 1..options.first + options.rounds {
+        let plan = plans.next();
+        if number >= options.first && plan.to_string().contains(&options.only) {
+            rounds.run(number, &plan);
+        }
+    }
+    rounds.report.print();
+    Ok(rounds.report.is_clean())
+}
+
+/// None: help is wanted.
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
+    let mut options = Options { seed: 1, rounds: 50, first: 1, only: String::new() };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} wants a value"));
+        let mut number = || -> Result<u64> {
+            let value = value()?;
+            value.parse().with_context(|| format!("{word} wants a number, not {value:?}"))
+        };
+        match word.as_str() {
+            "--only" => options.only = value()?,
+            "--seed" => options.seed = number()?,
+            "--rounds" => options.rounds = number()?.try_into()?,
+            "--first" => options.first = u32::try_from(number()?)?.max(1),
+            "--help" | "-h" => return Ok(None),
+            _ => bail!("unknown option {word}\n\n{USAGE}"),
+        }
+    }
+    Ok(Some(options))
+}

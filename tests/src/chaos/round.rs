@@ -1,0 +1,362 @@
+//! One round: builds, a fault, and a look at everything afterwards.
+
+use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::{Session, SqlError, Stranger, Strangers, resident_bytes, wait_for};
+
+use crate::checks;
+use crate::databases::{Databases, cluster_of};
+use crate::documented::Documented;
+use crate::plan::{Build, Fault, Form, Mode, Party, Plan};
+use crate::report::Report;
+use crate::rig::{MOST_BUILDERS, Rig, small_disk};
+use crate::strike::{self, Starving};
+use crate::tables;
+
+/// A statement ends by then when nothing is wrong any more.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How soon daemons have read their files again.
+const SOON: Duration = Duration::from_secs(5);
+/// What strangers may take of a router's or builder's memory while they are there.
+const FOR_STRANGERS: u64 = 64 << 20;
+/// How long strangers are there before the builds begin.
+const STRANGE: Duration = Duration::from_millis(700);
+
+/// Everything that lives longer than a round.
+pub struct Rounds {
+    databases: Databases,
+    rigs: BTreeMap<(Mode, bool), Rig>,
+    documented: Documented,
+    /// What an undisturbed build of a table takes.
+    usual: [Duration; tables::ALL.len()],
+    pub report: Report,
+}
+
+/// A statement that has ended.
+type Ended = (Session, Result<(), SqlError>);
+
+/// What came of a round.
+#[derive(Default)]
+struct Outcome {
+    builds: u32,
+    errors: Vec<String>,
+    findings: Vec<String>,
+    /// Whether the daemons are better replaced.
+    is_rig_lost: bool,
+}
+
+impl Rounds {
+    pub fn start(seed: u64) -> Result<Self> {
+        Ok(Self {
+            databases: Databases::start(seed)?,
+            rigs: BTreeMap::new(),
+            documented: Documented::read()?,
+            usual: [Duration::from_millis(300); tables::ALL.len()],
+            report: Report::new(seed),
+        })
+    }
+
+    /// Runs a round. What it finds is in the report.
+    pub fn run(&mut self, number: u32, plan: &Plan) {
+        let begun = Instant::now();
+        if plan.fault == Fault::FullDisk && small_disk().is_none() {
+            println!("{number:4}: {plan}: left out, since this system gives us no small disk (unshare --mount)");
+            return;
+        }
+        let mut outcome = Outcome::default();
+        if let Err(error) = self.round(plan, &mut outcome) {
+            outcome.findings.push(format!("{error:#}").replace('\n', " "));
+            outcome.is_rig_lost = true;
+            self.databases.clean();
+        }
+        if outcome.is_rig_lost
+            && let Some(rig) = self.rigs.remove(&(plan.mode, plan.tls))
+        {
+            print!("{}", rig.logs());
+        }
+        let short = |error: &String| {
+            error.split(" DETAIL:").next().unwrap_or_default().split(" HINT:").next().map(str::to_owned)
+        };
+        let ended: Vec<String> = outcome.errors.iter().filter_map(short).collect();
+        let ended = if ended.is_empty() { "no failure".to_owned() } else { ended.join("; ") };
+        println!("{number:4}: {plan}: {ended}; {:.1} s", begun.elapsed().as_secs_f64());
+        self.report.round(plan, &outcome.errors, outcome.builds, &outcome.findings, number);
+    }
+
+    fn round(&mut self, plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+        let has_own_rig = plan.fault.has_own_rig();
+        let kept = (plan.mode, plan.tls);
+        if !self.rigs.contains_key(&kept) {
+            let rig = self.new_rig(plan, outcome).context("the daemons do not come to their first builds")?;
+            self.rigs.insert(kept, rig);
+        }
+        let mut rig = match has_own_rig {
+            true => Self::own_rig(plan)?,
+            false => self.rigs.remove(&kept).expect("just put there"),
+        };
+        let result = self.disturbed(plan, &mut rig, outcome);
+        if !has_own_rig {
+            self.rigs.insert(kept, rig);
+        }
+        let took = result?;
+        // And the next build works.
+        let begun = Instant::now();
+        let rig = self.rigs.remove(&kept).expect("just put there");
+        let next = Build { form: Form::Create, table: tables::MIDDLE, ..plan.builds[0] };
+        let result = self.undisturbed(&rig, &next, outcome).context("the next build");
+        if result.is_ok() {
+            self.report.recovered(took + begun.elapsed());
+        }
+        self.report.usage(&rig);
+        self.rigs.insert(kept, rig);
+        result
+    }
+
+    /// Daemons that have built twice.
+    fn new_rig(&mut self, plan: &Plan, outcome: &mut Outcome) -> Result<Rig> {
+        let mut rig = Rig::start(plan.mode, plan.tls, Fault::Calm)?;
+        for table in [tables::MIDDLE, tables::WIDE] {
+            let build = Build { form: Form::Create, table, ..plan.builds[0] };
+            self.undisturbed(&rig, &build, outcome)?;
+        }
+        let left = rig.settle();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(rig)
+    }
+
+    /// Daemons for one fault.
+    fn own_rig(plan: &Plan) -> Result<Rig> {
+        let mut rig = Rig::start(plan.mode, plan.tls, plan.fault)?;
+        let left = rig.settle();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(rig)
+    }
+
+    /// An index is built, looked at and dropped.
+    fn undisturbed(&mut self, rig: &Rig, build: &Build, outcome: &mut Outcome) -> Result<()> {
+        rig.proxy.reset();
+        let mut session = self.databases.session(build.database)?;
+        rig.attach(&mut session)?;
+        let begun = Instant::now();
+        outcome.builds += 1;
+        session.execute(&sql(build))?;
+        self.usual[build.table] = begun.elapsed();
+        checks::is_right(&mut session, &tables::ALL[build.table], false)?;
+        session.execute(&format!("DROP INDEX {}", checks::index(build)))?;
+        Ok(())
+    }
+
+    /// The builds and the fault; how long it took until they had ended, and daemons were started again.
+    fn disturbed(&mut self, plan: &Plan, rig: &mut Rig, outcome: &mut Outcome) -> Result<Duration> {
+        let mut sessions = Vec::new();
+        for build in &plan.builds {
+            let mut session = self.databases.session(build.database)?;
+            rig.attach(&mut session)?;
+            if build.form.is_reindex() {
+                outcome.builds += 1;
+                // Not by daemons that are to fail.
+                let form = Form::Create;
+                let create = sql(&Build { form, ..*build });
+                let local = create.replace("external = true", "external = false");
+                session.execute(if plan.fault.has_own_rig() { &local } else { &create }).context("the build before")?;
+                session.execute("SET hnsw.external_index = on")?;
+            }
+            sessions.push(session);
+        }
+        let strangers = match plan.fault {
+            Fault::Strangers(kind, count) => Some(self.strangers(rig, kind, count, outcome)?),
+            _ => None,
+        };
+        let (backend, sockets) = (sessions[0].pid(), harness::open_sockets(sessions[0].pid()));
+        let bytes = plan.builds.iter().map(|build| tables::ALL[build.table].bytes()).sum();
+        let usual = plan.builds.iter().map(|build| self.usual[build.table]).max().unwrap_or_default();
+        rig.proxy.reset();
+        strike::arm(rig, plan.moment, bytes);
+        let running: Vec<JoinHandle<Ended>> = sessions
+            .into_iter()
+            .zip(&plan.builds)
+            .map(|(mut session, build)| {
+                let sql = sql(build);
+                thread::spawn(move || {
+                    let result = session.execute(&sql);
+                    (session, result)
+                })
+            })
+            .collect();
+        outcome.builds += running.len() as u32;
+        let is_over = || running.iter().all(JoinHandle::is_finished);
+        strike::await_moment(rig, plan.moment, bytes, usual, is_over);
+        let builders = rig.pids(Party::Builder);
+        if plan.mode.has_processes() {
+            builders
+                .iter()
+                .for_each(|&pid| self.report.memory(&format!("builder, {:?}", plan.mode), resident_bytes(pid)));
+        }
+        let mut starving = Starving::default();
+        let struck = Instant::now();
+        strike::strike(plan, rig, &mut self.databases, backend, &mut starving)?;
+        let patience = plan.fault.patience() * self.slowness();
+        if wait_for("the statements to end", patience, || Ok(is_over().then_some(()))).is_err() {
+            outcome.findings.push(format!("a statement does not end within {} s", patience.as_secs()));
+        }
+        rig.proxy.reset();
+        drop((starving, strangers));
+        wait_for("the statements to end when the fault is over", LONGEST, || Ok(is_over().then_some(())))?;
+        let took = struck.elapsed();
+        let ended: Vec<Ended> =
+            running.into_iter().map(|thread| thread.join().expect("a session does not panic")).collect();
+        let is_session_left = !plan.fault.ends_sessions() && plan.fault != Fault::Terminate(Party::Backend);
+        if is_session_left && harness::open_sockets(backend) > sockets {
+            outcome.findings.push("the backend has kept a connection".to_owned());
+        }
+        let results: Vec<Result<(), SqlError>> = ended.into_iter().map(|(_, result)| result).collect();
+        self.judge(plan, &results, outcome);
+        self.look_at_databases(plan, &results, outcome)?;
+        let mended = self.look_at_daemons(plan, rig, &builders, outcome)?;
+        Ok(took + mended)
+    }
+
+    /// By how much more time a busy machine is given, from 1.
+    fn slowness(&self) -> u32 {
+        self.usual[tables::MIDDLE].as_secs().clamp(1, 10) as u32
+    }
+
+    /// Strangers, when they have taken what they can get.
+    fn strangers(&self, rig: &Rig, kind: Stranger, count: usize, outcome: &mut Outcome) -> Result<Strangers> {
+        let parties = if rig.mode().has_router() { Party::Router } else { Party::Builder };
+        let resident = || rig.pids(parties).into_iter().map(resident_bytes).sum::<u64>();
+        let before = resident();
+        let strangers = Strangers::send(rig.address(), &[kind], count, rig.token())?;
+        let begun = Instant::now();
+        let mut most = 0;
+        while begun.elapsed() < STRANGE {
+            most = most.max(resident());
+            thread::sleep(Duration::from_millis(20));
+        }
+        if strangers.connections() < count.min(MOST_BUILDERS) {
+            outcome.findings.push(format!("only {} strangers of {count} were let in", strangers.connections()));
+        }
+        if most > before + FOR_STRANGERS {
+            let (before, most) = (before >> 20, most >> 20);
+            outcome.findings.push(format!("{parties:?}: {most} MiB with {count} {kind:?}, {before} before"));
+        }
+        Ok(strangers)
+    }
+
+    /// Which statements may have failed, and how.
+    fn judge(&self, plan: &Plan, results: &[Result<(), SqlError>], outcome: &mut Outcome) {
+        for (at, result) in results.iter().enumerate() {
+            match result {
+                Ok(()) if matches!(plan.fault, Fault::FullDisk | Fault::LittleMemory) => {
+                    outcome.findings.push("a build succeeded for which there was no room".to_owned());
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    outcome.errors.push(checks::one_line(error));
+                    outcome.findings.extend(checks::failure(plan, at, error, &self.documented));
+                }
+            }
+        }
+        // Each build has a builder of its own.
+        let is_of_one_builder = matches!(
+            plan.fault,
+            Fault::Kill(Party::Builder) | Fault::Terminate(Party::Builder) | Fault::Starve(Party::Builder)
+        );
+        if is_of_one_builder && plan.mode.has_router() && outcome.errors.len() > 1 {
+            outcome.findings.push(format!("one builder was lost, and {} statements failed", outcome.errors.len()));
+        }
+    }
+
+    /// Indexes are right, and PostgreSQL has nothing left of builds that failed.
+    fn look_at_databases(
+        &mut self,
+        plan: &Plan,
+        results: &[Result<(), SqlError>],
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let first = cluster_of(plan.builds[0].database);
+        for (build, result) in plan.builds.iter().zip(results) {
+            let mut session = self.databases.recovered(build.database)?;
+            let table = tables::ALL[build.table];
+            let right = checks::indexes(&mut session, plan, build, result).and_then(|is_there| match is_there {
+                // What stood before a build that failed where daemons were to fail.
+                true => checks::is_right(&mut session, &table, result.is_err() && plan.fault.has_own_rig()),
+                false => Ok(()),
+            });
+            if let Err(error) = right {
+                let error = format!("{error:#}").replace('\n', " ");
+                outcome.findings.push(format!("{} after {:?}: {error}", table.name, build.form));
+            }
+            session.execute(&format!("DROP INDEX IF EXISTS {}", checks::index(build)))?;
+            let is_hit = cluster_of(build.database) == first;
+            // A crash leaves the files that a statement has made: PostgreSQL does not look for them.
+            let orphans = self.databases.new_orphans(build.database)?;
+            if orphans > 0 && !(plan.fault.is_crash() && is_hit) {
+                outcome.findings.push(format!("{orphans} files that belong to no relation"));
+            }
+            let files = self.databases.temporary_files(build.database)?;
+            if files > 0 {
+                outcome.findings.push(format!("{files} temporary files of PostgreSQL"));
+            }
+            let crashes = self.databases.new_crashes(build.database);
+            if crashes > 0 && !(plan.fault.is_crash() && is_hit) {
+                outcome.findings.push(format!("{crashes} processes of PostgreSQL were ended by a signal"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Daemons run that should, and have nothing left of builds; how long it took to start others.
+    fn look_at_daemons(&self, plan: &Plan, rig: &mut Rig, builders: &[u32], outcome: &mut Outcome) -> Result<Duration> {
+        let begun = Instant::now();
+        let ended = rig.mend()?;
+        let mended = begun.elapsed();
+        if !ended.is_empty() && !plan.fault.ends_daemon() {
+            outcome.findings.push(format!("{} ended", ended.join(" and ")));
+        }
+        let left = rig.leftovers(builders, false);
+        outcome.is_rig_lost |= !left.is_empty();
+        outcome.findings.extend(left);
+        if matches!(plan.fault, Fault::RenewCertificate | Fault::RenewToken) {
+            let old = rig.forget()?;
+            strike::hang_up(rig);
+            if let Some(old) = old {
+                self.expect_refused(plan, rig, &old).context("a token that was taken back")?;
+            }
+        }
+        Ok(mended)
+    }
+
+    /// A token is good no more, or soon.
+    fn expect_refused(&self, plan: &Plan, rig: &Rig, token: &str) -> Result<()> {
+        let build = Build { form: Form::Create, table: tables::ONE, ..plan.builds[0] };
+        let mut session = self.databases.session(build.database)?;
+        rig.attach(&mut session)?;
+        rig.show(&mut session, token)?;
+        wait_for("its refusal", SOON, || match session.execute(&sql(&build)) {
+            Ok(()) => {
+                session.execute(&format!("DROP INDEX {}", checks::index(&build)))?;
+                Ok(None)
+            }
+            Err(SqlError::Server(notice)) if notice.sqlstate == "28000" => Ok(Some(())),
+            Err(error) => Err(error.into()),
+        })
+    }
+}
+
+/// The statement of a build.
+fn sql(build: &Build) -> String {
+    let table = tables::ALL[build.table];
+    let index = checks::index(build);
+    let concurrently = if build.form.is_concurrent() { "CONCURRENTLY " } else { "" };
+    if build.form.is_reindex() {
+        return format!("REINDEX INDEX {concurrently}{index}");
+    }
+    format!(
+        "CREATE INDEX {concurrently}{index} ON {} USING hnsw (v {}) WITH (m = {}, ef_construction = {}, external = true)",
+        table.name, table.ops, build.m, build.ef_construction
+    )
+}

@@ -1,0 +1,147 @@
+//! What a fault does.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::{Direction, wait_for};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+
+use crate::databases::Databases;
+use crate::plan::{Build, Fault, Moment, Party, Plan};
+use crate::rig::Rig;
+
+/// 100 KB/s.
+const SLOWLY: u32 = 100_000;
+/// How long a moment that does not come is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Processes that get no more memory, until this is dropped.
+#[derive(Default)]
+pub struct Starving(Vec<u32>);
+
+impl Drop for Starving {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|&pid| limit(pid, None));
+    }
+}
+
+/// Has the network stop at the moment, if it is one of bytes.
+pub fn arm(rig: &Rig, moment: Moment, bytes: u64) {
+    if let Moment::Bytes(direction, share) = moment {
+        rig.proxy.stop_after(direction, part(bytes, share));
+    }
+}
+
+fn part(bytes: u64, share: f32) -> u64 {
+    (bytes as f64 * f64::from(share)) as u64
+}
+
+/// Waits for the moment, or until `over`. A moment that does not come in time is now.
+pub fn await_moment(rig: &Rig, moment: Moment, bytes: u64, usual: Duration, over: impl Fn() -> bool) {
+    match moment {
+        Moment::Time(share) => thread::sleep(usual.mul_f32(share)),
+        Moment::Bytes(direction, share) => {
+            let at = part(bytes, share);
+            let is_there = || Ok((rig.proxy.passed(direction) >= at || over()).then_some(()));
+            let _ = wait_for("the moment", PATIENCE, is_there);
+        }
+    }
+}
+
+/// Does it. `backend` is the process of the first build.
+pub fn strike(
+    plan: &Plan,
+    rig: &mut Rig,
+    databases: &mut Databases,
+    backend: u32,
+    starving: &mut Starving,
+) -> Result<()> {
+    let first: &Build = &plan.builds[0];
+    let target = |rig: &Rig, party: Party| -> Option<u32> {
+        let pids = match party {
+            Party::Backend => vec![backend],
+            _ => rig.pids(party),
+        };
+        pids.get(plan.pick % pids.len().max(1)).copied()
+    };
+    match plan.fault {
+        Fault::Kill(Party::Postmaster) if plan.pick.is_multiple_of(2) => databases.cluster(first.database).crash()?,
+        Fault::Kill(Party::Postmaster) => databases.cluster(first.database).lose_postmaster()?,
+        Fault::Terminate(Party::Postmaster) => databases.cluster(first.database).restart()?,
+        Fault::Hangup(Party::Postmaster) => databases.cluster(first.database).reload()?,
+        Fault::Stop(Party::Postmaster, time) => {
+            stop(databases.cluster(first.database).postmaster(), time);
+        }
+        Fault::Kill(party) => signal(target(rig, party), Signal::KILL),
+        Fault::Terminate(party) => signal(target(rig, party), Signal::TERM),
+        Fault::Hangup(party) => signal(target(rig, party), Signal::HUP),
+        Fault::Stop(party, time) => stop(target(rig, party), time),
+        Fault::Starve(party) => {
+            if let Some(pid) = target(rig, party) {
+                starving.0.push(pid);
+                limit(pid, Some(writable_bytes(pid)));
+            }
+        }
+        Fault::Cancel => signal(Some(backend), Signal::INT),
+        Fault::RenewCertificate => {
+            rig.renew_certificate()?;
+            hang_up(rig);
+        }
+        Fault::RenewToken => {
+            rig.renew_token()?;
+            hang_up(rig);
+        }
+        Fault::Cut => rig.proxy.cut(),
+        Fault::Slow(_) | Fault::Delay(_) => {}
+        Fault::Calm | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
+    }
+    // What is on its way arrives.
+    rig.proxy.reset();
+    match plan.fault {
+        Fault::Slow(direction) => rig.proxy.slow(direction, SLOWLY),
+        Fault::Delay(time) => {
+            for direction in [Direction::ToBuilder, Direction::ToClient] {
+                rig.proxy.delay(direction, time);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Has the daemons read their files again.
+pub fn hang_up(rig: &Rig) {
+    // The builders of a router are the router's affair.
+    for party in [Party::Router, Party::Builder] {
+        if party == Party::Router || !rig.mode().has_processes() {
+            rig.pids(party).into_iter().for_each(|pid| signal(Some(pid), Signal::HUP));
+        }
+    }
+}
+
+/// A process that is gone already gets none.
+fn signal(pid: Option<u32>, signal: Signal) {
+    if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn stop(pid: Option<u32>, time: Duration) {
+    signal(pid, Signal::STOP);
+    thread::sleep(time);
+    signal(pid, Signal::CONT);
+}
+
+/// Limits the memory that a process may write to.
+fn limit(pid: u32, bytes: Option<u64>) {
+    let limit = Rlimit { current: bytes, maximum: None };
+    let _ = prlimit(Pid::from_raw(pid.cast_signed()), Resource::Data, limit);
+}
+
+/// What a process has of such memory.
+fn writable_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmData:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.unwrap_or(0u64) * 1024
+}

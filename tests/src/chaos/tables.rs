@@ -1,0 +1,128 @@
+//! The tables of every database: all types, few rows and none, values that nearly fill a page.
+
+use harness::Random;
+
+/// How values are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Vector,
+    Halfvec,
+    Bit,
+    Sparsevec,
+}
+
+/// A table `(id int, v TYPE)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub dims: usize,
+    pub rows: usize,
+    /// The operator class and its operator.
+    pub ops: &'static str,
+    pub operator: &'static str,
+}
+
+/// All of them.
+pub const ALL: [Table; 9] = [
+    table("vector_l2", Kind::Vector, 128, 1000, "vector_l2_ops", "<->"),
+    table("vector_cosine", Kind::Vector, 384, 1000, "vector_cosine_ops", "<=>"),
+    table("vector_wide", Kind::Vector, 1900, 500, "vector_l2_ops", "<->"),
+    table("halfvec_ip", Kind::Halfvec, 200, 1500, "halfvec_ip_ops", "<#>"),
+    table("bit_hamming", Kind::Bit, 256, 1500, "bit_hamming_ops", "<~>"),
+    table("bit_jaccard", Kind::Bit, 64, 600, "bit_jaccard_ops", "<%>"),
+    table("sparsevec_l2", Kind::Sparsevec, 3000, 800, "sparsevec_l2_ops", "<->"),
+    table("vector_one", Kind::Vector, 3, 1, "vector_l1_ops", "<+>"),
+    table("vector_none", Kind::Vector, 3, 0, "vector_l2_ops", "<->"),
+];
+
+/// The table whose pages take some seconds at 100 KB/s.
+pub const MIDDLE: usize = 0;
+/// The one with the most bytes.
+pub const WIDE: usize = 2;
+/// The one with a single row.
+pub const ONE: usize = 7;
+
+const fn table(
+    name: &'static str,
+    kind: Kind,
+    dims: usize,
+    rows: usize,
+    ops: &'static str,
+    operator: &'static str,
+) -> Table {
+    Table { name, kind, dims, rows, ops, operator }
+}
+
+/// Clusters that values are in.
+const CENTERS: usize = 12;
+/// How far values are from their center, whose coordinates are of variance 1.
+const SPREAD: f32 = 0.8;
+
+impl Table {
+    /// The type of the column.
+    pub fn column(&self) -> String {
+        let name = match self.kind {
+            Kind::Vector => "vector",
+            Kind::Halfvec => "halfvec",
+            Kind::Bit => "bit",
+            Kind::Sparsevec => "sparsevec",
+        };
+        format!("{name}({})", self.dims)
+    }
+
+    /// What is sent of it to a builder, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let value = match self.kind {
+            Kind::Vector => 4 * self.dims,
+            Kind::Halfvec => 2 * self.dims,
+            Kind::Bit => self.dims / 8,
+            Kind::Sparsevec => 8 * entries(self.dims),
+        };
+        ((value + 6) * self.rows) as u64
+    }
+
+    /// Lines for `COPY … FROM STDIN`: its rows, of which some are equal and some NULL, or `queries` others.
+    pub fn lines(&self, seed: u64, queries: Option<usize>) -> String {
+        let mut random = Random::new(seed ^ self.dims as u64);
+        let centers: Vec<Vec<f32>> = (0..CENTERS).map(|_| random.normals(self.dims)).collect();
+        let mut random = Random::new(seed ^ self.dims as u64 ^ queries.map_or(1, |_| 2) << 32);
+        let (mut lines, mut last) = (String::new(), String::new());
+        for id in 0..queries.unwrap_or(self.rows) {
+            if id % 40 != 39 || queries.is_some() {
+                last = self.text(&mut random, &centers[id % CENTERS]);
+            }
+            let value = if queries.is_none() && id % 100 == 57 { "\\N" } else { &last };
+            lines += &format!("{id}\t{value}\n");
+        }
+        lines
+    }
+
+    fn text(&self, random: &mut Random, center: &[f32]) -> String {
+        let values: Vec<f32> = center.iter().map(|x| x + SPREAD * random.normal()).collect();
+        match self.kind {
+            Kind::Vector | Kind::Halfvec => {
+                // For the inner product, of equal length.
+                let norm = values.iter().map(|x| x * x).sum::<f32>().sqrt();
+                let texts: Vec<String> = values.iter().map(|x| format!("{:.5}", x / norm)).collect();
+                format!("[{}]", texts.join(","))
+            }
+            Kind::Bit => values.iter().map(|&x| if x > 0.0 { '1' } else { '0' }).collect(),
+            Kind::Sparsevec => {
+                // Those of a center are mostly at the same places.
+                let mut largest: Vec<usize> = (0..self.dims).collect();
+                largest.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+                largest.truncate(entries(self.dims));
+                largest.sort_unstable();
+                let texts: Vec<String> =
+                    largest.iter().map(|&index| format!("{}:{:.4}", index + 1, values[index])).collect();
+                format!("{{{}}}/{}", texts.join(","), self.dims)
+            }
+        }
+    }
+}
+
+/// Entries of a sparse value that are not zero.
+fn entries(dims: usize) -> usize {
+    dims / 50
+}

@@ -1,0 +1,274 @@
+//! What a user reads: which index, why, and what to do.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use harness::{Builder, BuilderOptions, Cluster, Notice, Scratch, Session, within};
+
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
+
+const CREATE: &str = "CREATE INDEX i ON t USING hnsw (v vector_l2_ops) WITH (external = true)";
+
+fn database(name: &str) -> Session {
+    let mut session = CLUSTER.database(name).unwrap();
+    session
+        .execute(
+            "CREATE TABLE t (v vector(3)); INSERT INTO t SELECT ARRAY[i, 1, 2]::vector FROM generate_series(1, 100) i;
+             SET hnsw.external_index_connect_timeout = 60",
+        )
+        .unwrap();
+    session
+}
+
+fn set(session: &mut Session, name: &str, value: &str) {
+    session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap();
+}
+
+fn fails(session: &mut Session, statement: &str) -> Notice {
+    let error = within("the failure", Duration::from_secs(8), || session.execute(statement).unwrap_err());
+    println!("{error}\n");
+    error.server().clone()
+}
+
+#[test]
+fn with_tls_and_without() {
+    let plain = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
+    let encrypted = Builder::start().unwrap();
+    let mut session = database("tls_or_not");
+    for (builder, secure, detail, hint) in [
+        (&plain, "on", "The server does not use TLS.", "Set hnsw.external_index_secure to off"),
+        (&encrypted, "off", "The server uses TLS.", "Set hnsw.external_index_secure to on."),
+    ] {
+        builder.attach(&mut session).unwrap();
+        set(&mut session, "secure", secure);
+        let found = fails(&mut session, CREATE);
+        assert_eq!((found.sqlstate.as_str(), found.detail.as_str()), ("08006", detail));
+        assert!(found.message.starts_with("could not agree on TLS with external indexing server on 127.0.0.1:"));
+        assert!(found.hint.starts_with(hint), "{found}");
+    }
+}
+
+/// Somebody else's port: no advice to turn encryption off.
+#[test]
+fn another_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let mut session = database("another_server");
+    set(&mut session, "port", &port.to_string());
+    for secure in ["on", "off"] {
+        set(&mut session, "secure", secure);
+        let found = fails(&mut session, CREATE);
+        assert!(found.sqlstate.starts_with("08"), "{found}");
+        assert!(found.hint.contains("hnsw.external_index_port") && !found.hint.contains("secure"), "{found}");
+    }
+}
+
+/// A certificate and its key, valid for a time, signed by an authority of that name.
+fn certificate(directory: &Path, name: &str, days: [&str; 2], authority: &str) {
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    if !directory.join(format!("{authority}.pem")).exists() {
+        let (cert, key) = (format!("{authority}.pem"), format!("{authority}.key"));
+        openssl(&[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "3650",
+            "-subj",
+            "/CN=authority",
+            "-out",
+            &cert,
+            "-keyout",
+            &key,
+        ]);
+    }
+    let (cert, key, request) = (format!("{name}.pem"), format!("{name}.key"), format!("{name}.csr"));
+    openssl(&[
+        "req",
+        "-new",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-out",
+        &request,
+        "-keyout",
+        &key,
+    ]);
+    fs::write(directory.join("names"), "subjectAltName = DNS:localhost, IP:127.0.0.1\n").unwrap();
+    // Times of its own are for `openssl ca`, which keeps books.
+    fs::write(directory.join("index.txt"), "").unwrap();
+    fs::write(
+        directory.join("ca.conf"),
+        "[ca]\ndefault_ca = a\n[a]\ndatabase = index.txt\nnew_certs_dir = .\ndefault_md = sha256\npolicy = p\n\
+         rand_serial = yes\nunique_subject = no\n[p]\ncommonName = supplied\n",
+    )
+    .unwrap();
+    let [from, to] = days;
+    openssl(&[
+        "ca",
+        "-batch",
+        "-notext",
+        "-config",
+        "ca.conf",
+        "-cert",
+        &format!("{authority}.pem"),
+        "-keyfile",
+        &format!("{authority}.key"),
+        "-in",
+        &request,
+        "-out",
+        &cert,
+        "-startdate",
+        from,
+        "-enddate",
+        to,
+        "-extfile",
+        "names",
+    ]);
+    for file in fs::read_dir(directory).unwrap() {
+        fs::set_permissions(file.unwrap().path(), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::set_permissions(directory.join(key), fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn certificates() {
+    const VALID: [&str; 2] = ["20200101000000Z", "20991231235959Z"];
+    let scratch = Scratch::new("certificates", 0o755).unwrap();
+    let directory = scratch.path();
+    certificate(directory, "expired", ["20200101000000Z", "20240229123456Z"], "ours");
+    certificate(directory, "early", ["20980101000000Z", "20991231235959Z"], "ours");
+    certificate(directory, "good", VALID, "ours");
+    certificate(directory, "strange", VALID, "theirs");
+    let file = |name: &str| directory.join(name).display().to_string();
+    let builder = |name: &str| {
+        let arguments = ["--cert", &file(&format!("{name}.pem")), "--key", &file(&format!("{name}.key"))];
+        let arguments = arguments.map(str::to_owned).to_vec();
+        Builder::start_with(&BuilderOptions { tls: false, arguments, ..BuilderOptions::default() }).unwrap()
+    };
+    let mut session = database("certificates");
+    for (name, detail, hint) in [
+        ("expired", "The builder's certificate expired on 2024-02-29 12:34:56 UTC.", "Renew the builder's certificate"),
+        (
+            "early",
+            "The builder's certificate is not valid before 2098-01-01 00:00:00 UTC.",
+            "Renew the builder's certificate",
+        ),
+        (
+            "strange",
+            "The builder's certificate was not signed by a certificate in hnsw.external_index_sslrootcert.",
+            "Set hnsw.external_index_sslrootcert to the certificate that signed the builder's",
+        ),
+    ] {
+        let builder = builder(name);
+        set(&mut session, "port", &builder.address().port().to_string());
+        set(&mut session, "sslrootcert", &file("ours.pem"));
+        set(&mut session, "sslmode", "verify-full");
+        let found = fails(&mut session, CREATE);
+        assert_eq!(found.detail, detail, "{found}");
+        assert!(found.hint.starts_with(hint), "{found}");
+    }
+    let good = builder("good");
+    set(&mut session, "port", &good.address().port().to_string());
+    session.execute(CREATE).unwrap();
+}
+
+/// Lines about the steps of builds, without what comes once per session.
+fn steps(session: &mut Session) -> Vec<String> {
+    let notices = session.take_notices().into_iter().filter(|notice| !notice.message.contains("verified"));
+    notices.map(|notice| notice.headline()).filter(|line| !line.starts_with("DEBUG")).collect()
+}
+
+#[test]
+fn steps_of_a_build() {
+    let builder = Builder::start().unwrap();
+    let mut session = database("steps");
+    builder.attach(&mut session).unwrap();
+    session.execute(CREATE).unwrap();
+    let single = [
+        format!("INFO:  connecting to external indexing server on {}", builder.address()),
+        "INFO:  successfully connected to external indexing server".to_owned(),
+        "INFO:  indexed 100 elements".to_owned(),
+    ];
+    assert_eq!(steps(&mut session), single);
+
+    // Who wants to hear only of errors hears only of them.
+    for level in ["error", "warning"] {
+        session.execute(&format!("DROP INDEX i; SET client_min_messages = {level}")).unwrap();
+        session.execute(CREATE).unwrap();
+        assert_eq!(steps(&mut session), [""; 0]);
+    }
+    session.execute("RESET client_min_messages").unwrap();
+
+    session
+        .execute(
+            "CREATE TABLE p (id int, v vector(3)) PARTITION BY RANGE (id);
+             CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+             CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20);
+             INSERT INTO p SELECT i, ARRAY[i, 1, 2]::vector FROM generate_series(0, 14) i",
+        )
+        .unwrap();
+    session.execute("CREATE INDEX whole ON p USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+    let partitions = [
+        "INFO:  indexed 10 elements of partition \"p1\" in index \"p1_v_idx\"",
+        "INFO:  indexed 5 elements of partition \"p2\" in index \"p2_v_idx\"",
+    ];
+    assert_eq!(steps(&mut session), partitions);
+}
+
+#[test]
+fn failures_name_the_index() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut session = database("named");
+    set(&mut session, "port", &nobody.to_string());
+    session
+        .execute(
+            "CREATE FUNCTION context_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
+             DECLARE context text;
+             BEGIN
+                 EXECUTE statement;
+                 RETURN 'no error';
+             EXCEPTION WHEN OTHERS THEN
+                 GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
+                 RETURN context;
+             END $$",
+        )
+        .unwrap();
+    let context: String = session.value(&format!("SELECT context_of('{CREATE}')")).unwrap();
+    assert!(context.starts_with("external build of index \"i\", build "), "{context}");
+    let found = fails(&mut session, CREATE);
+    assert!(!found.hint.contains("left behind"), "{found}");
+
+    let concurrently = CREATE.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY");
+    let found = fails(&mut session, &concurrently);
+    assert!(found.hint.ends_with("An invalid index \"i\" is left behind: remove it with DROP INDEX."), "{found}");
+    assert_eq!(
+        session.value::<String>("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass").unwrap(),
+        "f"
+    );
+    session.execute("DROP INDEX i").unwrap();
+}
