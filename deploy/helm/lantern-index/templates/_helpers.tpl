@@ -11,7 +11,88 @@
 {{- end -}}
 
 {{- define "lantern-index.tls" -}}
+{{- if and .Values.tls.secretName .Values.tls.certManager.enabled -}}
+{{- fail "tls.secretName names a Secret that is there, tls.certManager makes one: set one of the two" -}}
+{{- end -}}
 {{- .Values.tls.secretName | default (printf "%s-tls" (include "lantern-index.router" .)) -}}
+{{- end -}}
+
+{{- define "lantern-index.ticket" -}}
+{{- .Values.ticket.secretName | default (printf "%s-ticket" (include "lantern-index.router" .)) -}}
+{{- end -}}
+
+{{/* The data of a Secret of this namespace, as JSON; none if it is not there or the cluster cannot be asked. */}}
+{{- define "lantern-index.secret-data" -}}
+{{- $secret := lookup "v1" "Secret" .namespace .name -}}
+{{- if $secret }}{{ $secret.data | default dict | toJson }}{{ else }}{}{{ end -}}
+{{- end -}}
+
+{{/* The data of the Secrets that this chart makes, as JSON: those that are there, or new ones, which are the same wherever a
+     rendering asks for them. */}}
+{{- define "lantern-index.made" -}}
+{{- if not (hasKey .Values "made") -}}
+{{- $ticket := include "lantern-index.secret-data" (dict "namespace" .Release.Namespace "name" (include "lantern-index.ticket" .)) | fromJson -}}
+{{- $tls := include "lantern-index.secret-data" (dict "namespace" .Release.Namespace "name" (include "lantern-index.tls" .)) | fromJson -}}
+{{- $made := dict -}}
+{{- if not .Values.ticket.secretName -}}
+{{- $_ := set $made "ticket" (ternary $ticket (dict "key" (randAlphaNum 64 | b64enc)) (hasKey $ticket "key")) -}}
+{{- end -}}
+{{- if not (or .Values.tls.secretName .Values.tls.certManager.enabled) -}}
+{{- if hasKey $tls "tls.key" -}}
+{{- $_ := set $made "tls" $tls -}}
+{{- else -}}
+{{- $names := include "lantern-index.names" . | fromJsonArray -}}
+{{- $cert := genSelfSignedCert (include "lantern-index.host" .) (list "127.0.0.1") $names 3650 -}}
+{{- $_ := set $made "tls" (dict "tls.crt" ($cert.Cert | b64enc) "tls.key" ($cert.Key | b64enc)) -}}
+{{- end -}}
+{{- end -}}
+{{- /* A list, even an empty one, is something only of a cluster. */ -}}
+{{- if and $made (not (or .Values.secrets.generate (lookup "v1" "Secret" .Release.Namespace ""))) -}}
+{{- fail "whether the Secrets of this release are there can only be asked by `helm install` and `helm upgrade`: name yours in ticket.secretName and tls.secretName, or have new ones made each time with secrets.generate=true" -}}
+{{- end -}}
+{{- $_ := set .Values "made" $made -}}
+{{- end -}}
+{{- .Values.made | toJson -}}
+{{- end -}}
+
+{{- define "lantern-index.names" -}}
+{{- $host := include "lantern-index.host" . -}}
+{{- concat (list $host (printf "%s.cluster.local" $host) "localhost") .Values.tls.names | toJson -}}
+{{- end -}}
+
+{{/* The key of the Secret for TLS with what the builders' certificate is checked by. */}}
+{{- define "lantern-index.ca-key" -}}
+{{- if .Values.tls.caKey -}}
+{{- .Values.tls.caKey -}}
+{{- else if .Values.tls.certManager.enabled -}}
+ca.crt
+{{- else if and .Values.tls.secretName (hasKey (include "lantern-index.secret-data" (dict "namespace" .Release.Namespace "name" .Values.tls.secretName) | fromJson) "ca.crt") -}}
+ca.crt
+{{- else -}}
+tls.crt
+{{- end -}}
+{{- end -}}
+
+{{/* Changes with what is in the Secrets of a builder, as far as Helm can see. */}}
+{{- define "lantern-index.builder-secrets" -}}
+{{- $seen := list (include "lantern-index.made" .) -}}
+{{- range list .Values.ticket.secretName (ternary (include "lantern-index.tls" .) .Values.tls.secretName .Values.tls.certManager.enabled) -}}
+{{- if . -}}
+{{- $seen = append $seen (include "lantern-index.secret-data" (dict "namespace" $.Release.Namespace "name" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- $seen | toJson | sha256sum -}}
+{{- end -}}
+
+{{/* The same for routers, which ask clients who they are. */}}
+{{- define "lantern-index.router-secrets" -}}
+{{- $seen := list (include "lantern-index.builder-secrets" .) -}}
+{{- range list .Values.tokens.secretName .Values.clientCa.secretName -}}
+{{- if . -}}
+{{- $seen = append $seen (include "lantern-index.secret-data" (dict "namespace" $.Release.Namespace "name" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- $seen | toJson | sha256sum -}}
 {{- end -}}
 
 {{- define "lantern-index.image" -}}
@@ -51,9 +132,9 @@ metadata:
     app.kubernetes.io/name: lantern-index
     {{- include "lantern-index.builder-selector" . | nindent 4 }}
     {{- with .Values.builder.labels }}{{ toYaml . | nindent 4 }}{{ end }}
-  {{- with .Values.builder.annotations }}
-  annotations: {{- toYaml . | nindent 4 }}
-  {{- end }}
+  annotations:
+    checksum/secrets: {{ include "lantern-index.builder-secrets" . }}
+    {{- with .Values.builder.annotations }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
@@ -91,9 +172,7 @@ spec:
         - --cert=/etc/lantern-index/tls/tls.crt
         - --key=/etc/lantern-index/tls/tls.key
         - --ticket-key=/etc/lantern-index/ticket/key
-        {{- if .Values.tokens.secretName }}
-        - --token-file=/etc/lantern-index/tokens/tokens
-        {{- end }}
+        - --drain-timeout={{ sub .Values.builder.terminationGracePeriodSeconds 5 }}s
         {{- range .Values.builder.args }}
         - {{ . | quote }}
         {{- end }}
@@ -112,16 +191,9 @@ spec:
       volumeMounts:
         - {name: tls, mountPath: /etc/lantern-index/tls, readOnly: true}
         - {name: ticket, mountPath: /etc/lantern-index/ticket, readOnly: true}
-        {{- if .Values.tokens.secretName }}
-        - {name: tokens, mountPath: /etc/lantern-index/tokens, readOnly: true}
-        {{- end }}
   volumes:
     - name: tls
       secret: {secretName: {{ include "lantern-index.tls" . }}, defaultMode: 288}
     - name: ticket
-      secret: {secretName: {{ include "lantern-index.router" . }}-ticket, defaultMode: 288}
-    {{- with .Values.tokens.secretName }}
-    - name: tokens
-      secret: {secretName: {{ . }}, defaultMode: 288}
-    {{- end }}
+      secret: {secretName: {{ include "lantern-index.ticket" . }}, defaultMode: 288}
 {{- end -}}
