@@ -166,11 +166,12 @@ impl Builder {
         self.pid().map_or(0, resident_bytes)
     }
 
-    /// Puts a new certificate and key in place of the old ones; the daemon reads them at SIGHUP.
-    pub fn renew_certificate(&self) -> Result<()> {
+    /// Puts a new certificate and key in place of the old ones. `trust` is given the certificate before the daemon can see it.
+    pub fn renew_certificate(&self, trust: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.scratch.path().join(name));
         let [new_cert, new_key] = [&cert, &key].map(|path| path.with_extension("new"));
         make_certificate(&binary()?, &new_cert, &new_key)?;
+        trust(&fs::read_to_string(&new_cert)?)?;
         fs::rename(new_cert, cert)?;
         Ok(fs::rename(new_key, key)?)
     }

@@ -241,9 +241,7 @@ impl Rig {
 
     /// Puts a new certificate in place. Clients trust the old one as well until [`Self::forget`].
     pub fn renew_certificate(&self) -> Result<()> {
-        let old = fs::read_to_string(self.daemons[0].process.certificate())?;
-        self.daemons[0].process.renew_certificate()?;
-        self.trust(&[old])
+        self.daemons[0].process.renew_certificate(|new| self.trust(&[new.to_owned()]))
     }
 
     /// Adds a token, which clients are to show from now on. The old one is good until [`Self::forget`].

@@ -1,0 +1,160 @@
+//! Certificates and tokens are renewed again and again while many builds come and go: no build is lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::{Builder, BuilderOptions, Cluster, Column, Scratch, Session, copy_rows, data_set, inspect, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+const BUILDS: u32 = 50;
+const RENEWALS: u32 = 10;
+const CLIENTS: u32 = 3;
+/// How long a build or a renewal may take on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The daemon's owner: the tokens that are good, and the certificates that clients trust.
+struct Owner {
+    folder: Scratch,
+    /// The last one is what clients show.
+    tokens: Mutex<Vec<String>>,
+}
+
+impl Owner {
+    fn new() -> Self {
+        let owner = Self { folder: Scratch::new("renewals", 0o755).unwrap(), tokens: Mutex::new(Vec::new()) };
+        owner.renew_token(0);
+        owner
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn token(&self) -> String {
+        self.tokens.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// The tokens of the two renewals before stay good: a build may be on its way with one.
+    fn renew_token(&self, number: u32) {
+        let mut tokens = self.tokens.lock().unwrap();
+        if tokens.len() == 3 {
+            tokens.remove(0);
+        }
+        let token = format!("token-{number}-0123456789abcdef");
+        replace(&self.path("tokens"), &format!("{}\n{token}\n", tokens.join("\n")));
+        tokens.push(token);
+    }
+
+    /// Clients trust one more certificate.
+    fn trust(&self, certificate: &str) -> Result<()> {
+        let trusted = fs::read_to_string(self.path("trusted.pem")).unwrap_or_default();
+        replace(&self.path("trusted.pem"), &(trusted + certificate));
+        Ok(())
+    }
+
+    /// Makes a session a client of the daemon.
+    fn attach(&self, session: &mut Session, daemon: &Builder) {
+        daemon.attach(session).unwrap();
+        let sql = format!(
+            "SET hnsw.external_index_token = '{}'; SET hnsw.external_index_sslmode = 'verify-full';
+             SET hnsw.external_index_sslrootcert = '{}'",
+            self.token(),
+            self.path("trusted.pem").display()
+        );
+        session.execute(&sql).unwrap();
+    }
+}
+
+/// Puts a file in place at once.
+fn replace(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    let mode = if path.ends_with("tokens") { 0o600 } else { 0o644 };
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// Renews token and certificate, and waits until the daemon has read both. Every other time the daemon is not told, and
+/// sees by itself that the files are others.
+fn renew(owner: &Owner, daemon: &Builder, number: u32) {
+    let read = || ["tokens read again", "certificates read again"].map(|line| daemon.log().matches(line).count());
+    let before = read();
+    owner.renew_token(number);
+    daemon.renew_certificate(|certificate| owner.trust(certificate)).unwrap();
+    if number.is_multiple_of(2) {
+        let pid = Pid::from_raw(daemon.pid().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+    }
+    wait_for("the files to be read", PATIENCE, || {
+        let now = read();
+        Ok((now[0] > before[0] && now[1] > before[1]).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Builds of several clients at a time while their daemon's owner renews what they show and trust.
+fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]) {
+    let owner = Owner::new();
+    let tokens = owner.path("tokens").display().to_string();
+    let arguments = [&["--token-file", &tokens], arguments].concat().iter().map(|&text| text.to_owned()).collect();
+    let daemon = Builder::start_with(&BuilderOptions { command, arguments, ..BuilderOptions::default() }).unwrap();
+    owner.trust(&fs::read_to_string(daemon.certificate()).unwrap()).unwrap();
+    let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (owner, daemon, begun, ended) = (&owner, &daemon, &begun, &ended);
+            scope.spawn(move || {
+                let mut session = cluster.session("renewals").unwrap();
+                while begun.fetch_add(1, Ordering::Relaxed) < BUILDS {
+                    owner.attach(&mut session, daemon);
+                    let (table, index) = (format!("items_{client}"), format!("items_{client}_idx"));
+                    session
+                        .execute(&format!(
+                            "CREATE INDEX {index} ON {table} USING hnsw (v vector_l2_ops) WITH (external = true)"
+                        ))
+                        .unwrap();
+                    inspect(cluster, &mut session, &index).unwrap();
+                    session.execute(&format!("DROP INDEX {index}")).unwrap();
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for number in 1..=RENEWALS {
+            let due = number * BUILDS / (RENEWALS + 1);
+            wait_for("the builds before the next renewal", PATIENCE, || {
+                Ok((ended.load(Ordering::Relaxed) >= due).then_some(()))
+            })
+            .unwrap();
+            renew(&owner, &daemon, number);
+        }
+    });
+    assert_eq!(ended.load(Ordering::Relaxed), BUILDS);
+
+    // The last certificate and the last token are what counts now.
+    fs::copy(daemon.certificate(), owner.path("trusted.pem")).unwrap();
+    let mut session = cluster.session("renewals").unwrap();
+    owner.attach(&mut session, &daemon);
+    let create = "CREATE INDEX items_0_idx ON items_0 USING hnsw (v vector_l2_ops) WITH (external = true)";
+    session.execute(&format!("{create}; DROP INDEX items_0_idx")).unwrap();
+    session.execute("SET hnsw.external_index_token = 'token-0-0123456789abcdef'").unwrap();
+    assert_eq!(session.execute(create).unwrap_err().server().sqlstate, "28000", "the first token");
+}
+
+#[test]
+fn renewals_cost_no_build() {
+    let cluster = Cluster::start().unwrap();
+    let mut session = cluster.database("renewals").unwrap();
+    let rows = data_set("glove-100").unwrap().0.truncated(4000);
+    for client in 0..CLIENTS {
+        copy_rows(&mut session, &format!("items_{client}"), Column::Vector, &rows).unwrap();
+    }
+    no_build_is_lost(&cluster, "serve", &[]);
+    no_build_is_lost(&cluster, "router", &["--mode", "relay", "--max-builders", "2"]);
+    no_build_is_lost(&cluster, "router", &["--mode", "redirect", "--max-builders", "2"]);
+}
