@@ -3,11 +3,9 @@ use std::sync::Arc;
 use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 
-use crate::bulk::BulkEngine;
-use crate::insertion::InsertionEngine;
+use crate::engines::{BulkEngine, InsertionEngine, Setup, UsearchEngine};
+use crate::input::ValueStore;
 use crate::space::Measure;
-use crate::usearch::UsearchEngine;
-use crate::values::ValueStore;
 use crate::{BuildError, Control, Pool, Storage};
 
 /// What is to be built.
@@ -108,7 +106,7 @@ pub struct Report {
     pub self_recall: f32,
     /// Share of the ten true neighbors that searches with `ef_search` 40 find, over rows and values between them, 0 to 1.
     pub recall: f32,
-    /// What such searches, with half of that `ef_search`, would find more if they began at the nearest element: what islands cost.
+    /// How much more searches with `ef_search` 20 would find if they began at the nearest element: what islands cost.
     pub lost: f32,
     /// What was done because searches lost their way.
     pub remedy: Remedy,
@@ -180,10 +178,10 @@ pub fn start_in(
         value_type: spec.value_type.name(),
         metric: spec.metric.name(),
     })?;
-    let store = Arc::new(ValueStore::new(storage));
+    let setup = Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)) };
     match kind {
-        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(spec, measure, pool, control, store))),
-        EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(spec, measure, pool, control, store))),
-        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(spec, measure, pool, control, store)?)),
+        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(setup))),
+        EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(setup))),
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(setup)?)),
     }
 }

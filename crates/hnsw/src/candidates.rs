@@ -30,7 +30,7 @@ struct Point {
 }
 
 impl Candidates {
-    /// Room for the `keep` nearest of each of so many points.
+    /// Room for the `keep` nearest of each of `points` points.
     pub(crate) fn new(points: usize, keep: usize) -> Self {
         let empty = Point { len: 0, settled: true, limit: Candidate::NONE };
         let stripe = |_| Mutex::new(Stripe { entries: Vec::new(), points: [empty; STRIPE] });
@@ -83,7 +83,7 @@ impl Candidates {
         out.extend_from_slice(&entries[..usize::from(point.len)]);
     }
 
-    /// Leaves the nearest. The same element may have come several times, from several leaves.
+    /// Drops all but the nearest. An element may have come several times, from several leaves.
     fn settle(&self, entries: &mut [Candidate], point: &mut Point) {
         let list = &mut entries[..usize::from(point.len)];
         list.sort_unstable();
@@ -117,9 +117,9 @@ fn room(keep: usize) -> usize {
     keep + keep / 4 + 2
 }
 
-/// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns how many those are.
+/// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns their number.
 pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
-    // Most are told apart by a bit each.
+    // A bit for each element, by its last digits, finds most.
     let mut seen = [0u64; 16];
     let mut kept = 0;
     for at in 0..list.len() {

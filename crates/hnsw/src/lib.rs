@@ -1,52 +1,50 @@
 //! Vectors in, finished graph out. No I/O but a spool file for values that do not fit into memory.
 //!
-//! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build.
+//! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The folders stand in the order in which data
+//! moves; each `mod.rs` says what comes in, what goes out and what it costs.
 //!
 //! ```text
-//! rows ─► elements ─► bulk: partition, leaves, candidates ─► selection ─┐
-//!                 └─► insertion, where a trial finds more with it ──────┤
-//!                                                                       ▼
-//!         finished ◄─ page order ◄─ duplicates, reachability ◄─ guard: measure ⇄ navigate
+//!   rows                                                          Finished: graph, page order, report
+//!    │                                                                              ▲
+//!    ▼                                                                              │
+//!  input      check, duplicates, values in memory or in a spool file               order
+//!    │ elements                                                                     ▲
+//!    ▼                                                                              │
+//!  space      metric; int8 codes, principal components, inner product's lift        │
+//!    │                                                                              │
+//!    ▼                                                                              │
+//!  partition  plan, pivots, split, leaf (all pairs), refine ─► candidates           │
+//!    │                                                             │                │
+//!    ▼                                                             ▼                │
+//!  select     diversity rule, mutual choice, in-degree ─────────► draft             │
+//!    │                                                             │                │
+//!    ▼                                                             ▼                │
+//!  repair     guard (measures by searches), navigate, duplicates, reach ────────────┘
+//!
+//!  engines    bulk: this picture as code; insertion and usearch: a draft by other ways
 //! ```
 
-mod balance;
 mod build;
-mod bulk;
 mod candidates;
-mod codes;
-mod complete;
-mod copies;
-mod directions;
 mod draft;
+mod engines;
 mod error;
-mod finish;
-mod group;
-mod guard;
 mod input;
-mod insertion;
-mod matrix;
 pub mod memory;
-mod mutual;
-mod navigate;
 mod order;
+mod partition;
 mod pool;
 mod progress;
-mod reach;
-mod round;
-mod rows;
+mod random;
+mod repair;
 mod search;
 mod select;
-mod shares;
 mod space;
-mod spool;
-mod trial;
-mod usearch;
-mod values;
 
 pub use build::{BuildSpec, Engine, EngineKind, Finished, Remedy, Report, RowBatch, start, start_in};
 pub use distance::{Level, Metric};
 pub use error::BuildError;
+pub use input::Storage;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
 pub use search::{Links, Searcher, search, search_with};
-pub use spool::Storage;

@@ -9,7 +9,7 @@
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_FROM: i32 = 64 << 10;
 
-/// So many of them at most: a process may have 65,530 mappings.
+/// Their largest number: a process may have 65,530 mappings.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_MOST: i32 = 32_000;
 

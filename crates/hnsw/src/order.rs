@@ -1,7 +1,7 @@
 //! The order of the elements on pages.
 //!
 //! A search reads the page of every neighbor of every element it expands. So a page is filled with elements that link to each
-//! other: always the one with the most links from those on the page, going on from where the last page ended.
+//! other: always the element with the most links from the page so far, beginning where the last page ended.
 
 use graph::{ElementValues, Graph};
 
@@ -19,7 +19,7 @@ pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> us
     PAGE_ROOM / (mean.next_multiple_of(8) + ELEMENT_HEAD)
 }
 
-/// All elements, those that share a page next to each other.
+/// All elements in the order of their pages.
 pub(crate) fn by_page(graph: &Graph, per_page: usize, control: &Control) -> Result<Vec<u32>, BuildError> {
     let mut pages = Pages {
         graph,
@@ -52,7 +52,7 @@ struct Pages<'a> {
     placed: Vec<bool>,
     /// Links from the page being filled.
     links: Vec<u16>,
-    /// Elements with such links that are not placed yet, and some that are.
+    /// Elements with links from the page that were not placed when they were added.
     candidates: Vec<u32>,
     order: Vec<u32>,
 }

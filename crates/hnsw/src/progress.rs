@@ -8,17 +8,17 @@ use crate::BuildError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Taking rows; elements are inserted meanwhile.
+    /// Taking rows. Only the `usearch` engine inserts elements meanwhile.
     Rows = 0,
-    /// Inserting the elements that are left.
+    /// Finding candidates for all lists.
     Graph = 1,
-    /// Completing neighbor lists and linking stranded elements.
+    /// Choosing neighbors, measuring the graph, linking stranded elements.
     Repair = 2,
     /// Ordering elements for the pages.
     Order = 3,
 }
 
-/// How far a build is: written by the engine, read by anybody at any time.
+/// How far a build is: written by the engine, read by any thread at any time.
 #[derive(Debug)]
 pub struct Progress {
     phase: AtomicU8,

@@ -34,7 +34,7 @@ impl Links for Graph {
     }
 }
 
-/// [`search_with`], of a graph that nobody watches.
+/// [`search_with`] without a watcher.
 pub fn search(graph: &Graph, distance: impl FnMut(u32) -> f32, ef: usize) -> Vec<u32> {
     search_with(graph, distance, |_| {}, ef)
 }

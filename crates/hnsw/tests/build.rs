@@ -223,7 +223,7 @@ fn every_type_and_metric_is_searched_well() {
 }
 
 #[test]
-fn a_leader_in_the_middle_does_not_spoil_the_groups() {
+fn a_pivot_in_the_middle_does_not_spoil_the_groups() {
     let mut numbers = Numbers(7);
     // In many dimensions, whoever lies near the center is nearer to everybody than they are to each other.
     let rows: Vec<Vec<f32>> = (0..4000)

@@ -2,6 +2,7 @@
 
 mod access;
 mod lantern;
+mod owner;
 mod readers;
 mod redirect;
 mod scene;

@@ -13,10 +13,10 @@ const PACKED: u64 = 3 << 9;
 /// Or as codes, both by dimensions and by vectors as AMX wants them: a leaf, and a cell with the candidates of its points.
 const PACKED_CODES: u64 = 7 << 9;
 
-/// For each element, while groups are made and when neighbors are chosen, its lists left out: numbers, levels, order and leaders.
+/// For each element, while groups are made and when neighbors are chosen, its lists left out: numbers, levels, order and pivots.
 const GROUPED: u64 = 140;
 const CHOOSING: u64 = 75;
-/// Of those, notes on codes, and leaders that only those have who are compared by products.
+/// Of those, notes on codes, and pivots that only those have who are compared by products.
 const BY_PRODUCTS: u64 = 32;
 
 /// Bytes of a candidate: distance and element.
@@ -36,7 +36,7 @@ impl Estimate {
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and leaders |
+    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell |
     #[must_use]

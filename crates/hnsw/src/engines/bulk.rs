@@ -1,0 +1,171 @@
+use distance::Metric;
+use graph::max_level;
+
+use super::finish::Completion;
+use super::insertion::insert_all;
+use super::intake::{Intake, Setup};
+use super::trial;
+use crate::candidates::Candidates;
+use crate::draft::Draft;
+use crate::input::TakenRows;
+use crate::partition::plan::{Compared, Plan};
+use crate::partition::{Partition, longest};
+use crate::random::Random;
+use crate::select::{self, Gathered};
+use crate::space::{self, Codes, Space};
+use crate::{BuildError, Engine, Finished, Phase, RowBatch};
+
+/// How much more insertion must find in a sample to be no chance.
+const NO_CHANCE: f32 = 0.004;
+
+/// Our own engine: no element is inserted, all are placed at once.
+pub(crate) struct BulkEngine {
+    intake: Intake,
+    /// Whether insertion may take over where it finds more.
+    trial: bool,
+    #[cfg(test)]
+    pub(crate) defect: crate::partition::plan::Defect,
+}
+
+impl BulkEngine {
+    pub(crate) fn start(setup: Setup) -> Self {
+        Self {
+            intake: Intake::new(setup),
+            trial: true,
+            #[cfg(test)]
+            defect: crate::partition::plan::Defect::None,
+        }
+    }
+
+    /// The engine for a sample, which has no further one.
+    pub(crate) fn without_trial(self) -> Self {
+        Self { trial: false, ..self }
+    }
+}
+
+impl Engine for BulkEngine {
+    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
+        self.intake.add(batch, |_, _| Ok(()))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
+        #[cfg(test)]
+        let defect = self.defect;
+        let trial = self.trial;
+        let (setup, taken, _) = self.intake.finish();
+        let Setup { spec, measure, pool, control, store } = &setup;
+        let mut space = Space::exact(measure.for_building(spec.dims), store);
+        let lifts = match spec.metric {
+            Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32, control))?,
+            _ => None,
+        };
+        match &lifts {
+            Some(lifts) => space.lifts = lifts,
+            None if spec.metric == Metric::InnerProduct => {
+                space.measure = space.measure.euclidean().unwrap_or(*measure);
+            }
+            None => {}
+        }
+        // Without a Euclidean distance between values, or with one that is hardly that of the metric, the data decides who builds.
+        let certain = space.measure.products.is_some() && lifts.is_none();
+        if trial && !certain && trial::insertion_finds_more(&setup, &taken.points(), NO_CHANCE)? {
+            let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;
+            return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
+        }
+        let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
+        let elements = taken.heap_tids.elements();
+        let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements, control));
+        let codes = coded.map(encode).transpose()?;
+        #[cfg(test)]
+        let codes = codes.map(|mut codes| {
+            if defect == crate::partition::plan::Defect::CodesHalved {
+                codes.halve();
+            }
+            codes
+        });
+        space.codes = codes.as_ref().filter(|codes| codes.hold(space));
+        let layers = Layers {
+            setup: &setup,
+            space,
+            #[cfg(test)]
+            defect,
+        };
+        let (draft, gathered) = layers.build(&taken)?;
+        Completion { setup: &setup, space, trial }.run(draft, gathered, taken)
+    }
+}
+
+struct Layers<'a> {
+    setup: &'a Setup,
+    space: Space<'a>,
+    #[cfg(test)]
+    defect: crate::partition::plan::Defect,
+}
+
+impl Layers<'_> {
+    /// Draws levels, fills the upper layers, and finds candidates for layer 0.
+    fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
+        let Setup { spec, pool, control, .. } = self.setup;
+        let random = Random::new(spec.seed);
+        let points = taken.points();
+        let levels = draw_levels(&random, &points, taken.heap_tids.elements(), spec.m);
+        let mut draft = Draft::new(spec.m, levels);
+        let m = draft.m();
+        control.progress().enter(Phase::Graph, points.len() as u64);
+        let top = draft.entry().map_or(0, |entry| draft.level(entry));
+        for layer in 1..=top {
+            let points = draft.on_layer(layer).collect();
+            let gathered = self.gather(points, m, false, &random.fork(2 + u64::from(layer)))?;
+            select::fill(&mut draft, layer, gathered, self.space, pool, control)?;
+        }
+        let gathered = self.gather(points, 2 * m, true, &random.fork(2))?;
+        Ok((draft, gathered))
+    }
+
+    /// Finds candidates for the lists of some points, with `list` slots each.
+    fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
+        let compared = match (self.space.codes, self.space.measure.products) {
+            (Some(codes), _) if codes.of_components() => Compared::ByComponents,
+            (Some(_), _) => Compared::ByCodes,
+            (None, Some(_)) => Compared::ByProducts,
+            (None, None) => Compared::Singly,
+        };
+        let Setup { spec, pool, control, .. } = self.setup;
+        let plan = Plan::new(spec.ef_construction, list, compared, points.len());
+        #[cfg(test)]
+        let plan = plan.with(self.defect);
+        let space = self.space;
+        let partition = |space, found, also| {
+            let partition = Partition { space, points: &points, plan: &plan, found, also, control, counted };
+            pool.run(|| partition.run(random))
+        };
+        // Under inner product, as many candidates as otherwise, by two metrics. The groups are those of the one that is a metric.
+        let Some(euclidean) = space.euclidean() else {
+            let near = Candidates::new(points.len(), plan.keep);
+            let (order, far) = partition(space, &near, None)?;
+            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
+        };
+        let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
+        let by_distance = Candidates::new(points.len(), plan.keep / 4);
+        pool.run(|| longest::find(space, &points, &near, control))?;
+        let (order, far) = partition(euclidean, &by_distance, Some((space, &near)))?;
+        let also = Some(by_distance);
+        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
+    }
+}
+
+/// The levels of all elements; 0 for duplicates.
+pub(super) fn draw_levels(random: &Random, points: &[u32], elements: usize, m: u16) -> Vec<u8> {
+    let mut levels = vec![0; elements];
+    let mut draw = random.fork(1);
+    for &point in points {
+        levels[point as usize] = level(&mut draw, m);
+    }
+    levels
+}
+
+/// A level as pgvector draws it.
+fn level(random: &mut Random, m: u16) -> u8 {
+    let level = -random.unit().ln() / f64::from(m).ln();
+    (level as u64).min(max_level(m).into()) as u8
+}

@@ -1,0 +1,55 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::input::{Rows, TakenRows, ValueStore};
+use crate::space::{Measure, Space};
+use crate::{BuildError, BuildSpec, Control, Phase, Pool, RowBatch};
+
+/// What stays the same during a build.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) spec: BuildSpec,
+    /// The metric by which the graph will be searched.
+    pub(crate) measure: Measure,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) control: Control,
+    pub(crate) store: Arc<ValueStore>,
+}
+
+impl Setup {
+    /// Exact distances of the metric by which the graph will be searched.
+    pub(crate) fn searched(&self) -> Space<'_> {
+        Space::exact(self.measure, &self.store)
+    }
+}
+
+/// Takes the rows of a build; what every engine begins with.
+pub(crate) struct Intake {
+    pub(crate) setup: Setup,
+    rows: Rows,
+}
+
+impl Intake {
+    pub(crate) fn new(setup: Setup) -> Self {
+        setup.control.progress().enter(Phase::Rows, setup.spec.expected_rows);
+        Self { rows: Rows::new(&setup.spec, setup.store.clone()), setup }
+    }
+
+    /// Takes a batch. `ready` gets the numbers of the elements of every chunk of values that became readable.
+    pub(crate) fn add(
+        &mut self,
+        batch: RowBatch<'_>,
+        ready: impl FnMut(&Rows, Range<u32>) -> Result<(), BuildError>,
+    ) -> Result<(), BuildError> {
+        self.setup.control.check()?;
+        self.rows.take(&self.setup.spec, batch, ready)?;
+        self.setup.control.progress().add(batch.tids.len() as u64);
+        Ok(())
+    }
+
+    /// All rows have come; the last elements, of which `add` did not tell, come separately.
+    pub(crate) fn finish(mut self) -> (Setup, TakenRows, Range<u32>) {
+        let (taken, last) = self.rows.finish();
+        (self.setup, taken, last)
+    }
+}

@@ -1,0 +1,123 @@
+use graph::ElementValues;
+
+use super::spool::{Piece, Spool, Storage};
+use crate::BuildError;
+
+/// Elements per chunk: enough to keep all threads busy, few enough to start soon.
+pub(crate) const CHUNK: usize = 512;
+
+/// The values of all elements, appended in chunks while other threads read the chunks published before.
+///
+/// Chunks never move, so a value's address is good for the life of the store.
+pub(crate) struct ValueStore {
+    chunks: boxcar::Vec<Chunk>,
+    storage: Storage,
+    spool: Spool,
+}
+
+/// [`CHUNK`] values one after the other (fewer in the last chunk).
+#[derive(Default)]
+pub(crate) struct Chunk {
+    bytes: Bytes,
+    ends: Ends,
+}
+
+/// Where the bytes of a chunk are.
+pub(crate) enum Bytes {
+    Memory(Vec<u8>),
+    Spool(Piece),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl Bytes {
+    pub(crate) fn get(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Spool(piece) => piece.bytes(),
+        }
+    }
+}
+
+/// Where the values of a chunk end.
+enum Ends {
+    /// All have this many bytes.
+    Every(usize),
+    At(Vec<u32>),
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self::At(Vec::new())
+    }
+}
+
+impl Chunk {
+    /// An empty chunk for values of `value_len` bytes, or of varying length for `None`.
+    pub(crate) fn new(value_len: Option<usize>) -> Self {
+        match value_len {
+            Some(len) => Self { bytes: Bytes::Memory(Vec::with_capacity(len * CHUNK)), ends: Ends::Every(len) },
+            None => Self::default(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, value: &[u8]) {
+        // Only what was published is in the spool.
+        let Bytes::Memory(bytes) = &mut self.bytes else { return };
+        bytes.extend_from_slice(value);
+        if let Ends::At(ends) = &mut self.ends {
+            // A sparse value has at most 8 KiB, a chunk 512 of them.
+            ends.push(bytes.len() as u32);
+        }
+    }
+
+    pub(crate) fn value(&self, at: usize) -> &[u8] {
+        let bytes = self.bytes.get();
+        match &self.ends {
+            Ends::Every(len) => &bytes[at * len..(at + 1) * len],
+            Ends::At(ends) => {
+                let start = if at == 0 { 0 } else { ends[at - 1] as usize };
+                &bytes[start..ends[at] as usize]
+            }
+        }
+    }
+}
+
+impl ValueStore {
+    pub(crate) fn new(storage: Storage) -> Self {
+        Self { chunks: boxcar::Vec::new(), storage, spool: Spool::default() }
+    }
+
+    /// Puts other bytes of the build where its values go now.
+    pub(crate) fn stow(&self, bytes: Vec<u8>) -> Result<Bytes, BuildError> {
+        match self.storage.next() {
+            Some(dir) => Ok(Bytes::Spool(self.spool.write(dir, &bytes)?)),
+            None => Ok(Bytes::Memory(bytes)),
+        }
+    }
+
+    /// Makes a full chunk readable, in the spool if values go there now.
+    pub(crate) fn keep(&self, mut chunk: Chunk) -> Result<(), BuildError> {
+        if let Bytes::Memory(bytes) = std::mem::take(&mut chunk.bytes) {
+            chunk.bytes = self.stow(bytes)?;
+        }
+        self.publish(chunk);
+        Ok(())
+    }
+
+    /// Makes a chunk readable. Only the last chunk may be short.
+    pub(crate) fn publish(&self, chunk: Chunk) {
+        self.chunks.push(chunk);
+    }
+}
+
+impl ElementValues for ValueStore {
+    fn value(&self, element: u32) -> &[u8] {
+        let element = element as usize;
+        self.chunks[element / CHUNK].value(element % CHUNK)
+    }
+}

@@ -1,0 +1,46 @@
+//! The longest vectors under inner product: they are near all points, so every point is compared with all of them.
+//!
+//! Groups of points that are near each other do not lead to them: what lies in a point's direction and is long may be far away.
+
+use graph::ElementValues;
+use rayon::prelude::*;
+
+use super::pivots::Pivots;
+use crate::candidates::Candidates;
+use crate::space::Space;
+use crate::{BuildError, Control};
+
+/// The most of them, and at least how many points there are for each.
+const MOST: usize = 2500;
+const POINTS: usize = 8;
+/// The nearest that become candidates.
+const NEAREST: usize = 40;
+/// Points compared at a time.
+const AT_ONCE: usize = 512;
+
+/// Adds the nearest of the longest vectors to the candidates of each point. Runs on the threads of the pool it is called from.
+pub(crate) fn find(space: Space<'_>, points: &[u32], found: &Candidates, control: &Control) -> Result<(), BuildError> {
+    let square = |&point: &u32| {
+        let value = space.store.value(point);
+        (space.measure.kernel)(value, value)
+    };
+    // The kernel is the negative product: the longest are least.
+    let mut longest: Vec<(f32, u32)> = points.par_iter().map(|point| (square(point), *point)).collect();
+    let count = (points.len() / POINTS).min(MOST);
+    if count == 0 {
+        return Ok(());
+    }
+    longest.select_nth_unstable_by(count - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut longest: Vec<u32> = longest[..count].iter().map(|&(_, point)| point).collect();
+    longest.sort_unstable();
+    let hubs = Pivots::new(space, longest.clone());
+    points.par_chunks(AT_ONCE).enumerate().try_for_each(|(chunk, elements)| {
+        control.check()?;
+        let nearest = hubs.nearest(space, elements, NEAREST);
+        for ((at, &element), nearest) in (chunk * AT_ONCE..).zip(elements).zip(nearest.chunks_exact(NEAREST)) {
+            let others = nearest.iter().filter_map(|&at| longest.get(at as usize)).filter(|&&other| other != element);
+            found.add(at, others.map(|&other| space.candidate(element, other)));
+        }
+        Ok(())
+    })
+}

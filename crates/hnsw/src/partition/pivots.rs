@@ -1,0 +1,124 @@
+//! The pivots of a split: random points, to whose nearest the others go.
+
+use distance::{COLS, Nearest, ROWS, Tile};
+
+use crate::space::Codes;
+use crate::space::Group;
+use crate::space::group;
+use crate::space::{Products, Query, Space};
+
+pub(crate) struct Pivots<'a> {
+    elements: Vec<u32>,
+    packed: Option<Packed<'a>>,
+}
+
+struct Packed<'a> {
+    products: Products,
+    kind: Kind<'a>,
+    group: Group,
+}
+
+/// How points are packed to be compared.
+enum Kind<'a> {
+    /// By the codes of all values.
+    Codes(&'a Codes),
+    /// As they are, or by differences from this one.
+    From(Option<Vec<f32>>),
+}
+
+impl<'a> Pivots<'a> {
+    pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
+        let packed = space.measure.products.and_then(|products| Packed::new(space, products, &elements));
+        Self { elements, packed }
+    }
+
+    /// The `fan` nearest pivots of each element, nearest first, by position; `u32::MAX` where there are fewer.
+    pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], fan: usize) -> Vec<u32> {
+        let mut nearest = Nearest::default();
+        let k = fan.min(self.elements.len());
+        match &self.packed {
+            Some(packed) => packed.compare(space, elements, k, &mut nearest),
+            None => {
+                nearest.reset(elements.len(), elements.len(), k);
+                let mut query = Query::default();
+                for (at, &element) in elements.iter().enumerate() {
+                    space.ask(&mut query, element);
+                    for (pivot, &other) in self.elements.iter().enumerate() {
+                        nearest.offer(at, space.distance_of(&query, other), pivot as u32);
+                    }
+                }
+            }
+        }
+        let mut assigned = vec![u32::MAX; elements.len() * fan];
+        for (at, assigned) in assigned.chunks_exact_mut(fan).enumerate() {
+            for (slot, pivot) in assigned.iter_mut().zip(nearest.of(at)) {
+                *slot = pivot.element();
+            }
+        }
+        assigned
+    }
+}
+
+impl Kind<'_> {
+    fn pack(&self, group: &mut Group, space: Space<'_>, products: Products, points: &[u32]) {
+        match self {
+            Self::Codes(codes) => group.pack_codes(codes, points),
+            Self::From(center) => group.pack_roughly(space, products, points, center.as_deref()),
+        }
+    }
+}
+
+/// Of a sample of pivots: their positions, how far the nearest other one is from each, squared, and which that is.
+fn gaps(space: Space<'_>, pivots: &[u32]) -> Vec<Gap> {
+    const SAMPLE: usize = 32;
+    let gap = |at: usize| {
+        let others = pivots.iter().enumerate().filter(|&(other, _)| other != at);
+        let squares = others.map(|(_, &other)| (space.squared_distance(pivots[at], other), other));
+        let (squared, nearest) = squares.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f32::INFINITY, pivots[at]));
+        Gap { at, squared, nearest }
+    };
+    (0..pivots.len()).step_by(pivots.len().div_ceil(SAMPLE).max(1)).map(gap).collect()
+}
+
+struct Gap {
+    at: usize,
+    squared: f32,
+    nearest: u32,
+}
+
+impl<'a> Packed<'a> {
+    /// Packs the pivots: as the quantised vectors of the build if they separate most pivots from their nearest neighbor, else quantised around
+    /// the pivots' own mean. None if neither does, as between clusters far from each other: then pivots are compared one by one.
+    fn new(space: Space<'a>, products: Products, pivots: &[u32]) -> Option<Self> {
+        let gaps = gaps(space, pivots);
+        let most =
+            |resolved: &dyn Fn(&Gap) -> bool| gaps.iter().filter(|gap| resolved(gap)).count() * 4 >= gaps.len() * 3;
+        let resolves = |codes: &Codes, gap: &Gap| {
+            let pivot = pivots[gap.at];
+            codes.resolves(pivot, gap.squared) && codes.represent_pair(space, pivot, gap.nearest)
+        };
+        let kind = match space.codes.filter(|codes| most(&|gap| resolves(codes, gap))) {
+            Some(codes) => Kind::Codes(codes),
+            None => Kind::From(group::center(space, products, pivots)),
+        };
+        let mut group = Group::default();
+        kind.pack(&mut group, space, products, pivots);
+        let resolved = matches!(kind, Kind::Codes(_)) || most(&|gap| group.resolves(gap.at, gap.squared));
+        resolved.then_some(Self { products, kind, group })
+    }
+
+    fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
+        let (mut group, mut tile) = (Group::default(), Tile::new());
+        self.kind.pack(&mut group, space, self.products, elements);
+        nearest.reset(elements.len(), group.padded(), k);
+        for row_block in 0..group.blocks() {
+            let first_row = row_block * ROWS;
+            for col_pair in 0..self.group.blocks() / 2 {
+                let first_col = col_pair * COLS;
+                let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
+                group.tile(row_block, &self.group, col_pair, self.products, limits, &mut tile);
+                nearest.offer_rows(&tile, first_row, first_col);
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A second look: at the candidates of neighbors.
+//!
+//! The points of a cell, which have the same nearest pivot, are compared with all candidates of the cell. A near element that was in no leaf with a
+//! point is mostly a candidate of another point of the cell; to find it here costs much less than more or larger leaves. A cell changes
+//! only its own points, so the order of the cells does not matter.
+//!
+//! Hubs, which are candidates of very many points already, are left out: with a hub nearest to all points, a graph would lead nowhere else.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use distance::{COLS, Candidate, ROWS, Tile};
+use rayon::prelude::*;
+
+use crate::candidates::Candidates;
+use crate::space::Codes;
+use crate::space::Group;
+use crate::space::group;
+use crate::space::{Products, Space};
+
+/// Points of a cell at most: their lists are kept while they are compared with others.
+pub(crate) const CELL: usize = 256;
+/// Candidates packed at a time: as many as fit into a core's cache.
+const PACKED: usize = 512;
+/// Entries of a list, in terms of what is kept, at which the nearest are selected.
+const FULL: usize = 4;
+/// Points of a cell whose distances are checked against the quantisation error.
+const SAMPLE: usize = 16;
+
+/// A candidate of more than this many times its fair share of points is a hub.
+const HUB_FACTOR: usize = 4;
+
+/// For each element, of how many points it is a candidate.
+pub(crate) struct Known {
+    counts: Vec<AtomicU32>,
+    most: u32,
+}
+
+impl Known {
+    /// Counts the candidates of `points`, which are in ascending order. Runs on the threads of the pool it is called from.
+    pub(crate) fn count(points: &[u32], found: &Candidates) -> Self {
+        let elements = points.last().map_or(0, |&last| last as usize + 1);
+        let counts: Vec<AtomicU32> = (0..elements).map(|_| AtomicU32::new(0)).collect();
+        (0..points.len()).into_par_iter().for_each_init(Vec::new, |own, at| {
+            own.clear();
+            found.of(at, own);
+            own.iter().for_each(|candidate| _ = counts[candidate.element() as usize].fetch_add(1, Ordering::Relaxed));
+        });
+        Self { counts, most: (HUB_FACTOR * found.keep()) as u32 }
+    }
+
+    fn by_many(&self, element: u32) -> bool {
+        self.counts[element as usize].load(Ordering::Relaxed) > self.most
+    }
+}
+
+/// What a thread reuses from cell to cell.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    cell: Vec<u32>,
+    others: Vec<u32>,
+    /// A bit for each of `others`.
+    seen: Vec<u64>,
+    rows: Group,
+    cols: Group,
+    tile: Tile,
+    own: Vec<Candidate>,
+    lists: Vec<Vec<Candidate>>,
+    /// A distance that a list's entries must be below.
+    limits: Vec<f32>,
+    /// How many candidates each had.
+    had: Vec<usize>,
+}
+
+/// Replaces the candidates of the points of a cell by the nearest of all that they have together. `cell` has positions in `points`.
+pub(crate) fn look_again(
+    space: Space<'_>,
+    (codes, products): (&Codes, Products),
+    points: &[u32],
+    cell: &[u32],
+    (found, known): (&Candidates, &Known),
+    scratch: &mut Scratch,
+) {
+    let keep = found.keep();
+    scratch.gather(points, cell, found, known);
+    scratch.rows.pack_codes(codes, &scratch.cell);
+    let among = codes.represent_group(space, scratch.cell.iter().copied());
+    let center = if among && scratch.is_resolved(space) {
+        None
+    } else {
+        // Where the quantisation of all values is too coarse, one around the mean of the cell may do.
+        let center = group::center(space, products, &scratch.cell);
+        scratch.rows.pack_roughly(space, products, &scratch.cell, center.as_deref());
+        if !scratch.is_resolved(space) {
+            return;
+        }
+        Some(center)
+    };
+    let Scratch { cell: elements, others, rows, cols, tile, lists, limits, had, .. } = scratch;
+    limits.resize(rows.padded(), f32::NEG_INFINITY);
+    for others in others.chunks(PACKED) {
+        match &center {
+            None => cols.pack_codes(codes, others),
+            Some(center) => cols.pack_roughly(space, products, others, center.as_deref()),
+        }
+        for row_block in 0..rows.blocks() {
+            let first_row = row_block * ROWS;
+            for col_pair in 0..cols.blocks() / 2 {
+                let row_limits = limits[first_row..].first_chunk().expect("padded to whole tiles");
+                rows.tile(row_block, cols, col_pair, products, (row_limits, &[f32::NEG_INFINITY; COLS]), tile);
+                tile.for_each_hit(|row, col, distance| {
+                    let (row, other) = (first_row + row, others[col_pair * COLS + col]);
+                    if other == elements[row] {
+                        return;
+                    }
+                    lists[row].push(Candidate::new(distance, other));
+                    if lists[row].len() == FULL * keep {
+                        let (_, &mut last, _) = lists[row].select_nth_unstable(keep - 1);
+                        lists[row].truncate(keep);
+                        limits[row] = last.distance().next_up();
+                    }
+                });
+            }
+        }
+    }
+    for ((&at, list), &had) in cell.iter().zip(lists).zip(&*had) {
+        // Fewer are near enough if leaves took them for nearer than they are here.
+        if list.len() >= had {
+            found.replace(at as usize, list);
+        }
+    }
+}
+
+impl Scratch {
+    /// All elements that points of a cell have for candidates, and how near others must be to take their places. Lists begin with what
+    /// is passed over.
+    fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
+        let Self { cell: elements, others, seen, own, lists, limits, had, .. } = self;
+        others.drain(..).for_each(|other| seen[other as usize / 64] = 0);
+        seen.resize(known.counts.len().div_ceil(64), 0);
+        let mut take = |other: u32| {
+            let (word, bit) = (&mut seen[other as usize / 64], 1 << (other % 64));
+            if *word & bit == 0 && !known.by_many(other) {
+                *word |= bit;
+                others.push(other);
+            }
+        };
+        elements.clear();
+        elements.extend(cell.iter().map(|&at| points[at as usize]));
+        elements.iter().for_each(|&element| take(element));
+        limits.clear();
+        had.clear();
+        lists.resize_with(lists.len().max(cell.len()), Vec::new);
+        for (&at, list) in cell.iter().zip(lists) {
+            own.clear();
+            found.of(at as usize, own);
+            limits.push(own.get(found.keep() - 1).map_or(f32::INFINITY, |last| last.distance().next_up()));
+            had.push(own.len());
+            list.clear();
+            list.extend(own.iter().filter(|candidate| known.by_many(candidate.element())));
+            own.iter().for_each(|candidate| take(candidate.element()));
+        }
+    }
+
+    /// Whether the cell is packed finely enough for the distances in question.
+    fn is_resolved(&self, space: Space<'_>) -> bool {
+        let step = self.cell.len().div_ceil(SAMPLE).max(1);
+        let sample = || (0..self.cell.len()).step_by(step);
+        let resolved = |&row: &usize| {
+            let element = self.cell[row];
+            self.rows.resolves(row, space.squared(element, element, self.limits[row]))
+        };
+        sample().filter(resolved).count() * 4 >= sample().len() * 3
+    }
+}

@@ -1,0 +1,299 @@
+//! Splits points into overlapping groups of neighbors.
+
+use std::sync::OnceLock;
+
+use graph::NO_NEIGHBOR;
+use rayon::prelude::*;
+
+use super::leaf::Leaf;
+use super::pivots::Pivots;
+use super::plan::Plan;
+use super::refine;
+use crate::candidates::Candidates;
+use crate::random::Random;
+use crate::select::Far;
+use crate::space::Space;
+use crate::{BuildError, Control};
+
+/// Splits after which leaves are made unchecked: more splits would not separate the points.
+const MAX_DEPTH: usize = 8;
+/// Branches of the random numbers for what is done several times; parts of a group have lower ones.
+const REPEATED: u64 = 1 << 32;
+/// How often hubs are removed from the pivots.
+const HUB_ROUNDS: usize = 3;
+/// A pivot with more than this many times its fair share of points is a hub.
+const HUB_FACTOR: usize = 16;
+/// Points for each pivot where they are few enough for one leaf.
+const FEW: usize = 64;
+/// Points compared with the pivots at a time.
+const ASSIGN_AT_ONCE: usize = 512;
+
+/// Finds candidates for all points of one layer.
+pub(crate) struct Partition<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) points: &'a [u32],
+    pub(crate) plan: &'a Plan,
+    pub(crate) found: &'a Candidates,
+    /// Candidates by another metric, found in the same groups.
+    pub(crate) also: Option<(Space<'a>, &'a Candidates)>,
+    pub(crate) control: &'a Control,
+    /// Whether progress is counted: points of the first split.
+    pub(crate) counted: bool,
+}
+
+impl Partition<'_> {
+    /// Runs on the threads of the pool it is called from. Returns all points, ordered by their nearest
+    /// pivot, and the nearest pivots of each.
+    pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, Far), BuildError> {
+        let mut all: Vec<u32> = (0..self.points.len() as u32).collect();
+        let fan = self.plan.fan(0);
+        let leads = OnceLock::new();
+        if all.len() <= self.plan.leaf_max && all.len() > 2 * FEW {
+            let pivots = random.fork(REPEATED).sample((all.len() / FEW).max(fan + 2), all.len());
+            let pivots = pivots.into_iter().map(|at| self.points[at]).collect::<Vec<_>>();
+            let nearest = self.assign(&all, &pivots, fan)?;
+            leads.get_or_init(|| named(&nearest, &pivots));
+        }
+        self.partition(all.clone(), 0, random, &leads)?;
+        let leads = leads.into_inner().unwrap_or_default();
+        if !leads.is_empty() {
+            all.sort_by_key(|&at| leads[at as usize * fan]);
+        }
+        for (space, found) in self.lists() {
+            let coded = space.codes.zip(space.measure.products);
+            let Some(coded) = coded.filter(|_| all.len() > self.plan.leaf_max) else { continue };
+            let cells = all.chunk_by(|&a, &b| leads.get(a as usize * fan) == leads.get(b as usize * fan));
+            let cells: Vec<&[u32]> = cells.flat_map(|cell| cell.chunks(refine::CELL)).collect();
+            #[cfg(test)]
+            let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &leads)).collect();
+            let known = refine::Known::count(self.points, found);
+            cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
+                self.control.check()?;
+                refine::look_again(space, coded, self.points, cell, (found, &known), scratch);
+                Ok(())
+            })?;
+        }
+        let far = self.plan.far();
+        let nearest = leads.chunks_exact(fan).flat_map(|leads| &leads[..far]).copied().collect();
+        Ok((all, Far::new(far, nearest)))
+    }
+
+    /// Whether a defect loses the point: all points with the same nearest pivot as the first.
+    #[cfg(test)]
+    fn is_lost(&self, at: u32, leads: &[u32]) -> bool {
+        let fan = self.plan.fan(0);
+        self.plan.defect == super::plan::Defect::GroupLost && leads[at as usize * fan] == leads[0]
+    }
+
+    /// What is found, and by which metric.
+    fn lists(&self) -> impl Iterator<Item = (Space<'_>, &Candidates)> {
+        std::iter::once((self.space, self.found)).chain(self.also)
+    }
+
+    fn partition(
+        &self,
+        group: Vec<u32>,
+        depth: usize,
+        random: &Random,
+        leads: &OnceLock<Vec<u32>>,
+    ) -> Result<(), BuildError> {
+        self.control.check()?;
+        // Clusters far from each other are better split than compared with each other.
+        let splits = group.len() > self.plan.leaf_aim && depth < MAX_DEPTH;
+        if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits)? {
+            return Ok(());
+        }
+        let groups = self.parts(&group, depth, random, leads)?;
+        #[cfg(test)]
+        let mut groups = groups;
+        #[cfg(test)]
+        if let Some(leads) = leads.get() {
+            groups.iter_mut().for_each(|group| group.retain(|&at| !self.is_lost(at, leads)));
+        }
+        if falls_apart(&group, &groups) {
+            drop(group);
+        } else {
+            return self.shuffled(group, depth, random);
+        }
+        let fan = self.plan.fan(0) as u64;
+        groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
+            let len = part.len() as u64;
+            self.partition(part, depth + 1, &random.fork(at as u64 + 1), leads)?;
+            if self.counted && depth == 0 {
+                self.control.progress().add(len / fan);
+            }
+            Ok(())
+        })
+    }
+
+    /// Overlapping parts of a group; none if it is too late to split.
+    fn parts(
+        &self,
+        group: &[u32],
+        depth: usize,
+        random: &Random,
+        leads: &OnceLock<Vec<u32>>,
+    ) -> Result<Vec<Vec<u32>>, BuildError> {
+        if depth >= MAX_DEPTH {
+            return Ok(Vec::new());
+        }
+        let fan = self.plan.fan(depth);
+        let parts = self.split(group, depth, fan, random, leads)?;
+        if fan == 1 || falls_apart(group, &parts) {
+            return Ok(parts);
+        }
+        // Some pivot is among the nearest of nearly all points, but the very nearest of fewer. Parts of several splits by other pivots overlap.
+        let mut parts = Vec::new();
+        for again in 0..fan as u64 {
+            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), leads)?);
+        }
+        Ok(parts)
+    }
+
+    /// For points that do not fall apart, being equally far from everything, say: groups by chance, which overlap so that
+    /// all of them hang together.
+    fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
+        for again in 0..self.plan.fan(depth).max(2) as u64 {
+            let mut random = random.fork(REPEATED + again);
+            for last in (1..group.len()).rev() {
+                group.swap(last, random.below(last + 1));
+            }
+            group.par_chunks(self.plan.leaf_max).try_for_each(|part| {
+                self.control.check()?;
+                self.leaf(part, depth, false).map(|_| ())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Compares all pairs of a group and keeps candidates. With `must`, a group whose distances are not resolved gets none. Returns whether
+    /// candidates were kept.
+    fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
+        thread_local! {
+            static LEAF: std::cell::RefCell<Leaf> = std::cell::RefCell::default();
+        }
+        if group.len() < 2 {
+            return Ok(true);
+        }
+        #[cfg(test)]
+        if self.plan.defect == super::plan::Defect::LeavesDropped && group[0].is_multiple_of(10) {
+            return Ok(true);
+        }
+        let mut unresolved = Vec::new();
+        for (number, (space, found)) in self.lists().enumerate() {
+            let done = LEAF.with_borrow_mut(|leaf| {
+                let elements = group.iter().map(|&at| self.points[at as usize]);
+                let resolved = leaf.compare(space, elements, self.plan.per_leaf(depth), self.control)?;
+                if number == 0 && must && !resolved {
+                    return Ok(false);
+                }
+                for (at, &point) in group.iter().enumerate() {
+                    found.add(point as usize, leaf.found(space, at));
+                }
+                if number == 0 {
+                    unresolved.extend(leaf.unresolved().map(|at| group[at]));
+                }
+                Ok(true)
+            })?;
+            if !done {
+                return Ok(false);
+            }
+        }
+        // Near-identical points among others: compared with each other around a middle of their own.
+        if unresolved.len() > 1 && unresolved.len() < group.len() && depth < MAX_DEPTH {
+            self.partition(unresolved, depth + 1, &Random::new(0), &OnceLock::new())?;
+        }
+        Ok(true)
+    }
+
+    /// Each point goes to its nearest pivots; small groups are put together.
+    fn split(
+        &self,
+        group: &[u32],
+        depth: usize,
+        fan: usize,
+        random: &Random,
+        leads: &OnceLock<Vec<u32>>,
+    ) -> Result<Vec<Vec<u32>>, BuildError> {
+        let sample = random.clone().sample(self.plan.pivots(group.len(), depth), group.len());
+        let mut pivots: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
+        let mut nearest = self.assign(group, &pivots, fan)?;
+        for _ in 0..HUB_ROUNDS {
+            let hubs = self.hubs(&nearest, pivots.len(), group.len());
+            let others = pivots.len() - hubs.iter().filter(|&&hub| hub).count();
+            if others == pivots.len() || others < fan + 2 {
+                break;
+            }
+            let mut hubs = hubs.into_iter();
+            pivots.retain(|_| !hubs.next().unwrap_or_default());
+            nearest = self.assign(group, &pivots, fan)?;
+        }
+        if depth == 0 {
+            // The first group of all has every point, in order.
+            leads.get_or_init(|| named(&nearest, &pivots));
+        }
+        // In each part, points with the same nearest pivot are next to each other, so that most near pairs are compared first.
+        let mut order: Vec<u32> = (0..group.len() as u32).collect();
+        order.sort_by_key(|&at| nearest[at as usize * fan]);
+        let mut groups = vec![Vec::new(); pivots.len()];
+        for at in order {
+            let nearest = &nearest[at as usize * fan..][..fan];
+            for &pivot in nearest.iter().filter(|&&pivot| pivot != u32::MAX) {
+                groups[pivot as usize].push(group[at as usize]);
+            }
+        }
+        Ok(self.join_small(groups))
+    }
+
+    /// The `fan` nearest pivots of each point.
+    fn assign(&self, group: &[u32], pivots: &[u32], fan: usize) -> Result<Vec<u32>, BuildError> {
+        let pivots = Pivots::new(self.space, pivots.to_vec());
+        let assign = |points: &[u32]| {
+            self.control.check()?;
+            let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
+            Ok(pivots.nearest(self.space, &elements, fan))
+        };
+        let chunks: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
+        Ok(chunks.concat())
+    }
+
+    /// Hubs: central pivots that are near all points, and so do not separate them.
+    fn hubs(&self, nearest: &[u32], pivots: usize, points: usize) -> Vec<bool> {
+        let mut sizes = vec![0usize; pivots];
+        nearest.iter().filter(|&&pivot| pivot != u32::MAX).for_each(|&pivot| sizes[pivot as usize] += 1);
+        let limit = (HUB_FACTOR * nearest.len() / pivots).min(points / 2).max(self.plan.leaf_max);
+        sizes.into_iter().map(|size| size > limit).collect()
+    }
+
+    /// A leaf costs something however few points it has.
+    fn join_small(&self, groups: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        let (small, mut joined): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.len() < self.plan.leaf_min());
+        let mut current: Vec<u32> = Vec::new();
+        let mut add = |mut group: Vec<u32>| {
+            // A point may be in several of them.
+            group.sort_unstable();
+            group.dedup();
+            joined.push(group);
+        };
+        for group in small {
+            current.extend(group);
+            if current.len() >= self.plan.leaf_aim / 2 {
+                add(std::mem::take(&mut current));
+            }
+        }
+        add(current);
+        joined.retain(|group| group.len() > 1);
+        joined
+    }
+}
+
+/// The elements that positions among pivots stand for.
+fn named(nearest: &[u32], pivots: &[u32]) -> Vec<u32> {
+    nearest.iter().map(|&pivot| pivots.get(pivot as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
+}
+
+/// Whether no part has nearly all of the group.
+fn falls_apart(group: &[u32], parts: &[Vec<u32>]) -> bool {
+    !parts.is_empty() && parts.iter().all(|part| part.len() <= group.len() - group.len() / 8)
+}

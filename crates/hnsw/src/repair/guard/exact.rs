@@ -1,0 +1,94 @@
+//! The true nearest elements of some values.
+
+use distance::{COLS, Candidate, Nearest, ROWS, Tile};
+use graph::ElementValues;
+use rayon::prelude::*;
+
+use crate::space::Group;
+use crate::space::{Products, Query, Space};
+use crate::{BuildError, Control};
+
+/// Elements compared with all values at a time.
+const AT_ONCE: usize = 1024;
+/// Products differ from the kernel's distances by rounding: the kernel measures this number of elements beyond the nearest.
+const MORE: usize = 6;
+
+/// The `k` nearest of `points` to each value, nearest first, by the space's kernel. Runs on the threads of the pool it is called from.
+pub(super) fn nearest(
+    space: Space<'_>,
+    points: &[u32],
+    values: &[Vec<u8>],
+    k: usize,
+    control: &Control,
+) -> Result<Vec<Vec<Candidate>>, BuildError> {
+    let products = space.measure.products;
+    // Little is lost in differences of values that lie around the origin.
+    let center = products.map(|products| mean(products, values));
+    let mut rows = Group::default();
+    if let Some(products) = products {
+        rows.pack_values(products, values.iter().map(Vec::as_slice), center.as_deref());
+    }
+    let chunk = |points: &[u32]| {
+        control.check()?;
+        let mut nearest = Nearest::default();
+        match products {
+            Some(products) => {
+                let mut cols = Group::default();
+                cols.pack_values(products, points.iter().map(|&point| space.store.value(point)), center.as_deref());
+                by_products(products, &rows, &cols, (k + MORE).min(points.len()), &mut nearest);
+            }
+            None => {
+                nearest.reset(values.len(), values.len(), k);
+                let mut query = Query::default();
+                for (at, value) in values.iter().enumerate() {
+                    space.measure.ask(&mut query, value);
+                    for (col, &point) in (0..).zip(points) {
+                        let distance = space.measure.distance_of(&query, value, space.store.value(point));
+                        nearest.offer(at, distance, col);
+                    }
+                }
+            }
+        }
+        let measured = |(at, value): (usize, &Vec<u8>)| {
+            let measure = |near: Candidate| {
+                let point = points[near.element() as usize];
+                let exactly = || (space.measure.kernel)(value, space.store.value(point));
+                Candidate::new(if products.is_some() { exactly() } else { near.distance() }, point)
+            };
+            nearest.of(at).map(measure).collect()
+        };
+        Ok(values.iter().enumerate().map(measured).collect::<Vec<Vec<Candidate>>>())
+    };
+    let merge = |mut all: Vec<Vec<Candidate>>, more: Vec<Vec<Candidate>>| {
+        for (all, more) in all.iter_mut().zip(more) {
+            all.extend(more);
+            all.sort_unstable();
+            all.truncate(k);
+        }
+        Ok(all)
+    };
+    points.par_chunks(AT_ONCE).map(chunk).try_reduce(|| vec![Vec::new(); values.len()], merge)
+}
+
+fn mean(products: Products, values: &[Vec<u8>]) -> Vec<f32> {
+    let (mut sum, mut value) = (vec![0f32; products.dims], vec![0f32; products.dims]);
+    for bytes in values {
+        distance::decode(products.elements, bytes, &mut value);
+        sum.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x / values.len() as f32);
+    }
+    if sum.iter().all(|x| x.is_finite()) { sum } else { vec![0.0; products.dims] }
+}
+
+/// For each of `rows`, the `k` nearest of `cols`, by position.
+fn by_products(products: Products, rows: &Group, cols: &Group, k: usize, nearest: &mut Nearest) {
+    let mut tile = Tile::new();
+    nearest.reset(rows.padded(), rows.padded(), k);
+    for row_block in 0..rows.blocks() {
+        let first_row = row_block * ROWS;
+        for col_pair in 0..cols.blocks() / 2 {
+            let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
+            rows.tile(row_block, cols, col_pair, products, limits, &mut tile);
+            nearest.offer_rows(&tile, first_row, col_pair * COLS);
+        }
+    }
+}

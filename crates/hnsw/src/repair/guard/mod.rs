@@ -1,0 +1,155 @@
+//! Measures a graph by searches as pgvector does them, before its pages are made.
+//!
+//! What searches find depends on the data as much as on the graph, so a low recall alone says nothing. The measure is relative:
+//! each probe is searched for from the entry point, as pgvector does, and from its true nearest element. What the second search
+//! finds and the first does not is what the graph loses on the way: islands, crowds without a way out, regions that no list leads
+//! to.
+
+mod exact;
+mod probes;
+
+use distance::Candidate;
+use graph::{ElementValues, Graph};
+use rayon::prelude::*;
+
+use crate::draft::Draft;
+use crate::input::ValueStore;
+use crate::search::{Links, Searcher, search};
+use crate::space::{Measure, Query, Space};
+use crate::{BuildError, BuildSpec, Control};
+use probes::Probes;
+pub(crate) use probes::Sample;
+
+/// Elements looked for.
+const SAMPLE: usize = 100;
+/// pgvector's default `hnsw.ef_search`.
+const EF_SEARCH: usize = 40;
+/// Probes that are searched for with that; it takes as long as all the rest.
+const PROBES_WIDE: usize = 100;
+/// Half of that: what is lost shows earlier.
+const EF_LOW: usize = 20;
+/// Neighbors asked for.
+const K: usize = 10;
+
+/// What searches for probes found; shares of the true neighbors, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Look {
+    /// From the entry point, with pgvector's default `ef_search`.
+    pub(crate) recall: f32,
+    /// With half of that.
+    pub(crate) low: f32,
+    /// Recall with half of that, of probes that are rows, and of probes between rows.
+    pub(crate) kinds: [f32; 2],
+    /// With half of that, from the true nearest element.
+    pub(crate) local: f32,
+    /// The standard deviation of what is lost.
+    pub(crate) deviation: f32,
+}
+
+impl Look {
+    /// What is lost on the way from the entry point.
+    pub(crate) fn lost(&self) -> f32 {
+        (self.local - self.low).max(0.0)
+    }
+
+    /// Whether that is more than chance: of real embeddings it is less than .01, and mostly nothing.
+    pub(crate) fn loses(&self) -> bool {
+        const LOST: f32 = 0.012;
+        self.lost() > LOST
+    }
+
+    /// Whether a larger sample may show that it is more than chance.
+    pub(crate) fn may_lose(&self) -> bool {
+        const DOUBT: f32 = 0.004;
+        self.lost() > DOUBT.max(1.5 * self.deviation)
+    }
+
+    /// Whether searches of this graph find more than searches of another one by `more`, and hardly less of either kind of probes.
+    pub(crate) fn finds_more_than(&self, other: &Self, more: f32) -> bool {
+        const HARDLY: f32 = 0.005;
+        (self.low + self.recall) / 2.0 > (other.low + other.recall) / 2.0 + more
+            && self.kinds.iter().zip(other.kinds).all(|(own, other)| *own > other - HARDLY)
+    }
+}
+
+/// A graph's probes with their true neighbors.
+pub(crate) struct Guard<'a> {
+    measure: Measure,
+    store: &'a ValueStore,
+    probes: Vec<Vec<u8>>,
+    exact: Vec<Vec<Candidate>>,
+}
+
+impl<'a> Guard<'a> {
+    /// Draws probes from some elements, and finds their true neighbors among them. `space` has the exact distances of searches.
+    /// Runs on the threads of the pool it is called from.
+    pub(crate) fn new(
+        space: Space<'a>,
+        spec: &BuildSpec,
+        points: &[u32],
+        draft: &Draft,
+        sample: Sample,
+        control: &Control,
+    ) -> Result<Self, BuildError> {
+        let Space { measure, store, .. } = space;
+        let gap = |point| draft.neighbors(point, 0).first().map_or(f32::INFINITY, |&near| space.distance(point, near));
+        let probes = Probes::draw(spec, store, points, measure.metric, sample, gap).values;
+        let exact = exact::nearest(space, points, &probes, K, control)?;
+        Ok(Self { measure, store, probes, exact })
+    }
+
+    /// Searches for all probes. Runs on the threads of the pool it is called from.
+    pub(crate) fn look(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Look, BuildError> {
+        type Scratch = (Searcher, Query);
+        let probes = self.probes.par_iter().zip(&self.exact).enumerate();
+        let each = probes.map_init(Scratch::default, |scratch, (at, (probe, exact))| {
+            control.check()?;
+            let [recall, low, local] = self.search(graph, scratch, probe, exact, at < PROBES_WIDE);
+            let kinds = if Probes::is_row(at) { [low, 0.0] } else { [0.0, low] };
+            Ok([recall, low, local, (local - low) * (local - low), kinds[0], kinds[1]])
+        });
+        let sums = each.try_reduce(|| [0f32; 6], |a, b| Ok(std::array::from_fn(|at| a[at] + b[at])))?;
+        let mean = |sum: f32, count: usize| if count == 0 { 1.0 } else { sum / count as f32 };
+        let (all, wide) = (self.probes.len(), self.probes.len().min(PROBES_WIDE));
+        let [recall, low, local, squares, rows, between] = sums;
+        let of_rows = (0..all).filter(|&at| Probes::is_row(at)).count();
+        let kinds = [mean(rows, of_rows), mean(between, all - of_rows)];
+        let (recall, low, local) = (mean(recall, wide), mean(low, all), mean(local, all));
+        let variance = mean(squares, all) - (local - low) * (local - low);
+        Ok(Look { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
+    }
+
+    fn search(
+        &self,
+        graph: &impl Links,
+        (searcher, query): &mut (Searcher, Query),
+        probe: &[u8],
+        exact: &[Candidate],
+        wide: bool,
+    ) -> [f32; 3] {
+        self.measure.ask(query, probe);
+        let distance = |element| self.measure.distance_of(query, probe, self.store.value(element));
+        let Some(furthest) = exact.last() else { return [1.0; 3] };
+        let share = |found: &[Candidate]| {
+            let hits = found.iter().take(exact.len()).filter(|near| near.distance() <= furthest.distance()).count();
+            hits as f32 / exact.len() as f32
+        };
+        let recall = if wide { share(&searcher.search(graph, distance, |_| {}, EF_SEARCH)) } else { 0.0 };
+        let low = share(&searcher.search(graph, distance, |_| {}, EF_LOW));
+        let local = share(&searcher.layer(graph, distance, |_| {}, &exact[..1], EF_LOW, 0));
+        [recall, low, local]
+    }
+}
+
+/// The share of a sample of elements whose value is found by a search for it, 0 to 1; 1 for an empty graph. Runs on the threads of
+/// the pool it is called from.
+pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
+    let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
+    let finds_itself = |&element: &u32| {
+        let value = space.store.value(element);
+        let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
+        results.iter().any(|&result| space.store.value(result) == value)
+    };
+    let found = sample.par_iter().filter(|&element| finds_itself(element)).count();
+    if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 }
+}

@@ -1,0 +1,119 @@
+//! What a graph is searched for: rows, and values between rows, where queries may lie that equal no row.
+
+use distance::Metric;
+use graph::{ElementValues, ValueType};
+
+use crate::BuildSpec;
+use crate::input::ValueStore;
+use crate::random::Random;
+
+/// The fewest and the most.
+const FEWEST: usize = 100;
+const MOST: usize = 1000;
+/// Rows for each probe, at least: then a build takes fifty times as long as the searches.
+const ROWS: usize = 120;
+/// A probe is compared with every row: as many as cost a thirtieth of a build, which has this share for each dimension and besides.
+const BUDGET: usize = 25_000;
+const BESIDES: usize = 16;
+/// How many more are in a large sample.
+const MORE: usize = 3;
+/// Rows drawn for each probe; the one farthest from its neighbors is taken: most rows of a crowd link only to the crowd.
+const LONELIEST: usize = 3;
+
+/// How many probes: as many as a build does not feel, or more where these found something.
+#[derive(Clone, Copy)]
+pub(crate) enum Sample {
+    Small,
+    Large,
+}
+
+/// Values in the type's encoding.
+pub(crate) struct Probes {
+    pub(crate) values: Vec<Vec<u8>>,
+}
+
+impl Probes {
+    /// Whether the probe at a position is a row.
+    pub(crate) fn is_row(at: usize) -> bool {
+        at % 3 != 2
+    }
+
+    /// A third are rows; a third are rows in sparse regions, where `gap`, the distance of a row's nearest neighbor, is great; the others lie
+    /// between a row and another one at random.
+    pub(crate) fn draw(
+        spec: &BuildSpec,
+        store: &ValueStore,
+        points: &[u32],
+        metric: Metric,
+        sample: Sample,
+        gap: impl Fn(u32) -> f32,
+    ) -> Self {
+        let affordable = BUDGET / (BESIDES + spec.dims as usize);
+        let count = affordable.min(points.len() / ROWS).clamp(FEWEST, MOST);
+        let count = match sample {
+            Sample::Small => count,
+            Sample::Large => MORE * count,
+        };
+        let count = count.min(points.len());
+        let mut random = Random::new(spec.seed).fork(u64::MAX);
+        let mut values = Vec::with_capacity(count);
+        for (number, at) in random.sample(count, points.len()).into_iter().enumerate() {
+            let any = [points[at], points[random.below(points.len())], points[random.below(points.len())]];
+            let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
+            let row = match number % 3 {
+                // In a sparse region.
+                1 => any[..LONELIEST].iter().max_by(lonely).copied().unwrap_or(any[0]),
+                _ => any[0],
+            };
+            let row = store.value(row);
+            let other = store.value(points[random.below(points.len())]);
+            let probe = match Self::is_row(number) {
+                true => row.to_vec(),
+                false => between(spec, metric, row, other, &mut random),
+            };
+            values.push(probe);
+        }
+        Self { values }
+    }
+}
+
+/// Nearer to the first value than to the second.
+fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    const SHARE: f32 = 0.25;
+    match spec.value_type {
+        ValueType::Vector | ValueType::HalfVec => {
+            let decode = |value: &[u8]| {
+                let mut numbers = vec![0f32; spec.dims as usize];
+                let elements = if spec.value_type == ValueType::Vector {
+                    distance::Elements::F32
+                } else {
+                    distance::Elements::F16
+                };
+                distance::decode(elements, value, &mut numbers);
+                numbers
+            };
+            let mixed = decode(row).into_iter().zip(decode(other)).map(|(a, b)| a + SHARE * (b - a));
+            let mixed: Vec<f32> = mixed.collect();
+            let norm = match metric {
+                Metric::Cosine => mixed.iter().map(|x| x * x).sum::<f32>().sqrt(),
+                _ => 1.0,
+            };
+            let scaled = mixed.into_iter().map(|x| if norm > 0.0 { x / norm } else { x });
+            match spec.value_type {
+                ValueType::Vector => scaled.flat_map(f32::to_le_bytes).collect(),
+                _ => scaled.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
+            }
+        }
+        // A quarter of the bits from the other one.
+        ValueType::Bit => row
+            .iter()
+            .zip(other)
+            .map(|(&a, &b)| {
+                let mask = (random.next() & random.next()) as u8;
+                a & !mask | b & mask
+            })
+            .collect(),
+        // Sparse values have no room for the numbers of both.
+        ValueType::SparseVec => row.to_vec(),
+    }
+}

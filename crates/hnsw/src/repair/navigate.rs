@@ -1,0 +1,105 @@
+//! Makes a graph navigable: every element is searched for from the entry point, and considers what lies on the way as its neighbors.
+//!
+//! Lists made of the nearest neighbors alone leave islands: groups of rows that know only each other, where the diversity rule finds no
+//! path. A search for an element of such a group ends at the place nearest to it outside; there the link is missing, and the rule keeps
+//! it once it is a candidate, since nothing beside that place is nearer to the element (RobustPrune of Vamana, DiskANN, on the visited
+//! elements of a search). It costs a search for each element, so it is done where measurement says that it is needed.
+
+use distance::Candidate;
+
+use crate::candidates::distinct;
+use crate::draft::Draft;
+use crate::search::{Links, Searcher};
+use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
+use crate::space::{Query, Space};
+use crate::{BuildError, Control, Pool};
+
+/// Elements that a search for an element keeps: few, since the way counts, not the end.
+const EF: usize = 24;
+
+impl Links for Draft {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.entry_point()
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        self.neighbors(element, layer).iter().copied()
+    }
+}
+
+#[derive(Default)]
+struct Scratch {
+    searcher: Searcher,
+    expanded: Vec<u32>,
+    candidates: Vec<Candidate>,
+    selector: Selector,
+    query: Query,
+}
+
+/// Searches for all points, which are in ascending order, and chooses their neighbors again, layer by layer from the top. `order` has their
+/// positions, near ones next to each other.
+pub(crate) fn improve(
+    draft: &mut Draft,
+    (points, order): (&[u32], &[u32]),
+    space: Space<'_>,
+    pool: &Pool,
+    control: &Control,
+) -> Result<(), BuildError> {
+    let Some((_, top)) = draft.entry_point() else { return Ok(()) };
+    for layer in (1..=top).rev() {
+        let points: Vec<u32> = points.iter().copied().filter(|&point| draft.level(point) >= layer).collect();
+        let order: Vec<u32> = (0..points.len() as u32).collect();
+        improve_layer(draft, layer, (&points, &order), space, pool, control)?;
+    }
+    improve_layer(draft, 0, (points, order), space, pool, control)
+}
+
+fn improve_layer(
+    draft: &mut Draft,
+    layer: u8,
+    (points, order): (&[u32], &[u32]),
+    space: Space<'_>,
+    pool: &Pool,
+    control: &Control,
+) -> Result<(), BuildError> {
+    let Some((entry, top)) = draft.entry_point() else { return Ok(()) };
+    let width = draft.width(layer);
+    let choosing = Choosing { points, order, width, counted: false };
+    let before = &*draft;
+    let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { at, resolved, .. }, list| {
+        let point = points[at];
+        let Scratch { searcher, expanded, candidates, selector, query } = scratch;
+        let space = space.trusted(point, before.neighbors(point, layer));
+        space.ask(query, point);
+        let distance = |other| match space.codes {
+            Some(codes) => codes.distance(point, other),
+            None => space.distance_of(query, other),
+        };
+        expanded.clear();
+        let mut from = vec![Candidate::new(distance(entry), entry)];
+        for upper in (layer + 1..=top).rev() {
+            from = searcher.layer(before, distance, |_| {}, &from, 1, upper);
+        }
+        candidates.clear();
+        candidates.extend(searcher.layer(before, distance, |element| expanded.push(element), &from, EF, layer));
+        let others = expanded.iter().chain(before.neighbors(point, layer));
+        candidates.extend(others.map(|&other| Candidate::new(distance(other), other)));
+        candidates.retain(|candidate| candidate.element() != point);
+        candidates.sort_unstable();
+        let kept = distinct(candidates, usize::MAX);
+        candidates.truncate(kept);
+        let wanted = width.min(points.len() - 1);
+        selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
+    })?;
+    if layer == 0 {
+        // The second choice needs the memory, and looks only at the layers above.
+        draft.drop_layer0();
+    }
+    let chosen = choose_again(&chosen, draft, layer, space, pool, control)?;
+    let by_rule = chosen.place(draft, layer);
+    if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+}

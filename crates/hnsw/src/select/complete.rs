@@ -1,0 +1,169 @@
+//! Chooses the neighbors of a layer from what an engine found.
+//!
+//! pgvector keeps every layer-0 list full, with the nearest of the candidates that its diversity rule had dropped, and VACUUM
+//! rebuilds the lists that are not. So where an engine found too few candidates, the candidates' own candidates are added.
+
+use distance::Candidate;
+use graph::NO_NEIGHBOR;
+
+use super::round::{Choosing, Turn};
+use super::rule::{Rule, Selector};
+use super::{mutual, spread_links};
+use crate::candidates::Candidates;
+use crate::draft::Draft;
+use crate::space::Space;
+use crate::{BuildError, Control, Pool, memory};
+
+/// What an engine found for the elements of one layer.
+pub(crate) struct Gathered {
+    /// All elements of the layer but duplicates, in ascending order.
+    pub(crate) points: Vec<u32>,
+    /// The positions in `points`, near ones next to each other: their candidates are read from memory once.
+    pub(crate) order: Vec<u32>,
+    pub(crate) near: Candidates,
+    /// Under inner product, candidates by Euclidean distance.
+    pub(crate) also: Option<Candidates>,
+    pub(crate) far: Far,
+    /// With fewer candidates than this the neighborhood is searched for more.
+    pub(crate) at_least: usize,
+    /// Whether each element is to consider the elements that chose it.
+    pub(crate) mutual: bool,
+}
+
+/// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps
+/// through a long thin cloud, and finds no path between separate clouds.
+pub(crate) struct Far {
+    per_point: usize,
+    elements: Vec<u32>,
+}
+
+impl Far {
+    pub(crate) fn none() -> Self {
+        Self { per_point: 0, elements: Vec::new() }
+    }
+
+    /// From `per_point` elements for each point, in order; `NO_NEIGHBOR` where there are fewer.
+    pub(crate) fn new(per_point: usize, elements: Vec<u32>) -> Self {
+        Self { per_point, elements }
+    }
+
+    fn of(&self, at: usize) -> impl Iterator<Item = u32> {
+        let elements = self.elements.get(at * self.per_point..(at + 1) * self.per_point).unwrap_or_default();
+        elements.iter().copied().filter(|&element| element != NO_NEIGHBOR)
+    }
+}
+
+/// Chooses every point's neighbors at a layer: at layer 0 `2 * m`, or all other points if there are fewer.
+pub(crate) fn fill(
+    draft: &mut Draft,
+    layer: u8,
+    gathered: Gathered,
+    space: Space<'_>,
+    pool: &Pool,
+    control: &Control,
+) -> Result<(), BuildError> {
+    let width = draft.width(layer);
+    let wanted = width.min(gathered.points.len().saturating_sub(1));
+    if layer == 0 && gathered.points.iter().all(|&point| draft.neighbors(point, 0).len() >= wanted) {
+        // An engine has filled them all.
+        return Ok(());
+    }
+    let (points, order) = (&gathered.points, &gathered.order);
+    // Progress is counted in elements, all of which are on layer 0.
+    let choosing = Choosing { points, order, width, counted: layer == 0 };
+    let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
+        gathered.choose(space, turn, width, layer == 0, scratch, list)
+    };
+    let mut chosen = choosing.run(space, pool, control, choose)?;
+    // The most memory of a build: gone before the draft has any for the lists of layer 0.
+    drop((gathered.near, gathered.also));
+    if layer == 0 {
+        memory::give_back();
+    }
+    if gathered.mutual {
+        chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
+    }
+    let by_rule = chosen.place(draft, layer);
+    if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+}
+
+#[derive(Default)]
+struct Scratch {
+    candidates: Vec<Candidate>,
+    more: Vec<Candidate>,
+    selector: Selector,
+}
+
+impl Gathered {
+    fn choose(
+        &self,
+        space: Space<'_>,
+        Turn { at, resolved, .. }: Turn,
+        width: usize,
+        full: bool,
+        scratch: &mut Scratch,
+        list: &mut Vec<Candidate>,
+    ) -> usize {
+        let element = self.points[at];
+        let wanted = width.min(self.points.len() - 1);
+        let Scratch { candidates, more, selector } = scratch;
+        candidates.clear();
+        self.near.of(at, candidates);
+        more.clear();
+        if let Some(also) = &self.also {
+            also.of(at, more);
+        }
+        for other in self.far.of(at).chain(more.iter().map(|other| other.element())) {
+            if other != element && candidates.iter().all(|known| known.element() != other) {
+                let candidate = space.candidate(element, other);
+                candidates.insert(candidates.partition_point(|known| *known < candidate), candidate);
+            }
+        }
+        if full && candidates.len() < self.at_least.max(wanted) {
+            self.spread(space, at, self.at_least.max(2 * wanted), candidates, more);
+            if candidates.len() < wanted {
+                self.everybody(space, at, wanted, candidates);
+            }
+            candidates.sort_unstable();
+        }
+        selector.choose(Rule { space, wanted, resolved }, element, candidates, list)
+    }
+
+    /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.
+    fn spread(
+        &self,
+        space: Space<'_>,
+        at: usize,
+        target: usize,
+        known: &mut Vec<Candidate>,
+        more: &mut Vec<Candidate>,
+    ) {
+        let element = self.points[at];
+        let mut next = 0;
+        while next < known.len() && known.len() < target {
+            let Ok(local) = self.points.binary_search(&known[next].element()) else { return };
+            more.clear();
+            self.near.of(local, more);
+            for other in more.iter().map(|other| other.element()) {
+                if other != element && known.iter().all(|known| known.element() != other) {
+                    known.push(space.candidate(element, other));
+                }
+            }
+            next += 1;
+        }
+    }
+
+    /// For a point in a small separate part of the graph: any others.
+    fn everybody(&self, space: Space<'_>, at: usize, wanted: usize, known: &mut Vec<Candidate>) {
+        let element = self.points[at];
+        // Start behind the point, so that not all isolated points link to the same elements.
+        for &other in self.points[at + 1..].iter().chain(&self.points[..at]) {
+            if known.len() >= wanted {
+                return;
+            }
+            if known.iter().all(|known| known.element() != other) {
+                known.push(space.candidate(element, other));
+            }
+        }
+    }
+}

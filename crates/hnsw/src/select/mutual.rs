@@ -1,0 +1,101 @@
+//! The second round of selection: each element considers the neighbors it chose, and the elements that chose it.
+//!
+//! Nearness is not mutual. Where vectors differ in length, or lie at the rim of a dense region, a few central elements are near all others and
+//! choose only each other: no path leads outwards. So each element also considers the elements that chose it, as insertion does with its
+//! reverse links; the diversity rule decides.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use distance::Candidate;
+use rayon::prelude::*;
+
+use super::round::{Chosen, Turn};
+use super::rule::{Rule, Selector};
+use crate::candidates::distinct;
+use crate::draft::Draft;
+use crate::space::Space;
+use crate::{BuildError, Control, Pool};
+
+/// The nearest 3 × list width candidates are kept: a central element is chosen by hundreds, of which it can use few.
+const MOST: usize = 3;
+
+/// Reverse links: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements
+/// choose each other, so that in this order a thread reads few pages of memory.
+struct Choosers {
+    starts: Vec<usize>,
+    choosers: Vec<AtomicU64>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    candidates: Vec<Candidate>,
+    selector: Selector,
+}
+
+/// All points choose again. `draft` has the layers above.
+pub(crate) fn choose_again<'a>(
+    before: &Chosen<'a>,
+    draft: &Draft,
+    layer: u8,
+    space: Space<'_>,
+    pool: &Pool,
+    control: &Control,
+) -> Result<Chosen<'a>, BuildError> {
+    let choosing = before.by();
+    let choosers = pool.run(|| Choosers::new(before));
+    choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
+        let point = choosing.points[at];
+        let Scratch { candidates, selector } = scratch;
+        candidates.clear();
+        candidates.extend_from_slice(before.list(place));
+        candidates.extend(choosers.of(place));
+        candidates.sort_unstable();
+        let kept = distinct(candidates, MOST * choosing.width);
+        candidates.truncate(kept);
+        if layer == 0 && draft.level(point) > 0 {
+            // Links over longer ways.
+            for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
+                if candidates.iter().all(|known| known.element() != other) {
+                    candidates.push(space.candidate(point, other));
+                }
+            }
+            candidates.sort_unstable();
+        }
+        selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
+    })
+}
+
+impl Choosers {
+    fn new(chosen: &Chosen<'_>) -> Self {
+        let (points, order) = (chosen.by().points, chosen.by().order);
+        let mut place_of = vec![0; points.last().map_or(0, |&last| last as usize + 1)];
+        (0u32..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
+        let place_of = |chosen: &Candidate| place_of[chosen.element() as usize] as usize;
+        let places = || (0..order.len()).into_par_iter();
+        let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
+        places().for_each(|place| {
+            chosen.list(place).iter().for_each(|other| _ = counts[place_of(other)].fetch_add(1, Ordering::Relaxed));
+        });
+        let mut starts: Vec<usize> = counts.into_iter().map(AtomicUsize::into_inner).collect();
+        let mut total = 0;
+        starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
+        let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
+        let choosers: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        // All slots of a list are taken before anything is put there: to take one waits for what was put anywhere before.
+        places().for_each_init(Vec::new, |slots, place| {
+            let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
+            slots.clear();
+            slots.extend(list.iter().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
+            for (other, &slot) in list.iter().zip(&*slots) {
+                choosers[slot].store(Candidate::new(other.distance(), chooser).to_bits(), Ordering::Relaxed);
+            }
+        });
+        Self { starts, choosers }
+    }
+
+    /// In no particular order.
+    fn of(&self, place: usize) -> impl Iterator<Item = Candidate> {
+        let choosers = &self.choosers[self.starts[place]..self.starts[place + 1]];
+        choosers.iter().map(|chooser| Candidate::from_bits(chooser.load(Ordering::Relaxed)))
+    }
+}

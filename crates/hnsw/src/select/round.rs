@@ -1,0 +1,98 @@
+//! A round in which every element of a layer chooses its neighbors.
+
+use distance::Candidate;
+use rayon::prelude::*;
+
+use crate::draft::Draft;
+use crate::space::Space;
+use crate::{BuildError, Control, Pool};
+
+/// The points of a layer, and the order in which they choose: near ones next to each other, by position.
+#[derive(Clone, Copy)]
+pub(crate) struct Choosing<'a> {
+    pub(crate) points: &'a [u32],
+    pub(crate) order: &'a [u32],
+    /// Slots of a list.
+    pub(crate) width: usize,
+    /// Whether progress is counted.
+    pub(crate) counted: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// In `order`.
+    pub(crate) place: usize,
+    /// In `points`.
+    pub(crate) at: usize,
+    /// Whether the quantised vectors, if there are any, resolve the distances of points like this one.
+    pub(crate) resolved: bool,
+}
+
+/// What all points of a layer chose, not yet in the draft.
+pub(crate) struct Chosen<'a> {
+    of: Choosing<'a>,
+    /// In `order`.
+    parts: Vec<Part>,
+}
+
+/// Points whose lists are made by one thread.
+const PART: usize = 64;
+
+struct Part {
+    lists: Vec<Candidate>,
+    by_rule: [u16; PART],
+}
+
+impl<'a> Choosing<'a> {
+    /// The lists of all points. `choose` fills the list of the one whose turn it is, and says how many of them the diversity rule chose.
+    pub(crate) fn run<S: Default + Send>(
+        self,
+        space: Space<'_>,
+        pool: &Pool,
+        control: &Control,
+        choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) -> usize + Sync,
+    ) -> Result<Chosen<'a>, BuildError> {
+        let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
+            let elements = order.iter().map(|&at| self.points[at as usize]);
+            let resolved = space.codes.is_none_or(|codes| codes.represent_group(space, elements));
+            let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
+            for (at_part, &at) in order.iter().enumerate() {
+                control.check()?;
+                let turn = Turn { place: part * PART + at_part, at: at as usize, resolved };
+                made.by_rule[at_part] = choose(scratch, turn, list) as u16;
+                made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
+            }
+            control.progress().add(if self.counted { order.len() as u64 } else { 0 });
+            Ok(made)
+        };
+        let parts = || self.order.par_chunks(PART).enumerate().map_init(Default::default, part).collect();
+        Ok(Chosen { of: self, parts: pool.run::<Result<_, BuildError>>(parts)? })
+    }
+}
+
+impl<'a> Chosen<'a> {
+    /// Who chose.
+    pub(crate) fn by(&self) -> Choosing<'a> {
+        self.of
+    }
+
+    /// The list of the point at a place in `order`.
+    pub(crate) fn list(&self, place: usize) -> &[Candidate] {
+        let slots = &self.parts[place / PART].lists[place % PART * self.of.width..][..self.of.width];
+        let used = slots.iter().position(|&slot| slot == Candidate::NONE).unwrap_or(slots.len());
+        &slots[..used]
+    }
+
+    /// Puts the lists into the draft. Returns for each position how many of them the diversity rule chose.
+    pub(crate) fn place(self, draft: &mut Draft, layer: u8) -> Vec<u16> {
+        let Choosing { points, order, .. } = self.of;
+        let mut by_rule = vec![0; points.len()];
+        for (place, &at) in order.iter().enumerate() {
+            let list = self.list(place).iter().map(|neighbor| neighbor.element());
+            draft.set(points[at as usize], layer, list);
+            by_rule[at as usize] = self.parts[place / PART].by_rule[place % PART];
+        }
+        by_rule
+    }
+}

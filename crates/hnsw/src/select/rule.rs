@@ -1,0 +1,247 @@
+//! The diversity rule, by which an element chooses its neighbors.
+
+use distance::Candidate;
+
+use crate::space::Group;
+use crate::space::{Query, Space};
+
+/// By which distances neighbors are chosen, and how many.
+#[derive(Clone, Copy)]
+pub(crate) struct Rule<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) wanted: usize,
+    /// Whether the quantised vectors, if there are any, resolve the distances of elements like this one.
+    pub(crate) resolved: bool,
+}
+
+/// Slack of the diversity rule (alpha of DiskANN's RobustPrune), as a ratio of squared distances: a candidate is pruned if it is
+/// nearer to a chosen neighbor than to the element by this ratio. The second value applies where the first leaves slots free.
+/// Little slack suits data of even density, more suits hubs.
+const SLACKS: [f32; 2] = [1.02, 1.15];
+
+/// With more candidates it costs less to compare each with the chosen neighbors only than all with each other.
+const MOST_COMPARED: usize = 512;
+
+/// Chooses neighbors; keeps its memory from one element to the next.
+#[derive(Default)]
+pub(crate) struct Selector {
+    /// The candidates by number, nearest first.
+    members: Vec<u32>,
+    /// How far each is from the element.
+    distances: Vec<f32>,
+    /// Numbers of the candidates that may be chosen, nearest first.
+    ranked: Vec<u32>,
+    taken: Vec<bool>,
+    group: Group,
+    center: Vec<f32>,
+    /// Distances between candidates: a row for each, right of the diagonal.
+    between: Vec<f32>,
+    /// For each candidate, how near the nearest neighbor chosen so far is.
+    closest: Vec<f32>,
+    /// For each candidate, how near that may be.
+    limits: Vec<f32>,
+    /// Numbers of the chosen candidates.
+    chosen: Vec<u32>,
+    sorted: Vec<Candidate>,
+    query: Query,
+}
+
+/// What is known of the distances between candidates.
+#[derive(Clone, Copy, PartialEq)]
+enum Known {
+    /// All, from codes.
+    ByCodes,
+    /// All, from the values.
+    ByValues,
+    Nothing,
+}
+
+impl Selector {
+    /// The neighbors of an element from candidates that are distinct and in order. Where codes are too coarse for them, their distances
+    /// are measured.
+    ///
+    /// Under inner product the longest vectors are nearest to all others. Queries end there, but a path from one vector to another follows
+    /// Euclidean distance: so a quarter of the neighbors is chosen by Euclidean distance.
+    ///
+    /// `list` is emptied first. Returns how many the diversity rule chose: they come first.
+    pub(crate) fn choose(
+        &mut self,
+        rule: Rule<'_>,
+        element: u32,
+        candidates: &[Candidate],
+        list: &mut Vec<Candidate>,
+    ) -> usize {
+        list.clear();
+        if candidates.len() <= rule.wanted {
+            list.extend_from_slice(candidates);
+            return list.len();
+        }
+        self.take_in(candidates);
+        let known = self.compare(rule, element);
+        self.ranked.clear();
+        self.ranked.extend(0..self.members.len() as u32);
+        let by_rule = match rule.space.euclidean() {
+            Some(euclidean) => self.pick_by_both(rule, euclidean, known, element),
+            None => self.pick(rule, known, element),
+        };
+        let named = |&at: &u32| Candidate::new(self.distances[at as usize], self.members[at as usize]);
+        list.extend(self.chosen.iter().map(named));
+        by_rule
+    }
+
+    fn take_in(&mut self, candidates: &[Candidate]) {
+        self.members.clear();
+        self.members.extend(candidates.iter().map(|candidate| candidate.element()));
+        self.distances.clear();
+        self.distances.extend(candidates.iter().map(|candidate| candidate.distance()));
+    }
+
+    fn pick_by_both(&mut self, rule: Rule<'_>, euclidean: Space<'_>, known: Known, element: u32) -> usize {
+        let by_metric = self.pick(Rule { wanted: rule.wanted * 3 / 4, ..rule }, known, element);
+        let first = std::mem::take(&mut self.chosen);
+        let distances = self.distances.clone();
+        let known = if known == Known::ByCodes {
+            self.turn_euclidean(rule.space, element);
+            known
+        } else {
+            let measure = |&other: &u32| euclidean.distance(element, other);
+            self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
+            // What is between others that are known by values is of the other metric.
+            Known::Nothing
+        };
+        self.sorted.clear();
+        let others = self.ranked.iter().filter(|at| !first.contains(at));
+        self.sorted.extend(others.map(|&at| Candidate::new(self.distances[at as usize], at)));
+        self.sorted.sort_unstable();
+        self.ranked.clear();
+        self.ranked.extend(self.sorted.iter().map(|candidate| candidate.element()));
+        let by_distance =
+            self.pick(Rule { space: euclidean, wanted: rule.wanted - first.len(), ..rule }, known, element);
+        let (others, rest) = self.chosen.split_at(by_distance);
+        self.chosen = [&first[..by_metric], others, &first[by_metric..], rest].concat();
+        self.distances = distances;
+        by_metric + by_distance
+    }
+
+    /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`, and the slack of DiskANN's
+    /// RobustPrune): takes candidates, nearest first, that are nearer to the element than to any neighbor chosen before;
+    /// what is then left of the list gets the nearest of the rest. Returns how many the rule chose.
+    fn pick(&mut self, rule: Rule<'_>, known: Known, element: u32) -> usize {
+        self.chosen.clear();
+        if self.ranked.len() <= rule.wanted {
+            self.chosen.extend_from_slice(&self.ranked);
+            return self.chosen.len();
+        }
+        self.taken.clear();
+        self.taken.resize(self.members.len(), false);
+        match known {
+            Known::Nothing => self.one_by_one(rule, element),
+            _ => self.by_distances(rule, element),
+        }
+        let by_rule = self.chosen.len();
+        let rest = self.ranked.iter().filter(|&&at| !self.taken[at as usize]);
+        self.chosen.extend(rest.take(rule.wanted - by_rule));
+        by_rule
+    }
+
+    fn one_by_one(&mut self, rule: Rule<'_>, element: u32) {
+        let space = rule.space;
+        for slack in SLACKS {
+            for &at in &self.ranked {
+                if self.chosen.len() == rule.wanted {
+                    return;
+                }
+                let candidate = self.members[at as usize];
+                let limit = space.nearer(element, candidate, self.distances[at as usize], slack);
+                if self.taken[at as usize] {
+                    continue;
+                }
+                if !self.chosen.is_empty() {
+                    space.ask(&mut self.query, candidate);
+                }
+                let of = |chosen: u32| space.distance_of(&self.query, self.members[chosen as usize]);
+                if self.chosen.iter().all(|&chosen| of(chosen) > limit) {
+                    self.taken[at as usize] = true;
+                    self.chosen.push(at);
+                }
+            }
+        }
+    }
+
+    /// The same rule on the distances between all candidates, from tiles: more distances, but each costs much less.
+    fn by_distances(&mut self, rule: Rule<'_>, element: u32) {
+        let width = self.group.padded();
+        self.closest.clear();
+        self.closest.resize(self.members.len(), f32::INFINITY);
+        let mut last = 0;
+        for slack in SLACKS {
+            rule.space.nearer_all(element, &self.members, &self.distances, slack, &mut self.limits);
+            for &at in &self.ranked {
+                if self.chosen.len() == rule.wanted {
+                    return;
+                }
+                let number = at as usize;
+                // A tie makes superfluous, too.
+                let apart = |distance: f32| distance > self.limits[number];
+                if self.taken[number] || !apart(self.closest[number]) {
+                    continue;
+                }
+                let row = &self.between[number * width..];
+                // `closest` has the chosen candidates of lower numbers only; mostly there are no others.
+                let mut behind = self.chosen.iter().filter(|&&chosen| chosen > at);
+                if at < last && !behind.all(|&chosen| apart(row[chosen as usize])) {
+                    continue;
+                }
+                last = last.max(at);
+                self.taken[number] = true;
+                self.chosen.push(at);
+                let columns = self.closest[number..].iter_mut().zip(&row[number..]);
+                columns.for_each(|(closest, &distance)| *closest = closest.min(distance));
+            }
+        }
+    }
+
+    /// Makes the distances between candidates, where tiles can; where the quantisation is too coarse, exact ones, to the element as well.
+    fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
+        let space = rule.space;
+        let count = self.members.len();
+        let products = space.measure.products.filter(|_| count <= MOST_COMPARED);
+        if let Some(codes) = space.codes {
+            let resolved =
+                |&at: &usize| codes.resolves(element, space.squared(element, self.members[at], self.distances[at]));
+            let ranks = [3.min(count / 2), 12.min(count / 2), count / 2];
+            if let Some(products) = products.filter(|_| rule.resolved && ranks.iter().all(resolved)) {
+                self.group.pack_codes(codes, &self.members);
+                self.group.all_pairs(products, &mut self.between);
+                return Known::ByCodes;
+            }
+            self.sorted.clear();
+            self.sorted.extend(self.members.iter().map(|&other| Candidate::new(space.distance(element, other), other)));
+            self.sorted.sort_unstable();
+            let sorted = std::mem::take(&mut self.sorted);
+            self.take_in(&sorted);
+            self.sorted = sorted;
+        }
+        let Some(products) = products else { return Known::Nothing };
+        self.center.resize(products.dims, 0.0);
+        distance::decode(products.elements, space.value(element), &mut self.center);
+        self.group.pack(space, products, &self.members, Some(&self.center));
+        self.group.all_pairs(products, &mut self.between);
+        Known::ByValues
+    }
+
+    /// Turns distances under inner product into squared Euclidean distances, without the lifts, which were one more dimension.
+    fn turn_euclidean(&mut self, space: Space<'_>, element: u32) {
+        let of = |&element: &u32| {
+            (space.squared_length(element).unwrap_or_default(), space.lift(element).unwrap_or_default())
+        };
+        let turned = |a: (f32, f32), b: (f32, f32), distance| a.0 + b.0 + 2.0 * distance - (a.1 - b.1) * (a.1 - b.1);
+        let width = self.group.padded();
+        let ends: Vec<(f32, f32)> = self.members.iter().map(of).collect();
+        for (at, distance) in self.distances.iter_mut().enumerate() {
+            *distance = turned(ends[at], of(&element), *distance);
+            let row = self.between[at * width..].iter_mut().zip(&ends).skip(at);
+            row.for_each(|(distance, &end)| *distance = turned(ends[at], end, *distance));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! All values of a build as int8 codes, made once: what most comparisons need, in a quarter of the memory or less.
+
+use std::sync::Arc;
+
+use distance::{CodeKernels, CodeNote, CodeProduct};
+use rayon::prelude::*;
+
+use super::components::Components;
+use super::{Products, Space};
+use crate::input::{Bytes, CHUNK};
+use crate::{BuildError, Control};
+
+/// Values whose mean is the center.
+const SAMPLE: usize = 1024;
+/// Codes resolve distances whose squares are at least this many times the expected quantisation error.
+const MARGIN: f32 = 10.0;
+/// Pairs of a group whose distances are compared: along the principal components, and exact.
+const PAIRS: usize = 4;
+/// How much the share may differ from the mean.
+const OFF: f32 = 0.125;
+
+/// Int8 codes of all elements, by differences from their mean; under inner product with the lift as one more dimension. Of all dimensions, or of
+/// principal components that do as well.
+pub(crate) struct Codes {
+    /// Dimensions or principal components of a code, and bytes from one element to the next.
+    width: usize,
+    stride: usize,
+    of_components: bool,
+    /// Of [`CHUNK`] elements each.
+    chunks: Arc<Vec<Bytes>>,
+    noted: Vec<Noted>,
+    /// Factor of the products.
+    pub(crate) scale: f32,
+    product: CodeProduct,
+    /// Under inner product, the same for Euclidean distances: without the lifts.
+    euclidean: Option<Box<Self>>,
+}
+
+/// What is known of an element besides its codes: read together, so in one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(16))]
+struct Noted {
+    note: CodeNote,
+    /// What the distances of the space have beyond the product of codes.
+    term: f32,
+}
+
+impl Codes {
+    /// Of the first `elements` elements, kept where the values are. Runs on the threads of the pool it is called from.
+    pub(crate) fn new(
+        space: Space<'_>,
+        products: Products,
+        kernels: CodeKernels,
+        elements: usize,
+        control: &Control,
+    ) -> Result<Self, BuildError> {
+        let center = middle(space, products, elements);
+        let components = Components::find(space, products, &center, elements, control)?;
+        let lifts = usize::from(!space.lifts.is_empty());
+        // With the lift, components fill tiles of codes.
+        let dims = components.as_ref().map_or(products.dims, |components| components.count() - lifts);
+        let width = dims + lifts;
+        let mut noted = vec![Noted::default(); elements];
+        let encode = |(chunk, noted): (usize, &mut [Noted])| {
+            control.check()?;
+            let first = (chunk * CHUNK) as u32;
+            let values: Vec<&[u8]> = (first..).take(noted.len()).map(|element| space.value(element)).collect();
+            let mut bytes = Vec::with_capacity(noted.len() * width);
+            let (mut value, mut codes) = (vec![0f32; width], vec![0; width]);
+            let mut elements = (first..).zip(noted);
+            let put = |coordinates: &[f32]| {
+                let Some((element, noted)) = elements.next() else { return };
+                value[..dims].copy_from_slice(&coordinates[..dims]);
+                if let Some(lift) = space.lift(element) {
+                    value[dims] = lift;
+                }
+                let factor = distance::encode(&value, &mut codes);
+                let note = CodeNote::new(&codes, factor);
+                let term = match space.squared_length(element) {
+                    // |a - b|² = |a|² + |b|² - 2ab, and what stands for it is half of that, less the lengths of both.
+                    Some(length) => (note.squared_norm - length) / 2.0,
+                    None => note.squared_norm,
+                };
+                *noted = Noted { note, term };
+                bytes.extend_from_slice(&codes);
+            };
+            match &components {
+                Some(components) => components.along((products, kernels), &values, &center, put),
+                None => products.differences(values.into_iter(), &center, put),
+            }
+            space.store.stow(bytes)
+        };
+        let chunks = noted.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
+        let codes = Self {
+            width,
+            stride: width,
+            of_components: components.is_some(),
+            chunks: Arc::new(chunks),
+            noted,
+            scale: products.scale(),
+            product: kernels.product,
+            euclidean: None,
+        };
+        if space.lifts.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
+    }
+
+    /// Whether distances of codes are off by no more than their steps explain, for most pairs of a sample. Codes of principal components are checked
+    /// group by group instead.
+    pub(crate) fn hold(&self, space: Space<'_>) -> bool {
+        const PAIRS: usize = 64;
+        const DEVIATIONS: f32 = 6.0;
+        if self.of_components {
+            return true;
+        }
+        let elements = self.noted.len();
+        let off = |&a: &usize| {
+            let (a, b) = (a as u32, ((a + elements / 2) % elements) as u32);
+            let [own, other] = [a, b].map(|element| self.noted[element as usize].note.factor);
+            // Half a step at most, evenly: a twelfth of a step's square on average, for each dimension of both.
+            let variance = (own * own + other * other) / 12.0;
+            let by_all = space.squared_distance(a, b);
+            let expected = self.width as f32 * variance + DEVIATIONS * 2.0 * (by_all.max(0.0) * variance).sqrt();
+            (space.squared(a, b, self.distance(a, b)) - by_all).abs() > 2.0 * expected + f32::EPSILON * by_all
+        };
+        let sample = || (0..elements).step_by((elements / PAIRS).max(1));
+        sample().filter(off).count() * 4 <= sample().count()
+    }
+
+    /// As if codes had half of their bits.
+    #[cfg(test)]
+    pub(crate) fn halve(&mut self) {
+        let coarse = |bytes: &Bytes| {
+            let coarse = bytes.get().iter().map(|&code| (code.cast_signed() / 16 * 16).cast_unsigned());
+            Bytes::Memory(coarse.collect())
+        };
+        self.chunks = Arc::new(self.chunks.iter().map(coarse).collect());
+        for element in 0..self.noted.len() as u32 {
+            let (codes, note) = self.of(element);
+            let note = CodeNote::new(codes, note.factor);
+            self.noted[element as usize] = Noted { note, term: note.squared_norm };
+        }
+    }
+
+    fn with_euclidean(self, dims: usize, control: &Control) -> Result<Self, BuildError> {
+        let (stride, of_components, chunks) = (self.stride, self.of_components, self.chunks.clone());
+        let noted = |(at, noted): (usize, &Noted)| {
+            control.check()?;
+            let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
+            let note = CodeNote::new(codes, noted.note.factor);
+            Ok(Noted { note, term: note.squared_norm })
+        };
+        let noted = self.noted.par_iter().enumerate().map(noted).collect::<Result<_, BuildError>>()?;
+        let (width, scale, product) = (dims, -2.0, self.product);
+        let euclidean = Self { width, stride, of_components, chunks, noted, scale, product, euclidean: None };
+        Ok(Self { euclidean: Some(Box::new(euclidean)), ..self })
+    }
+
+    /// Codes for [`Space::euclidean`].
+    pub(crate) fn euclidean(&self) -> Option<&Self> {
+        self.euclidean.as_deref()
+    }
+
+    /// Whether codes are of principal components, not of all dimensions.
+    pub(crate) fn of_components(&self) -> bool {
+        self.of_components
+    }
+
+    /// How many codes an element has.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The bytes of an element's codes, and what is known besides.
+    pub(crate) fn of(&self, element: u32) -> (&[u8], CodeNote) {
+        let (chunk, at) = (element as usize / CHUNK, element as usize % CHUNK);
+        (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.noted[element as usize].note)
+    }
+
+    pub(crate) fn term(&self, element: u32) -> f32 {
+        self.noted[element as usize].term
+    }
+
+    /// The distance of two elements.
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
+        let ((a_codes, a_note), (b_codes, b_note)) = (self.of(a), self.of(b));
+        let product = (self.product)(a_codes, b_codes) as f32 * b_note.factor;
+        self.scale * a_note.factor * product + self.term(b) + self.term(a)
+    }
+
+    /// Whether codes resolve differences between distances of this square from an element.
+    pub(crate) fn resolves(&self, element: u32, squared: f32) -> bool {
+        resolves(self.width, self.noted[element as usize].note.factor, squared)
+    }
+
+    /// Whether principal components, if codes are of them, have about their usual share of the distance of two elements. Where a
+    /// few rows are unlike all others, they may not.
+    pub(crate) fn represent_pair(&self, space: Space<'_>, a: u32, b: u32) -> bool {
+        if !self.of_components {
+            return true;
+        }
+        let by_all = space.squared_distance(a, b);
+        (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= OFF * by_all
+    }
+
+    /// The same for most pairs of a group, in which near elements are next to each other.
+    pub(crate) fn represent_group(&self, space: Space<'_>, group: impl ExactSizeIterator<Item = u32> + Clone) -> bool {
+        let step = (group.len() / PAIRS).max(1);
+        let pairs = group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS);
+        let off = pairs.filter(|&(a, b)| !self.represent_pair(space, a, b)).count();
+        off * 4 <= PAIRS
+    }
+}
+
+/// Whether codes of `width` dimensions with this step resolve differences between distances of this square.
+pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
+    // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
+    let error = width as f32 * factor * factor / 6.0;
+    factor > 0.0 && squared >= MARGIN * error
+}
+
+/// The mean of a sample; zero if that is no number.
+fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
+    let mut value = vec![0f32; products.dims];
+    let mut center = vec![0f32; products.dims];
+    let sample = || (0..elements as u32).step_by((elements / SAMPLE).max(1));
+    let share = 1.0 / sample().len().max(1) as f32;
+    for element in sample() {
+        distance::decode(products.elements, space.value(element), &mut value);
+        center.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x * share);
+    }
+    if center.iter().any(|x| !x.is_finite()) {
+        center.fill(0.0);
+    }
+    center
+}

@@ -1,0 +1,217 @@
+//! Principal components: few directions, in which values differ most, instead of many dimensions.
+//!
+//! Embeddings of a thousand dimensions vary in a few hundred directions. Where the rest is the same share of all distances, codes
+//! can do without it: they are a fraction as long, and so is the work on them.
+
+use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
+
+use super::matrix::{ALL_PRODUCTS, Matrix};
+use super::shares::{self, Found};
+use super::{Products, Space};
+use crate::{BuildError, Control};
+
+/// Values of which components are computed.
+const SAMPLE: usize = 2048;
+/// With fewer elements, computing components costs more time and memory than it saves.
+const FEWEST: usize = 8 * SAMPLE;
+/// Components per step: a tile of codes takes this number.
+pub(crate) const STEP: usize = 64;
+/// Components computed at first, and if they are not enough.
+const MOST: [usize; 2] = [256, 512];
+/// Steps of subspace iteration.
+const TURNS: usize = 2;
+/// Values that are packed at a time: they fit into a core's cache.
+const AT_ONCE: usize = 64;
+
+pub(crate) struct Components {
+    count: usize,
+    /// Codes of each component.
+    panel: CodePanel,
+    /// Factor of coordinates, so that distances are on average what they are by all dimensions.
+    scale: f32,
+}
+
+impl Components {
+    /// Principal components, at most a third of the dimensions, that keep the order of distances; `None` if the values have none.
+    /// Runs on the threads of the pool it is called from.
+    pub(crate) fn find(
+        space: Space<'_>,
+        products: Products,
+        center: &[f32],
+        elements: usize,
+        control: &Control,
+    ) -> Result<Option<Self>, BuildError> {
+        let third = products.dims / 3 / STEP * STEP;
+        if third == 0 || elements < FEWEST {
+            return Ok(None);
+        }
+        let Some(sample) = sample(space, products, center, elements) else { return Ok(None) };
+        control.check()?;
+        let by_dimension = sample.transposed();
+        let mut most = MOST.map(|most| most.min(third)).to_vec();
+        most.dedup();
+        for most in most {
+            // Subspace iteration, from any of the values themselves.
+            let mut directions = sample.some(most);
+            for _ in 0..TURNS {
+                let along = sample.products(&directions, control)?.transposed();
+                directions = by_dimension.products(&along, control)?.transposed();
+                directions.make_orthogonal(control)?;
+            }
+            let along = sample.products(&directions, control)?;
+            match shares::look(&sample, &along, control)? {
+                Found::Few { count, share } => return Ok(Some(Self::new(&directions, count, share))),
+                Found::MaybeMore => {}
+                Found::Nothing => break,
+            }
+        }
+        Ok(None)
+    }
+
+    fn new(directions: &Matrix, count: usize, share: f32) -> Self {
+        let width = directions.width;
+        let bytes: Vec<u8> = directions.values[..count * width].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut panel = CodePanel::new();
+        panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
+        Self { count, panel, scale: share.recip().sqrt() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The coordinates of values' differences from `center` along the components: `each` gets [`Self::count`] of each value, in order.
+    pub(crate) fn along(
+        &self,
+        (products, kernels): (Products, CodeKernels),
+        values: &[&[u8]],
+        center: &[f32],
+        mut each: impl FnMut(&[f32]),
+    ) {
+        let input = TileInput { scale: self.scale, ..ALL_PRODUCTS };
+        let (mut packed, mut tile) = (CodePanel::new(), Tile::new());
+        let mut along = Matrix { width: self.count, values: vec![0.0; BLOCK * self.count] };
+        for values in values.chunks(AT_ONCE) {
+            packed.fill(products.elements, products.dims, values.iter().copied(), Some(center), &[]);
+            for (block, values) in values.chunks(BLOCK).enumerate() {
+                for (pair, first) in (0..self.count).step_by(COLS).enumerate() {
+                    let cols = [2 * pair, 2 * pair + 1].map(|col| self.panel.block(col));
+                    (kernels.tile)(packed.block(block), cols, &input, &mut tile);
+                    for (along, tile) in along.values.chunks_exact_mut(self.count).zip(&tile.distances) {
+                        along[first..][..COLS].copy_from_slice(tile);
+                    }
+                }
+                (0..values.len()).for_each(|at| each(along.row(at)));
+            }
+        }
+    }
+}
+
+/// Some values' differences from `center`, as multiples of the greatest coordinate: their products are neither too large nor too small
+/// for f32. None if they are so even then.
+fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
+    let some = (0..SAMPLE as u64).map(|at| space.value((at * elements as u64 / SAMPLE as u64) as u32));
+    let mut values = Vec::with_capacity(SAMPLE * products.dims);
+    products.differences(some, center, |differences| values.extend_from_slice(differences));
+    let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
+    let factor = greatest.recip();
+    values.iter_mut().for_each(|x| *x *= factor);
+    (greatest.is_finite() && factor.is_finite()).then_some(Matrix { width: products.dims, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use distance::{Elements, Metric};
+    use graph::{HeapTid, ValueType};
+
+    use super::{Components, FEWEST};
+    use crate::input::Rows;
+    use crate::input::ValueStore;
+    use crate::space::{Measure, Space};
+    use crate::{BuildSpec, Control, RowBatch, Storage};
+
+    const DIMS: usize = 256;
+
+    /// Evenly distributed between -1 and 1.
+    fn number(state: &mut u64) -> f32 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// Values that vary along `directions` directions, by `besides` along all others; all times a factor.
+    fn store(directions: usize, besides: f32, factor: f32) -> Arc<ValueStore> {
+        let mut state = 5;
+        let mixed: Vec<f32> = (0..directions * DIMS).map(|_| number(&mut state)).collect();
+        let value = |_| {
+            let mut value: Vec<f32> = (0..DIMS).map(|_| 3.0 + besides * number(&mut state)).collect();
+            for direction in mixed.chunks_exact(DIMS) {
+                let along = number(&mut state);
+                value.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
+            }
+            value.into_iter().map(move |x| x * factor)
+        };
+        // Some may be equal.
+        const ROWS: usize = FEWEST + 100;
+        let values: Vec<u8> = (0..ROWS).flat_map(value).flat_map(f32::to_le_bytes).collect();
+        let spec = BuildSpec {
+            value_type: ValueType::Vector,
+            metric: Metric::L2,
+            dims: DIMS as u32,
+            m: 16,
+            ef_construction: 64,
+            expected_rows: 0,
+            rows_per_element: 10,
+            seed: 0,
+        };
+        let store = Arc::new(ValueStore::new(Storage::default()));
+        let mut rows = Rows::new(&spec, store.clone());
+        let tids = vec![HeapTid::new(0, 1); ROWS];
+        rows.take(&spec, RowBatch { tids: &tids, values: &values, lengths: &[] }, |_, _| Ok(())).unwrap();
+        rows.finish();
+        store
+    }
+
+    fn find(store: &ValueStore, elements: usize, factor: f32) -> Option<Components> {
+        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
+        let space = Space::exact(measure, store);
+        Components::find(space, measure.products.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
+            .unwrap()
+    }
+
+    #[test]
+    fn values_of_few_directions_have_few() {
+        let (store, on_a_line) = (store(30, 0.03, 1.0), store(1, 0.0, 1.0));
+        let components = find(&store, FEWEST, 1.0).unwrap();
+        assert_eq!(components.count(), 64);
+        assert!(find(&store, FEWEST - 1, 1.0).is_none(), "of so few elements");
+        assert_eq!(find(&on_a_line, FEWEST, 1.0).unwrap().count(), 64, "most of them nothing");
+        let Some(kernels) = distance::code_kernels() else { return };
+        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
+        let values: Vec<&[u8]> = (0..150).map(|element| graph::ElementValues::value(&*store, element)).collect();
+        let mut along = Vec::new();
+        let products = measure.products.unwrap();
+        components.along((products, kernels), &values, &[3.0; DIMS], |coordinates| along.push(coordinates.to_vec()));
+        assert_eq!(along.len(), values.len());
+        for at in 1..values.len() {
+            let by_all = (measure.kernel)(values[at - 1], values[at]);
+            let few: f32 = along[at - 1].iter().zip(&along[at]).map(|(a, b)| (a - b) * (a - b)).sum();
+            assert!((few / by_all - 1.0).abs() < 0.03, "{few} {by_all}");
+        }
+    }
+
+    #[test]
+    fn of_values_of_any_size() {
+        for factor in [1e-30, 1e30] {
+            let components = find(&store(30, 0.03, factor), FEWEST, factor);
+            assert_eq!(components.map(|components| components.count()), Some(64), "{factor:e}");
+        }
+    }
+
+    #[test]
+    fn values_of_many_directions_keep_their_dimensions() {
+        assert!(find(&store(30, 1.0, 1.0), FEWEST, 1.0).is_none());
+        assert!(find(&store(0, 1.0, 1.0), FEWEST, 1.0).is_none());
+    }
+}

@@ -1,0 +1,183 @@
+use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
+
+use super::codes::{self, Codes};
+use super::{Products, Space};
+
+/// Of a vector's square, in steps of its last bit: distances below that are mostly rounding.
+const LOST: f32 = 64.0;
+
+/// A group of points in tiles: packed vectors, and the terms that make distances of products.
+#[derive(Default)]
+pub(crate) struct Group {
+    panel: Panel,
+    codes: CodePanel,
+    coded: bool,
+    /// How many codes a point has.
+    width: usize,
+    /// Added to every distance of a point; infinite for the padding.
+    terms: Vec<f32>,
+    /// Factor of the products.
+    scale: f32,
+}
+
+impl Group {
+    /// Packs points. Under L2 only differences matter, so they are moved near the origin, where little cancels.
+    pub(crate) fn pack(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>) {
+        self.fill(space, products, points, center, false);
+    }
+
+    /// Packs points as codes, where the processor compares codes faster: then distances of tiles are approximate.
+    pub(crate) fn pack_roughly(
+        &mut self,
+        space: Space<'_>,
+        products: Products,
+        points: &[u32],
+        center: Option<&[f32]>,
+    ) {
+        self.fill(space, products, points, center, products.codes.is_some());
+    }
+
+    fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
+        let vectors = points.iter().map(|&point| space.value(point));
+        self.fill_values(products, vectors, &space.lifts_of(points), center, coded);
+    }
+
+    /// Packs values that need not belong to elements.
+    pub(crate) fn pack_values<'v>(
+        &mut self,
+        products: Products,
+        values: impl ExactSizeIterator<Item = &'v [u8]>,
+        center: Option<&[f32]>,
+    ) {
+        self.fill_values(products, values, &[], center, false);
+    }
+
+    fn fill_values<'v>(
+        &mut self,
+        products: Products,
+        vectors: impl ExactSizeIterator<Item = &'v [u8]>,
+        lifts: &[f32],
+        center: Option<&[f32]>,
+        coded: bool,
+    ) {
+        let (elements, dims, count) = (products.elements, products.dims, vectors.len());
+        let by_difference = products.metric == Metric::L2;
+        let center = center.filter(|_| by_difference);
+        self.coded = coded;
+        self.width = dims + usize::from(!lifts.is_empty());
+        match coded {
+            true => self.codes.fill(elements, dims, vectors, center, lifts),
+            false => self.panel.fill(elements, dims, vectors, center, lifts),
+        }
+        self.terms.clear();
+        for block in 0..self.blocks() {
+            self.terms.extend(match (by_difference, coded) {
+                (false, _) => [0.0; BLOCK],
+                (true, true) => self.codes.squared_norms(block),
+                (true, false) => self.panel.squared_norms(block),
+            });
+        }
+        self.scale = products.scale();
+        self.terms[count..].fill(f32::INFINITY);
+    }
+
+    /// Packs points by codes made before: distances of tiles are approximate.
+    pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
+        self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
+        self.coded = true;
+        self.width = codes.width();
+        self.scale = codes.scale;
+        self.terms.clear();
+        self.terms.extend(points.iter().map(|&point| codes.term(point)));
+        self.terms.resize(self.blocks() * BLOCK, f32::INFINITY);
+    }
+
+    /// Whether tiles resolve differences between distances of this square from a point.
+    pub(crate) fn resolves(&self, row: usize, squared: f32) -> bool {
+        if self.coded {
+            return codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
+        }
+        // What |a|² + |b|² - 2ab loses where the sum is small against its parts. Products alone lose nothing.
+        self.terms[row] == 0.0 || squared > LOST * f32::EPSILON * self.terms[row]
+    }
+
+    /// The number of blocks, even.
+    pub(crate) fn blocks(&self) -> usize {
+        if self.coded { self.codes.blocks() } else { self.panel.blocks() }
+    }
+
+    /// The number of points, filled up to whole pairs of blocks.
+    pub(crate) fn padded(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// The distances of a block to a pair of blocks of `others`, which are packed in the same way.
+    pub(crate) fn tile(
+        &self,
+        row_block: usize,
+        others: &Self,
+        col_pair: usize,
+        products: Products,
+        limits: (&[f32; ROWS], &[f32; COLS]),
+        tile: &mut Tile,
+    ) {
+        let input = TileInput {
+            scale: self.scale,
+            row_terms: self.terms[row_block * ROWS..].first_chunk().expect("padded to whole tiles"),
+            col_terms: others.terms[col_pair * COLS..].first_chunk().expect("padded to whole tiles"),
+            row_limits: limits.0,
+            col_limits: limits.1,
+        };
+        let cols = [2 * col_pair, 2 * col_pair + 1];
+        match products.codes.filter(|_| self.coded) {
+            Some(kernels) => {
+                (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile);
+            }
+            None => {
+                let cols = cols.map(|col| others.panel.block(col));
+                (products.tile)(self.panel.block(row_block), cols, &input, tile);
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Distances between all points of the group, right of the diagonal: rows of [`Group::padded`] entries.
+    pub(crate) fn all_pairs(&self, products: Products, distances: &mut Vec<f32>) {
+        const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
+        let width = self.padded();
+        distances.resize(width * width, 0.0);
+        if let Some(kernels) = products.codes.filter(|_| self.coded) {
+            return (kernels.all_pairs)(&self.codes, self.scale, &self.terms, distances);
+        }
+        let mut tile = Tile::new();
+        for row_block in 0..self.blocks() {
+            for col_pair in row_block / 2..self.blocks() / 2 {
+                self.tile(row_block, self, col_pair, products, EVERYTHING, &mut tile);
+                for (row, found) in tile.distances.iter().enumerate() {
+                    let start = (row_block * ROWS + row) * width + col_pair * COLS;
+                    distances[start..start + COLS].copy_from_slice(found);
+                }
+            }
+        }
+    }
+}
+
+/// The mean of a sample of points, where the metric has a use for it.
+pub(crate) fn center(space: Space<'_>, products: Products, points: &[u32]) -> Option<Vec<f32>> {
+    const SAMPLE: usize = 64;
+    if products.metric != Metric::L2 {
+        return None;
+    }
+    let mut panel = Panel::new();
+    let sample: Vec<_> = points.iter().step_by((points.len() / SAMPLE).max(1)).map(|&p| space.value(p)).collect();
+    let count = sample.len() as f32;
+    panel.fill(products.elements, products.dims, sample.into_iter(), None, &[]);
+    let mut center = vec![0f32; products.dims];
+    for block in 0..panel.blocks() {
+        for (sum, lanes) in center.iter_mut().zip(panel.block(block).chunks_exact(BLOCK)) {
+            *sum += lanes.iter().sum::<f32>() / count;
+        }
+    }
+    Some(center).filter(|center| center.iter().all(|x| x.is_finite()))
+}

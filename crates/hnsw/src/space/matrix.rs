@@ -1,0 +1,145 @@
+use distance::{COLS, Elements, Panel, ROWS, Tile, TileInput};
+use rayon::prelude::*;
+
+use crate::{BuildError, Control};
+
+/// Vectors of equal width, one a row. Work on all rows runs on the threads of the pool it is called from, with the
+/// same result for any number of threads.
+pub(crate) struct Matrix {
+    pub(crate) width: usize,
+    pub(crate) values: Vec<f32>,
+}
+
+impl Matrix {
+    pub(crate) fn rows(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    pub(crate) fn row(&self, at: usize) -> &[f32] {
+        &self.values[at * self.width..][..self.width]
+    }
+
+    /// So many rows, spread over all.
+    pub(crate) fn some(&self, count: usize) -> Self {
+        let step = self.rows() / count;
+        let values = (0..count).flat_map(|at| self.row(at * step)).copied().collect();
+        Self { width: self.width, values }
+    }
+
+    pub(crate) fn transposed(&self) -> Self {
+        let rows = self.rows();
+        let mut values = vec![0f32; self.values.len()];
+        values.par_chunks_mut(rows).enumerate().for_each(|(col, values)| {
+            for (value, row) in values.iter_mut().zip(self.values.chunks_exact(self.width)) {
+                *value = row[col];
+            }
+        });
+        Self { width: rows, values }
+    }
+
+    /// The products of each row with all rows of another.
+    pub(crate) fn products(&self, others: &Self, control: &Control) -> Result<Self, BuildError> {
+        let (width, tile_kernel) = (others.rows(), distance::tile_kernel());
+        let packed = |(at, rows)| (at * COLS, pack(rows, self.width));
+        let cols: Vec<(usize, Panel)> = others.values.par_chunks(COLS * self.width).enumerate().map(packed).collect();
+        let mut found = vec![0f32; self.rows() * width];
+        let rows = self.values.par_chunks(ROWS * self.width).zip(found.par_chunks_mut(ROWS * width));
+        rows.try_for_each_init(Tile::new, |tile, (rows, found)| {
+            control.check()?;
+            let rows = pack(rows, self.width);
+            for (first, cols) in &cols {
+                tile_kernel(rows.block(0), [cols.block(0), cols.block(1)], &ALL_PRODUCTS, tile);
+                for (found, tile) in found.chunks_exact_mut(width).zip(&tile.distances) {
+                    found[*first..].iter_mut().zip(tile).for_each(|(found, product)| *found = *product);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Self { width, values: found })
+    }
+
+    /// Makes rows orthogonal and of length 1, as Gram and Schmidt do. Those that are nothing but combinations of others become zero.
+    pub(crate) fn make_orthogonal(&mut self, control: &Control) -> Result<(), BuildError> {
+        /// Of a row's square: what rounding leaves of it.
+        const NOTHING: f32 = 1e-8;
+        let squares: Vec<f32> = self.values.chunks_exact(self.width).map(|row| dot(row, row)).collect();
+        let mut rest = self.values.as_mut_slice();
+        for square in squares {
+            control.check()?;
+            let (row, others) = rest.split_at_mut(self.width);
+            let left = dot(row, row);
+            let factor = if left > square * NOTHING { left.sqrt().recip() } else { 0.0 };
+            row.iter_mut().for_each(|x| *x *= factor);
+            others.par_chunks_exact_mut(self.width).with_min_len(16).for_each(|other| {
+                let along = dot(row, other);
+                other.iter_mut().zip(&*row).for_each(|(x, direction)| *x -= along * direction);
+            });
+            rest = others;
+        }
+        Ok(())
+    }
+}
+
+/// Products as they are.
+pub(crate) const ALL_PRODUCTS: TileInput<'static> = TileInput {
+    scale: 1.0,
+    row_terms: &[0.0; ROWS],
+    col_terms: &[0.0; COLS],
+    row_limits: &[f32::INFINITY; ROWS],
+    col_limits: &[f32::INFINITY; COLS],
+};
+
+fn pack(rows: &[f32], width: usize) -> Panel {
+    let bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let mut panel = Panel::new();
+    panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
+    panel
+}
+
+/// The product of two vectors.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    // Sums in several lanes can be made at once.
+    const LANES: usize = 16;
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        (0..LANES).for_each(|lane| sums[lane] += a[lane] * b[lane]);
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Matrix, dot};
+    use crate::Control;
+
+    fn matrix(rows: usize, width: usize) -> Matrix {
+        Matrix { width, values: (0..rows * width).map(|at| (at * 37 % 101) as f32 - 50.0).collect() }
+    }
+
+    #[test]
+    fn products_are_those_of_all_pairs() {
+        let (a, b) = (matrix(35, 19), matrix(50, 19));
+        let found = a.products(&b, &Control::default()).unwrap();
+        for (row, col) in (0..35).flat_map(|row| (0..50).map(move |col| (row, col))) {
+            let product: f32 = a.row(row).iter().zip(b.row(col)).map(|(a, b)| a * b).sum();
+            assert!((found.row(row)[col] - product).abs() <= 1e-3 * product.abs().max(1.0));
+            assert!((dot(a.row(row), b.row(col)) - product).abs() <= 1e-3 * product.abs().max(1.0));
+        }
+        assert!(a.transposed().transposed().values == a.values && a.transposed().row(3)[5] == a.row(5)[3]);
+    }
+
+    #[test]
+    fn rows_become_orthogonal_or_nothing() {
+        let mut rows = Matrix { width: 5, values: (0..20).map(|at| ((at * at) % 13) as f32 + 1.0).collect() };
+        // The last is a combination of others, and one is nothing.
+        let last: Vec<f32> = (0..5).map(|at| rows.row(0)[at] - 3.0 * rows.row(2)[at]).collect();
+        rows.values.extend(last);
+        rows.values.extend([0.0; 5]);
+        rows.make_orthogonal(&Control::default()).unwrap();
+        for (a, b) in (0..6).flat_map(|a| (0..6).map(move |b| (a, b))) {
+            let expected = if a == b && a < 4 { 1.0 } else { 0.0 };
+            assert!((dot(rows.row(a), rows.row(b)) - expected).abs() < 1e-4, "{a} {b}");
+        }
+    }
+}

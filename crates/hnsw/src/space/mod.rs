@@ -1,0 +1,292 @@
+//! How far values are apart: the metric, exact, and what stands for it where that is cheaper: int8 codes, principal components, and under inner
+//! product one more coordinate that makes the vectors equally long.
+//!
+//! In: the values. Out: distances of pairs, and of blocks of pairs ([`Group`]), with a check whether the quantisation resolves
+//! them. A value is encoded once, in parallel.
+
+mod codes;
+mod components;
+pub(crate) mod group;
+mod matrix;
+mod shares;
+
+use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
+use graph::ElementValues;
+use rayon::prelude::*;
+
+use crate::input::ValueStore;
+use crate::{BuildError, Control};
+pub(crate) use codes::Codes;
+pub(crate) use group::Group;
+
+/// A metric for values of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Measure {
+    pub(crate) elements: Elements,
+    pub(crate) metric: Metric,
+    pub(crate) dims: u32,
+    pub(crate) kernel: Kernel,
+    /// For dense vectors whose distances can be made of products.
+    pub(crate) products: Option<Products>,
+    /// Two elements nearer than this are at the same place for every search.
+    pub(crate) resolution: f32,
+}
+
+/// What tiles need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Products {
+    pub(crate) elements: Elements,
+    pub(crate) metric: Metric,
+    pub(crate) dims: usize,
+    pub(crate) tile: TileKernel,
+    /// For vectors as codes of a byte for each dimension, where that is faster.
+    pub(crate) codes: Option<CodeKernels>,
+}
+
+/// Values and how far they are apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Space<'a> {
+    pub(crate) measure: Measure,
+    pub(crate) store: &'a ValueStore,
+    /// Under inner product, one for each element; else none.
+    pub(crate) lifts: &'a [Lift],
+    /// All values as codes, where the processor compares codes faster.
+    pub(crate) codes: Option<&'a Codes>,
+}
+
+impl Measure {
+    /// `None`: values of this kind do not have the metric.
+    pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
+        let kernel = distance::kernel(elements, metric)?;
+        let products = Products::of(elements, metric, dims);
+        Some(Self { elements, metric, dims, kernel, products, resolution: f32::NEG_INFINITY })
+    }
+
+    /// Prepares for distances of a value, which need not be that of an element, to many others.
+    pub(crate) fn ask(&self, query: &mut Query, value: &[u8]) {
+        if self.elements == Elements::Sparse && self.dims <= SparseQuery::MAX_DIMS {
+            query.sparse.get_or_insert_default().set(self.metric, self.dims, value);
+        }
+    }
+
+    /// The distance of `value`, for which `ask` prepared, to another.
+    pub(crate) fn distance_of(&self, query: &Query, value: &[u8], other: &[u8]) -> f32 {
+        query.sparse.as_ref().map_or_else(|| (self.kernel)(value, other), |sparse| sparse.distance(other))
+    }
+
+    /// The metric by which a graph is built so that it can be searched by this one. Values under cosine are of length one, where the
+    /// Euclidean distance has the same order, and tells near-identical values apart whose products are equal in f32.
+    pub(crate) fn for_building(self, dims: u32) -> Self {
+        match self.metric {
+            // Half precision normalises to three digits only: between near-identical values the lengths decide, which a Euclidean
+            // distance does not see.
+            Metric::Cosine if self.elements != Elements::F16 => {
+                let euclidean = Self::new(self.elements, Metric::L2, dims).unwrap_or(self);
+                // A search sees products near one, in f32; the square of a distance is twice what they are off one.
+                Self { resolution: 4.0 * f32::EPSILON, ..euclidean }
+            }
+            _ => self,
+        }
+    }
+
+    /// Under inner product: Euclidean distance.
+    pub(crate) fn euclidean(&self) -> Option<Self> {
+        // Asked for every element: a kernel is looked up only where there is a use for it.
+        if self.metric != Metric::InnerProduct {
+            return None;
+        }
+        let kernel = distance::kernel(self.elements, Metric::L2)?;
+        let products = self.products.map(|products| Products { metric: Metric::L2, ..products });
+        Some(Self { metric: Metric::L2, kernel, products, ..*self })
+    }
+}
+
+/// An element that is compared with many others. Keeps its memory from one to the next.
+#[derive(Default)]
+pub(crate) struct Query {
+    element: u32,
+    sparse: Option<Box<SparseQuery>>,
+}
+
+impl<'a> Space<'a> {
+    /// Values by their exact distances.
+    pub(crate) fn exact(measure: Measure, store: &'a ValueStore) -> Self {
+        Self { measure, store, lifts: &[], codes: None }
+    }
+}
+
+impl Space<'_> {
+    /// Prepares for distances of an element to many others.
+    pub(crate) fn ask(&self, query: &mut Query, element: u32) {
+        query.element = element;
+        self.measure.ask(query, self.value(element));
+    }
+
+    /// The distance of the element for which `ask` prepared to another.
+    pub(crate) fn distance_of(&self, query: &Query, other: u32) -> f32 {
+        match &query.sparse {
+            Some(sparse) => self.lifted(query.element, other, sparse.distance(self.value(other))),
+            None => self.distance(query.element, other),
+        }
+    }
+
+    pub(crate) fn value(&self, element: u32) -> &[u8] {
+        self.store.value(element)
+    }
+
+    pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
+        self.lifted(a, b, (self.measure.kernel)(self.value(a), self.value(b)))
+    }
+
+    /// A distance of values with what the additional coordinates add to it.
+    fn lifted(&self, a: u32, b: u32, distance: f32) -> f32 {
+        match (self.lifts.get(a as usize), self.lifts.get(b as usize)) {
+            (Some(a), Some(b)) => distance - a.coordinate * b.coordinate,
+            _ => distance,
+        }
+    }
+
+    /// An element as a candidate of another: as codes have it, where there are codes.
+    pub(crate) fn candidate(&self, of: u32, element: u32) -> Candidate {
+        let distance = self.codes.map_or_else(|| self.distance(of, element), |codes| codes.distance(of, element));
+        Candidate::new(distance, element)
+    }
+
+    /// This space, without codes if they do not resolve the distance of an element to its third neighbor. `neighbors` come nearest first.
+    pub(crate) fn trusted(self, element: u32, neighbors: &[u32]) -> Self {
+        const RANK: usize = 3;
+        let near = neighbors.get(RANK).or(neighbors.last());
+        let resolved =
+            |codes: &&Codes| near.is_none_or(|&near| codes.resolves(element, self.squared_distance(element, near)));
+        Self { codes: self.codes.filter(resolved), ..self }
+    }
+
+    /// Under inner product: the same values by Euclidean distance.
+    pub(crate) fn euclidean(&self) -> Option<Space<'_>> {
+        let codes = self.codes.and_then(Codes::euclidean);
+        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[], codes })
+    }
+
+    /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.
+    pub(crate) fn nearer(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
+        // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
+        let lengths = self.squared_length(a).zip(self.squared_length(b));
+        let squares = lengths.map_or(0.0, |(a, b)| (a + b) / 2.0);
+        ((squares + distance) * slack.recip() - squares).max(self.measure.resolution)
+    }
+
+    /// [`Space::nearer`] for the distances of many elements from `a`.
+    pub(crate) fn nearer_all(&self, a: u32, others: &[u32], distances: &[f32], slack: f32, nearer: &mut Vec<f32>) {
+        let each = others.iter().zip(distances);
+        nearer.clear();
+        match self.measure.metric {
+            Metric::InnerProduct | Metric::Cosine => {
+                nearer.extend(each.map(|(&b, &distance)| self.nearer(a, b, distance, slack)));
+            }
+            _ => {
+                let least = self.measure.resolution;
+                nearer.extend(distances.iter().map(|distance| (distance * slack.recip()).max(least)));
+            }
+        }
+    }
+
+    /// The square of a distance as in a Euclidean space.
+    pub(crate) fn squared_distance(&self, a: u32, b: u32) -> f32 {
+        self.squared(a, b, self.distance(a, b))
+    }
+
+    /// The same of a known `distance` of `a` and `b`.
+    pub(crate) fn squared(&self, a: u32, b: u32, distance: f32) -> f32 {
+        let lengths = self.squared_length(a).zip(self.squared_length(b));
+        lengths.map_or(distance, |(a, b)| a + b + 2.0 * distance)
+    }
+
+    /// The squared length of an element with its lift, where distances are products.
+    pub(crate) fn squared_length(&self, element: u32) -> Option<f32> {
+        match self.measure.metric {
+            Metric::Cosine => Some(1.0),
+            _ => Some(self.lifts.get(element as usize)?.square),
+        }
+    }
+
+    /// The coordinates that are added to some elements, in order.
+    pub(crate) fn lifts_of(&self, elements: &[u32]) -> Vec<f32> {
+        elements.iter().map_while(|&element| self.lift(element)).collect()
+    }
+
+    /// The coordinate that is added to an element, if there is one.
+    pub(crate) fn lift(&self, element: u32) -> Option<f32> {
+        Some(self.lifts.get(element as usize)?.coordinate)
+    }
+}
+
+impl Products {
+    /// Products for a type and metric that have them.
+    pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
+        let dense = matches!(elements, Elements::F32 | Elements::F16);
+        let products = matches!(metric, Metric::L2 | Metric::InnerProduct | Metric::Cosine);
+        (dense && products).then(|| Self {
+            elements,
+            metric,
+            dims: dims as usize,
+            tile: distance::tile_kernel(),
+            codes: distance::code_kernels(),
+        })
+    }
+
+    /// Calls `put` with each value's differences from `center`.
+    pub(crate) fn differences<'v>(
+        &self,
+        values: impl Iterator<Item = &'v [u8]>,
+        center: &[f32],
+        mut put: impl FnMut(&[f32]),
+    ) {
+        let mut differences = vec![0f32; self.dims];
+        for value in values {
+            distance::decode(self.elements, value, &mut differences);
+            differences.iter_mut().zip(center).for_each(|(x, center)| *x -= center);
+            put(&differences);
+        }
+    }
+
+    /// Factor of the products.
+    pub(crate) fn scale(&self) -> f32 {
+        if self.metric == Metric::L2 { -2.0 } else { -1.0 }
+    }
+
+    /// Whether distances from tiles differ from the kernel's: codes are rough, and |a|² + |b|² - 2ab loses what it cancels.
+    pub(crate) fn are_rough(&self) -> bool {
+        self.codes.is_some() || self.metric == Metric::L2
+    }
+}
+
+/// One more coordinate of an element, and its squared length with that.
+///
+/// Inner product is no metric: the longest vectors are nearest to all others, and a graph of nearest neighbors leads nowhere else.
+/// With a coordinate `sqrt(l² - |x|²)` all vectors up to length `l` are equally long, so that being near is mutual, while a query,
+/// whose own coordinate is 0, sees the same order as before. With the greatest length for `l` the coordinate outweighs
+/// all others where lengths differ much; one that most vectors exceed measured best, from 3 dimensions to word vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct Lift {
+    coordinate: f32,
+    square: f32,
+}
+
+/// Squared lengths that differ by no more than this are equal: then products have the order of Euclidean distances.
+const EQUAL: f32 = 1e-3;
+
+/// The lifts of `elements` elements; none if all are equally long. Runs on the threads of the pool it is called from.
+pub(crate) fn lifts(space: Space<'_>, elements: u32, control: &Control) -> Result<Option<Vec<Lift>>, BuildError> {
+    let square = |element| control.check().map(|()| -space.distance(element, element));
+    let squares: Vec<f32> = (0..elements).into_par_iter().map(square).collect::<Result<_, _>>()?;
+    let mut sorted = squares.clone();
+    sorted.sort_unstable_by(f32::total_cmp);
+    if let [shortest, .., longest] = sorted[..]
+        && longest - shortest <= EQUAL * longest
+    {
+        return Ok(None);
+    }
+    let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
+    let lift = |square: f32| Lift { coordinate: (length - square).max(0.0).sqrt(), square: square.max(length) };
+    Ok(Some(squares.into_iter().map(lift).collect()))
+}

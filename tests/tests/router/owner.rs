@@ -1,0 +1,87 @@
+//! What a router's owner does with it, by the socket that is the owner's alone.
+
+use std::process::{Command, Output};
+use std::thread;
+
+use harness::{Builder, BuilderOptions, Scratch, binary, wait_for};
+
+use crate::client::{Failure, connect};
+use crate::scene::{CREATE_QUICKLY, PATIENCE, Scene};
+use crate::table::{Opclass, Table};
+
+/// The socket of a router.
+struct Socket(Scratch);
+
+impl Socket {
+    fn new() -> Self {
+        Self(Scratch::new("owner", 0o700).unwrap())
+    }
+
+    fn path(&self) -> String {
+        self.0.path().join("admin.sock").display().to_string()
+    }
+
+    /// A command of the owner: what it said.
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(binary().unwrap());
+        let output: Output = command.args(arguments).args(["--socket", &self.path()]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn a_drained_router_takes_no_builds_whatever_the_client_speaks() {
+    let socket = Socket::new();
+    let options = BuilderOptions::router(&["--admin-socket", &socket.path()]);
+    let mut scene = Scene::with("drained", &BuilderOptions { tls: false, ..options });
+    let table = Table::random(Opclass::L2, 100, 8, 7);
+    socket.run(&["drain"]);
+    let error = scene.session.as_mut().unwrap().execute(CREATE_QUICKLY).unwrap_err();
+    let notice = error.server();
+    assert_eq!(notice.sqlstate, "57P03", "{error}");
+    assert!(notice.message.contains("router takes no builds at the moment"), "{error}");
+    let Err(Failure::Told(text)) = table.build(connect(scene.router.address())) else {
+        panic!("a drained router serves a Lantern client")
+    };
+    assert!(text.starts_with("router takes no builds at the moment"), "{text}");
+    socket.run(&["drain", "--undo"]);
+    scene.build_and_drop();
+    table.build(connect(scene.router.address())).unwrap();
+}
+
+#[test]
+fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
+    let socket = Socket::new();
+    let builder = Builder::start_with(&BuilderOptions {
+        tls: false,
+        arguments: ["--max-builds", "1"].map(str::to_owned).to_vec(),
+        ..BuilderOptions::default()
+    });
+    let builder = builder.unwrap();
+    let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
+    let arguments = ["--builders", "static", "--builder", &address, "--admin-socket", &socket.path()];
+    let mut scene = Scene::with("waits", &BuilderOptions::router(&arguments));
+    scene.build_and_drop();
+    // A client that did not come through the router has the builder.
+    let table = Table::random(Opclass::L2, 100, 8, 7);
+    let mut other = crate::client::Client::open(connect(builder.address()), table.init());
+    other.acknowledged().unwrap();
+    let mut session = scene.another_session();
+    let building = thread::spawn(move || session.execute(CREATE_QUICKLY));
+    let listed = || socket.run(&["builds"]).split_once(' ').map(|(id, _)| id.to_owned());
+    let id = wait_for("the build to be listed", PATIENCE, || Ok(listed())).unwrap();
+    wait_for("the build to wait at the builder", PATIENCE, || {
+        Ok((builder.metric("lantern_index_queue_depth")? > 0.0).then_some(()))
+    })
+    .unwrap();
+    socket.run(&["cancel", &id]);
+    let error = building.join().unwrap().unwrap_err();
+    assert_eq!(error.server().sqlstate, "57014", "{error}");
+    wait_for("the builder's queue to be empty", PATIENCE, || {
+        Ok((builder.metric("lantern_index_queue_depth")? == 0.0).then_some(()))
+    })
+    .unwrap();
+    drop(other);
+    scene.build_and_drop();
+}
