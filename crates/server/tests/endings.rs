@@ -9,7 +9,7 @@ use protocol::{BuilderMessage, ClientMessage, MAGIC};
 use support::{Builder, Client, Rows, eventually, hello};
 
 /// Within which a build stops; the engine promises 100 ms, the rest is for slow test machines.
-const SOON: Duration = Duration::from_millis(1500);
+const SOON: Duration = Duration::from_secs(10);
 
 /// A client whose build is long and has all its rows.
 fn building(builder: &Builder) -> Client<TcpStream> {
@@ -170,7 +170,7 @@ fn shutdown_does_not_wait_forever() {
     let error = client.error();
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57P01", "builder is shutting down"));
     drop(builder);
-    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use harness::{
 pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 
 /// How soon a statement must end once something happened; a busy machine is allowed a moment.
-pub const SOON: Duration = Duration::from_secs(3);
+pub const SOON: Duration = Duration::from_secs(8);
 
 /// Takes some seconds to build after the last row was sent.
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \

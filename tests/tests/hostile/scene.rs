@@ -17,7 +17,7 @@ pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
 /// How soon a statement must end; a busy machine is allowed a moment.
-pub const SOON: Duration = Duration::from_secs(3);
+pub const SOON: Duration = Duration::from_secs(8);
 /// By how much a backend may grow, whatever a builder sends.
 const MEMORY: u64 = 24 << 20;
 
