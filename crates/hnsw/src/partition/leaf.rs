@@ -2,10 +2,8 @@
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
-use crate::space::Codes;
-use crate::space::Group;
-use crate::space::group;
-use crate::space::{Products, Query, Space};
+use crate::space::representation::most;
+use crate::space::{Group, Products, Query, Representation, Space};
 use crate::{BuildError, Control};
 
 /// Pairs of blocks beside the diagonal that come first.
@@ -43,22 +41,20 @@ impl Leaf {
             self.one_by_one(space, k);
             return Ok(true);
         };
-        if let Some(codes) = space.codes {
-            self.group.pack_codes(codes, &self.elements);
-            self.by_products(products, k, control)?;
-            let Self { elements, nearest, resolved, .. } = self;
-            find_resolved(space, elements, nearest, |at, squared| codes.resolves(elements[at], squared), resolved);
-            if self.most_resolved() && represent_pair(space, codes, &self.elements, &self.nearest) {
-                return Ok(true);
+        let elements = std::mem::take(&mut self.elements);
+        let mut resolved = false;
+        for representation in Representation::of(space, products, &elements) {
+            representation.pack(space, products, &elements, &mut self.group);
+            self.by_products(products, elements.len(), k, control)?;
+            self.rough = matches!(representation, Representation::Centered(_)) && products.are_rough();
+            self.find_resolved(space, &elements);
+            resolved = most(self.resolved.iter().copied());
+            if resolved && representation.represents_most(space, self.near_pairs(&elements)) {
+                break;
             }
         }
-        let center = group::center(space, products, &self.elements);
-        self.group.pack_roughly(space, products, &self.elements, center.as_deref());
-        self.by_products(products, k, control)?;
-        self.rough = products.are_rough();
-        let Self { elements, nearest, group, resolved, .. } = self;
-        find_resolved(space, elements, nearest, |at, squared| group.resolves(at, squared), resolved);
-        Ok(self.most_resolved())
+        self.elements = elements;
+        Ok(resolved)
     }
 
     /// What was found for the element at a position, nearest first.
@@ -76,10 +72,6 @@ impl Leaf {
         self.resolved.iter().enumerate().filter(|&(_, resolved)| !resolved).map(|(at, _)| at)
     }
 
-    fn most_resolved(&self) -> bool {
-        self.unresolved().count() * 4 <= self.elements.len()
-    }
-
     /// Every pair once, for metrics that products do not give.
     fn one_by_one(&mut self, space: Space<'_>, k: usize) {
         let Self { elements, nearest, query, .. } = self;
@@ -95,8 +87,8 @@ impl Leaf {
     }
 
     /// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
-    fn by_products(&mut self, products: Products, k: usize, control: &Control) -> Result<(), BuildError> {
-        self.nearest.reset(self.elements.len(), self.group.padded(), k);
+    fn by_products(&mut self, products: Products, count: usize, k: usize, control: &Control) -> Result<(), BuildError> {
+        self.nearest.reset(count, self.group.padded(), k);
         let blocks = self.group.blocks();
         let near = |row_block: usize| (row_block / 2 + BAND).min(blocks / 2);
         for row_block in 0..blocks {
@@ -119,31 +111,21 @@ impl Leaf {
             nearest.offer_pairs(tile, first_row, first_col);
         }
     }
-}
 
-/// For each element, whether the distance to the last of its list is resolved; `resolves` gets its square.
-fn find_resolved(
-    space: Space<'_>,
-    elements: &[u32],
-    nearest: &Nearest,
-    resolves: impl Fn(usize, f32) -> bool,
-    resolved: &mut Vec<bool>,
-) {
-    resolved.clear();
-    resolved.extend((0..elements.len()).map(|at| {
-        let Some(last) = nearest.of(at).last() else { return true };
-        resolves(at, space.squared(elements[at], elements[last.element() as usize], last.distance()))
-    }));
-}
+    /// Notes for each element whether the distance to the last of its list is above the quantisation error.
+    fn find_resolved(&mut self, space: Space<'_>, elements: &[u32]) {
+        let Self { group, nearest, resolved, .. } = self;
+        resolved.clear();
+        resolved.extend((0..elements.len()).map(|at| {
+            let Some(last) = nearest.of(at).last() else { return true };
+            group.resolves(at, space.squared(elements[at], elements[last.element() as usize], last.distance()))
+        }));
+    }
 
-/// Whether principal components, if codes are of them, represent the distances to the nearest.
-fn represent_pair(space: Space<'_>, codes: &Codes, elements: &[u32], nearest: &Nearest) -> bool {
-    // Values are read for it, and may have to come from a file.
-    const SAMPLE: usize = 8;
-    let share = |at: usize| {
-        let other = elements[nearest.of(at).next()?.element() as usize];
-        Some(codes.represent_pair(space, elements[at], other))
-    };
-    let off = (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(share).filter(|share| !share);
-    off.count() * 4 <= SAMPLE
+    /// Some elements and their nearest: few, since their values are read, and may have to come from a file.
+    fn near_pairs(&self, elements: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+        const SAMPLE: usize = 8;
+        let pair = |at: usize| Some((elements[at], elements[self.nearest.of(at).next()?.element() as usize]));
+        (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(pair)
+    }
 }

@@ -2,10 +2,8 @@
 
 use distance::{COLS, Nearest, ROWS, Tile};
 
-use crate::space::Codes;
-use crate::space::Group;
-use crate::space::group;
-use crate::space::{Products, Query, Space};
+use crate::space::representation::most;
+use crate::space::{Group, Products, Query, Representation, Space};
 
 pub(crate) struct Pivots<'a> {
     elements: Vec<u32>,
@@ -14,16 +12,8 @@ pub(crate) struct Pivots<'a> {
 
 struct Packed<'a> {
     products: Products,
-    kind: Kind<'a>,
+    representation: Representation<'a>,
     group: Group,
-}
-
-/// How points are packed to be compared.
-enum Kind<'a> {
-    /// By the codes of all values.
-    Codes(&'a Codes),
-    /// As they are, or by differences from this one.
-    From(Option<Vec<f32>>),
 }
 
 impl<'a> Pivots<'a> {
@@ -59,16 +49,7 @@ impl<'a> Pivots<'a> {
     }
 }
 
-impl Kind<'_> {
-    fn pack(&self, group: &mut Group, space: Space<'_>, products: Products, points: &[u32]) {
-        match self {
-            Self::Codes(codes) => group.pack_codes(codes, points),
-            Self::From(center) => group.pack_roughly(space, products, points, center.as_deref()),
-        }
-    }
-}
-
-/// Of a sample of pivots: their positions, how far the nearest other one is from each, squared, and which that is.
+/// For a sample of pivots, the nearest other pivot.
 fn gaps(space: Space<'_>, pivots: &[u32]) -> Vec<Gap> {
     const SAMPLE: usize = 32;
     let gap = |at: usize| {
@@ -81,35 +62,34 @@ fn gaps(space: Space<'_>, pivots: &[u32]) -> Vec<Gap> {
 }
 
 struct Gap {
+    /// The position of the pivot.
     at: usize,
+    /// The square of the distance to its nearest neighbor.
     squared: f32,
     nearest: u32,
 }
 
 impl<'a> Packed<'a> {
-    /// Packs the pivots: as the quantised vectors of the build if they separate most pivots from their nearest neighbor, else quantised around
-    /// the pivots' own mean. None if neither does, as between clusters far from each other: then pivots are compared one by one.
+    /// Packs the pivots by the first representation that resolves the distances between most pivots and their nearest neighbors. `None` if none does,
+    /// as between clusters far from each other: then pivots are compared one by one.
     fn new(space: Space<'a>, products: Products, pivots: &[u32]) -> Option<Self> {
         let gaps = gaps(space, pivots);
-        let most =
-            |resolved: &dyn Fn(&Gap) -> bool| gaps.iter().filter(|gap| resolved(gap)).count() * 4 >= gaps.len() * 3;
-        let resolves = |codes: &Codes, gap: &Gap| {
-            let pivot = pivots[gap.at];
-            codes.resolves(pivot, gap.squared) && codes.represent_pair(space, pivot, gap.nearest)
-        };
-        let kind = match space.codes.filter(|codes| most(&|gap| resolves(codes, gap))) {
-            Some(codes) => Kind::Codes(codes),
-            None => Kind::From(group::center(space, products, pivots)),
-        };
-        let mut group = Group::default();
-        kind.pack(&mut group, space, products, pivots);
-        let resolved = matches!(kind, Kind::Codes(_)) || most(&|gap| group.resolves(gap.at, gap.squared));
-        resolved.then_some(Self { products, kind, group })
+        Representation::of(space, products, pivots).find_map(|representation| {
+            let mut group = Group::default();
+            representation.pack(space, products, pivots, &mut group);
+            let resolved = most(gaps.iter().map(|gap| group.resolves(gap.at, gap.squared)));
+            let pairs = gaps.iter().map(|gap| (pivots[gap.at], gap.nearest));
+            (resolved && representation.represents_most(space, pairs)).then_some(Self {
+                products,
+                representation,
+                group,
+            })
+        })
     }
 
     fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
         let (mut group, mut tile) = (Group::default(), Tile::new());
-        self.kind.pack(&mut group, space, self.products, elements);
+        self.representation.pack(space, self.products, elements, &mut group);
         nearest.reset(elements.len(), group.padded(), k);
         for row_block in 0..group.blocks() {
             let first_row = row_block * ROWS;

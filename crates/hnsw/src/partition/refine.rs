@@ -12,10 +12,8 @@ use distance::{COLS, Candidate, ROWS, Tile};
 use rayon::prelude::*;
 
 use crate::candidates::Candidates;
-use crate::space::Codes;
-use crate::space::Group;
-use crate::space::group;
-use crate::space::{Products, Space};
+use crate::space::representation::{self, most};
+use crate::space::{Group, Products, Representation, Space};
 
 /// Points of a cell at most: their lists are kept while they are compared with others.
 pub(crate) const CELL: usize = 256;
@@ -74,7 +72,7 @@ pub(crate) struct Scratch {
 /// Replaces the candidates of the points of a cell by the nearest of all that they have together. `cell` has positions in `points`.
 pub(crate) fn look_again(
     space: Space<'_>,
-    (codes, products): (&Codes, Products),
+    products: Products,
     points: &[u32],
     cell: &[u32],
     (found, known): (&Candidates, &Known),
@@ -82,26 +80,18 @@ pub(crate) fn look_again(
 ) {
     let keep = found.keep();
     scratch.gather(points, cell, found, known);
-    scratch.rows.pack_codes(codes, &scratch.cell);
-    let among = codes.represent_group(space, scratch.cell.iter().copied());
-    let center = if among && scratch.is_resolved(space) {
-        None
-    } else {
-        // Where the quantisation of all values is too coarse, one around the mean of the cell may do.
-        let center = group::center(space, products, &scratch.cell);
-        scratch.rows.pack_roughly(space, products, &scratch.cell, center.as_deref());
-        if !scratch.is_resolved(space) {
-            return;
-        }
-        Some(center)
-    };
+    let cell_points = std::mem::take(&mut scratch.cell);
+    let representation = Representation::of(space, products, &cell_points).find(|representation| {
+        representation.pack(space, products, &cell_points, &mut scratch.rows);
+        let near = representation::near_pairs(cell_points.iter().copied());
+        representation.represents_most(space, near) && scratch.resolves_most(space, &cell_points)
+    });
+    scratch.cell = cell_points;
+    let Some(representation) = representation else { return };
     let Scratch { cell: elements, others, rows, cols, tile, lists, limits, had, .. } = scratch;
     limits.resize(rows.padded(), f32::NEG_INFINITY);
     for others in others.chunks(PACKED) {
-        match &center {
-            None => cols.pack_codes(codes, others),
-            Some(center) => cols.pack_roughly(space, products, others, center.as_deref()),
-        }
+        representation.pack(space, products, others, cols);
         for row_block in 0..rows.blocks() {
             let first_row = row_block * ROWS;
             for col_pair in 0..cols.blocks() / 2 {
@@ -161,14 +151,9 @@ impl Scratch {
         }
     }
 
-    /// Whether the cell is packed finely enough for the distances in question.
-    fn is_resolved(&self, space: Space<'_>) -> bool {
-        let step = self.cell.len().div_ceil(SAMPLE).max(1);
-        let sample = || (0..self.cell.len()).step_by(step);
-        let resolved = |&row: &usize| {
-            let element = self.cell[row];
-            self.rows.resolves(row, space.squared(element, element, self.limits[row]))
-        };
-        sample().filter(resolved).count() * 4 >= sample().len() * 3
+    /// Whether the packed cell resolves most of the distances in question.
+    fn resolves_most(&self, space: Space<'_>, cell: &[u32]) -> bool {
+        let resolved = |row: usize| self.rows.resolves(row, space.squared(cell[row], cell[row], self.limits[row]));
+        most((0..cell.len()).step_by(cell.len().div_ceil(SAMPLE).max(1)).map(resolved))
     }
 }

@@ -60,8 +60,8 @@ impl Partition<'_> {
             all.sort_by_key(|&at| leads[at as usize * fan]);
         }
         for (space, found) in self.lists() {
-            let coded = space.codes.zip(space.measure.products);
-            let Some(coded) = coded.filter(|_| all.len() > self.plan.leaf_max) else { continue };
+            let products = space.measure.products.filter(|_| space.codes.is_some() && all.len() > self.plan.leaf_max);
+            let Some(products) = products else { continue };
             let cells = all.chunk_by(|&a, &b| leads.get(a as usize * fan) == leads.get(b as usize * fan));
             let cells: Vec<&[u32]> = cells.flat_map(|cell| cell.chunks(refine::CELL)).collect();
             #[cfg(test)]
@@ -69,7 +69,7 @@ impl Partition<'_> {
             let known = refine::Known::count(self.points, found);
             cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
                 self.control.check()?;
-                refine::look_again(space, coded, self.points, cell, (found, &known), scratch);
+                refine::look_again(space, products, self.points, cell, (found, &known), scratch);
                 Ok(())
             })?;
         }

@@ -32,6 +32,9 @@ fn list_of(group: &[u32], at: usize, outside: &[u32], width: usize) -> Vec<u32> 
     let mut list = Vec::with_capacity(width);
     let from_group = width - outside.len().min(width / 2);
     for distance in chords(group.len()) {
+        if list.len() == from_group {
+            break;
+        }
         for member in [group[(at + distance) % group.len()], group[(at + group.len() - distance) % group.len()]] {
             if list.len() < from_group && member != group[at] && !list.contains(&member) {
                 list.push(member);

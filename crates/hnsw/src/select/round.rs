@@ -4,7 +4,7 @@ use distance::Candidate;
 use rayon::prelude::*;
 
 use crate::draft::Draft;
-use crate::space::Space;
+use crate::space::{Representation, Space, representation};
 use crate::{BuildError, Control, Pool};
 
 /// The points of a layer, and the order in which they choose: near ones next to each other, by position.
@@ -55,7 +55,8 @@ impl<'a> Choosing<'a> {
     ) -> Result<Chosen<'a>, BuildError> {
         let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
             let elements = order.iter().map(|&at| self.points[at as usize]);
-            let resolved = space.codes.is_none_or(|codes| codes.represent_group(space, elements));
+            let near = representation::near_pairs(elements);
+            let resolved = space.codes.is_none_or(|codes| Representation::Codes(codes).represents_most(space, near));
             let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
             for (at_part, &at) in order.iter().enumerate() {
                 control.check()?;

@@ -6,6 +6,7 @@ use distance::{CodeKernels, CodeNote, CodeProduct};
 use rayon::prelude::*;
 
 use super::components::Components;
+use super::representation::most;
 use super::{Products, Space};
 use crate::input::{Bytes, CHUNK};
 use crate::{BuildError, Control};
@@ -14,8 +15,6 @@ use crate::{BuildError, Control};
 const SAMPLE: usize = 1024;
 /// Codes resolve distances whose squares are at least this many times the expected quantisation error.
 const MARGIN: f32 = 10.0;
-/// Pairs of a group whose distances are compared: along the principal components, and exact.
-const PAIRS: usize = 4;
 /// How much the share may differ from the mean.
 const OFF: f32 = 0.125;
 
@@ -113,17 +112,16 @@ impl Codes {
             return true;
         }
         let elements = self.noted.len();
-        let off = |&a: &usize| {
+        let holds = |a: usize| {
             let (a, b) = (a as u32, ((a + elements / 2) % elements) as u32);
             let [own, other] = [a, b].map(|element| self.noted[element as usize].note.factor);
             // Half a step at most, evenly: a twelfth of a step's square on average, for each dimension of both.
             let variance = (own * own + other * other) / 12.0;
             let by_all = space.squared_distance(a, b);
             let expected = self.width as f32 * variance + DEVIATIONS * 2.0 * (by_all.max(0.0) * variance).sqrt();
-            (space.squared(a, b, self.distance(a, b)) - by_all).abs() > 2.0 * expected + f32::EPSILON * by_all
+            (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= 2.0 * expected + f32::EPSILON * by_all
         };
-        let sample = || (0..elements).step_by((elements / PAIRS).max(1));
-        sample().filter(off).count() * 4 <= sample().count()
+        most((0..elements).step_by((elements / PAIRS).max(1)).map(holds))
     }
 
     /// As if codes had half of their bits.
@@ -200,14 +198,6 @@ impl Codes {
         }
         let by_all = space.squared_distance(a, b);
         (space.squared(a, b, self.distance(a, b)) - by_all).abs() <= OFF * by_all
-    }
-
-    /// The same for most pairs of a group, in which near elements are next to each other.
-    pub(crate) fn represent_group(&self, space: Space<'_>, group: impl ExactSizeIterator<Item = u32> + Clone) -> bool {
-        let step = (group.len() / PAIRS).max(1);
-        let pairs = group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS);
-        let off = pairs.filter(|&(a, b)| !self.represent_pair(space, a, b)).count();
-        off * 4 <= PAIRS
     }
 }
 

@@ -6,8 +6,9 @@
 
 mod codes;
 mod components;
-pub(crate) mod group;
+mod group;
 mod matrix;
+pub(crate) mod representation;
 mod shares;
 
 use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
@@ -18,6 +19,7 @@ use crate::input::ValueStore;
 use crate::{BuildError, Control};
 pub(crate) use codes::Codes;
 pub(crate) use group::Group;
+pub(crate) use representation::Representation;
 
 /// A metric for values of one kind.
 #[derive(Clone, Copy)]

@@ -1,0 +1,73 @@
+//! What a group of points is compared by, and whether that resolves the distances in question.
+//!
+//! Candidates are compared by the cheapest representation that resolves them: the int8 codes of the build; else the group's values around their own
+//! mean, quantised once more; else exact distances, one by one. Every pass asks here: a representation is good for a group if most of the group's
+//! near pairs are farther apart than the quantisation error, and if principal components have their share of them.
+
+use super::{Codes, Group, Products, Space, group};
+
+/// Near pairs by which principal components are judged in a group whose near elements are next to each other.
+const PAIRS: usize = 4;
+
+/// What a group of points is compared by.
+pub(crate) enum Representation<'a> {
+    /// The codes of the build, of all dimensions or of principal components.
+    Codes(&'a Codes),
+    /// The values around the group's mean, as codes where the processor compares codes faster.
+    Centered(Option<Vec<f32>>),
+}
+
+impl<'a> Representation<'a> {
+    /// What a group may be compared by, the cheapest first.
+    pub(crate) fn of(space: Space<'a>, products: Products, points: &[u32]) -> impl Iterator<Item = Self> {
+        let centered = std::iter::once_with(move || Self::Centered(group::center(space, products, points)));
+        space.codes.map(Self::Codes).into_iter().chain(centered)
+    }
+
+    /// Packs points for tiles.
+    pub(crate) fn pack(&self, space: Space<'_>, products: Products, points: &[u32], group: &mut Group) {
+        match self {
+            Self::Codes(codes) => group.pack_codes(codes, points),
+            Self::Centered(center) => group.pack_roughly(space, products, points, center.as_deref()),
+        }
+    }
+
+    /// Whether principal components, if the codes are of them, have their share of most of these distances.
+    pub(crate) fn represents_most(&self, space: Space<'_>, pairs: impl Iterator<Item = (u32, u32)>) -> bool {
+        match self {
+            Self::Codes(codes) if codes.of_components() => most(pairs.map(|(a, b)| codes.represent_pair(space, a, b))),
+            _ => true,
+        }
+    }
+}
+
+/// Whether most checks of a sample hold.
+pub(crate) fn most(checks: impl Iterator<Item = bool>) -> bool {
+    let (held, all) = checks.fold((0, 0), |(held, all), check| (held + usize::from(check), all + 1));
+    held * 4 >= all * 3
+}
+
+/// Some pairs of a group in which near elements are next to each other.
+pub(crate) fn near_pairs(group: impl ExactSizeIterator<Item = u32> + Clone) -> impl Iterator<Item = (u32, u32)> {
+    let step = (group.len() / PAIRS).max(1);
+    group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{most, near_pairs};
+
+    #[test]
+    fn most_are_three_quarters() {
+        let checks = |held: usize, all: usize| most((0..all).map(|at| at < held));
+        assert!(checks(3, 4) && checks(4, 4) && checks(0, 0) && checks(24, 32));
+        assert!(!checks(2, 4) && !checks(0, 1) && !checks(23, 32));
+    }
+
+    #[test]
+    fn near_pairs_are_spread() {
+        assert_eq!(near_pairs(0..100).collect::<Vec<_>>(), [(0, 1), (25, 26), (50, 51), (75, 76)]);
+        assert_eq!(near_pairs(7..9).collect::<Vec<_>>(), [(7, 8)]);
+        assert_eq!(near_pairs(7..8).count(), 0);
+    }
+}
