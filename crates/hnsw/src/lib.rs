@@ -40,6 +40,8 @@ mod repair;
 mod search;
 mod select;
 mod space;
+#[cfg(test)]
+mod testing;
 
 pub use build::{BuildSpec, Engine, EngineKind, Finished, Remedy, Report, RowBatch, start, start_in};
 pub use distance::{Level, Metric};

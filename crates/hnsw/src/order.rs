@@ -92,3 +92,31 @@ impl Pages<'_> {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use graph::{HeapTid, HeapTids};
+
+    use super::{by_page, elements_per_page};
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::testing::{cube, store};
+
+    #[test]
+    fn elements_that_link_to_each_other_share_a_page() {
+        // Even and odd elements are two cliques of five.
+        let mut draft = Draft::new(2, vec![0; 10]);
+        for element in 0..10u32 {
+            draft.set(element, 0, (0..10).filter(|&other| other != element && other % 2 == element % 2));
+        }
+        let mut tids = HeapTids::with_capacity(10, 10);
+        (0..10).for_each(|element| tids.push([HeapTid::new(element, 1)]));
+        let graph = draft.finish(tids).unwrap();
+        let mut order = by_page(&graph, 5, &Control::default()).unwrap();
+        assert!(order[..5].iter().all(|element| element % 2 == 0), "{order:?}");
+        order.sort_unstable();
+        assert_eq!(order, (0..10).collect::<Vec<_>>());
+        // An element of 100 dimensions has 484 bytes.
+        assert_eq!(elements_per_page(&graph, &*store(&cube::<100>(10, 1))), 16);
+    }
+}

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use distance::{Elements, Metric};
-use graph::{HeapTid, ValueType};
+use graph::HeapTid;
 
 use super::{BulkEngine, Setup};
 use crate::input::ValueStore;
 use crate::partition::plan::Defect;
 use crate::random::Random;
 use crate::space::Measure;
-use crate::{BuildSpec, Control, Engine, Finished, Pool, Remedy, RowBatch, Storage, search};
+use crate::{Control, Engine, Finished, Pool, Remedy, RowBatch, Storage, search, testing};
 
 const ROWS: usize = 12_000;
 const DIMS: usize = 24;
@@ -26,16 +26,7 @@ fn values() -> Vec<f32> {
 }
 
 fn build(values: &[f32], defect: Defect) -> Finished {
-    let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: DIMS as u32,
-        m: 16,
-        ef_construction: 64,
-        expected_rows: 0,
-        rows_per_element: 10,
-        seed: 0,
-    };
+    let spec = testing::spec(DIMS);
     let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
     let store = Arc::new(ValueStore::new(Storage::default()));
     let pool = Arc::new(Pool::new(2).unwrap());

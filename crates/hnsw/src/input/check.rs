@@ -71,23 +71,13 @@ fn check_sparse(spec: &BuildSpec, row: u64, value: &[u8]) -> Result<(), BuildErr
 
 #[cfg(test)]
 mod tests {
-    use distance::Metric;
     use graph::ValueType;
 
     use super::check;
-    use crate::BuildSpec;
+    use crate::{BuildSpec, testing};
 
     fn problem(value_type: ValueType, dims: u32, value: &[u8]) -> String {
-        let spec = BuildSpec {
-            value_type,
-            metric: Metric::L2,
-            dims,
-            m: 16,
-            ef_construction: 64,
-            expected_rows: 0,
-            rows_per_element: 10,
-            seed: 0,
-        };
+        let spec = BuildSpec { value_type, ..testing::spec(dims as usize) };
         check(&spec, 7, value).map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 

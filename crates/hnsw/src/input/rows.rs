@@ -219,24 +219,14 @@ fn spread(hash: u32) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use distance::Metric;
     use graph::{ElementValues, HeapTid, ValueType};
 
     use super::Rows;
     use crate::input::ValueStore;
-    use crate::{BuildError, BuildSpec, RowBatch, Storage};
+    use crate::{BuildError, BuildSpec, RowBatch, Storage, testing};
 
     fn spec(value_type: ValueType) -> BuildSpec {
-        BuildSpec {
-            value_type,
-            metric: Metric::L2,
-            dims: 1,
-            m: 16,
-            ef_construction: 64,
-            expected_rows: 0,
-            rows_per_element: 10,
-            seed: 0,
-        }
+        BuildSpec { value_type, ..testing::spec(1) }
     }
 
     #[test]

@@ -157,3 +157,51 @@ impl Scratch {
         most((0..cell.len()).step_by(cell.len().div_ceil(SAMPLE).max(1)).map(resolved))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use distance::Candidate;
+
+    use super::{Known, Scratch, look_again};
+    use crate::Control;
+    use crate::candidates::Candidates;
+    use crate::space::{Codes, Space};
+    use crate::testing::{cube, euclidean, store};
+
+    const COUNT: u32 = 64;
+    const KEEP: usize = 4;
+
+    #[test]
+    fn a_cell_shares_its_candidates() {
+        let store = store(&cube::<16>(COUNT as usize, 3));
+        let exact = euclidean::<16>(&store);
+        let products = exact.measure.products.unwrap();
+        let Some(kernels) = products.codes else { return };
+        let codes = Codes::new(exact, products, kernels, COUNT as usize, &Control::default()).unwrap();
+        let space = Space { codes: Some(&codes), ..exact };
+        let points: Vec<u32> = (0..COUNT).collect();
+        let cell: Vec<u32> = (0..COUNT / 2).collect();
+        let found = Candidates::new(points.len(), KEEP);
+        for &point in &points {
+            // In a ring: the next one is known, near or not.
+            found.add(point as usize, std::iter::once(space.candidate(point, (point + 1) % COUNT)));
+        }
+        let known = Known::count(&points, &found);
+        look_again(space, products, &points, &cell, (&found, &known), &mut Scratch::default());
+        let mut hits = 0;
+        for &point in &cell {
+            // The points of the cell and the one that the last of them knows.
+            let others = (0..=COUNT / 2).filter(|&other| other != point);
+            let mut nearest: Vec<Candidate> = others.map(|other| exact.candidate(point, other)).collect();
+            nearest.sort_unstable();
+            let mut list = Vec::new();
+            found.of(point as usize, &mut list);
+            assert_eq!(list.len(), KEEP);
+            hits += nearest[..KEEP].iter().filter(|near| list.iter().any(|it| it.element() == near.element())).count();
+        }
+        assert!(hits >= cell.len() * KEEP * 9 / 10, "{hits} of {}", cell.len() * KEEP);
+        let mut outside = Vec::new();
+        found.of(COUNT as usize - 1, &mut outside);
+        assert_eq!(outside.len(), 1, "other cells stay as they were");
+    }
+}

@@ -287,35 +287,27 @@ impl Sources {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use graph::NO_NEIGHBOR;
 
     use super::{Layer, repair};
     use crate::Control;
     use crate::draft::Draft;
-    use crate::input::{Chunk, ValueStore};
-    use crate::space::{Measure, Space};
-    use graph::NO_NEIGHBOR;
+    use crate::testing::{euclidean, store};
 
-    fn store(elements: u32) -> Arc<ValueStore> {
-        let store = ValueStore::new(crate::Storage::default());
-        let mut chunk = Chunk::new(Some(4));
-        (0..elements).for_each(|element| chunk.push(&(element as f32).to_le_bytes()));
-        store.publish(chunk);
-        Arc::new(store)
+    fn line(elements: usize) -> Vec<[f32; 1]> {
+        (0..elements).map(|at| [at as f32]).collect()
     }
 
     #[test]
     fn two_rings_become_one_graph() {
         // Elements 0-9 and 10-19: two parts whose lists are full and know nothing of each other.
-        let store = store(20);
-        let measure =
-            Measure { products: None, ..Measure::new(distance::Elements::F32, distance::Metric::L2, 1).unwrap() };
+        let store = store(&line(20));
         let mut draft = Draft::new(2, vec![0; 20]);
         for element in 0..20u32 {
             let part = element / 10 * 10;
             draft.set(element, 0, (1..=4).map(|step| part + (element + step) % 10));
         }
-        let linked = repair(&mut draft, Space::exact(measure, &store), &Control::default()).unwrap();
+        let linked = repair(&mut draft, euclidean::<1>(&store), &Control::default()).unwrap();
         assert_eq!(linked, 1);
         let layer = Layer::new(&mut draft, 0, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
@@ -326,14 +318,12 @@ mod tests {
 
     #[test]
     fn empty_upper_lists_get_links_both_ways() {
-        let store = store(4);
-        let measure =
-            Measure { products: None, ..Measure::new(distance::Elements::F32, distance::Metric::L2, 1).unwrap() };
+        let store = store(&line(4));
         let mut draft = Draft::new(2, vec![1, 1, 1, 1]);
         for element in 0..4u32 {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
-        assert_eq!(repair(&mut draft, Space::exact(measure, &store), &Control::default()).unwrap(), 0);
+        assert_eq!(repair(&mut draft, euclidean::<1>(&store), &Control::default()).unwrap(), 0);
         let layer = Layer::new(&mut draft, 1, 0);
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));

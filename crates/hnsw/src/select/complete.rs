@@ -167,3 +167,54 @@ impl Gathered {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Far, Gathered, fill};
+    use crate::Control;
+    use crate::candidates::Candidates;
+    use crate::draft::Draft;
+    use crate::testing::{cube, euclidean, pool, store};
+
+    fn gathered(count: usize, at_least: usize) -> Gathered {
+        let points: Vec<u32> = (0..count as u32).collect();
+        let near = Candidates::new(count, 32);
+        Gathered { order: points.clone(), points, near, also: None, far: Far::none(), at_least, mutual: false }
+    }
+
+    fn lists(gathered: Gathered) -> Vec<Vec<u32>> {
+        let count = gathered.points.len();
+        let store = store(&cube::<2>(count, 1));
+        let mut draft = Draft::new(2, vec![0; count]);
+        fill(&mut draft, 0, gathered, euclidean::<2>(&store), &pool(), &Control::default()).unwrap();
+        (0..count as u32).map(|element| draft.neighbors(element, 0).to_vec()).collect()
+    }
+
+    #[test]
+    fn lists_are_full_without_any_candidate() {
+        for count in [1, 2, 4, 5, 9] {
+            for (element, mut list) in (0..).zip(lists(gathered(count, 0))) {
+                assert!(!list.contains(&element));
+                list.sort_unstable();
+                list.dedup();
+                assert_eq!(list.len(), (count - 1).min(4));
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_of_candidates_fill_a_list() {
+        // Each knows the next one only: its list has what it finds along the chain, twice as many as there are slots.
+        const COUNT: usize = 40;
+        let gathered = gathered(COUNT, 4);
+        let store = store(&cube::<2>(COUNT, 1));
+        let space = euclidean::<2>(&store);
+        let next = |at: usize| space.candidate(at as u32, ((at + 1) % COUNT) as u32);
+        (0..COUNT).for_each(|at| gathered.near.add(at, std::iter::once(next(at))));
+        for (element, list) in lists(gathered).into_iter().enumerate() {
+            let is_near = |other: &&u32| (1..=8).contains(&((**other as usize + COUNT - element) % COUNT));
+            // The in-degree pass gives superfluous slots to elements that nobody has found.
+            assert!(list.len() == 4 && list.iter().filter(is_near).count() >= 2, "{element}: {list:?}");
+        }
+    }
+}

@@ -50,3 +50,35 @@ pub(crate) fn spread_links(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::spread_links;
+    use crate::Control;
+    use crate::draft::Draft;
+
+    #[test]
+    fn an_element_without_links_gets_superfluous_ones() {
+        // All link to 4, and nobody to 5; the first two links of each list are the rule's.
+        let mut draft = Draft::new(2, vec![0; 6]);
+        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
+        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..6).collect();
+        spread_links(&mut draft, &points, &points, &[2; 6], &Control::default()).unwrap();
+        assert_eq!(draft.neighbors(0, 0), [1, 2, 3, 5]);
+        assert_eq!(draft.neighbors(1, 0), [0, 2, 3, 5]);
+        // By then 5 has two links, which is enough, and 4 has no more than that.
+        assert_eq!(draft.neighbors(2, 0), [0, 1, 3, 4]);
+        assert_eq!(draft.neighbors(5, 0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn links_of_the_rule_stay() {
+        let mut draft = Draft::new(2, vec![0; 6]);
+        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
+        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..6).collect();
+        spread_links(&mut draft, &points, &points, &[4; 6], &Control::default()).unwrap();
+        (0..).zip(lists).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
+    }
+}

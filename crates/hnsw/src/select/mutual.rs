@@ -99,3 +99,35 @@ impl Choosers {
         choosers.iter().map(|chooser| Candidate::from_bits(chooser.load(Ordering::Relaxed)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use distance::Candidate;
+
+    use super::choose_again;
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::select::Choosing;
+    use crate::testing::{euclidean, pool, store};
+
+    #[test]
+    fn an_element_considers_those_that_chose_it() {
+        // All choose 0, which chose nobody.
+        let store = store(&[[0.0], [4.0], [2.0], [-3.0], [1.0]]);
+        let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
+        let points: Vec<u32> = (0..5).collect();
+        let order = [3, 0, 4, 2, 1];
+        let choosing = Choosing { points: &points, order: &order, width: 4, counted: false };
+        let chosen = choosing.run(space, &pool, &control, |(): &mut (), turn, list: &mut Vec<Candidate>| {
+            list.clear();
+            list.extend((turn.at != 0).then(|| space.candidate(turn.at as u32, 0)));
+            list.len()
+        });
+        let mut draft = Draft::new(2, vec![0; 5]);
+        let again = choose_again(&chosen.unwrap(), &draft, 0, space, &pool, &control).unwrap();
+        let by_rule = again.place(&mut draft, 0);
+        assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
+        assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
+        assert_eq!(by_rule, [4, 1, 1, 1, 1]);
+    }
+}

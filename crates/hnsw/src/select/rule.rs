@@ -245,3 +245,75 @@ impl Selector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use distance::Candidate;
+
+    use super::{MOST_COMPARED, Rule, SLACKS, Selector};
+    use crate::space::Space;
+    use crate::testing::{cube, euclidean, store};
+
+    /// The neighbors of element 0 from all others, and how many of them the rule chose.
+    fn choose(space: Space<'_>, elements: u32, wanted: usize) -> (Vec<u32>, usize) {
+        let mut candidates: Vec<Candidate> = (1..elements).map(|other| space.candidate(0, other)).collect();
+        candidates.sort_unstable();
+        let mut list = Vec::new();
+        let by_rule = Selector::default().choose(Rule { space, wanted, resolved: true }, 0, &candidates, &mut list);
+        (list.iter().map(|neighbor| neighbor.element()).collect(), by_rule)
+    }
+
+    #[test]
+    fn a_candidate_behind_a_neighbor_only_refills() {
+        // Element 0 in the corner; 2 lies behind 1, and 4 behind 3.
+        //
+        //   4
+        //   3
+        //
+        //   0 1 2
+        let store = store(&[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.2], [0.0, 3.2]]);
+        let space = euclidean::<2>(&store);
+        assert_eq!(choose(space, 5, 2), (vec![1, 3], 2));
+        // The slot left over goes to the nearest of the others, which comes last.
+        assert_eq!(choose(space, 5, 3), (vec![1, 3, 2], 2));
+        assert_eq!(choose(space, 5, 4), (vec![1, 2, 3, 4], 4), "no more candidates than slots");
+    }
+
+    #[test]
+    fn slack_decides_before_refill() {
+        // 2 is hardly nearer to 1 than to 0: pruned without slack, and so a neighbor by the second slack.
+        let store = store(&[[0.0, 0.0], [1.0, 0.0], [0.52, 0.9], [0.0, -3.0], [0.1, -3.1]]);
+        assert_eq!(choose(euclidean::<2>(&store), 5, 3), (vec![1, 3, 2], 3));
+    }
+
+    /// The rule as the papers write it.
+    fn reference(points: &[[f32; 4]], wanted: usize) -> Vec<u32> {
+        let squared = |a: u32, b: u32| -> f32 {
+            points[a as usize].iter().zip(points[b as usize]).map(|(x, y)| (x - y) * (x - y)).sum()
+        };
+        let mut candidates: Vec<u32> = (1..points.len() as u32).collect();
+        candidates.sort_by(|&a, &b| squared(0, a).total_cmp(&squared(0, b)));
+        let mut chosen: Vec<u32> = Vec::new();
+        for slack in SLACKS {
+            for &candidate in &candidates {
+                let limit = squared(0, candidate) / slack;
+                let is_apart = chosen.iter().all(|&other| squared(candidate, other) > limit);
+                if is_apart && chosen.len() < wanted && !chosen.contains(&candidate) {
+                    chosen.push(candidate);
+                }
+            }
+        }
+        let rest: Vec<u32> = candidates.into_iter().filter(|candidate| !chosen.contains(candidate)).collect();
+        chosen.extend(rest.into_iter().take(wanted - chosen.len()));
+        chosen
+    }
+
+    #[test]
+    fn few_and_many_candidates_give_what_the_rule_says() {
+        for (count, wanted) in [(60, 8), (MOST_COMPARED - 20, 32), (MOST_COMPARED + 40, 32)] {
+            let points = cube::<4>(count, 5);
+            let store = store(&points);
+            assert_eq!(choose(euclidean::<4>(&store), count as u32, wanted).0, reference(&points, wanted), "{count}");
+        }
+    }
+}

@@ -123,14 +123,9 @@ fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize)
 mod tests {
     use std::sync::Arc;
 
-    use distance::{Elements, Metric};
-    use graph::{HeapTid, ValueType};
-
     use super::{Components, FEWEST};
-    use crate::input::Rows;
     use crate::input::ValueStore;
-    use crate::space::{Measure, Space};
-    use crate::{BuildSpec, Control, RowBatch, Storage};
+    use crate::{Control, testing};
 
     const DIMS: usize = 256;
 
@@ -150,33 +145,15 @@ mod tests {
                 let along = number(&mut state);
                 value.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
             }
-            value.into_iter().map(move |x| x * factor)
+            std::array::from_fn(|at| value[at] * factor)
         };
-        // Some may be equal.
-        const ROWS: usize = FEWEST + 100;
-        let values: Vec<u8> = (0..ROWS).flat_map(value).flat_map(f32::to_le_bytes).collect();
-        let spec = BuildSpec {
-            value_type: ValueType::Vector,
-            metric: Metric::L2,
-            dims: DIMS as u32,
-            m: 16,
-            ef_construction: 64,
-            expected_rows: 0,
-            rows_per_element: 10,
-            seed: 0,
-        };
-        let store = Arc::new(ValueStore::new(Storage::default()));
-        let mut rows = Rows::new(&spec, store.clone());
-        let tids = vec![HeapTid::new(0, 1); ROWS];
-        rows.take(&spec, RowBatch { tids: &tids, values: &values, lengths: &[] }, |_, _| Ok(())).unwrap();
-        rows.finish();
-        store
+        let values: Vec<[f32; DIMS]> = (0..FEWEST + 100).map(value).collect();
+        testing::store(&values)
     }
 
     fn find(store: &ValueStore, elements: usize, factor: f32) -> Option<Components> {
-        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
-        let space = Space::exact(measure, store);
-        Components::find(space, measure.products.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
+        let space = testing::euclidean::<DIMS>(store);
+        Components::find(space, space.measure.products.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
             .unwrap()
     }
 
@@ -188,7 +165,7 @@ mod tests {
         assert!(find(&store, FEWEST - 1, 1.0).is_none(), "of so few elements");
         assert_eq!(find(&on_a_line, FEWEST, 1.0).unwrap().count(), 64, "most of them nothing");
         let Some(kernels) = distance::code_kernels() else { return };
-        let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
+        let measure = testing::euclidean::<DIMS>(&store).measure;
         let values: Vec<&[u8]> = (0..150).map(|element| graph::ElementValues::value(&*store, element)).collect();
         let mut along = Vec::new();
         let products = measure.products.unwrap();

@@ -1,0 +1,53 @@
+//! What the unit tests of several passes need: a build description, values in a store, exact distances.
+
+use std::sync::Arc;
+
+use distance::{Elements, Metric};
+use graph::ValueType;
+
+use crate::input::{CHUNK, Chunk, Storage, ValueStore};
+use crate::random::Random;
+use crate::space::{Measure, Space};
+use crate::{BuildSpec, Pool};
+
+/// A build of `vector` values by L2 with m = 16.
+pub(crate) fn spec(dims: usize) -> BuildSpec {
+    BuildSpec {
+        value_type: ValueType::Vector,
+        metric: Metric::L2,
+        dims: dims as u32,
+        m: 16,
+        ef_construction: 64,
+        expected_rows: 0,
+        rows_per_element: 10,
+        seed: 0,
+    }
+}
+
+/// One thread.
+pub(crate) fn pool() -> Pool {
+    Pool::new(1).expect("a thread")
+}
+
+/// A store with an element for each point.
+pub(crate) fn store<const DIMS: usize>(points: &[[f32; DIMS]]) -> Arc<ValueStore> {
+    let store = ValueStore::new(Storage::default());
+    for points in points.chunks(CHUNK) {
+        let mut chunk = Chunk::new(Some(4 * DIMS));
+        points.iter().for_each(|point| chunk.push(&point.map(f32::to_le_bytes).concat()));
+        store.publish(chunk);
+    }
+    Arc::new(store)
+}
+
+/// The points of a store by L2, exact.
+pub(crate) fn euclidean<const DIMS: usize>(store: &ValueStore) -> Space<'_> {
+    let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).expect("vectors have L2");
+    Space::exact(measure, store)
+}
+
+/// Random points of a cube of edge 2.
+pub(crate) fn cube<const DIMS: usize>(count: usize, seed: u64) -> Vec<[f32; DIMS]> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| std::array::from_fn(|_| 2.0 * random.unit() as f32 - 1.0)).collect()
+}
