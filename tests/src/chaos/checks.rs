@@ -119,7 +119,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
         return Some(format!("failed, with another SQLSTATE than {expected}: {}", one_line(error)));
     }
     if !documented.has(notice) && !is_of_postgres(plan.fault, notice) {
-        return Some(format!("failed with an error that README.md does not have: {}", one_line(error)));
+        return Some(format!("failed with an error that docs/errors.md does not have: {}", one_line(error)));
     }
     None
 }

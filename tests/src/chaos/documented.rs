@@ -1,11 +1,11 @@
-//! The errors that README.md promises: a failure with another one is a finding.
+//! The errors that docs/errors.md promises: a failure with another one is a finding.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use harness::Notice;
 
-/// The head of the table in README.md.
+/// The head of the table in docs/errors.md.
 const HEAD: &str = "| what | message |";
 
 /// The table of errors.
@@ -19,9 +19,9 @@ struct Entry {
 }
 
 impl Documented {
-    /// Reads README.md.
+    /// Reads docs/errors.md.
     pub fn read() -> Result<Self> {
-        let path = harness::root().join("README.md");
+        let path = harness::root().join("docs/errors.md");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let entries: Vec<Entry> = parse(&text);
         ensure!(entries.len() > 3, "{} has no table of errors that begins with {HEAD:?}", path.display());
