@@ -112,9 +112,9 @@ fn without_the_library_once_the_option_is_gone() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("unrecognized parameter \"external\""), "{said}");
 
-    // The statement of README.md, whose \gexec is psql's.
-    let readme = std::fs::read_to_string(harness::root().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once("```sql\nSELECT format('ALTER INDEX").unwrap();
+    // The statement of docs/recipes.md, whose \gexec is psql's.
+    let recipes = std::fs::read_to_string(harness::root().join("docs/recipes.md")).unwrap();
+    let (_, rest) = recipes.split_once("```sql\nSELECT format('ALTER INDEX").unwrap();
     let reset = format!("SELECT format('ALTER INDEX{}", rest.split_once("```").unwrap().0);
     let (script, script_text) = path("reset.sql");
     std::fs::write(script, reset).unwrap();
