@@ -1,4 +1,6 @@
 use graph::{Graph, GraphParts, HeapTids, NO_NEIGHBOR};
+use rayon::iter::repeat_n;
+use rayon::prelude::*;
 
 use crate::BuildError;
 
@@ -92,11 +94,20 @@ impl Draft {
 
     /// Replaces a list; what does not fit is left out.
     pub(crate) fn set(&mut self, element: u32, layer: u8, neighbors: impl IntoIterator<Item = u32>) {
-        let slots = self.slots_mut(element, layer);
-        slots.fill(NO_NEIGHBOR);
-        for (slot, neighbor) in slots.iter_mut().zip(neighbors) {
-            *slot = neighbor;
+        fill(self.slots_mut(element, layer), neighbors);
+    }
+
+    /// Replaces the lists of layer 0 for which `neighbors` has some. Runs on the threads of the pool it is called from.
+    pub(crate) fn set_layer0<N: Iterator<Item = u32>>(&mut self, neighbors: impl Fn(usize) -> Option<N> + Sync) {
+        let width = self.width(0);
+        if self.layer0.is_empty() {
+            self.layer0 = repeat_n(NO_NEIGHBOR, self.levels.len() * width).collect();
         }
+        self.layer0.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(element, slots)| {
+            if let Some(neighbors) = neighbors(element) {
+                fill(slots, neighbors);
+            }
+        });
     }
 
     fn range(&self, element: u32, layer: u8) -> (u8, std::ops::Range<usize>) {
@@ -123,6 +134,12 @@ impl Draft {
         };
         Graph::new(parts).map_err(|error| BuildError::Internal(error.to_string()))
     }
+}
+
+/// Replaces a list; what does not fit is left out.
+fn fill(slots: &mut [u32], neighbors: impl IntoIterator<Item = u32>) {
+    slots.fill(NO_NEIGHBOR);
+    slots.iter_mut().zip(neighbors).for_each(|(slot, neighbor)| *slot = neighbor);
 }
 
 /// The used slots of a list.

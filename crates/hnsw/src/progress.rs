@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::BuildError;
 
 /// What a build is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
     /// Taking rows. Only the `usearch` engine inserts elements meanwhile.

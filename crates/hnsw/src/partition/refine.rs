@@ -16,7 +16,7 @@ use crate::space::representation::{self, most};
 use crate::space::{Group, Products, Representation, Space};
 
 /// Points of a cell at most: their lists are kept while they are compared with others.
-pub(crate) const CELL: usize = 256;
+const CELL: usize = 256;
 /// Candidates packed at a time: as many as fit into a core's cache.
 const PACKED: usize = 512;
 /// Entries of a list, in terms of what is kept, at which the nearest are selected.
@@ -49,6 +49,11 @@ impl Known {
     fn by_many(&self, element: u32) -> bool {
         self.counts[element as usize].load(Ordering::Relaxed) > self.most
     }
+}
+
+/// Cells of about the same size of the points with the same nearest pivot.
+pub(crate) fn even_cells(points: &[u32]) -> std::slice::Chunks<'_, u32> {
+    points.chunks(points.len().div_ceil(points.len().div_ceil(CELL).max(1)).max(1))
 }
 
 /// What a thread reuses from cell to cell.

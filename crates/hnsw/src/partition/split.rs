@@ -25,6 +25,9 @@ const HUB_ROUNDS: usize = 3;
 const HUB_FACTOR: usize = 16;
 /// Points for each pivot where they are few enough for one leaf.
 const FEW: usize = 64;
+/// Parts of a large group that are put into groups at the same time, and the fewest points of a part.
+const SCATTERED: usize = 32;
+const LEAST_SCATTERED: usize = 1 << 14;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -47,25 +50,25 @@ impl Partition<'_> {
     pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, Far), BuildError> {
         let mut all: Vec<u32> = (0..self.points.len() as u32).collect();
         let fan = self.plan.fan(0);
-        let leads = OnceLock::new();
+        let pivots_of = OnceLock::new();
         if all.len() <= self.plan.leaf_max && all.len() > 2 * FEW {
             let pivots = random.fork(REPEATED).sample((all.len() / FEW).max(fan + 2), all.len());
             let pivots = pivots.into_iter().map(|at| self.points[at]).collect::<Vec<_>>();
             let nearest = self.assign(&all, &pivots, fan)?;
-            leads.get_or_init(|| named(&nearest, &pivots));
+            pivots_of.get_or_init(|| named(&nearest, &pivots));
         }
-        self.partition(all.clone(), 0, random, &leads)?;
-        let leads = leads.into_inner().unwrap_or_default();
-        if !leads.is_empty() {
-            all.sort_by_key(|&at| leads[at as usize * fan]);
+        self.partition(all.clone(), 0, random, &pivots_of)?;
+        let pivots_of = pivots_of.into_inner().unwrap_or_default();
+        if !pivots_of.is_empty() {
+            all.par_sort_by_key(|&at| pivots_of[at as usize * fan]);
         }
         for (space, found) in self.lists() {
             let products = space.measure.products.filter(|_| space.codes.is_some() && all.len() > self.plan.leaf_max);
             let Some(products) = products else { continue };
-            let cells = all.chunk_by(|&a, &b| leads.get(a as usize * fan) == leads.get(b as usize * fan));
-            let cells: Vec<&[u32]> = cells.flat_map(|cell| cell.chunks(refine::CELL)).collect();
+            let cells = all.chunk_by(|&a, &b| pivots_of.get(a as usize * fan) == pivots_of.get(b as usize * fan));
+            let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
-            let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &leads)).collect();
+            let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &pivots_of)).collect();
             let known = refine::Known::count(self.points, found);
             cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
                 self.control.check()?;
@@ -74,15 +77,15 @@ impl Partition<'_> {
             })?;
         }
         let far = self.plan.far();
-        let nearest = leads.chunks_exact(fan).flat_map(|leads| &leads[..far]).copied().collect();
+        let nearest = pivots_of.par_chunks_exact(fan).flat_map_iter(|nearest| &nearest[..far]).copied().collect();
         Ok((all, Far::new(far, nearest)))
     }
 
     /// Whether a defect loses the point: all points with the same nearest pivot as the first.
     #[cfg(test)]
-    fn is_lost(&self, at: u32, leads: &[u32]) -> bool {
+    fn is_lost(&self, at: u32, pivots_of: &[u32]) -> bool {
         let fan = self.plan.fan(0);
-        self.plan.defect == super::plan::Defect::GroupLost && leads[at as usize * fan] == leads[0]
+        self.plan.defect == super::plan::Defect::GroupLost && pivots_of[at as usize * fan] == pivots_of[0]
     }
 
     /// What is found, and by which metric.
@@ -95,7 +98,7 @@ impl Partition<'_> {
         group: Vec<u32>,
         depth: usize,
         random: &Random,
-        leads: &OnceLock<Vec<u32>>,
+        pivots_of: &OnceLock<Vec<u32>>,
     ) -> Result<(), BuildError> {
         self.control.check()?;
         // Clusters far from each other are better split than compared with each other.
@@ -103,12 +106,12 @@ impl Partition<'_> {
         if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits)? {
             return Ok(());
         }
-        let groups = self.parts(&group, depth, random, leads)?;
+        let groups = self.parts(&group, depth, random, pivots_of)?;
         #[cfg(test)]
         let mut groups = groups;
         #[cfg(test)]
-        if let Some(leads) = leads.get() {
-            groups.iter_mut().for_each(|group| group.retain(|&at| !self.is_lost(at, leads)));
+        if let Some(pivots_of) = pivots_of.get() {
+            groups.iter_mut().for_each(|group| group.retain(|&at| !self.is_lost(at, pivots_of)));
         }
         if falls_apart(&group, &groups) {
             drop(group);
@@ -118,7 +121,7 @@ impl Partition<'_> {
         let fan = self.plan.fan(0) as u64;
         groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
             let len = part.len() as u64;
-            self.partition(part, depth + 1, &random.fork(at as u64 + 1), leads)?;
+            self.partition(part, depth + 1, &random.fork(at as u64 + 1), pivots_of)?;
             if self.counted && depth == 0 {
                 self.control.progress().add(len / fan);
             }
@@ -132,20 +135,20 @@ impl Partition<'_> {
         group: &[u32],
         depth: usize,
         random: &Random,
-        leads: &OnceLock<Vec<u32>>,
+        pivots_of: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
         if depth >= MAX_DEPTH {
             return Ok(Vec::new());
         }
         let fan = self.plan.fan(depth);
-        let parts = self.split(group, depth, fan, random, leads)?;
+        let parts = self.split(group, depth, fan, random, pivots_of)?;
         if fan == 1 || falls_apart(group, &parts) {
             return Ok(parts);
         }
         // Some pivot is among the nearest of nearly all points, but the very nearest of fewer. Parts of several splits by other pivots overlap.
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
-            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), leads)?);
+            parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);
         }
         Ok(parts)
     }
@@ -213,7 +216,7 @@ impl Partition<'_> {
         depth: usize,
         fan: usize,
         random: &Random,
-        leads: &OnceLock<Vec<u32>>,
+        pivots_of: &OnceLock<Vec<u32>>,
     ) -> Result<Vec<Vec<u32>>, BuildError> {
         let sample = random.clone().sample(self.plan.pivots(group.len(), depth), group.len());
         let mut pivots: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
@@ -230,19 +233,26 @@ impl Partition<'_> {
         }
         if depth == 0 {
             // The first group of all has every point, in order.
-            leads.get_or_init(|| named(&nearest, &pivots));
+            pivots_of.get_or_init(|| named(&nearest, &pivots));
         }
         // In each part, points with the same nearest pivot are next to each other, so that most near pairs are compared first.
         let mut order: Vec<u32> = (0..group.len() as u32).collect();
-        order.sort_by_key(|&at| nearest[at as usize * fan]);
-        let mut groups = vec![Vec::new(); pivots.len()];
-        for at in order {
-            let nearest = &nearest[at as usize * fan..][..fan];
-            for &pivot in nearest.iter().filter(|&&pivot| pivot != u32::MAX) {
-                groups[pivot as usize].push(group[at as usize]);
+        order.par_sort_by_key(|&at| nearest[at as usize * fan]);
+        // A part of the order makes its part of each group, so that threads share the work.
+        let scatter = |order: &[u32]| {
+            let mut groups = vec![Vec::new(); pivots.len()];
+            for &at in order {
+                let nearest = &nearest[at as usize * fan..][..fan];
+                for &pivot in nearest.iter().filter(|&&pivot| pivot != u32::MAX) {
+                    groups[pivot as usize].push(group[at as usize]);
+                }
             }
-        }
-        Ok(self.join_small(groups))
+            groups
+        };
+        let len = order.len().div_ceil(SCATTERED).max(LEAST_SCATTERED);
+        let parts: Vec<Vec<Vec<u32>>> = order.par_chunks(len).map(scatter).collect();
+        let join = |pivot: usize| parts.iter().flat_map(|groups| &groups[pivot]).copied().collect();
+        Ok(self.join_small((0..pivots.len()).into_par_iter().map(join).collect()))
     }
 
     /// The `fan` nearest pivots of each point.
@@ -259,8 +269,15 @@ impl Partition<'_> {
 
     /// Hubs: central pivots that are near all points, and so do not separate them.
     fn hubs(&self, nearest: &[u32], pivots: usize, points: usize) -> Vec<bool> {
-        let mut sizes = vec![0usize; pivots];
-        nearest.iter().filter(|&&pivot| pivot != u32::MAX).for_each(|&pivot| sizes[pivot as usize] += 1);
+        let count = |mut sizes: Vec<usize>, pivot: &u32| {
+            if *pivot != u32::MAX {
+                sizes[*pivot as usize] += 1;
+            }
+            sizes
+        };
+        let add = |a: Vec<usize>, b: Vec<usize>| a.into_iter().zip(b).map(|(a, b)| a + b).collect();
+        let counts = nearest.par_iter().with_min_len(1 << 16).fold(|| vec![0; pivots], count);
+        let sizes: Vec<usize> = counts.reduce(|| vec![0; pivots], add);
         let limit = (HUB_FACTOR * nearest.len() / pivots).min(points / 2).max(self.plan.leaf_max);
         sizes.into_iter().map(|size| size > limit).collect()
     }
@@ -290,7 +307,7 @@ impl Partition<'_> {
 
 /// The elements that positions among pivots stand for.
 fn named(nearest: &[u32], pivots: &[u32]) -> Vec<u32> {
-    nearest.iter().map(|&pivot| pivots.get(pivot as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
+    nearest.par_iter().map(|&pivot| pivots.get(pivot as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
 }
 
 /// Whether no part has nearly all of the group.

@@ -100,6 +100,8 @@ fn improve_layer(
         draft.drop_layer0();
     }
     let chosen = choose_again(&chosen, draft, layer, space, pool, control)?;
-    let by_rule = chosen.place(draft, layer);
-    if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+    pool.run(|| {
+        let by_rule = chosen.place(draft, layer);
+        if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+    })
 }

@@ -83,8 +83,10 @@ pub(crate) fn fill(
     if gathered.mutual {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
-    let by_rule = chosen.place(draft, layer);
-    if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+    pool.run(|| {
+        let by_rule = chosen.place(draft, layer);
+        if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+    })
 }
 
 #[derive(Default)]

@@ -4,12 +4,16 @@
 //! is hardly above zero. (Insertion has no such trouble only because the first elements had no better neighbors than
 //! each other.) The slots that the diversity rule left over are the means: they hold links that it found superfluous.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rayon::prelude::*;
+
 use crate::draft::Draft;
 use crate::{BuildError, Control};
 
 /// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
 /// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
-/// chose: they stay.
+/// chose: they stay. Counts on the threads of the pool it is called from.
 pub(crate) fn spread_links(
     draft: &mut Draft,
     points: &[u32],
@@ -18,12 +22,14 @@ pub(crate) fn spread_links(
     control: &Control,
 ) -> Result<(), BuildError> {
     let enough = (draft.m() * 3 / 4).max(2) as u32;
-    let mut links = vec![0u32; draft.len()];
+    let counts: Vec<AtomicU32> = (0..draft.len()).map(|_| AtomicU32::new(0)).collect();
+    points.par_iter().for_each(|&point| {
+        let neighbors = draft.neighbors(point, 0).iter();
+        neighbors.for_each(|&neighbor| _ = counts[neighbor as usize].fetch_add(1, Ordering::Relaxed));
+    });
+    let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
     let mut fixed = vec![0; draft.len()];
-    for (&point, &chosen) in points.iter().zip(chosen) {
-        draft.neighbors(point, 0).iter().for_each(|&neighbor| links[neighbor as usize] += 1);
-        fixed[point as usize] = chosen;
-    }
+    points.iter().zip(chosen).for_each(|(&point, &chosen)| fixed[point as usize] = chosen);
     for &at in order {
         let element = points[at as usize];
         if links[element as usize] >= enough {

@@ -85,15 +85,22 @@ impl<'a> Chosen<'a> {
         &slots[..used]
     }
 
-    /// Puts the lists into the draft. Returns for each position how many of them the diversity rule chose.
+    /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
+    /// of the pool it is called from.
     pub(crate) fn place(self, draft: &mut Draft, layer: u8) -> Vec<u16> {
         let Choosing { points, order, .. } = self.of;
-        let mut by_rule = vec![0; points.len()];
-        for (place, &at) in order.iter().enumerate() {
-            let list = self.list(place).iter().map(|neighbor| neighbor.element());
-            draft.set(points[at as usize], layer, list);
-            by_rule[at as usize] = self.parts[place / PART].by_rule[place % PART];
+        let mut place_of = vec![u32::MAX; points.last().map_or(0, |&last| last as usize + 1)];
+        (0..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
+        let neighbors = |place: u32| self.list(place as usize).iter().map(|neighbor| neighbor.element());
+        if layer == 0 {
+            draft.set_layer0(|element| Some(neighbors(*place_of.get(element).filter(|&&place| place != u32::MAX)?)));
+        } else {
+            points.iter().for_each(|&point| draft.set(point, layer, neighbors(place_of[point as usize])));
         }
-        by_rule
+        let by_rule = |&point: &u32| {
+            let place = place_of[point as usize] as usize;
+            self.parts[place / PART].by_rule[place % PART]
+        };
+        points.par_iter().map(by_rule).collect()
     }
 }
