@@ -81,7 +81,7 @@ impl Builder {
         serve.envs(options.environment.iter().cloned());
         if options.tls {
             let (cert, key) = (scratch.path().join("cert.pem"), scratch.path().join("key.pem"));
-            make_certificate(&program, &cert, &key)?;
+            certificate_by(&program, &cert, &key)?;
             serve.arg("--cert").arg(cert).arg("--key").arg(key);
         }
         // Not what this machine's own builder is told.
@@ -170,7 +170,7 @@ impl Builder {
     pub fn renew_certificate(&self, trust: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.scratch.path().join(name));
         let [new_cert, new_key] = [&cert, &key].map(|path| path.with_extension("new"));
-        make_certificate(&binary()?, &new_cert, &new_key)?;
+        make_certificate(&new_cert, &new_key)?;
         trust(&fs::read_to_string(&new_cert)?)?;
         fs::rename(new_cert, cert)?;
         Ok(fs::rename(new_key, key)?)
@@ -223,8 +223,12 @@ impl Drop for Builder {
     }
 }
 
-/// Makes a self-signed pair.
-fn make_certificate(program: &Path, cert: &Path, key: &Path) -> Result<()> {
+/// Makes a certificate for this machine, which has signed itself, and its key.
+pub fn make_certificate(cert: &Path, key: &Path) -> Result<()> {
+    certificate_by(&binary()?, cert, key)
+}
+
+fn certificate_by(program: &Path, cert: &Path, key: &Path) -> Result<()> {
     let mut gen_cert = Command::new(program);
     gen_cert.arg("gen-cert").arg("--cert").arg(cert).arg("--key").arg(key);
     let output = gen_cert.output().with_context(|| format!("cannot start {}", program.display()))?;

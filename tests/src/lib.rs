@@ -1,6 +1,7 @@
 //! The test harness: throw-away PostgreSQL clusters, builders, faulty networks, real vectors.
 //!
-//! `cargo xtask` is made of the same parts, so few crates are used: nothing here needs an async runtime.
+//! `cargo xtask` is made of the same parts, so few crates are used: nothing here needs an async runtime but the feature
+//! `kubernetes`.
 
 mod account;
 mod agree;
@@ -16,6 +17,8 @@ pub mod hard;
 mod helm;
 mod http;
 mod inspect;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod npy;
 mod once;
 mod orphans;
@@ -38,7 +41,7 @@ mod wire;
 mod workspace;
 
 pub use agree::{expect_every_row, near_rows};
-pub use builder::{Builder, BuilderOptions};
+pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;
 pub use control_plane::control_plane;
 pub use copy::{Column, copy_rows};
@@ -54,7 +57,7 @@ pub use page_cache::CachedFiles;
 pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
 pub use phase::{Building, Phase};
-pub use processes::{children, cpu_seconds, is_running, open_files, open_sockets, resident_bytes};
+pub use processes::{children, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable};
 pub use proxy::{Direction, Proxy};
 pub use random::Random;
 pub use recall::{Recall, load_queries, recall};

@@ -31,6 +31,16 @@ pub fn children(parent: u32) -> Vec<u32> {
     all().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| pid).collect()
 }
 
+/// The processes that were started with a variable of this value in their environment.
+pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}").into_bytes();
+    let has = |pid: &u32| {
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        variables.split(|&byte| byte == 0).any(|variable| variable == wanted)
+    };
+    all().map(|(pid, _)| pid).filter(has).collect()
+}
+
 /// Whether a process exists and has not ended; a zombie has.
 pub fn is_running(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, Building, Phase, Proxy, SqlError, inspect, wait_for};
+use harness::kubernetes::Machine;
+use harness::{Builder, Building, Phase, Proxy, SqlError, inspect, wait_for, with_variable};
 use serde_json::{Value, json};
 
-use crate::kubelet::Machine;
-use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene, play};
+use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene};
 
 /// Takes a while to build.
 const SLOW: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
@@ -121,7 +121,7 @@ fn the_api_server_is_away_while_one_builds_and_one_starts() {
     assert!(!starting.is_finished(), "it waits for a node");
     kubernetes.start_part("kube-apiserver").unwrap();
     kubernetes.wait_until_ready().unwrap();
-    let late = play(&kubernetes, Machine { number: 9, memory: 8 << 10, apart: Some("late".to_owned()) });
+    let late = kubernetes.play(Machine { number: 9, memory: 8 << 10, apart: Some("late".to_owned()) }).unwrap();
     drop(kubernetes);
     let (mut session, result) = starting.join().unwrap();
     result.unwrap();
@@ -136,7 +136,7 @@ fn the_api_server_is_away_while_one_builds_and_one_starts() {
 fn a_node_that_is_gone() {
     let mut scene = Scene::new("node-gone");
     let machine = |number| Machine { number, memory: 8 << 10, apart: Some("fragile".to_owned()) };
-    let node = play(&KUBERNETES.read().unwrap(), machine(2));
+    let node = KUBERNETES.read().unwrap().play(machine(2)).unwrap();
     let router = scene.router("router-a", &apart("fragile"), &["--max-builders", "2"]);
     let proxy = Proxy::start(router.address()).unwrap();
     let building = scene.build_until(Phase::Graph, &router, &proxy);
@@ -148,7 +148,7 @@ fn a_node_that_is_gone() {
     assert!(error.to_string().contains("lost its connection to builder"), "{error}");
     // Who runs a cluster takes nodes out that are gone for good, and replaces them; their pods go with them, a little later.
     scene.kubectl(&["delete", "node", "node-2"]);
-    let other = play(&KUBERNETES.read().unwrap(), machine(3));
+    let other = KUBERNETES.read().unwrap().play(machine(3)).unwrap();
     scene.build_and_drop(&router);
     wait_for("the lost pod's end", COLLECTED, || Ok(scene.pods().is_empty().then_some(()))).unwrap();
     scene.build_and_drop(&router);
@@ -169,13 +169,8 @@ fn apart(name: &str) -> Value {
 /// `kill -9` for the process that is the pod's container, as the system does when memory runs out.
 fn kill_builder_of(scene: &Scene, pod: &str) {
     let uid = scene.kubectl(&["get", pod, "-o", "jsonpath={.metadata.uid}"]);
-    let mark = format!("LANTERN_INDEX_TICKET_NAME={uid}");
-    for process in std::fs::read_dir("/proc").unwrap().flatten() {
-        let variables = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        if variables.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
-            let pid = process.file_name().to_string_lossy().parse().unwrap();
-            let pid = rustix::process::Pid::from_raw(pid).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        }
+    for pid in with_variable("LANTERN_INDEX_TICKET_NAME", &uid) {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 }

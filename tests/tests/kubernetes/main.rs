@@ -1,9 +1,7 @@
 //! Builders as pods, on a real control plane. The router has the role that `deploy/kubernetes` gives it.
 
 mod chart;
-mod cluster;
 mod faults;
-mod kubelet;
 mod losses;
 mod manifests;
 mod routers;

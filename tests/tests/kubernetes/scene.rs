@@ -1,16 +1,12 @@
 //! A namespace, a router that has nothing but its role, and a table.
 
-use std::fs;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use harness::{Builder, BuilderOptions, Column, Scratch, Session, copy_rows, data_set, root, wait_for};
-use serde_json::{Value, json};
-use tokio::runtime::Runtime;
-
-use crate::cluster::Cluster;
-use crate::kubelet::{IMAGE, Kubelet, Machine};
+use harness::kubernetes::{Cluster, Machine, Namespace, template};
+use harness::{Builder, Column, Session, copy_rows, data_set, wait_for};
+use serde_json::Value;
 
 /// PostgreSQL; each test has its own database.
 pub static POSTGRES: LazyLock<harness::Cluster> = LazyLock::new(|| harness::Cluster::start().unwrap());
@@ -21,17 +17,9 @@ static WHOLE: RwLock<()> = RwLock::new(());
 /// Kubernetes; each test has its own namespace.
 pub static KUBERNETES: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let cluster = Cluster::start().unwrap();
-    std::mem::forget(play(&cluster, Machine { number: 1, memory: 64 << 10, apart: None }));
+    std::mem::forget(cluster.play(Machine { number: 1, memory: 64 << 10, apart: None }).unwrap());
     RwLock::new(cluster)
 });
-
-/// Plays a node until the runtime is dropped, which is as if it lost its power.
-pub fn play(cluster: &Cluster, machine: Machine) -> Runtime {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let client = runtime.block_on(cluster.client()).unwrap();
-    runtime.spawn(Kubelet::run(client, cluster.access(), machine));
-    runtime
-}
 
 /// Long enough for any machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +29,7 @@ pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l
 pub struct Scene {
     pub namespace: String,
     pub session: Session,
-    files: Scratch,
+    here: Namespace,
     shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
@@ -53,21 +41,8 @@ impl Scene {
         let mut session = POSTGRES.database(&database).unwrap();
         let (base, _) = data_set("glove-100").unwrap();
         copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
-        let scene = Self { namespace: name.to_owned(), session, files: Scratch::new("scene", 0o755).unwrap(), shared };
-        let kubernetes = KUBERNETES.read().unwrap();
-        kubernetes.kubectl(&["create", "namespace", name]).unwrap();
-        // Without this account there are no pods; a controller makes it.
-        wait_for("the service account", PATIENCE, || {
-            Ok(kubernetes.kubectl(&["-n", name, "get", "serviceaccount", "default"]).ok())
-        })
-        .unwrap();
-        let rbac = fs::read_to_string(root().join("deploy/kubernetes/rbac.yaml")).unwrap();
-        kubernetes.apply(name, &rbac).unwrap();
-        let key = "0123456789abcdef".repeat(4);
-        fs::write(scene.files.path().join("ticket-key"), &key).unwrap();
-        scene.kubectl(&["create", "secret", "generic", "ticket", &format!("--from-literal=key={key}")]);
-        drop(kubernetes);
-        scene
+        let here = Namespace::make(&KUBERNETES.read().unwrap(), name).unwrap();
+        Self { namespace: name.to_owned(), session, here, shared }
     }
 
     /// Waits until there is no other scene, and keeps others away.
@@ -78,8 +53,7 @@ impl Scene {
 
     /// What kubectl says in this namespace.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
-        let kubernetes = KUBERNETES.read().unwrap();
-        kubernetes.kubectl(&[&["-n", &self.namespace], arguments].concat()).unwrap()
+        self.here.kubectl(&KUBERNETES.read().unwrap(), arguments).unwrap()
     }
 
     /// Applies a manifest.
@@ -89,56 +63,24 @@ impl Scene {
 
     /// A pod that runs a builder, as `change` has it.
     pub fn template(change: impl FnOnce(&mut Value)) -> Value {
-        let arguments = [
-            "serve",
-            "--host",
-            "$(POD_IP)",
-            "--ticket-key",
-            "/etc/lantern-index/key",
-            "--threads",
-            "1",
-            "--stop-at-eof",
-        ];
-        let container = json!({
-            "name": "builder", "image": IMAGE, "args": arguments,
-            "env": [{ "name": "POD_IP", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }],
-            "readinessProbe": { "httpGet": { "path": "/readyz", "port": 8999 } },
-            "volumeMounts": [{ "name": "ticket", "mountPath": "/etc/lantern-index" }],
-        });
-        let volume = json!({ "name": "ticket", "secret": { "secretName": "ticket" } });
-        let mut pod = json!({ "spec": {
-            "terminationGracePeriodSeconds": 5, "containers": [container], "volumes": [volume],
-        }});
+        let mut pod = template(&["--threads", "1"]);
         change(&mut pod);
         pod
     }
 
     /// A router with a pod's name, and with no more rights than its service account.
     pub fn router(&self, identity: &str, template: &Value, arguments: &[&str]) -> Builder {
-        // It is no pod, but its pods' place in the world is that of one.
-        self.apply(&json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": identity },
-            "spec": { "containers": [{ "name": "router", "image": "stand-in" }], "terminationGracePeriodSeconds": 0 },
-        }));
-        let token = self.kubectl(&["create", "token", "lantern-index-router", "--duration=1h"]);
-        let name = format!("{}-{identity}", self.namespace);
-        let kubeconfig = KUBERNETES.read().unwrap().kubeconfig(&name, token.trim(), &self.namespace).unwrap();
-        let file = self.files.path().join(format!("{identity}.json"));
-        fs::write(&file, template.to_string()).unwrap();
-        let (file, key) = (file.display().to_string(), self.files.path().join("ticket-key").display().to_string());
-        let always =
-            ["--builders", "kubernetes", "--identity", identity, "--builder-template", &file, "--ticket-key", &key];
         let idle: &[&str] = if arguments.contains(&"--idle-ttl") { &[] } else { &["--idle-ttl", "1s"] };
-        let mut options = BuilderOptions::router(&[&always[..], idle, arguments].concat());
-        options.environment.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
+        let options = {
+            let kubernetes = KUBERNETES.read().unwrap();
+            self.here.router(&kubernetes, identity, template, &[idle, arguments].concat()).unwrap()
+        };
         Builder::start_with(&options).unwrap()
     }
 
     /// A file that PostgreSQL can read.
     pub fn file(&self, name: &str, text: &str) -> String {
-        let path = self.files.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
+        self.here.file(name, text).unwrap()
     }
 
     /// Another session of the same database.
@@ -164,8 +106,7 @@ impl Scene {
 
     /// The names of builders' pods.
     pub fn pods(&self) -> Vec<String> {
-        let names = self.kubectl(&["get", "pods", "-l", "lantern-index/instance", "-o", "name"]);
-        names.lines().map(str::to_owned).collect()
+        self.here.pods(&KUBERNETES.read().unwrap()).unwrap()
     }
 
     /// Waits for builds that go on at the same time: how many pods there were at most.

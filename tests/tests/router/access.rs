@@ -152,5 +152,5 @@ fn static_builders_are_used_again_after_they_were_idle() {
         })
         .unwrap();
     }
-    assert_eq!(builders(&scene.router), []);
+    assert_eq!(builders(&scene.router), Vec::<u32>::new());
 }

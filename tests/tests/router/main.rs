@@ -39,7 +39,7 @@ fn kill(pid: u32) {
 #[test]
 fn builders_come_for_a_build_and_go_after_it() {
     let mut scene = Scene::new("come_and_go", &["--idle-ttl", "1s"]);
-    assert_eq!(builders(&scene.router), [], "none before it is needed");
+    assert_eq!(builders(&scene.router), Vec::<u32>::new(), "none before it is needed");
     for _ in 0..2 {
         scene.build_and_drop();
         assert!(builders(&scene.router).len() <= 1, "the second build finds the first one's builder, or another");
@@ -190,7 +190,7 @@ fn builders_that_do_not_start_are_an_error_at_once() {
     assert_eq!(notice.sqlstate, "57P03", "{error}");
     assert!(notice.message.contains("router cannot start a builder"), "{error}");
     assert!(notice.detail.contains("exit code 64") && notice.hint.contains("log"), "{error}");
-    assert_eq!(builders(&scene.router), []);
+    assert_eq!(builders(&scene.router), Vec::<u32>::new());
 }
 
 #[test]

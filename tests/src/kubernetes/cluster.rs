@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use harness::{Scratch, control_plane, helm, wait_for};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::json;
+use tokio::runtime::Runtime;
 
-use crate::kubelet::Access;
+use super::kubelet::{Access, Kubelet, Machine};
+use crate::{Scratch, control_plane, helm, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ADMIN: &str = "admin-of-a-test";
 
+/// A control plane; its parts are killed when it is dropped.
 pub struct Cluster {
     program: PathBuf,
     port: u16,
@@ -157,6 +159,14 @@ impl Cluster {
         let config = Kubeconfig::read_from(self.path("admin.json"))?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         Ok(kube::Client::try_from(config)?)
+    }
+
+    /// Plays a node until the runtime is dropped, which is as if it lost its power.
+    pub fn play(&self, machine: Machine) -> Result<Runtime> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let client = runtime.block_on(self.client())?;
+        runtime.spawn(Kubelet::run(client, self.access(), machine));
+        Ok(runtime)
     }
 
     fn path(&self, name: &str) -> PathBuf {

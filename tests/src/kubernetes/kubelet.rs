@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harness::Scratch;
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -22,6 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use crate::{Scratch, binary};
 
 /// The image whose containers run; all others cannot be pulled.
 pub const IMAGE: &str = "lantern-index";
@@ -34,6 +35,7 @@ pub type Access = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 /// A node to be played.
 pub struct Machine {
+    /// Its name's end, and the second byte of its pods' addresses.
     pub number: u8,
     /// Memory in MiB.
     pub memory: u32,
@@ -41,6 +43,7 @@ pub struct Machine {
     pub apart: Option<String>,
 }
 
+/// What runs the containers of a node.
 pub struct Kubelet {
     client: Client,
     node: String,
@@ -176,7 +179,7 @@ impl Kubelet {
         };
         let guard = Scratch::new("pod", 0o700)?;
         let log = fs::File::create(guard.path().join("log"))?;
-        let mut command = Command::new(harness::binary()?);
+        let mut command = Command::new(binary()?);
         command.args(container.args.iter().flatten().map(expand));
         command.env_clear().envs(variables.iter().cloned()).envs(access.map(|file| ("KUBECONFIG", file)));
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
