@@ -13,8 +13,9 @@ usage: cargo xtask TASK
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
   dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
                                them on a clean Debian, --quick packs what is built already
-  chaos   [--seed S] [--rounds N]
-                               builds of several databases with a fault in each round: what was found, and figures
+  chaos   [--seed S] [--rounds N] [--kubernetes]
+                               builds of several databases with a fault in each round: what was found, and figures; with
+                               --kubernetes by builders that are pods, on the control plane of `test kubernetes`
   soak                         200 builds of random shapes and endings against one daemon; prints what is left of them
   test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
                                integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;

@@ -59,6 +59,7 @@ pub fn program() -> Result<PathBuf> {
 pub fn chaos() -> Result<[PathBuf; 2]> {
     let mut build = cargo(None);
     build.args(["build", "-p", "lantern-index", "-p", "lantern-index-tests", "--bins"]);
+    build.args(["--features", "lantern-index-tests/kubernetes"]);
     step::command("building lantern-index and chaos", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     let dir = step::target_dir()?.join("debug");
     Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))

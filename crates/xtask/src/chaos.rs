@@ -8,6 +8,10 @@ use crate::{build, install, setup};
 
 /// Builds everything and runs the program with its own options.
 pub fn run(words: &[String]) -> Result<()> {
+    if words.iter().any(|word| word == "--kubernetes") {
+        // First: who has no Go is told so before anything else takes minutes.
+        harness::control_plane()?;
+    }
     let config = setup::run(None)?;
     let [program, chaos] = build::chaos()?;
     install::install(&config)?;

@@ -5,7 +5,8 @@ use harness::{Notice, Session, SqlError};
 
 use crate::databases::{QUERIES, cluster_of};
 use crate::documented::Documented;
-use crate::plan::{Build, Fault, Party, Plan};
+use crate::fault::{Fault, Party};
+use crate::plan::{Build, Plan};
 use crate::tables::{self, Table};
 
 /// Neighbors that are asked for.
@@ -100,6 +101,8 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
         fault if fault.is_harmless() => false,
         fault if fault.ends_sessions() => is_same_cluster,
         Fault::Terminate(Party::Backend) | Fault::Cancel => at == 0,
+        // The second router's.
+        fault if fault.has_replica() => at % 2 == 1,
         _ => true,
     };
     if !is_hit {
@@ -113,6 +116,8 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let expected = match plan.fault {
         Fault::FullDisk => Some("53100"),
         Fault::LittleMemory => Some("53200"),
+        // Who has no builder may be told so; who has one needs no API server.
+        Fault::ApiServer(_) => Some("57P03"),
         _ => None,
     };
     if let Some(expected) = expected.filter(|&expected| notice.sqlstate != expected) {

@@ -3,9 +3,13 @@
 //! The seed says what each round does; when exactly the fault comes depends on the machine as well.
 
 mod checks;
+mod daemon;
 mod databases;
+mod disk;
 mod documented;
+mod fault;
 mod plan;
+mod pods;
 mod report;
 mod rig;
 mod round;
@@ -16,17 +20,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use fault::Mode;
 use plan::Plans;
 use round::Rounds;
 
 const USAGE: &str = "\
-usage: cargo xtask chaos [--seed S] [--rounds N] [--first R] [--only WORD]
+usage: cargo xtask chaos [--kubernetes] [--seed S] [--rounds N] [--first R] [--only WORD]
 
 Drives builds of several databases through builders and routers, and lets something go wrong in each of N rounds (50). The
 same seed (1) gives the same rounds; --first leaves out those before round R, and --only those whose line does not contain
-WORD, as in --only Kill or --only 'Static TLS'. The exit code is 1 if anything was found.";
+WORD, as in --only Kill or --only 'Static TLS'. With --kubernetes all builders are pods on a real control plane, parts of which
+fail as well; it is built once, which needs Go and takes minutes. The exit code is 1 if anything was found.";
 
 struct Options {
+    kubernetes: bool,
     seed: u64,
     rounds: u32,
     first: u32,
@@ -50,9 +57,10 @@ fn run() -> Result<bool> {
         println!("{USAGE}");
         return Ok(true);
     };
-    let mut plans = Plans::new(options.seed);
+    let modes = if options.kubernetes { &Mode::OF_PODS[..] } else { &Mode::OF_PROCESSES };
+    let mut plans = Plans::new(options.seed, modes);
     println!("seed {}", options.seed);
-    let mut rounds = Rounds::start(options.seed)?;
+    let mut rounds = Rounds::start(options.seed, options.kubernetes)?;
     for number in 1..options.first + options.rounds {
         let plan = plans.next();
         if number >= options.first && plan.to_string().contains(&options.only) {
@@ -65,7 +73,7 @@ fn run() -> Result<bool> {
 
 /// None: help is wanted.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
-    let mut options = Options { seed: 1, rounds: 50, first: 1, only: String::new() };
+    let mut options = Options { kubernetes: false, seed: 1, rounds: 50, first: 1, only: String::new() };
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} wants a value"));
         let mut number = || -> Result<u64> {
@@ -73,6 +81,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
             value.parse().with_context(|| format!("{word} wants a number, not {value:?}"))
         };
         match word.as_str() {
+            "--kubernetes" => options.kubernetes = true,
             "--only" => options.only = value()?,
             "--seed" => options.seed = number()?,
             "--rounds" => options.rounds = number()?.try_into()?,

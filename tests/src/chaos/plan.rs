@@ -6,124 +6,8 @@ use std::time::Duration;
 use harness::{Direction, Random, Stranger};
 
 use crate::databases::{DATABASES, PER_CLUSTER};
+use crate::fault::{Fault, Mode, Party};
 use crate::tables;
-
-/// How builds reach a builder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    Direct,
-    Relay,
-    Redirect,
-    Static,
-}
-
-impl Mode {
-    pub const ALL: [Self; 4] = [Self::Direct, Self::Relay, Self::Redirect, Self::Static];
-
-    pub fn has_router(self) -> bool {
-        self != Self::Direct
-    }
-
-    /// Whether the router runs the builders itself.
-    pub fn has_processes(self) -> bool {
-        matches!(self, Self::Relay | Self::Redirect)
-    }
-}
-
-/// Who is hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    Backend,
-    Postmaster,
-    Router,
-    Builder,
-}
-
-/// What goes wrong, or is done to a daemon that must not matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing.
-    Calm,
-    Kill(Party),
-    Terminate(Party),
-    Hangup(Party),
-    Stop(Party, Duration),
-    /// No more memory is given to it. It is a new one, which has none to spare.
-    Starve(Party),
-    Cancel,
-    RenewCertificate,
-    RenewToken,
-    Cut,
-    /// 100 KB/s.
-    Slow(Direction),
-    /// Latency of every piece of data.
-    Delay(Duration),
-    /// The builder spools, and there is no room.
-    FullDisk,
-    /// The builder may use less memory than the build needs.
-    LittleMemory,
-    /// So many at a time.
-    Strangers(Stranger, usize),
-}
-
-impl Fault {
-    /// The same for faults that differ in numbers only.
-    pub fn name(self) -> String {
-        match self {
-            Self::Stop(party, _) => format!("Stop({party:?})"),
-            Self::Delay(_) => "Delay".to_owned(),
-            Self::Strangers(kind, _) => format!("Strangers({kind:?})"),
-            other => format!("{other:?}"),
-        }
-    }
-
-    /// Whether no statement may fail of it.
-    pub fn is_harmless(self) -> bool {
-        match self {
-            Self::Calm | Self::Hangup(_) | Self::Stop(..) | Self::RenewCertificate | Self::RenewToken => true,
-            Self::Slow(_) | Self::Delay(_) | Self::Strangers(..) => true,
-            Self::Kill(_) | Self::Terminate(_) | Self::Starve(_) | Self::Cancel | Self::Cut => false,
-            Self::FullDisk | Self::LittleMemory => false,
-        }
-    }
-
-    /// Whether it needs daemons that are made for it.
-    pub fn has_own_rig(self) -> bool {
-        matches!(self, Self::FullDisk | Self::LittleMemory | Self::Starve(_))
-    }
-
-    /// A statement ends by then.
-    pub fn patience(self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Slow(_) | Self::Delay(_) => 60,
-            // A builder waits for a client that does not read; then for the next one, which came before us.
-            Self::Strangers(Stranger::Deaf, _) => 28,
-            fault if fault.is_harmless() => 20,
-            // 30 seconds of silence are the most that is waited for.
-            _ => 45,
-        })
-    }
-
-    /// Whether a server of PostgreSQL recovers from its log afterwards.
-    pub fn is_crash(self) -> bool {
-        matches!(self, Self::Kill(Party::Backend | Party::Postmaster))
-    }
-
-    /// Whether a server of PostgreSQL ends its sessions.
-    pub fn ends_sessions(self) -> bool {
-        self.is_crash() || self == Self::Terminate(Party::Postmaster)
-    }
-
-    /// Whether a daemon of the rig may end.
-    pub fn ends_daemon(self) -> bool {
-        matches!(
-            self,
-            Self::Kill(Party::Router | Party::Builder)
-                | Self::Terminate(Party::Router | Party::Builder)
-                | Self::Starve(_)
-        )
-    }
-}
 
 /// When it goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +79,7 @@ impl fmt::Display for Plan {
 /// The rounds of a seed.
 pub struct Plans {
     random: Random,
+    modes: &'static [Mode],
     deck: Vec<Kind>,
 }
 
@@ -206,11 +91,12 @@ enum Kind {
     Slow,
     Delay,
     Strangers(Stranger),
+    ApiServer,
 }
 
 impl Plans {
-    pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), deck: Vec::new() }
+    pub fn new(seed: u64, modes: &'static [Mode]) -> Self {
+        Self { random: Random::new(seed), modes, deck: Vec::new() }
     }
 
     /// The next round. All kinds of faults come before one comes again.
@@ -219,19 +105,22 @@ impl Plans {
             self.deck = self.shuffled();
         }
         let kind = self.deck.pop().expect("just filled");
-        let mut mode = Mode::ALL[self.random.below(Mode::ALL.len())];
+        let mut mode = self.modes[self.random.below(self.modes.len())];
         let mut tls = self.random.below(2) == 0;
         let fault = self.fault(kind);
         match fault {
             // Those have rigs of their own.
-            Fault::FullDisk | Fault::LittleMemory => mode = Mode::Direct,
+            Fault::FullDisk | Fault::LittleMemory if !mode.has_pods() => mode = Mode::Direct,
             Fault::Kill(Party::Router)
             | Fault::Terminate(Party::Router)
             | Fault::Hangup(Party::Router)
             | Fault::Stop(Party::Router, _)
-            | Fault::Starve(Party::Router) => mode = Mode::ALL[1 + self.random.below(3)],
+            | Fault::Starve(Party::Router) => {
+                let routers: Vec<Mode> = self.modes.iter().copied().filter(|mode| mode.has_router()).collect();
+                mode = routers[self.random.below(routers.len())];
+            }
             // The network is on the way to the router only.
-            Fault::Slow(_) | Fault::Delay(_) if mode == Mode::Redirect => mode = Mode::Relay,
+            Fault::Slow(_) | Fault::Delay(_) => mode = mode.relayed(),
             Fault::Strangers(stranger, _) => tls = stranger.is_before_tls() && tls,
             Fault::RenewCertificate => tls = true,
             _ => {}
@@ -246,9 +135,11 @@ impl Plans {
         match fault {
             Fault::Slow(_) | Fault::Delay(_) => Moment::Time(0.0),
             // A builder that has begun.
-            Fault::Starve(_) if mode != Mode::Redirect => Moment::Bytes(Direction::ToBuilder, share),
+            Fault::Starve(_) if !mode.is_redirect() => Moment::Bytes(Direction::ToBuilder, share),
             // Of a client that is sent elsewhere, few bytes pass the network that counts them.
-            _ if mode == Mode::Redirect || kind == 0 => Moment::Time(share),
+            _ if mode.is_redirect() || kind == 0 => Moment::Time(share),
+            // Half of the builds do not pass it either.
+            fault if fault.has_replica() => Moment::Time(share),
             _ if kind == 1 => Moment::Bytes(Direction::ToBuilder, share),
             _ => Moment::Bytes(Direction::ToClient, share),
         }
@@ -265,14 +156,15 @@ impl Plans {
             // Each of those has a builder while it is there.
             Kind::Strangers(Stranger::Deaf) => Fault::Strangers(Stranger::Deaf, 3),
             Kind::Strangers(stranger) => Fault::Strangers(stranger, 256),
+            Kind::ApiServer => Fault::ApiServer(Duration::from_millis(1000 + random.below(7000) as u64)),
         }
     }
 
-    /// One to three, each in another database.
+    /// One to three, each in another database; one at least for each router.
     fn builds(&mut self, fault: Fault) -> Vec<Build> {
         let random = &mut self.random;
         let first = random.below(DATABASES);
-        let count = 1 + random.below(3);
+        let count = (1 + random.below(3)).max(if fault.has_replica() { 2 } else { 1 });
         let form = |random: &mut Random| Form::ALL[random.below(Form::ALL.len())];
         (0..count)
             .map(|number| Build {
@@ -302,6 +194,13 @@ impl Plans {
         }
         deck.extend(Stranger::UNKNOWN.map(Kind::Strangers));
         deck.extend([Kind::Strangers(Stranger::Deaf), Kind::Slow, Kind::Delay]);
+        if self.modes.iter().all(|mode| mode.has_pods()) {
+            // A pod's disk is its node's, and the stand-in for a kubelet gives it none of its own that could be full.
+            deck.retain(|kind| !matches!(kind, Kind::Fixed(Fault::FullDisk)));
+            deck.extend([Kind::ApiServer, Kind::ApiServer]);
+            let replica = [Fault::Replica, Fault::Kill(Party::Replica), Fault::Terminate(Party::Replica)];
+            deck.extend(replica.into_iter().chain([Fault::DeletePod, Fault::DeletePod]).map(Kind::Fixed));
+        }
         for end in (1..deck.len()).rev() {
             deck.swap(end, self.random.below(end + 1));
         }
@@ -311,15 +210,30 @@ impl Plans {
 
 #[cfg(test)]
 mod tests {
-    use super::Plans;
+    use super::{Mode, Plan, Plans};
+
+    fn rounds(seed: u64, modes: &'static [Mode]) -> Vec<Plan> {
+        let mut plans = Plans::new(seed, modes);
+        (0..100).map(|_| plans.next()).collect()
+    }
 
     #[test]
     fn a_seed_repeats_its_rounds() {
-        let rounds = |seed| {
-            let mut plans = Plans::new(seed);
-            (0..100).map(|_| format!("{:?}", plans.next())).collect::<Vec<_>>()
-        };
-        assert_eq!(rounds(7), rounds(7));
-        assert_ne!(rounds(7), rounds(8));
+        for modes in [&Mode::OF_PROCESSES[..], &Mode::OF_PODS] {
+            let rounds = |seed| format!("{:?}", rounds(seed, modes));
+            assert_eq!(rounds(7), rounds(7));
+            assert_ne!(rounds(7), rounds(8));
+        }
+    }
+
+    #[test]
+    fn faults_of_kubernetes_are_for_pods() {
+        for plan in rounds(7, &Mode::OF_PROCESSES) {
+            assert!(!plan.mode.has_pods() && !plan.fault.has_replica() && plan.fault.name() != "ApiServer", "{plan}");
+        }
+        let plans = rounds(7, &Mode::OF_PODS);
+        assert!(plans.iter().all(|plan| plan.mode.has_pods()));
+        let of_two = plans.iter().filter(|plan| plan.fault.has_replica());
+        assert!(of_two.clone().count() >= 6 && of_two.clone().all(|plan| plan.builds.len() >= 2));
     }
 }

@@ -18,6 +18,8 @@ type Memory = [u64; 3];
 /// What is said at the end.
 pub struct Report {
     seed: u64,
+    /// The command that repeats these rounds.
+    command: String,
     begun: Instant,
     rounds: u32,
     findings: Vec<Finding>,
@@ -31,9 +33,11 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, kubernetes: bool) -> Self {
+        let kubernetes = if kubernetes { " --kubernetes" } else { "" };
         Self {
             seed,
+            command: format!("cargo xtask chaos{kubernetes} --seed {seed}"),
             begun: Instant::now(),
             rounds: 0,
             findings: Vec::new(),
@@ -57,6 +61,7 @@ impl Report {
         errors.iter().for_each(|error| *self.errors.entry(without_numbers(error)).or_default() += 1);
         for what in findings {
             println!("  FINDING in round {number} of seed {}: {what}", self.seed);
+            println!("    again: {} --first {number} --rounds 1", self.command);
             self.findings.push(Finding { round: number, what: what.clone() });
         }
     }

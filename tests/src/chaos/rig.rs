@@ -1,33 +1,28 @@
 //! The daemons of a mode, behind a network that can fail; they live as long as nothing ends them.
 
+mod leftovers;
+mod replica;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use harness::{Builder, BuilderOptions, Proxy, Scratch, Session, binary, children, is_running, open_files, wait_for};
+use harness::{BuilderOptions, Proxy, Scratch, Session, binary, children, is_running};
 
-use crate::plan::{Fault, Mode, Party};
+use crate::daemon::Daemon;
+use crate::disk::on_a_small_disk;
+use crate::fault::{Fault, Mode, Party};
+use crate::pods::{Kubernetes, Pods};
 
 /// Builders at a time.
 pub const MOST_BUILDERS: usize = 3;
 /// How long a client may leave unread what it was sent: more than a slow network takes, less than a statement waits for its turn.
 const IDLE: &str = "12s";
-/// By how much a daemon's memory may vary.
-const SLACK: u64 = 32 << 20;
-/// How soon everything of a build must be gone.
-const SOON: Duration = Duration::from_secs(15);
-/// The same where a client that was sent to a builder, and did not come, is waited for: it may have been cancelled on its way.
-const WAITED_FOR: Duration = Duration::from_secs(70);
-
-/// What a process has.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    files: usize,
-    resident: u64,
-}
+/// The name of the router among pods.
+const IDENTITY: &str = "router-a";
 
 /// A builder; or a router with its builders.
 pub struct Rig {
@@ -36,6 +31,11 @@ pub struct Rig {
     folder: Scratch,
     /// What clients are pointed at, and the builders of a list.
     daemons: Vec<Daemon>,
+    /// Where builders are pods.
+    pods: Option<Pods>,
+    /// Another router for them, and the arguments that both have.
+    replica: Option<Daemon>,
+    of_router: Vec<String>,
     pub proxy: Proxy,
     token: String,
     /// One that was replaced and is still good.
@@ -43,49 +43,9 @@ pub struct Rig {
     renewals: u32,
 }
 
-/// A daemon, how to start it again, and what it had at first.
-struct Daemon {
-    what: &'static str,
-    options: BuilderOptions,
-    process: Builder,
-    first: Usage,
-}
-
-impl Daemon {
-    fn start(what: &'static str, options: BuilderOptions) -> Result<Self> {
-        let process = Builder::start_with(&options)?;
-        let options = BuilderOptions { ports: [process.address().port(), process.status_address().port()], ..options };
-        Ok(Self { what, options, process, first: Usage::default() })
-    }
-
-    fn usage(&self) -> Usage {
-        let pid = self.process.pid().unwrap_or(0);
-        Usage { files: open_files(pid), resident: self.process.resident_bytes() }
-    }
-
-    fn pid(&self) -> u32 {
-        self.process.pid().unwrap_or(0)
-    }
-
-    /// Builds that run or wait.
-    fn builds(&self) -> Result<f64> {
-        Ok(self.process.metric("lantern_index_build_active")? + self.process.metric("lantern_index_queue_depth")?)
-    }
-}
-
-/// Whether `unshare` can give a process a file system of its own, and how.
-pub fn small_disk() -> Option<&'static [&'static str]> {
-    const WAYS: [&[&str]; 2] = [&["--mount"], &["--mount", "--user", "--map-root-user"]];
-    WAYS.into_iter().find(|way| {
-        let mut unshare = Command::new("unshare");
-        let output = unshare.args(*way).args(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt"]).output();
-        output.is_ok_and(|output| output.status.success())
-    })
-}
-
 impl Rig {
     /// Starts the daemons; with the limits that belong to some faults.
-    pub fn start(mode: Mode, tls: bool, fault: Fault) -> Result<Self> {
+    pub fn start(mode: Mode, tls: bool, fault: Fault, kubernetes: Option<&Rc<Kubernetes>>) -> Result<Self> {
         let folder = Scratch::new("chaos", 0o755)?;
         let path = |name: &str| folder.path().join(name).display().to_string();
         for name in ["tmp", "spool"] {
@@ -109,33 +69,29 @@ impl Rig {
             Fault::LittleMemory => LITTLE,
             _ => "512MB",
         };
-        let mut of_builder = vec![
-            "--token-file",
-            &tokens,
-            "--idle-timeout",
-            IDLE,
-            "--drain-timeout",
-            "5s",
-            "--memory-limit",
-            limit,
-            "--threads",
-            "2",
-        ];
+        let mut of_builder =
+            vec!["--idle-timeout", IDLE, "--drain-timeout", "5s", "--memory-limit", limit, "--threads", "2"];
         if fault != Fault::LittleMemory {
             of_builder.extend(["--spool-dir", &spool]);
+        }
+        if !mode.has_pods() {
+            // Pods take those whom the router sends.
+            of_builder.extend(["--token-file", &tokens]);
         }
         let most = MOST_BUILDERS.to_string();
         let mut of_router = vec!["--idle-ttl", "1s", "--grace", "5s"];
         if router_asks_for_tokens()? {
             of_router.extend(["--token-file", &tokens, "--idle-timeout", IDLE]);
         }
-        let mut daemons = Vec::new();
+        if mode.starts_builders() {
+            let mode = if mode.is_redirect() { "redirect" } else { "relay" };
+            of_router.extend(["--mode", mode, "--max-builders", &most]);
+        }
+        let (mut daemons, mut pods) = (Vec::new(), None);
         let mut words = Vec::new();
         match mode {
             Mode::Direct => daemons.push(Daemon::start("builder", serve(tls, &of_builder))?),
             Mode::Relay | Mode::Redirect => {
-                let mode = if mode == Mode::Relay { "relay" } else { "redirect" };
-                of_router.extend(["--mode", mode, "--max-builders", &most]);
                 words.extend(of_builder.iter().map(|argument| format!("--builder-arg={argument}")));
             }
             Mode::Static => {
@@ -148,21 +104,39 @@ impl Rig {
                     words.push(format!("127.0.0.1:{}/{}", process.address().port(), process.status_address().port()));
                 }
             }
+            Mode::Pods | Mode::PodsRedirect => {
+                let kubernetes = kubernetes.context("a rig of pods, and no Kubernetes")?;
+                let mut made = Pods::make(kubernetes, &of_builder, &environment)?;
+                if tls {
+                    made.encrypt()?;
+                }
+                pods = Some(made);
+            }
         }
+        of_router.extend(words.iter().map(String::as_str));
         if mode.has_router() {
-            of_router.extend(words.iter().map(String::as_str));
-            let options = BuilderOptions { command: "router", ..serve(tls, &of_router) };
+            let options = match &pods {
+                Some(pods) => in_pods(pods, IDENTITY, &of_router, tls, &environment)?,
+                None => BuilderOptions { command: "router", ..serve(tls, &of_router) },
+            };
             daemons.insert(0, Daemon::start("router", options)?);
         }
         let proxy = Proxy::start(daemons[0].process.address())?;
-        let rig = Self { mode, tls, folder, daemons, proxy, token, old_token: None, renewals: 0 };
+        let of_router = of_router.into_iter().map(str::to_owned).collect();
+        let (old_token, renewals) = (None, 0);
+        let rig =
+            Self { mode, tls, folder, daemons, pods, replica: None, of_router, proxy, token, old_token, renewals };
         rig.trust(&[])?;
         Ok(rig)
     }
 
-    /// Makes a session build here, through the network.
-    pub fn attach(&self, session: &mut Session) -> Result<()> {
-        self.daemons[0].process.attach_through(session, self.proxy.port())?;
+    /// Makes a session build here, through the network; or, if there are two routers and the build's number `at` is odd, at the
+    /// second one.
+    pub fn attach(&self, session: &mut Session, at: usize) -> Result<()> {
+        match &self.replica {
+            Some(replica) if at % 2 == 1 => replica.process.attach(session)?,
+            _ => self.daemons[0].process.attach_through(session, self.proxy.port())?,
+        }
         self.show(session, &self.token)?;
         if self.tls {
             let trusted = self.trusted().display().to_string();
@@ -197,11 +171,13 @@ impl Rig {
     pub fn pids(&self, party: Party) -> Vec<u32> {
         let daemons = self.daemons.iter().map(Daemon::pid);
         match (party, self.mode) {
+            (Party::Replica, _) => self.replica.iter().map(Daemon::pid).collect(),
             (Party::Router, Mode::Direct) | (Party::Backend | Party::Postmaster, _) => Vec::new(),
             (Party::Router, _) => daemons.take(1).collect(),
             (Party::Builder, Mode::Direct) => daemons.collect(),
             (Party::Builder, Mode::Static) => daemons.skip(1).collect(),
             (Party::Builder, Mode::Relay | Mode::Redirect) => children(self.daemons[0].pid()),
+            (Party::Builder, Mode::Pods | Mode::PodsRedirect) => self.pods.iter().flat_map(Pods::pids).collect(),
         }
     }
 
@@ -212,12 +188,18 @@ impl Rig {
     }
 
     /// From now on nothing may be left beyond what is there now.
-    pub fn settle(&mut self) -> Vec<String> {
+    pub fn settle(&mut self) -> Result<Vec<String>> {
         let left = self.leftovers(&[], true);
         for daemon in &mut self.daemons {
             daemon.first = daemon.usage();
         }
-        left
+        self.pods.as_mut().map_or(Ok(()), Pods::settle)?;
+        Ok(left)
+    }
+
+    /// Where its builders are pods.
+    pub fn pods(&self) -> Result<&Pods> {
+        self.pods.as_ref().context("no builder of this rig is a pod")
     }
 
     /// Starts daemons again that have ended; which.
@@ -261,56 +243,12 @@ impl Rig {
         Ok(self.old_token.take())
     }
 
-    /// Everything that is left of builds and clients, after some time for it to go. `builders` are processes that were seen.
-    pub fn leftovers(&self, builders: &[u32], is_first: bool) -> Vec<String> {
-        let mut left = Vec::new();
-        let patience = if self.mode == Mode::Redirect { WAITED_FOR } else { SOON };
-        let mut expect = |what: &str, count: &mut dyn FnMut() -> Result<u64>| {
-            let mut last = 0;
-            let gone = wait_for(what, patience, || {
-                last = count()?;
-                Ok((last == 0).then_some(()))
-            });
-            if let Err(error) = gone {
-                left.push(format!("{what}: {last} left ({error})"));
-            }
-        };
-        for daemon in &self.daemons {
-            expect(&format!("builds of the {}", daemon.what), &mut || Ok(daemon.builds()? as u64));
-        }
-        if self.mode.has_processes() {
-            expect("builder processes of the router", &mut || Ok(self.pids(Party::Builder).len() as u64));
-            let running = || builders.iter().filter(|&&pid| is_running(pid)).count();
-            expect("builder processes", &mut || Ok(running() as u64));
-        }
-        for folder in ["tmp", "spool"] {
-            let path = self.folder.path().join(folder);
-            expect(&format!("files in the {folder} directory"), &mut || Ok(fs::read_dir(&path)?.count() as u64));
-        }
-        if !is_first {
-            for daemon in &self.daemons {
-                let more = || daemon.usage().files.saturating_sub(daemon.first.files) as u64;
-                expect(&format!("descriptors of the {}", daemon.what), &mut || Ok(more()));
-            }
-        }
-        let grown =
-            self.daemons.iter().filter(|daemon| !is_first && daemon.usage().resident > daemon.first.resident + SLACK);
-        left.extend(grown.map(|daemon| {
-            let (first, now) = (daemon.first.resident >> 20, daemon.usage().resident >> 20);
-            format!("memory of the {}: {now} MiB, at first {first}", daemon.what)
-        }));
-        left
-    }
-
     /// The last that the daemons have logged of trouble.
     pub fn logs(&self) -> String {
-        let tail = |daemon: &Daemon| {
-            let log = daemon.process.log();
-            let is_trouble = |line: &&str| ["WARN", "ERROR", "panicked"].iter().any(|word| line.contains(word));
-            let lines: Vec<&str> = log.lines().filter(is_trouble).collect();
-            format!("  log of the {}: {}\n", daemon.what, lines[lines.len().saturating_sub(3)..].join("\n    "))
-        };
-        self.daemons.iter().map(tail).collect()
+        let tail = |daemon: &Daemon| format!("  log of the {}: {}\n", daemon.what, daemon.trouble());
+        let daemons = self.daemons.iter().chain(&self.replica).map(tail);
+        let pods = self.pods.iter().map(|pods| format!("  pods:\n{}\n", pods.describe()));
+        daemons.chain(pods).collect()
     }
 
     fn tokens(&self) -> PathBuf {
@@ -321,16 +259,31 @@ impl Rig {
         self.folder.path().join("trusted.pem")
     }
 
-    /// Makes clients trust the present certificate, and others.
+    /// Makes clients trust the present certificates, and others.
     fn trust(&self, others: &[String]) -> Result<()> {
         if !self.tls {
             return Ok(());
         }
-        let present = fs::read_to_string(self.daemons[0].process.certificate())?;
+        let routers = self.daemons.iter().take(1).chain(&self.replica).map(|daemon| daemon.process.certificate());
+        let of_pods = self.pods.iter().filter_map(Pods::certificate);
+        let present = routers.chain(of_pods).map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?;
         let new = self.trusted().with_extension("new");
-        fs::write(&new, [&[present][..], others].concat().concat())?;
+        fs::write(&new, [&present[..], others].concat().concat())?;
         Ok(fs::rename(new, self.trusted())?)
     }
+}
+
+/// How to start a router whose builders are pods.
+fn in_pods(
+    pods: &Pods,
+    identity: &str,
+    arguments: &[&str],
+    tls: bool,
+    variables: &[(String, String)],
+) -> Result<BuilderOptions> {
+    let mut options = pods.router(identity, arguments)?;
+    options.environment.extend_from_slice(variables);
+    Ok(BuilderOptions { tls, ..options })
 }
 
 /// Whether routers look at tokens, and not only their builders.
@@ -343,18 +296,3 @@ fn router_asks_for_tokens() -> Result<bool> {
 const SPOOLED: &str = "31MB";
 /// Memory with which a wide table cannot be built.
 const LITTLE: &str = "8MB";
-
-/// A program that is the daemon, with a spool directory too small for any build.
-fn on_a_small_disk(folder: &Scratch) -> Result<PathBuf> {
-    let way = small_disk().context("this system gives us no small disk")?;
-    let (script, spool) = (folder.path().join("daemon"), folder.path().join("spool"));
-    let text = format!(
-        "#!/bin/sh\nexec unshare {} sh -c 'mount -t tmpfs -o size=1m tmpfs {} && exec \"$0\" \"$@\"' {} \"$@\"\n",
-        way.join(" "),
-        spool.display(),
-        binary()?.display()
-    );
-    fs::write(&script, text)?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    Ok(script)
-}

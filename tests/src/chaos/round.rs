@@ -1,6 +1,9 @@
 //! One round: builds, a fault, and a look at everything afterwards.
 
+mod look;
+
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -8,18 +11,19 @@ use anyhow::{Context, Result, ensure};
 use harness::{Session, SqlError, Stranger, Strangers, resident_bytes, wait_for};
 
 use crate::checks;
-use crate::databases::{Databases, cluster_of};
+use crate::databases::Databases;
+use crate::disk::small_disk;
 use crate::documented::Documented;
-use crate::plan::{Build, Fault, Form, Mode, Party, Plan};
+use crate::fault::{Fault, Mode, Party};
+use crate::plan::{Build, Form, Plan};
+use crate::pods::Kubernetes;
 use crate::report::Report;
-use crate::rig::{MOST_BUILDERS, Rig, small_disk};
+use crate::rig::{MOST_BUILDERS, Rig};
 use crate::strike::{self, Starving};
 use crate::tables;
 
 /// A statement ends by then when nothing is wrong any more.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How soon daemons have read their files again.
-const SOON: Duration = Duration::from_secs(5);
 /// What strangers may take of a router's or builder's memory while they are there.
 const FOR_STRANGERS: u64 = 64 << 20;
 /// How long strangers are there before the builds begin.
@@ -28,6 +32,8 @@ const STRANGE: Duration = Duration::from_millis(700);
 /// Everything that lives longer than a round.
 pub struct Rounds {
     databases: Databases,
+    /// If builders are to be pods.
+    kubernetes: Option<Rc<Kubernetes>>,
     rigs: BTreeMap<(Mode, bool), Rig>,
     documented: Documented,
     /// What an undisturbed build of a table takes.
@@ -49,13 +55,14 @@ struct Outcome {
 }
 
 impl Rounds {
-    pub fn start(seed: u64) -> Result<Self> {
+    pub fn start(seed: u64, kubernetes: bool) -> Result<Self> {
         Ok(Self {
             databases: Databases::start(seed)?,
+            kubernetes: kubernetes.then(Kubernetes::start).transpose()?,
             rigs: BTreeMap::new(),
             documented: Documented::read()?,
             usual: [Duration::from_millis(300); tables::ALL.len()],
-            report: Report::new(seed),
+            report: Report::new(seed, kubernetes),
         })
     }
 
@@ -94,7 +101,7 @@ impl Rounds {
             self.rigs.insert(kept, rig);
         }
         let mut rig = match has_own_rig {
-            true => Self::own_rig(plan)?,
+            true => self.own_rig(plan)?,
             false => self.rigs.remove(&kept).expect("just put there"),
         };
         let result = self.disturbed(plan, &mut rig, outcome);
@@ -106,6 +113,9 @@ impl Rounds {
         let begun = Instant::now();
         let rig = self.rigs.remove(&kept).expect("just put there");
         let next = Build { form: Form::Create, table: tables::MIDDLE, ..plan.builds[0] };
+        if matches!(plan.fault, Fault::ApiServer(_)) {
+            self.await_builders(plan, &rig).context("builders after the API server's absence")?;
+        }
         let result = self.undisturbed(&rig, &next, outcome).context("the next build");
         if result.is_ok() {
             self.report.recovered(took + begun.elapsed());
@@ -117,20 +127,20 @@ impl Rounds {
 
     /// Daemons that have built twice.
     fn new_rig(&mut self, plan: &Plan, outcome: &mut Outcome) -> Result<Rig> {
-        let mut rig = Rig::start(plan.mode, plan.tls, Fault::Calm)?;
+        let mut rig = Rig::start(plan.mode, plan.tls, Fault::Calm, self.kubernetes.as_ref())?;
         for table in [tables::MIDDLE, tables::WIDE] {
             let build = Build { form: Form::Create, table, ..plan.builds[0] };
             self.undisturbed(&rig, &build, outcome)?;
         }
-        let left = rig.settle();
+        let left = rig.settle()?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(rig)
     }
 
     /// Daemons for one fault.
-    fn own_rig(plan: &Plan) -> Result<Rig> {
-        let mut rig = Rig::start(plan.mode, plan.tls, plan.fault)?;
-        let left = rig.settle();
+    fn own_rig(&self, plan: &Plan) -> Result<Rig> {
+        let mut rig = Rig::start(plan.mode, plan.tls, plan.fault, self.kubernetes.as_ref())?;
+        let left = rig.settle()?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(rig)
     }
@@ -139,7 +149,7 @@ impl Rounds {
     fn undisturbed(&mut self, rig: &Rig, build: &Build, outcome: &mut Outcome) -> Result<()> {
         rig.proxy.reset();
         let mut session = self.databases.session(build.database)?;
-        rig.attach(&mut session)?;
+        rig.attach(&mut session, 0)?;
         let begun = Instant::now();
         outcome.builds += 1;
         session.execute(&sql(build))?;
@@ -151,10 +161,13 @@ impl Rounds {
 
     /// The builds and the fault; how long it took until they had ended, and daemons were started again.
     fn disturbed(&mut self, plan: &Plan, rig: &mut Rig, outcome: &mut Outcome) -> Result<Duration> {
+        if plan.fault.has_replica() {
+            rig.start_replica()?;
+        }
         let mut sessions = Vec::new();
-        for build in &plan.builds {
+        for (at, build) in plan.builds.iter().enumerate() {
             let mut session = self.databases.session(build.database)?;
-            rig.attach(&mut session)?;
+            rig.attach(&mut session, at)?;
             if build.form.is_reindex() {
                 outcome.builds += 1;
                 // Not by daemons that are to fail.
@@ -190,7 +203,7 @@ impl Rounds {
         let is_over = || running.iter().all(JoinHandle::is_finished);
         strike::await_moment(rig, plan.moment, bytes, usual, is_over);
         let builders = rig.pids(Party::Builder);
-        if plan.mode.has_processes() {
+        if plan.mode.starts_builders() {
             builders
                 .iter()
                 .for_each(|&pid| self.report.memory(&format!("builder, {:?}", plan.mode), resident_bytes(pid)));
@@ -215,6 +228,8 @@ impl Rounds {
         let results: Vec<Result<(), SqlError>> = ended.into_iter().map(|(_, result)| result).collect();
         self.judge(plan, &results, outcome);
         self.look_at_databases(plan, &results, outcome)?;
+        let is_told = plan.fault == Fault::Terminate(Party::Replica);
+        outcome.findings.extend(rig.end_replica(is_told)?);
         let mended = self.look_at_daemons(plan, rig, &builders, outcome)?;
         Ok(took + mended)
     }
@@ -244,106 +259,6 @@ impl Rounds {
             outcome.findings.push(format!("{parties:?}: {most} MiB with {count} {kind:?}, {before} before"));
         }
         Ok(strangers)
-    }
-
-    /// Which statements may have failed, and how.
-    fn judge(&self, plan: &Plan, results: &[Result<(), SqlError>], outcome: &mut Outcome) {
-        for (at, result) in results.iter().enumerate() {
-            match result {
-                Ok(()) if matches!(plan.fault, Fault::FullDisk | Fault::LittleMemory) => {
-                    outcome.findings.push("a build succeeded for which there was no room".to_owned());
-                }
-                Ok(()) => {}
-                Err(error) => {
-                    outcome.errors.push(checks::one_line(error));
-                    outcome.findings.extend(checks::failure(plan, at, error, &self.documented));
-                }
-            }
-        }
-        // Each build has a builder of its own.
-        let is_of_one_builder = matches!(
-            plan.fault,
-            Fault::Kill(Party::Builder) | Fault::Terminate(Party::Builder) | Fault::Starve(Party::Builder)
-        );
-        if is_of_one_builder && plan.mode.has_router() && outcome.errors.len() > 1 {
-            outcome.findings.push(format!("one builder was lost, and {} statements failed", outcome.errors.len()));
-        }
-    }
-
-    /// Indexes are right, and PostgreSQL has nothing left of builds that failed.
-    fn look_at_databases(
-        &mut self,
-        plan: &Plan,
-        results: &[Result<(), SqlError>],
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let first = cluster_of(plan.builds[0].database);
-        for (build, result) in plan.builds.iter().zip(results) {
-            let mut session = self.databases.recovered(build.database)?;
-            let table = tables::ALL[build.table];
-            let right = checks::indexes(&mut session, plan, build, result).and_then(|is_there| match is_there {
-                // What stood before a build that failed where daemons were to fail.
-                true => checks::is_right(&mut session, &table, result.is_err() && plan.fault.has_own_rig()),
-                false => Ok(()),
-            });
-            if let Err(error) = right {
-                let error = format!("{error:#}").replace('\n', " ");
-                outcome.findings.push(format!("{} after {:?}: {error}", table.name, build.form));
-            }
-            session.execute(&format!("DROP INDEX IF EXISTS {}", checks::index(build)))?;
-            let is_hit = cluster_of(build.database) == first;
-            // A crash leaves the files that a statement has made: PostgreSQL does not look for them.
-            let orphans = self.databases.new_orphans(build.database)?;
-            if orphans > 0 && !(plan.fault.is_crash() && is_hit) {
-                outcome.findings.push(format!("{orphans} files that belong to no relation"));
-            }
-            let files = self.databases.temporary_files(build.database)?;
-            if files > 0 {
-                outcome.findings.push(format!("{files} temporary files of PostgreSQL"));
-            }
-            let crashes = self.databases.new_crashes(build.database);
-            if crashes > 0 && !(plan.fault.is_crash() && is_hit) {
-                outcome.findings.push(format!("{crashes} processes of PostgreSQL were ended by a signal"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Daemons run that should, and have nothing left of builds; how long it took to start others.
-    fn look_at_daemons(&self, plan: &Plan, rig: &mut Rig, builders: &[u32], outcome: &mut Outcome) -> Result<Duration> {
-        let begun = Instant::now();
-        let ended = rig.mend()?;
-        let mended = begun.elapsed();
-        if !ended.is_empty() && !plan.fault.ends_daemon() {
-            outcome.findings.push(format!("{} ended", ended.join(" and ")));
-        }
-        let left = rig.leftovers(builders, false);
-        outcome.is_rig_lost |= !left.is_empty();
-        outcome.findings.extend(left);
-        if matches!(plan.fault, Fault::RenewCertificate | Fault::RenewToken) {
-            let old = rig.forget()?;
-            strike::hang_up(rig);
-            if let Some(old) = old {
-                self.expect_refused(plan, rig, &old).context("a token that was taken back")?;
-            }
-        }
-        Ok(mended)
-    }
-
-    /// A token is good no more, or soon.
-    fn expect_refused(&self, plan: &Plan, rig: &Rig, token: &str) -> Result<()> {
-        let build = Build { form: Form::Create, table: tables::ONE, ..plan.builds[0] };
-        let mut session = self.databases.session(build.database)?;
-        rig.attach(&mut session)?;
-        rig.show(&mut session, token)?;
-        wait_for("its refusal", SOON, || match session.execute(&sql(&build)) {
-            Ok(()) => {
-                session.execute(&format!("DROP INDEX {}", checks::index(&build)))?;
-                Ok(None)
-            }
-            Err(SqlError::Server(notice)) if notice.sqlstate == "28000" => Ok(Some(())),
-            Err(error) => Err(error.into()),
-        })
     }
 }
 

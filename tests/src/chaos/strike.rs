@@ -8,7 +8,8 @@ use harness::{Direction, wait_for};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::databases::Databases;
-use crate::plan::{Build, Fault, Moment, Party, Plan};
+use crate::fault::{Fault, Party};
+use crate::plan::{Build, Moment, Plan};
 use crate::rig::Rig;
 
 /// 100 KB/s.
@@ -73,6 +74,7 @@ pub fn strike(
         Fault::Stop(Party::Postmaster, time) => {
             stop(databases.cluster(first.database).postmaster(), time);
         }
+        Fault::Kill(Party::Replica) => rig.lose_replica()?,
         Fault::Kill(party) => signal(target(rig, party), Signal::KILL),
         Fault::Terminate(party) => signal(target(rig, party), Signal::TERM),
         Fault::Hangup(party) => signal(target(rig, party), Signal::HUP),
@@ -93,8 +95,10 @@ pub fn strike(
             hang_up(rig);
         }
         Fault::Cut => rig.proxy.cut(),
+        Fault::ApiServer(time) => rig.pods()?.lose_api_server(time)?,
+        Fault::DeletePod => rig.pods()?.delete_one(plan.pick)?,
         Fault::Slow(_) | Fault::Delay(_) => {}
-        Fault::Calm | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
+        Fault::Calm | Fault::Replica | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
     }
     // What is on its way arrives.
     rig.proxy.reset();
@@ -114,14 +118,14 @@ pub fn strike(
 pub fn hang_up(rig: &Rig) {
     // The builders of a router are the router's affair.
     for party in [Party::Router, Party::Builder] {
-        if party == Party::Router || !rig.mode().has_processes() {
+        if party == Party::Router || !rig.mode().starts_builders() {
             rig.pids(party).into_iter().for_each(|pid| signal(Some(pid), Signal::HUP));
         }
     }
 }
 
 /// A process that is gone already gets none.
-fn signal(pid: Option<u32>, signal: Signal) {
+pub fn signal(pid: Option<u32>, signal: Signal) {
     if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
         let _ = kill_process(pid, signal);
     }

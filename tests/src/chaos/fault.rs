@@ -1,0 +1,173 @@
+//! What may go wrong, and what may come of it.
+
+use std::time::Duration;
+
+use harness::{Direction, Stranger};
+
+/// How builds reach a builder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    Direct,
+    Relay,
+    Redirect,
+    Static,
+    /// The router's builders are pods, and it passes on what they say.
+    Pods,
+    /// The router's builders are pods that clients are sent to.
+    PodsRedirect,
+}
+
+impl Mode {
+    /// Without Kubernetes, and with it.
+    pub const OF_PROCESSES: [Self; 4] = [Self::Direct, Self::Relay, Self::Redirect, Self::Static];
+    pub const OF_PODS: [Self; 2] = [Self::Pods, Self::PodsRedirect];
+
+    pub fn has_router(self) -> bool {
+        self != Self::Direct
+    }
+
+    /// Whether builders are the router's affair: it has them started and ended.
+    pub fn starts_builders(self) -> bool {
+        !matches!(self, Self::Direct | Self::Static)
+    }
+
+    /// Whether they are pods.
+    pub fn has_pods(self) -> bool {
+        Self::OF_PODS.contains(&self)
+    }
+
+    /// Whether clients are sent to a builder.
+    pub fn is_redirect(self) -> bool {
+        matches!(self, Self::Redirect | Self::PodsRedirect)
+    }
+
+    /// The same, with all bytes through the router.
+    pub fn relayed(self) -> Self {
+        match self {
+            Self::Redirect => Self::Relay,
+            Self::PodsRedirect => Self::Pods,
+            other => other,
+        }
+    }
+}
+
+/// Who is hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    Backend,
+    Postmaster,
+    Router,
+    Builder,
+    /// Another router for the same pods.
+    Replica,
+}
+
+/// What goes wrong, or is done to a daemon that must not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    Calm,
+    Kill(Party),
+    Terminate(Party),
+    Hangup(Party),
+    Stop(Party, Duration),
+    /// No more memory is given to it. It is a new one, which has none to spare.
+    Starve(Party),
+    Cancel,
+    RenewCertificate,
+    RenewToken,
+    Cut,
+    /// 100 KB/s.
+    Slow(Direction),
+    /// Latency of every piece of data.
+    Delay(Duration),
+    /// The builder spools, and there is no room.
+    FullDisk,
+    /// The builder may use less memory than the build needs.
+    LittleMemory,
+    /// So many at a time.
+    Strangers(Stranger, usize),
+    /// The API server of Kubernetes is away for so long.
+    ApiServer(Duration),
+    /// A builder's pod is deleted, as when its node is drained.
+    DeletePod,
+    /// There is another router, which ends when its builds have ended.
+    Replica,
+}
+
+impl Fault {
+    /// The same for faults that differ in numbers only.
+    pub fn name(self) -> String {
+        match self {
+            Self::Stop(party, _) => format!("Stop({party:?})"),
+            Self::Delay(_) => "Delay".to_owned(),
+            Self::Strangers(kind, _) => format!("Strangers({kind:?})"),
+            Self::ApiServer(_) => "ApiServer".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Whether no statement may fail of it.
+    pub fn is_harmless(self) -> bool {
+        match self {
+            Self::Calm | Self::Hangup(_) | Self::Stop(..) | Self::RenewCertificate | Self::RenewToken => true,
+            Self::Slow(_) | Self::Delay(_) | Self::Strangers(..) | Self::Replica => true,
+            Self::Kill(_) | Self::Terminate(_) | Self::Starve(_) | Self::Cancel | Self::Cut => false,
+            // A build whose builder is there goes on, and others wait or say why they do not: see `checks`.
+            Self::FullDisk | Self::LittleMemory | Self::ApiServer(_) | Self::DeletePod => false,
+        }
+    }
+
+    /// Whether there is a second router, with builds of its own.
+    pub fn has_replica(self) -> bool {
+        matches!(self, Self::Replica | Self::Kill(Party::Replica) | Self::Terminate(Party::Replica))
+    }
+
+    /// Whether a single builder is lost, and with it the build that it has.
+    pub fn is_of_one_builder(self) -> bool {
+        matches!(
+            self,
+            Self::Kill(Party::Builder)
+                | Self::Terminate(Party::Builder)
+                | Self::Starve(Party::Builder)
+                | Self::DeletePod
+        )
+    }
+
+    /// Whether it needs daemons that are made for it.
+    pub fn has_own_rig(self) -> bool {
+        matches!(self, Self::FullDisk | Self::LittleMemory | Self::Starve(_))
+    }
+
+    /// A statement ends by then.
+    pub fn patience(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Slow(_) | Self::Delay(_) => 60,
+            // A builder waits for a client that does not read; then for the next one, which came before us.
+            Self::Strangers(Stranger::Deaf, _) => 28,
+            fault if fault.is_harmless() => 20,
+            // 30 seconds of silence are the most that is waited for.
+            _ => 45,
+        })
+    }
+
+    /// Whether a server of PostgreSQL recovers from its log afterwards.
+    pub fn is_crash(self) -> bool {
+        matches!(self, Self::Kill(Party::Backend | Party::Postmaster))
+    }
+
+    /// Whether a server of PostgreSQL ends its sessions.
+    pub fn ends_sessions(self) -> bool {
+        self.is_crash() || self == Self::Terminate(Party::Postmaster)
+    }
+
+    /// Whether a daemon of the rig may end.
+    pub fn ends_daemon(self) -> bool {
+        matches!(
+            self,
+            Self::Kill(Party::Router | Party::Builder)
+                | Self::Terminate(Party::Router | Party::Builder)
+                | Self::Starve(_)
+        )
+    }
+}

@@ -1,0 +1,172 @@
+//! Kubernetes for rigs whose builders are pods: one control plane and one node for all, and a namespace for each.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::kubernetes::{Cluster, Machine, Namespace, template};
+use harness::{BuilderOptions, make_certificate, with_variable};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// The memory of the node in MiB, which nobody takes: containers are processes of this machine.
+const MEMORY: u32 = 64 << 10;
+/// The variable by which processes of a namespace are known, also while nobody can be asked for its pods.
+const MARK: &str = "CHAOS_NAMESPACE";
+/// Where builders find their certificate.
+const CERTIFICATE: &str = "/etc/builder-tls";
+/// The name that it is for.
+const NAME: &str = "localhost";
+/// What a namespace may have; what happened in it, it may tell for an hour.
+const KINDS: &str = "pods,secrets,configmaps,services,serviceaccounts,persistentvolumeclaims,leases,deployments,jobs";
+
+/// A control plane, which lives as long as there are rounds.
+pub struct Kubernetes {
+    // First: with it all containers end.
+    _node: Runtime,
+    cluster: RefCell<Cluster>,
+    namespaces: Cell<u32>,
+}
+
+impl Kubernetes {
+    pub fn start() -> Result<Rc<Self>> {
+        let cluster = Cluster::start()?;
+        let node = cluster.play(Machine { number: 1, memory: MEMORY, apart: None })?;
+        Ok(Rc::new(Self { _node: node, cluster: RefCell::new(cluster), namespaces: Cell::new(0) }))
+    }
+
+    /// Kills the API server, and starts it again after this time.
+    pub fn lose_api_server(&self, time: Duration) -> Result<()> {
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.kill("kube-apiserver");
+        thread::sleep(time);
+        cluster.start_part("kube-apiserver")?;
+        cluster.wait_until_ready()
+    }
+}
+
+/// The builders of a rig, and what its routers are told of them.
+pub struct Pods {
+    kubernetes: Rc<Kubernetes>,
+    namespace: Namespace,
+    template: Value,
+    /// Arguments of routers that are about builders' certificates.
+    tls: Vec<String>,
+    certificate: Option<PathBuf>,
+    /// What was there before the first build.
+    first: BTreeSet<String>,
+}
+
+impl Pods {
+    /// A namespace for builders with these arguments and variables.
+    pub fn make(kubernetes: &Rc<Kubernetes>, arguments: &[&str], variables: &[(String, String)]) -> Result<Self> {
+        kubernetes.namespaces.set(kubernetes.namespaces.get() + 1);
+        let name = format!("chaos-{}", kubernetes.namespaces.get());
+        let namespace = Namespace::make(&kubernetes.cluster.borrow(), &name)?;
+        let mut template = template(arguments);
+        let given = variables.iter().map(|(name, value)| json!({ "name": name, "value": value }));
+        let marked = json!({ "name": MARK, "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } });
+        append(&mut template["spec"]["containers"][0]["env"], given.chain([marked]));
+        // Longer than builders take to drain.
+        template["spec"]["terminationGracePeriodSeconds"] = 8.into();
+        let kubernetes = Rc::clone(kubernetes);
+        Ok(Self { kubernetes, namespace, template, tls: Vec::new(), certificate: None, first: BTreeSet::new() })
+    }
+
+    /// Gives builders a certificate of their own, by which routers and clients know them.
+    pub fn encrypt(&mut self) -> Result<()> {
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.namespace.path(name));
+        make_certificate(&cert, &key)?;
+        let [cert_text, key_text] = [&cert, &key].map(|path| path.display().to_string());
+        self.kubectl(&["create", "secret", "tls", "builder-tls", "--cert", &cert_text, "--key", &key_text])?;
+        let spec = &mut self.template["spec"];
+        let files = [("--cert", "tls.crt"), ("--key", "tls.key")];
+        let arguments = files.map(|(flag, file)| json!(format!("{flag}={CERTIFICATE}/{file}")));
+        append(&mut spec["containers"][0]["args"], arguments);
+        append(&mut spec["containers"][0]["volumeMounts"], [json!({ "name": "tls", "mountPath": CERTIFICATE })]);
+        append(&mut spec["volumes"], [json!({ "name": "tls", "secret": { "secretName": "builder-tls" } })]);
+        self.tls = ["--builder-ca", &cert_text, "--builder-name", NAME].map(str::to_owned).into();
+        self.certificate = Some(cert);
+        Ok(())
+    }
+
+    /// The builders' certificate, if they have one.
+    pub fn certificate(&self) -> Option<PathBuf> {
+        self.certificate.clone()
+    }
+
+    /// How to start a router that is known by this name.
+    pub fn router(&self, identity: &str, arguments: &[&str]) -> Result<BuilderOptions> {
+        let tls = self.tls.iter().map(String::as_str);
+        let arguments: Vec<&str> = arguments.iter().copied().chain(tls).collect();
+        self.namespace.router(&self.kubernetes.cluster.borrow(), identity, &self.template, &arguments)
+    }
+
+    /// A router's pod is no more.
+    pub fn forget(&self, identity: &str) -> Result<()> {
+        self.kubectl(&["delete", "pod", identity, "--wait=false", "--grace-period=0"]).map(drop)
+    }
+
+    /// The processes of builders.
+    pub fn pids(&self) -> Vec<u32> {
+        with_variable(MARK, self.namespace.name())
+    }
+
+    /// The names of builders' pods.
+    pub fn builders(&self) -> Result<Vec<String>> {
+        self.namespace.pods(&self.kubernetes.cluster.borrow())
+    }
+
+    /// Deletes a builder's pod, if there is one, and leaves it its time to end.
+    pub fn delete_one(&self, pick: usize) -> Result<()> {
+        let pods = self.builders()?;
+        let Some(pod) = pods.get(pick % pods.len().max(1)) else { return Ok(()) };
+        // It may just have been deleted.
+        self.kubectl(&["delete", pod, "--wait=false", "--ignore-not-found"]).map(drop)
+    }
+
+    /// Kills the API server, and starts it again after this time.
+    pub fn lose_api_server(&self, time: Duration) -> Result<()> {
+        self.kubernetes.lose_api_server(time)
+    }
+
+    /// What is here now was here before the first build.
+    pub fn settle(&mut self) -> Result<()> {
+        self.first = self.objects()?;
+        Ok(())
+    }
+
+    /// Objects that were not here before the first build.
+    pub fn new_objects(&self) -> Result<Vec<String>> {
+        Ok(self.objects()?.difference(&self.first).cloned().collect())
+    }
+
+    /// What Kubernetes says of the pods.
+    pub fn describe(&self) -> String {
+        let pods = self.kubectl(&["get", "pods", "-o", "wide", "--show-labels"]);
+        pods.unwrap_or_else(|error| format!("{error:#}"))
+    }
+
+    fn objects(&self) -> Result<BTreeSet<String>> {
+        Ok(self.kubectl(&["get", KINDS, "-o", "name"])?.lines().map(str::to_owned).collect())
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.namespace.kubectl(&self.kubernetes.cluster.borrow(), arguments)
+    }
+}
+
+impl Drop for Pods {
+    fn drop(&mut self) {
+        let name = self.namespace.name().to_owned();
+        let _ = self.kubernetes.cluster.borrow().kubectl(&["delete", "namespace", &name, "--wait=false"]);
+    }
+}
+
+fn append(list: &mut Value, items: impl IntoIterator<Item = Value>) {
+    list.as_array_mut().expect("the template has such a list").extend(items);
+}
