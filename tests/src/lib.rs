@@ -57,7 +57,9 @@ pub use page_cache::CachedFiles;
 pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
 pub use phase::{Building, Phase};
-pub use processes::{children, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable};
+pub use processes::{
+    children, connections_to, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable,
+};
 pub use proxy::{Direction, Proxy};
 pub use random::Random;
 pub use recall::{Recall, load_queries, recall};

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 /// CPU seconds used so far by a process, its descendants, and the children it has already waited for.
@@ -59,6 +59,21 @@ pub fn open_files(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().count()
 }
 
+/// How many of a process' connections go to a port of 127.0.0.1.
+pub fn connections_to(pid: u32, port: u16) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let targets = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
+    let sockets: HashSet<String> =
+        targets.filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let there = format!("0100007F:{port:04X}");
+    // Number, local address, remote address, state, queues, timers, retransmissions, account, timeout, inode.
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let has =
+        |row: &Vec<&str>| row.get(2) == Some(&there.as_str()) && row.get(9).is_some_and(|&it| sockets.contains(it));
+    rows.filter(has).count()
+}
+
 fn all() -> impl Iterator<Item = (u32, Stat)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -84,6 +99,17 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_connections_by_where_they_go() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let own = std::process::id();
+        assert_eq!(connections_to(own, port), 0);
+        let _streams = [0; 2].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let _accepted = listener.accept().unwrap();
+        assert_eq!(connections_to(own, port), 2);
+    }
 
     #[test]
     fn counts_our_own_time() {

@@ -136,6 +136,10 @@ impl Plans {
             Fault::Slow(_) | Fault::Delay(_) => Moment::Time(0.0),
             // A builder that has begun.
             Fault::Starve(_) if !mode.is_redirect() => Moment::Bytes(Direction::ToBuilder, share),
+            // It takes Kubernetes some time, for which the stream waits.
+            Fault::DeletePod if !mode.is_redirect() => {
+                Moment::Bytes([Direction::ToBuilder, Direction::ToClient][kind % 2], share)
+            }
             // Of a client that is sent elsewhere, few bytes pass the network that counts them.
             _ if mode.is_redirect() || kind == 0 => Moment::Time(share),
             // Half of the builds do not pass it either.
@@ -162,6 +166,9 @@ impl Plans {
 
     /// One to three, each in another database; one at least for each router.
     fn builds(&mut self, fault: Fault) -> Vec<Build> {
+        // Of pods that start, and are deleted in their own time, builds would see little that are over in an instant.
+        let is_long = self.has_pods() && !fault.is_harmless();
+        let (sizes, efforts) = if is_long { ([24, 32], [200, 300, 400]) } else { ([8, 16], [40, 64, 80]) };
         let random = &mut self.random;
         let first = random.below(DATABASES);
         let count = (1 + random.below(3)).max(if fault.has_replica() { 2 } else { 1 });
@@ -172,13 +179,19 @@ impl Plans {
                 table: match fault {
                     Fault::Slow(_) => tables::MIDDLE,
                     Fault::FullDisk | Fault::LittleMemory | Fault::Starve(_) => tables::WIDE,
+                    _ if is_long => tables::LARGE[random.below(tables::LARGE.len())],
                     _ => random.below(tables::ALL.len()),
                 },
                 form: form(random),
-                m: [8, 16][random.below(2)],
-                ef_construction: [40, 64, 80][random.below(3)],
+                m: sizes[random.below(2)],
+                ef_construction: efforts[random.below(3)],
             })
             .collect()
+    }
+
+    /// Whether all builders are pods.
+    fn has_pods(&self) -> bool {
+        self.modes.iter().all(|mode| mode.has_pods())
     }
 
     fn shuffled(&mut self) -> Vec<Kind> {
@@ -194,7 +207,7 @@ impl Plans {
         }
         deck.extend(Stranger::UNKNOWN.map(Kind::Strangers));
         deck.extend([Kind::Strangers(Stranger::Deaf), Kind::Slow, Kind::Delay]);
-        if self.modes.iter().all(|mode| mode.has_pods()) {
+        if self.has_pods() {
             // A pod's disk is its node's, and the stand-in for a kubelet gives it none of its own that could be full.
             deck.retain(|kind| !matches!(kind, Kind::Fixed(Fault::FullDisk)));
             deck.extend([Kind::ApiServer, Kind::ApiServer]);

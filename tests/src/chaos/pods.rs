@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use harness::kubernetes::{Cluster, Machine, Namespace, template};
-use harness::{BuilderOptions, make_certificate, with_variable};
+use harness::{BuilderOptions, connections_to, make_certificate, with_variable};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -121,17 +121,21 @@ impl Pods {
         self.namespace.pods(&self.kubernetes.cluster.borrow())
     }
 
-    /// Deletes a builder's pod, if there is one, and leaves it its time to end.
-    pub fn delete_one(&self, pick: usize) -> Result<()> {
-        let pods = self.builders()?;
-        let Some(pod) = pods.get(pick % pods.len().max(1)) else { return Ok(()) };
-        // It may just have been deleted.
-        self.kubectl(&["delete", pod, "--wait=false", "--ignore-not-found"]).map(drop)
+    /// Deletes the builder's pod with this number from 0, if it is there; its build has the time of its template to end, or a second.
+    pub fn delete_one(&self, number: usize, is_hurried: bool) -> Result<()> {
+        let name = format!("lantern-index-builder-{}", number + 1);
+        let grace = if is_hurried { "--grace-period=1" } else { "--grace-period=-1" };
+        self.kubectl(&["delete", "pod", &name, "--wait=false", "--ignore-not-found", grace]).map(drop)
     }
 
     /// Kills the API server, and starts it again after this time.
     pub fn lose_api_server(&self, time: Duration) -> Result<()> {
         self.kubernetes.lose_api_server(time)
+    }
+
+    /// Connections of a router to the API server, of which its client keeps some for the next requests.
+    pub fn connections(&self, router: u32) -> usize {
+        connections_to(router, self.kubernetes.cluster.borrow().port())
     }
 
     /// What is here now was here before the first build.

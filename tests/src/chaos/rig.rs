@@ -181,22 +181,6 @@ impl Rig {
         }
     }
 
-    /// Resident bytes of each daemon, at first and now.
-    pub fn usage(&self) -> Vec<(&'static str, u64, u64)> {
-        let of = |daemon: &Daemon| (daemon.what, daemon.first.resident, daemon.usage().resident);
-        self.daemons.iter().map(of).collect()
-    }
-
-    /// From now on nothing may be left beyond what is there now.
-    pub fn settle(&mut self) -> Result<Vec<String>> {
-        let left = self.leftovers(&[], true);
-        for daemon in &mut self.daemons {
-            daemon.first = daemon.usage();
-        }
-        self.pods.as_mut().map_or(Ok(()), Pods::settle)?;
-        Ok(left)
-    }
-
     /// Where its builders are pods.
     pub fn pods(&self) -> Result<&Pods> {
         self.pods.as_ref().context("no builder of this rig is a pod")

@@ -96,7 +96,10 @@ pub fn strike(
         }
         Fault::Cut => rig.proxy.cut(),
         Fault::ApiServer(time) => rig.pods()?.lose_api_server(time)?,
-        Fault::DeletePod => rig.pods()?.delete_one(plan.pick)?,
+        Fault::DeletePod => {
+            let is_hurried = (plan.pick >> 8).is_multiple_of(2);
+            rig.pods()?.delete_one(plan.pick % plan.builds.len(), is_hurried)?;
+        }
         Fault::Slow(_) | Fault::Delay(_) => {}
         Fault::Calm | Fault::Replica | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
     }

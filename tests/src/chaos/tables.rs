@@ -40,6 +40,8 @@ pub const ALL: [Table; 9] = [
 pub const MIDDLE: usize = 0;
 /// The one with the most bytes.
 pub const WIDE: usize = 2;
+/// Those whose builds take some time.
+pub const LARGE: [usize; 5] = [0, 1, 2, 3, 6];
 /// The one with a single row.
 pub const ONE: usize = 7;
 

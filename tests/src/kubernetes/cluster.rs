@@ -3,9 +3,8 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::kubelet::{Access, Kubelet, Machine};
+use super::parts::Parts;
 use crate::{Scratch, control_plane, helm, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,14 +27,7 @@ pub struct Cluster {
     port: u16,
     etcd: u16,
     files: Scratch,
-    parts: Vec<Part>,
-}
-
-struct Part {
-    name: &'static str,
-    child: Child,
-    /// Ends the process if we do not come to it.
-    _guard: Scratch,
+    parts: Parts,
 }
 
 impl Cluster {
@@ -42,7 +35,7 @@ impl Cluster {
     pub fn start() -> Result<Self> {
         let files = Scratch::new("kubernetes", 0o700)?;
         let [port, etcd] = free_ports()?;
-        let mut cluster = Self { program: control_plane()?, port, etcd, files, parts: Vec::new() };
+        let mut cluster = Self { program: control_plane()?, port, etcd, files, parts: Parts::start() };
         cluster.make_certificates()?;
         cluster.write("tokens.csv", &format!("{ADMIN},admin,admin,\"system:masters\"\nkcm,system:kube-controller-manager,kcm\nsch,system:kube-scheduler,sch\n"))?;
         for (name, token) in [("admin", ADMIN), ("kcm", "kcm"), ("sch", "sch")] {
@@ -61,31 +54,25 @@ impl Cluster {
 
     /// Ends a part at once.
     pub fn kill(&mut self, name: &str) {
-        self.parts.retain_mut(|part| {
-            if part.name == name {
-                let _ = part.child.kill();
-                let _ = part.child.wait();
-            }
-            part.name != name
-        });
+        self.parts.kill(name);
     }
 
-    /// Starts a part that was not running.
+    /// Starts a part that was not running. Should it end by itself, it is started again.
     pub fn start_part(&mut self, name: &'static str) -> Result<()> {
-        let log = fs::File::create(self.path(&format!("{name}.log")))?;
-        let guard = Scratch::new(name, 0o700)?;
         let mut command = Command::new(&self.program);
-        command.arg(name).args(self.arguments(name)).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {name}"))?;
-        guard.guard(child.id())?;
-        self.parts.push(Part { name, child, _guard: guard });
-        Ok(())
+        command.arg(name).args(self.arguments(name));
+        self.parts.add(name, command, self.path(&format!("{name}.log")))
     }
 
     /// Waits until the API server answers.
     pub fn wait_until_ready(&self) -> Result<()> {
         wait_for("the API server", PATIENCE, || Ok(self.kubectl(&["get", "--raw", "/readyz"]).ok()))?;
         Ok(())
+    }
+
+    /// The port of the API server on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Runs kubectl as the administrator: what it said.
@@ -226,16 +213,6 @@ impl Cluster {
             _ => format!("--kubeconfig={} --leader-elect=false --secure-port=0", file("sch.json")),
         };
         words.split_whitespace().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // What they know is thrown away, so they need not be asked to end.
-        for part in &mut self.parts {
-            let _ = part.child.kill();
-            let _ = part.child.wait();
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod kubelet;
 mod namespace;
+mod parts;
 
 pub use cluster::Cluster;
 pub use kubelet::{Access, IMAGE, Kubelet, Machine};

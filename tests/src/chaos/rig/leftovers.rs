@@ -7,20 +7,46 @@ use anyhow::Result;
 use harness::{is_running, wait_for};
 
 use super::Rig;
+use crate::daemon::{Daemon, Usage};
 use crate::fault::Party;
+use crate::pods::Pods;
 
 /// By how much a daemon's memory may vary.
 const SLACK: u64 = 32 << 20;
+/// Connections to the API server that a router may keep: more than it has requests at a time.
+const KEPT: usize = 16;
 /// How soon everything of a build must be gone.
 const SOON: Duration = Duration::from_secs(15);
+/// The same where another router may have to take builders over: it looks for them four times a minute.
+const TAKEN_OVER: Duration = Duration::from_secs(35);
 /// The same where a client that was sent to a builder, and did not come, is waited for: it may have been cancelled on its way.
 const WAITED_FOR: Duration = Duration::from_secs(70);
 
 impl Rig {
+    /// Resident bytes of each daemon, at first and now.
+    pub fn usage(&self) -> Vec<(&'static str, u64, u64)> {
+        let of = |daemon: &Daemon| (daemon.what, daemon.first.resident, daemon.usage().resident);
+        self.daemons.iter().map(of).collect()
+    }
+
+    /// From now on nothing may be left beyond what is there now.
+    pub fn settle(&mut self) -> Result<Vec<String>> {
+        let left = self.leftovers(&[], true);
+        for daemon in &mut self.daemons {
+            daemon.first = usage(daemon, self.pods.as_ref());
+        }
+        self.pods.as_mut().map_or(Ok(()), Pods::settle)?;
+        Ok(left)
+    }
+
     /// Everything that is left of builds and clients, after some time for it to go. `builders` are processes that were seen.
     pub fn leftovers(&self, builders: &[u32], is_first: bool) -> Vec<String> {
         let mut left = Vec::new();
-        let patience = if self.mode.is_redirect() { WAITED_FOR } else { SOON };
+        let patience = match self.mode {
+            mode if mode.is_redirect() => WAITED_FOR,
+            mode if mode.has_pods() => TAKEN_OVER,
+            _ => SOON,
+        };
         let mut expect = |what: &str, count: &mut dyn FnMut() -> Result<u64>| {
             let mut last = 0;
             let gone = wait_for(what, patience, || {
@@ -49,8 +75,13 @@ impl Rig {
         }
         if !is_first {
             for daemon in &self.daemons {
-                let more = || daemon.usage().files.saturating_sub(daemon.first.files) as u64;
+                let more = || usage(daemon, self.pods.as_ref()).files.saturating_sub(daemon.first.files) as u64;
                 expect(&format!("descriptors of the {}", daemon.what), &mut || Ok(more()));
+            }
+            if let Some(pods) = &self.pods {
+                let kept = || self.pids(Party::Router).into_iter().map(|pid| pods.connections(pid)).sum::<usize>();
+                let more = || Ok(kept().saturating_sub(KEPT) as u64);
+                expect("more connections to the API server than are kept", &mut { more });
             }
         }
         let grown =
@@ -61,4 +92,11 @@ impl Rig {
         }));
         left
     }
+}
+
+/// What a daemon has, without its connections to the API server: how many are kept depends on how many were needed at once.
+fn usage(daemon: &Daemon, pods: Option<&Pods>) -> Usage {
+    let Usage { files, resident } = daemon.usage();
+    let kept = pods.map_or(0, |pods| pods.connections(daemon.pid()));
+    Usage { files: files.saturating_sub(kept), resident }
 }

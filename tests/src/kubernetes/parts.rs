@@ -1,0 +1,124 @@
+//! The processes of a control plane. Those that end by themselves are started again, as the kubelet of their node does: the
+//! scheduler ends when it has seen something impossible, for instance after an absence of the API server.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::Scratch;
+
+/// How often they are looked at.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+/// What runs.
+pub(super) struct Parts(Arc<Mutex<Vec<Part>>>);
+
+struct Part {
+    name: &'static str,
+    command: Command,
+    child: Child,
+    /// Ends the process if we do not come to it.
+    guard: Scratch,
+}
+
+impl Parts {
+    /// None yet, and a thread that looks at them.
+    pub(super) fn start() -> Self {
+        let parts = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::downgrade(&parts);
+        thread::spawn(move || watch(&seen));
+        Self(parts)
+    }
+
+    /// Starts one more, whose words go to a file.
+    pub(super) fn add(&self, name: &'static str, mut command: Command, log: PathBuf) -> Result<()> {
+        let log = File::options().create(true).append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let guard = Scratch::new(name, 0o700)?;
+        guard.guard(child.id())?;
+        lock(&self.0).push(Part { name, command, child, guard });
+        Ok(())
+    }
+
+    /// Ends one at once, for good.
+    pub(super) fn kill(&self, name: &str) {
+        lock(&self.0).retain_mut(|part| {
+            if part.name == name {
+                part.end();
+            }
+            part.name != name
+        });
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // What they know is thrown away, so they need not be asked to end.
+        lock(&self.0).drain(..).for_each(|mut part| part.end());
+    }
+}
+
+impl Part {
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.guard.unguard();
+    }
+
+    /// Starts it again if it has ended.
+    fn mend(&mut self) -> Result<()> {
+        if self.child.try_wait()?.is_some() {
+            self.guard.unguard();
+            self.child = self.command.spawn().with_context(|| format!("cannot start {} again", self.name))?;
+            self.guard.guard(self.child.id())?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at them for as long as they are wanted.
+fn watch(parts: &Weak<Mutex<Vec<Part>>>) {
+    while let Some(parts) = parts.upgrade() {
+        for part in lock(&parts).iter_mut() {
+            if let Err(error) = part.mend() {
+                eprintln!("{error:#}");
+            }
+        }
+        drop(parts);
+        thread::sleep(INTERVAL);
+    }
+}
+
+fn lock(parts: &Mutex<Vec<Part>>) -> MutexGuard<'_, Vec<Part>> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::{Parts, lock};
+    use crate::{Scratch, wait_for};
+
+    #[test]
+    fn who_ends_is_started_again_unless_it_was_killed() {
+        let files = Scratch::new("parts-test", 0o700).unwrap();
+        let log = files.path().join("log");
+        let parts = Parts::start();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo here"]);
+        parts.add("short", command, log.clone()).unwrap();
+        let often = || Ok((std::fs::read_to_string(&log)?.lines().count() >= 3).then_some(()));
+        wait_for("the third start", Duration::from_secs(20), often).unwrap();
+        parts.kill("short");
+        assert!(lock(&parts.0).is_empty());
+    }
+}
