@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use own::Own;
 use pod::{Identity, PodBuilder};
-use refusal::{is_taken, spawn_error};
+use refusal::{is_taken, spawn_error, spawn_error_of_new};
 use state::{State, state};
 use template::Template;
 pub use template::TemplateError;
@@ -119,7 +119,11 @@ impl Pods {
             match made {
                 Ok(made) => return Ok(Identity::of(&made)),
                 Err(error) if is_taken(&error) => {}
-                Err(error) => return Err(spawn_error(&format!("create pod {name}"), &error)),
+                Err(error) => {
+                    let is_new = self.view.last().is_server_new();
+                    let why = if is_new { spawn_error_of_new } else { spawn_error };
+                    return Err(why(&format!("create pod {name}"), &error));
+                }
             }
         }
         self.ask_others(&pods, memory).await;

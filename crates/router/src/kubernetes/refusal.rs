@@ -14,6 +14,11 @@ pub(super) fn is_absent(error: &Error) -> bool {
     code(error) == 404
 }
 
+/// Whether it is said to somebody who may not do that.
+pub(super) fn is_forbidden(error: &Error) -> bool {
+    matches!(code(error), 401 | 403)
+}
+
 fn code(error: &Error) -> u16 {
     match error {
         Error::Api(status) => status.code,
@@ -47,4 +52,33 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     };
     let lasting = !quota && matches!(status.code, 400 | 401 | 403 | 404 | 422);
     SpawnError { text, hint: hint.to_owned(), outlook: if lasting { Outlook::Lasting } else { Outlook::Passing } }
+}
+
+/// The same of a server that has just started: it may yet allow what it forbids.
+pub(super) fn spawn_error_of_new(what: &str, error: &Error) -> SpawnError {
+    let said = spawn_error(what, error);
+    if !is_forbidden(error) {
+        return said;
+    }
+    let hint = "The API server of Kubernetes has just started, and may not know yet what the router may do.";
+    SpawnError { hint: hint.to_owned(), outlook: Outlook::Passing, ..said }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Error;
+    use kube::core::Status;
+
+    use super::{spawn_error, spawn_error_of_new};
+    use crate::spawner::Outlook;
+
+    #[test]
+    fn a_new_server_may_yet_allow_what_it_forbids() {
+        let error = |reason: &str, code| Error::Api(Box::new(Status::failure(reason, reason).with_code(code)));
+        let forbidden = error("pods is forbidden", 403);
+        assert_eq!(spawn_error("create pod", &forbidden).outlook, Outlook::Lasting);
+        assert_eq!(spawn_error_of_new("create pod", &forbidden).outlook, Outlook::Passing);
+        let invalid = error("pod is invalid", 422);
+        assert_eq!(spawn_error_of_new("create pod", &invalid).outlook, Outlook::Lasting);
+    }
 }

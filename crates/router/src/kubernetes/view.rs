@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often while somebody waits for one.
 pub(super) const SOON: Duration = Duration::from_millis(100);
+/// How long after its start the API server may not know roles.
+const SETTLING: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -20,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Seen {
     /// When Kubernetes was asked; `None` before the first answer.
     asked: Option<Instant>,
+    /// When the API server was last away.
+    missed: Option<Instant>,
     by_uid: Arc<HashMap<String, Pod>>,
 }
 
@@ -40,6 +44,11 @@ impl Seen {
             None if self.asked.is_none_or(|asked| asked < since) => Sight::TooEarly,
             None => Sight::Gone,
         }
+    }
+
+    /// Whether the API server has just come back, as long as it may not know yet what anybody's role is: it forbids everything then.
+    pub(super) fn is_server_new(&self) -> bool {
+        self.missed.is_some_and(|missed| missed.elapsed() < SETTLING)
     }
 
     /// All pods.
@@ -104,11 +113,16 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<Seen>, hurry:
                 }
                 away = false;
                 let by_uid = pods.items.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
-                if tell.send(Seen { asked, by_uid: Arc::new(by_uid) }).is_err() {
+                let missed = tell.borrow().missed;
+                if tell.send(Seen { asked, missed, by_uid: Arc::new(by_uid) }).is_err() {
                     return;
                 }
             }
             failed => {
+                // Whoever answers is there.
+                if !matches!(failed, Ok(Err(kube::Error::Api(_)))) {
+                    tell.send_modify(|seen| seen.missed = Some(Instant::now()));
+                }
                 let error = match failed {
                     Ok(Err(error)) => error.to_string(),
                     _ => "no answer in time".to_owned(),
@@ -142,11 +156,19 @@ mod tests {
     fn a_pod_is_known_by_its_uid_and_missed_only_by_a_later_look() {
         let asked = Instant::now();
         let by_uid = Arc::new(HashMap::from([("old".to_owned(), Pod::default())]));
-        let seen = Seen { asked: Some(asked), by_uid };
+        let seen = Seen { asked: Some(asked), by_uid, ..Seen::default() };
         let second = Duration::from_secs(1);
         assert!(matches!(seen.pod("old", asked), Sight::Here(_)));
         assert!(matches!(seen.pod("new", asked + second), Sight::TooEarly), "the pod was made after the look");
         assert!(matches!(seen.pod("new", asked - second), Sight::Gone));
         assert!(matches!(Seen::default().pod("new", asked), Sight::TooEarly), "before the first look");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_away_is_new_for_a_while() {
+        let seen = Seen { missed: Some(Instant::now()), ..Seen::default() };
+        assert!(seen.is_server_new() && !Seen::default().is_server_new());
+        tokio::time::sleep(super::SETTLING).await;
+        assert!(!seen.is_server_new());
     }
 }
