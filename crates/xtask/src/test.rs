@@ -1,3 +1,4 @@
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -59,6 +60,9 @@ fn releases(name: Option<&str>, pg: Option<u32>, native: &PgConfig) -> Result<Ve
     majors.into_iter().map(prepare).collect()
 }
 
+/// All members that a plain build has. Cargo compiles for other features with each other choice of members, so there is only this one.
+const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", build::EXTENSION];
+
 /// Unit tests, those of the harness as well.
 fn unit(config: &PgConfig) -> Result<Summary> {
     let of_members = ["--workspace", "--exclude", build::EXTENSION, "--exclude", INTEGRATION];
@@ -68,16 +72,20 @@ fn unit(config: &PgConfig) -> Result<Summary> {
 
 /// Runs tests on a PostgreSQL that has the extension.
 fn on(config: &PgConfig, name: Option<&str>) -> Result<Summary> {
-    let everything = ["--workspace", "--exclude", build::EXTENSION];
-    loud(config, "build", &everything)?;
+    // The programs that tests start. With a test beside them they have the features of tests, and are not compiled for others first.
+    loud(config, "build", &[&EVERYTHING[..], &["--bins", "--test", "architecture"]].concat())?;
+    let of_files = |files: &[String]| -> Vec<String> {
+        let chosen = files.iter().flat_map(|file| ["--test".to_owned(), file.clone()]);
+        EVERYTHING.into_iter().map(str::to_owned).chain(chosen).collect()
+    };
     let counts = match name {
-        None => test(config, &everything, &[])?,
-        Some("integration") => test(config, &["-p", INTEGRATION, "--tests"], &[])?,
+        None => test(config, &EVERYTHING, &[])?,
+        Some("integration") => test(config, &of_files(&files()?), &[])?,
         // No part of a whole run: building Kubernetes takes minutes, and Go.
-        Some("kubernetes") => test(config, &["-p", INTEGRATION, "--test", "kubernetes"], &["--ignored"])?,
-        Some(file) if is_file(file) => test(config, &["-p", INTEGRATION, "--test", file], &[])?,
+        Some("kubernetes") => test(config, &of_files(&["kubernetes".to_owned()]), &["--ignored"])?,
+        Some(file) if files()?.iter().any(|own| own == file) => test(config, &of_files(&[file.to_owned()]), &[])?,
         Some(part) => {
-            let counts = test(config, &everything, &[part])?;
+            let counts = test(config, &EVERYTHING, &[part])?;
             ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
             counts
         }
@@ -132,9 +140,18 @@ fn loud(config: &PgConfig, command: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn is_file(name: &str) -> bool {
+/// The names of the integration tests: a file or a folder with `main.rs` each.
+fn files() -> Result<Vec<String>> {
     let dir = harness::root().join("tests/tests");
-    dir.join(format!("{name}.rs")).is_file() || dir.join(name).join("main.rs").is_file()
+    let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
+        files.extend(path.file_stem().filter(|_| is_test).map(|name| name.to_string_lossy().into_owned()));
+    }
+    files.sort_unstable();
+    Ok(files)
 }
 
 fn rustc() -> Result<String> {

@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -40,7 +41,7 @@ impl std::ops::Add for Counts {
 }
 
 /// Runs `cargo test`, shows what it says, and adds up its summaries.
-pub fn test(config: &PgConfig, arguments: &[&str], filter: &[&str]) -> Result<Counts> {
+pub fn test(config: &PgConfig, arguments: &[impl AsRef<OsStr>], filter: &[&str]) -> Result<Counts> {
     let mut cargo = build::cargo(Some(config));
     cargo.args(["test", "--no-fail-fast"]).args(arguments).arg("--").args(filter).stdout(Stdio::piped());
     let mut child = cargo.spawn().context("cannot run cargo")?;
