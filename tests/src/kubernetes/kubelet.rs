@@ -3,6 +3,7 @@
 //! arguments instead of the mount's. Who has a service account of its own finds the API server by a file.
 
 mod given;
+mod probe;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,12 +18,11 @@ use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::{Scratch, binary};
+use probe::is_ready;
 
 /// The image whose containers run; all others cannot be pulled.
 pub const IMAGE: &str = "lantern-index";
@@ -59,6 +59,8 @@ struct Running {
     child: Option<Child>,
     ready: bool,
     ending: bool,
+    /// Phase and state that the API server has not heard of yet.
+    news: Option<(&'static str, Value)>,
     /// Ends the process if we do not come to it.
     guard: Option<Scratch>,
 }
@@ -107,21 +109,29 @@ impl Kubelet {
     async fn look(&mut self) -> Result<()> {
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
         let pods = Api::<Pod>::all(self.client.clone()).list(&mine).await?.items;
-        let mut by_uid: BTreeMap<String, Pod> =
-            pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
+        let by_uid: BTreeMap<String, Pod> = pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
         // Deleted without our doing: with grace period 0.
         self.pods.retain(|uid, _| by_uid.contains_key(uid));
-        for (uid, pod) in &mut by_uid {
-            if !self.pods.contains_key(uid) {
-                self.start(uid, pod.clone()).await?;
-            }
-            if pod.metadata.deletion_timestamp.is_some() {
-                self.end(uid, pod.metadata.deletion_grace_period_seconds.unwrap_or(30)).await?;
-            } else {
-                self.update(uid).await?;
-            }
+        for (uid, pod) in by_uid {
+            // What goes wrong with one, because the API server is away or a volume is, is tried again, and is no affair of others.
+            let _ = self.attend(&uid, pod).await;
         }
         Ok(())
+    }
+
+    async fn attend(&mut self, uid: &str, pod: Pod) -> Result<()> {
+        let ending = pod.metadata.deletion_timestamp.is_some();
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
+        if !self.pods.contains_key(uid) {
+            if ending {
+                // It has never run here, and what it needs may be gone already.
+                let api = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+                api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
+                return Ok(());
+            }
+            self.start(uid, pod).await?;
+        }
+        if ending { self.end(uid, grace).await } else { self.update(uid).await }
     }
 
     async fn start(&mut self, uid: &str, pod: Pod) -> Result<()> {
@@ -139,15 +149,15 @@ impl Kubelet {
         } else {
             (None, None)
         };
-        let running = Running { pod, address, child, ready: false, ending: false, guard };
-        let state = match running.child {
-            Some(_) => json!({ "running": { "startedAt": now() } }),
+        let news = match child {
+            Some(_) => ("Running", json!({ "running": { "startedAt": now() } })),
             None => {
-                json!({ "waiting": { "reason": "ImagePullBackOff", "message": format!("Back-off pulling image {:?}", container.image.unwrap_or_default()) } })
+                let image = container.image.unwrap_or_default();
+                let message = format!("Back-off pulling image {image:?}");
+                ("Pending", json!({ "waiting": { "reason": "ImagePullBackOff", "message": message } }))
             }
         };
-        let phase = if running.child.is_some() { "Running" } else { "Pending" };
-        self.say(&running, phase, &state).await?;
+        let running = Running { pod, address, child, ready: false, ending: false, news: Some(news), guard };
         self.pods.insert(uid.to_owned(), running);
         Ok(())
     }
@@ -188,27 +198,14 @@ impl Kubelet {
         Ok((child, guard))
     }
 
-    /// Notices that a container has ended or become ready.
+    /// Notices what has become of a container, and tells the API server of it.
     async fn update(&mut self, uid: &str) -> Result<()> {
-        let Some(mut running) = self.pods.remove(uid) else { return Ok(()) };
-        if running.ending {
-            // Its end has a task of its own.
-        } else if let Some(child) = &mut running.child {
-            if let Some(status) = child.try_wait()? {
-                // What kills a container otherwise is the system, for want of memory.
-                let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
-                let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
-                let state = json!({ "terminated": { "exitCode": code, "reason": reason } });
-                running.ready = false;
-                self.say(&running, if code == 0 { "Succeeded" } else { "Failed" }, &state).await?;
-                running.child = None;
-                running.guard.iter().for_each(Scratch::unguard);
-            } else if !running.ready && is_ready(&running).await {
-                running.ready = true;
-                self.say(&running, "Running", &json!({ "running": { "startedAt": now() } })).await?;
-            }
-        }
-        self.pods.insert(uid.to_owned(), running);
+        let client = self.client.clone();
+        let Some(running) = self.pods.get_mut(uid) else { return Ok(()) };
+        running.look().await?;
+        let Some((phase, state)) = running.news.clone() else { return Ok(()) };
+        say(client, running, phase, &state).await?;
+        running.news = None;
         Ok(())
     }
 
@@ -240,24 +237,47 @@ impl Kubelet {
         });
         Ok(())
     }
+}
 
-    async fn say(&self, running: &Running, phase: &str, state: &Value) -> Result<()> {
-        let ready = if running.ready { "True" } else { "False" };
-        let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first()).context("no container")?;
-        let status = json!({ "status": {
-            "phase": phase,
-            "podIP": running.address,
-            "podIPs": [{ "ip": running.address }],
-            "conditions": [{ "type": "Ready", "status": ready }, { "type": "ContainersReady", "status": ready }],
-            "containerStatuses": [{
-                "name": container.name, "image": container.image, "imageID": "", "ready": running.ready,
-                "restartCount": 0, "state": state,
-            }],
-        }});
-        let api = Api::<Pod>::namespaced(self.client.clone(), &running.pod.namespace().unwrap_or_default());
-        api.patch_status(&running.pod.name_any(), &PatchParams::default(), &Patch::Strategic(status)).await?;
+impl Running {
+    /// Notices that the container has ended or become ready.
+    async fn look(&mut self) -> Result<()> {
+        // Its end has a task of its own.
+        let Some(child) = self.child.as_mut().filter(|_| !self.ending) else { return Ok(()) };
+        if let Some(status) = child.try_wait()? {
+            // What kills a container otherwise is the system, for want of memory.
+            let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
+            let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+            let state = json!({ "terminated": { "exitCode": code, "reason": reason } });
+            self.news = Some((if code == 0 { "Succeeded" } else { "Failed" }, state));
+            self.ready = false;
+            self.child = None;
+            self.guard.iter().for_each(Scratch::unguard);
+        } else if !self.ready && is_ready(self).await {
+            self.ready = true;
+            self.news = Some(("Running", json!({ "running": { "startedAt": now() } })));
+        }
         Ok(())
     }
+}
+
+/// Tells the API server how a container is.
+async fn say(client: Client, running: &Running, phase: &str, state: &Value) -> Result<()> {
+    let ready = if running.ready { "True" } else { "False" };
+    let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first()).context("no container")?;
+    let status = json!({ "status": {
+        "phase": phase,
+        "podIP": running.address,
+        "podIPs": [{ "ip": running.address }],
+        "conditions": [{ "type": "Ready", "status": ready }, { "type": "ContainersReady", "status": ready }],
+        "containerStatuses": [{
+            "name": container.name, "image": container.image, "imageID": "", "ready": running.ready,
+            "restartCount": 0, "state": state,
+        }],
+    }});
+    let api = Api::<Pod>::namespaced(client, &running.pod.namespace().unwrap_or_default());
+    api.patch_status(&running.pod.name_any(), &PatchParams::default(), &Patch::Strategic(status)).await?;
+    Ok(())
 }
 
 /// Waits without closing the child's input, which would end it.
@@ -265,27 +285,6 @@ async fn wait(child: &mut Child) {
     while child.try_wait().is_ok_and(|status| status.is_none()) {
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// What the container's readiness probe says.
-async fn is_ready(running: &Running) -> bool {
-    let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first());
-    let Some(probe) = container.and_then(|container| container.readiness_probe.as_ref()?.http_get.as_ref()) else {
-        return true;
-    };
-    let port = match &probe.port {
-        k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port) => u16::try_from(*port).unwrap_or(0),
-        k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(_) => protocol::DEFAULT_STATUS_PORT,
-    };
-    let answer = async {
-        let mut stream = TcpStream::connect((running.address.as_str(), port)).await?;
-        let path = probe.path.as_deref().unwrap_or("/");
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n").as_bytes()).await?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
-        std::io::Result::Ok(text)
-    };
-    matches!(timeout(Duration::from_secs(1), answer).await, Ok(Ok(text)) if text.starts_with("HTTP/1.1 200"))
 }
 
 fn now() -> String {
