@@ -99,9 +99,10 @@ fn improve_layer(
         // The second choice needs the memory, and looks only at the layers above.
         draft.drop_layer0();
     }
-    let chosen = choose_again(&chosen, draft, layer, space, pool, control)?;
+    let again = choose_again(&chosen, draft, layer, space, pool, control)?;
+    drop(chosen);
     pool.run(|| {
-        let by_rule = chosen.place(draft, layer);
+        let by_rule = again.place(draft, layer);
         if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
     })
 }

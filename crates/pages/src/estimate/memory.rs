@@ -21,6 +21,10 @@ const BY_PRODUCTS: u64 = 32;
 
 /// Bytes of a candidate: distance and element.
 const CANDIDATE: u64 = 8;
+/// Bytes of a neighbor in a list.
+const LINK: u64 = 4;
+/// For each element, where its reverse links begin and how many there are, while they are collected.
+const REVERSE: u64 = 24;
 
 impl Estimate {
     /// The most memory in bytes that a builder needs for this build alone, the program included.
@@ -30,7 +34,7 @@ impl Estimate {
     }
 
     /// The most memory in bytes that the build needs at a time: the sum of what is alive when the neighbors
-    /// of layer 0 are chosen for the first time. The graph's memory is free again before the index is complete; pages are made a few
+    /// of layer 0 are chosen for the first time or, if that is more, when the graph is made navigable. The graph's memory is free again before the index is complete; pages are made a few
     /// at a time.
     /// The engines' own structures are the measure; a change of theirs is a change here.
     ///
@@ -52,7 +56,9 @@ impl Estimate {
         let upper = 4 * m / (m - 1).max(1);
         // Those of the upper layers are gone by then.
         let candidates = CANDIDATE * room(kept(2 * m));
-        let element = upper + candidates + rest;
+        // Where searches lose their way: the lists so far, and new ones of the first and the second round with their reverse links.
+        let navigating = 2 * m * (LINK + 3 * CANDIDATE) + REVERSE + CHOOSING;
+        let element = upper + (candidates + rest).max(navigating);
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));

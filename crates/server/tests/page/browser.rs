@@ -19,22 +19,31 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
+/// Starts the driver: its process and port, or none if it has ended.
+fn driver() -> Option<(Child, u16)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("no chromedriver ({error}): `cargo xtask setup` installs Chromium and it"));
+    let mut lines = BufReader::new(driver.stdout.take()?).lines().map_while(Result::ok);
+    let port = lines
+        .find_map(|line| line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok());
+    if port.is_none() {
+        let _ = driver.wait();
+    }
+    thread::spawn(move || lines.for_each(drop));
+    Some((driver, port?))
+}
+
 impl Browser {
     pub fn start() -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("no chromedriver ({error}): `cargo xtask setup` installs Chromium and it"));
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
-        });
-        thread::spawn(move || lines.for_each(drop));
+        // It takes a port of IPv4 that is free, and ends if the same one of IPv6 is not.
+        let (driver, port) = (0..5).find_map(|_| driver()).expect("chromedriver says its port");
         let profile = tempfile::tempdir().unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("chromedriver says its port")));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut browser = Self { driver, address, session: String::new(), _profile: profile };
         let profile = browser._profile.path().display().to_string();
         // The sandbox needs namespaces that containers and root have not; /dev/shm is small there.
