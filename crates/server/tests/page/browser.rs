@@ -28,14 +28,15 @@ fn driver() -> Option<(Child, u16)> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("no chromedriver ({error}): `cargo xtask setup` installs Chromium and it"));
-    let mut lines = BufReader::new(driver.stdout.take()?).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = lines
         .find_map(|line| line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok());
-    if port.is_none() {
+    let Some(port) = port else {
         let _ = driver.wait();
-    }
+        return None;
+    };
     thread::spawn(move || lines.for_each(drop));
-    Some((driver, port?))
+    Some((driver, port))
 }
 
 impl Browser {
