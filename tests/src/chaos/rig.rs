@@ -10,7 +10,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use harness::{BuilderOptions, Proxy, Scratch, Session, binary, children, is_running};
+use harness::{BuilderOptions, Proxy, Scratch, Session, binary, children, is_running, wait_for};
 
 use crate::daemon::Daemon;
 use crate::disk::on_a_small_disk;
@@ -40,6 +40,8 @@ pub struct Rig {
     token: String,
     /// One that was replaced and is still good.
     old_token: Option<String>,
+    /// Processes that were told to end.
+    ending: Vec<u32>,
     renewals: u32,
 }
 
@@ -124,8 +126,20 @@ impl Rig {
         let proxy = Proxy::start(daemons[0].process.address())?;
         let of_router = of_router.into_iter().map(str::to_owned).collect();
         let (old_token, renewals) = (None, 0);
-        let rig =
-            Self { mode, tls, folder, daemons, pods, replica: None, of_router, proxy, token, old_token, renewals };
+        let rig = Self {
+            mode,
+            tls,
+            folder,
+            daemons,
+            pods,
+            replica: None,
+            of_router,
+            proxy,
+            token,
+            old_token,
+            ending: Vec::new(),
+            renewals,
+        };
         rig.trust(&[])?;
         Ok(rig)
     }
@@ -186,8 +200,16 @@ impl Rig {
         self.pods.as_ref().context("no builder of this rig is a pod")
     }
 
+    /// A process was told to end, and takes its time for what it has.
+    pub fn expect_end(&mut self, pid: Option<u32>) {
+        self.ending.extend(pid);
+    }
+
     /// Starts daemons again that have ended; which.
     pub fn mend(&mut self) -> Result<Vec<&'static str>> {
+        for pid in std::mem::take(&mut self.ending) {
+            wait_for("a daemon that was told to end", leftovers::SOON, || Ok((!is_running(pid)).then_some(())))?;
+        }
         let mut ended = Vec::new();
         for daemon in &mut self.daemons {
             if is_running(daemon.pid()) {

@@ -76,7 +76,11 @@ pub fn strike(
         }
         Fault::Kill(Party::Replica) => rig.lose_replica()?,
         Fault::Kill(party) => signal(target(rig, party), Signal::KILL),
-        Fault::Terminate(party) => signal(target(rig, party), Signal::TERM),
+        Fault::Terminate(party) => {
+            let pid = target(rig, party);
+            signal(pid, Signal::TERM);
+            rig.expect_end(pid.filter(|_| party != Party::Backend));
+        }
         Fault::Hangup(party) => signal(target(rig, party), Signal::HUP),
         Fault::Stop(party, time) => stop(target(rig, party), time),
         Fault::Starve(party) => {

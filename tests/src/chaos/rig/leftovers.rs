@@ -16,7 +16,7 @@ const SLACK: u64 = 32 << 20;
 /// Connections to the API server that a router may keep: more than it has requests at a time.
 const KEPT: usize = 16;
 /// How soon everything of a build must be gone.
-const SOON: Duration = Duration::from_secs(15);
+pub(super) const SOON: Duration = Duration::from_secs(15);
 /// The same where another router may have to take builders over: it looks for them four times a minute.
 const TAKEN_OVER: Duration = Duration::from_secs(35);
 /// The same where a client that was sent to a builder, and did not come, is waited for: it may have been cancelled on its way.
