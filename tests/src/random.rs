@@ -29,6 +29,13 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
+    /// Puts items into any order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end + 1));
+        }
+    }
+
     /// Of mean 0 and variance 1.
     pub fn normal(&mut self) -> f32 {
         let angle = std::f32::consts::TAU * self.unit();

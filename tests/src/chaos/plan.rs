@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use harness::{Direction, Random, Stranger};
+use harness::{Direction, Form, Random, Stranger};
 
 use crate::databases::{DATABASES, PER_CLUSTER};
 use crate::fault::{Fault, Mode, Party};
@@ -16,29 +16,6 @@ pub enum Moment {
     Time(f32),
     /// At this share of the bytes, where the stream stays until it went wrong.
     Bytes(Direction, f32),
-}
-
-/// The statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Create,
-    CreateConcurrently,
-    Reindex,
-    ReindexConcurrently,
-}
-
-impl Form {
-    const ALL: [Self; 4] = [Self::Create, Self::CreateConcurrently, Self::Reindex, Self::ReindexConcurrently];
-
-    /// Whether there is an index before.
-    pub fn is_reindex(self) -> bool {
-        matches!(self, Self::Reindex | Self::ReindexConcurrently)
-    }
-
-    /// Whether an index that is not valid may be left of a statement that failed: it has committed before it builds.
-    pub fn is_concurrent(self) -> bool {
-        matches!(self, Self::CreateConcurrently | Self::ReindexConcurrently)
-    }
 }
 
 /// One build of a round.
@@ -214,9 +191,7 @@ impl Plans {
             let replica = [Fault::Replica, Fault::Kill(Party::Replica), Fault::Terminate(Party::Replica)];
             deck.extend(replica.into_iter().chain([Fault::DeletePod, Fault::DeletePod]).map(Kind::Fixed));
         }
-        for end in (1..deck.len()).rev() {
-            deck.swap(end, self.random.below(end + 1));
-        }
+        self.random.shuffle(&mut deck);
         deck
     }
 }

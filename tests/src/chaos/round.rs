@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Session, SqlError, Stranger, Strangers, resident_bytes, wait_for};
+use harness::{Form, Session, SqlError, Stranger, Strangers, resident_bytes, wait_for};
 
 use crate::checks;
 use crate::databases::Databases;
 use crate::disk::small_disk;
 use crate::documented::Documented;
 use crate::fault::{Fault, Mode, Party};
-use crate::plan::{Build, Form, Plan};
+use crate::plan::{Build, Plan};
 use crate::pods::Kubernetes;
 use crate::report::Report;
 use crate::rig::{MOST_BUILDERS, Rig};
@@ -265,13 +265,10 @@ impl Rounds {
 /// The statement of a build.
 fn sql(build: &Build) -> String {
     let table = tables::ALL[build.table];
-    let index = checks::index(build);
-    let concurrently = if build.form.is_concurrent() { "CONCURRENTLY " } else { "" };
-    if build.form.is_reindex() {
-        return format!("REINDEX INDEX {concurrently}{index}");
-    }
-    format!(
-        "CREATE INDEX {concurrently}{index} ON {} USING hnsw (v {}) WITH (m = {}, ef_construction = {}, external = true)",
-        table.name, table.ops, build.m, build.ef_construction
-    )
+    let (m, ef_construction) = (build.m, build.ef_construction);
+    let definition = format!(
+        "{} USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}, external = true)",
+        table.name, table.ops
+    );
+    build.form.sql(&checks::index(build), &definition)
 }

@@ -1,6 +1,4 @@
-use harness::Direction;
-
-use crate::random::Random;
+use harness::{Direction, Random};
 
 /// What breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,10 +70,10 @@ impl Moment {
         let any = if random.below(2) == 0 { Direction::ToBuilder } else { Direction::ToClient };
         let direction = fault.corrupts().unwrap_or(any);
         match random.below(6) {
-            0 => Self::Early(direction, random.below(1000)),
-            1 => Self::Late(direction, random.below(300)),
-            2 | 3 if fault.corrupts().is_none() => Self::Time(random.share() * 1.1),
-            _ => Self::Byte(direction, random.share()),
+            0 => Self::Early(direction, random.below(1000) as u64),
+            1 => Self::Late(direction, random.below(300) as u64),
+            2 | 3 if fault.corrupts().is_none() => Self::Time(f64::from(random.unit()) * 1.1),
+            _ => Self::Byte(direction, random.unit().into()),
         }
     }
 }

@@ -4,9 +4,7 @@
 //! of a run before, as far as a machine's timing can be repeated.
 
 mod fault;
-mod form;
 mod lengths;
-mod random;
 mod rig;
 mod round;
 mod watch;
@@ -15,8 +13,7 @@ use std::env;
 use std::time::{Instant, SystemTime};
 
 use fault::{Fault, Moment};
-use form::Form;
-use random::Random;
+use harness::{Form, Random};
 use round::Scene;
 
 /// In a normal run.
@@ -42,7 +39,7 @@ fn faults_lose_nothing() {
         }
         let fault = deck.pop().expect("just filled");
         let tls = random.below(2) == 0;
-        let form = Form::ALL[random.below(Form::ALL.len() as u64) as usize];
+        let form = Form::ALL[random.below(Form::ALL.len())];
         let moment = Moment::draw(&mut random, fault);
         let what = format!("{form:?}, {fault:?} at {moment:?}, tls {tls}");
         let ended = scene.round(&mut random, form, fault, moment, tls);

@@ -5,14 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Cluster, Column, Direction, OrphanedFile, Session, Vectors, copy_rows, data_set, load_queries, open_sockets,
-    wait_for,
+    Cluster, Column, Direction, Form, OrphanedFile, Random, Session, Vectors, copy_rows, data_set, load_queries,
+    open_sockets, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fault::{Fault, Moment};
-use crate::form::Form;
-use crate::random::Random;
 use crate::rig::Rig;
 use crate::watch::Crashes;
 
@@ -21,6 +19,11 @@ const ROWS: usize = 3000;
 /// Rows of table `spare`.
 const SPARE: usize = 4000;
 const DROP: &str = "DROP INDEX IF EXISTS items_idx";
+
+/// The statement that is disturbed.
+fn sql(form: Form) -> String {
+    form.sql("items_idx", "items USING hnsw (v vector_l2_ops) WITH (external = true)")
+}
 
 /// A statement ends by then, whatever happens: 30 seconds of silence are the most it waits for.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -49,7 +52,7 @@ impl Scene {
         let mut rigs = [Rig::new(true), Rig::new(false)];
         for rig in &mut rigs {
             for _ in 0..2 {
-                rig.build(&mut session, Form::Create.sql());
+                rig.build(&mut session, &sql(Form::Create));
                 session.execute(DROP).unwrap();
             }
         }
@@ -64,9 +67,9 @@ impl Scene {
         let rows = self.digest();
         let mut rig = self.take_rig(fault, tls);
         if form.is_reindex() {
-            rig.build(&mut self.session, Form::Create.sql());
+            rig.build(&mut self.session, &sql(Form::Create));
         }
-        let result = self.disturbed_build(&mut rig, random, fault, moment, form.sql());
+        let result = self.disturbed_build(&mut rig, random, fault, moment, sql(form));
 
         // Rows are what they were; there is the index that was there before, a whole new one, or none.
         assert_eq!(self.digest(), rows, "rows are lost or altered");
@@ -91,7 +94,7 @@ impl Scene {
         }
         let rig = self.rigs[usize::from(!tls)].as_mut().expect("not taken");
         rig.expect_idle();
-        rig.build(&mut self.session, Form::Create.sql());
+        rig.build(&mut self.session, &sql(Form::Create));
         self.expect_whole();
         self.session.execute(DROP).unwrap();
 
@@ -121,7 +124,7 @@ impl Scene {
         random: &mut Random,
         fault: Fault,
         moment: Moment,
-        sql: &'static str,
+        sql: String,
     ) -> Result<(), String> {
         rig.proxy.reset();
         rig.attach(&mut self.session);
@@ -135,7 +138,7 @@ impl Scene {
         let sockets = open_sockets(pid);
         let mut session = std::mem::replace(&mut self.session, self.cluster.session(DATABASE).unwrap());
         let building = thread::spawn(move || {
-            let result = session.execute(sql);
+            let result = session.execute(&sql);
             (session, result)
         });
         let start = Instant::now();
@@ -183,7 +186,7 @@ impl Scene {
                 if fault == Fault::Silence {
                     return;
                 }
-                thread::sleep(Duration::from_millis(random.below(2500)));
+                thread::sleep(Duration::from_millis(random.below(2500) as u64));
             }
             Fault::CorruptRows | Fault::CorruptPages => {}
         }

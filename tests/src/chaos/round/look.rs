@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use harness::{Session, SqlError, wait_for};
+use harness::{Form, Session, SqlError, wait_for};
 
 use super::{Outcome, Rounds, sql};
 use crate::checks;
 use crate::databases::cluster_of;
 use crate::fault::Fault;
-use crate::plan::{Build, Form, Plan};
+use crate::plan::{Build, Plan};
 use crate::rig::Rig;
 use crate::{strike, tables};
 

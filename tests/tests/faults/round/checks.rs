@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
-use harness::{expect_every_row, inspect, near_rows};
+use harness::{Form, expect_every_row, inspect, near_rows};
 
 use super::{DATABASE, Scene};
 use crate::fault::Fault;
-use crate::form::Form;
 use crate::watch::Crashes;
 
 /// What a builder's memory may vary by; the rows of one build and its graph are 6 MB.

@@ -1,24 +1,27 @@
-/// The statement that is disturbed.
+/// The statements that build an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
+    /// `CREATE INDEX`
     Create,
+    /// `CREATE INDEX CONCURRENTLY`
     CreateConcurrently,
+    /// `REINDEX INDEX`
     Reindex,
+    /// `REINDEX INDEX CONCURRENTLY`
     ReindexConcurrently,
 }
 
 impl Form {
+    /// All of them.
     pub const ALL: [Self; 4] = [Self::Create, Self::CreateConcurrently, Self::Reindex, Self::ReindexConcurrently];
 
-    pub fn sql(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)",
-            Self::CreateConcurrently => {
-                "CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)"
-            }
-            Self::Reindex => "REINDEX INDEX items_idx",
-            Self::ReindexConcurrently => "REINDEX INDEX CONCURRENTLY items_idx",
+    /// The statement for an index; `definition` is the part of CREATE INDEX that follows `ON`.
+    pub fn sql(self, index: &str, definition: &str) -> String {
+        let concurrently = if self.is_concurrent() { "CONCURRENTLY " } else { "" };
+        if self.is_reindex() {
+            return format!("REINDEX INDEX {concurrently}{index}");
         }
+        format!("CREATE INDEX {concurrently}{index} ON {definition}")
     }
 
     /// Whether there is an index before.
