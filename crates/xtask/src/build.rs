@@ -12,6 +12,12 @@ use crate::step;
 /// The package of the PostgreSQL library.
 pub const EXTENSION: &str = "lantern-index-extension";
 
+/// All members that a plain build has. Cargo compiles anew for every other choice of members, since features are united over it.
+pub const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", EXTENSION];
+
+/// What chooses the programs that tests start. With a test beside them they have the features of tests, and are compiled once for both.
+pub const PROGRAMS: [&str; 6] = ["--workspace", "--exclude", EXTENSION, "--bins", "--test", "architecture"];
+
 /// The cargo that runs us, in the workspace, for a PostgreSQL if one is given.
 pub fn cargo(config: Option<&PgConfig>) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
@@ -58,8 +64,7 @@ pub fn program() -> Result<PathBuf> {
 /// Builds the programs `lantern-index` and `chaos` as tests have them; where they lie.
 pub fn chaos() -> Result<[PathBuf; 2]> {
     let mut build = cargo(None);
-    build.args(["build", "-p", "lantern-index", "-p", "lantern-index-tests", "--bins"]);
-    build.args(["--features", "lantern-index-tests/kubernetes"]);
+    build.arg("build").args(PROGRAMS);
     step::command("building lantern-index and chaos", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     let dir = step::target_dir()?.join("debug");
     Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))

@@ -60,9 +60,6 @@ fn releases(name: Option<&str>, pg: Option<u32>, native: &PgConfig) -> Result<Ve
     majors.into_iter().map(prepare).collect()
 }
 
-/// All members that a plain build has. Cargo compiles for other features with each other choice of members, so there is only this one.
-const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", build::EXTENSION];
-
 /// Unit tests, those of the harness as well.
 fn unit(config: &PgConfig) -> Result<Summary> {
     let of_members = ["--workspace", "--exclude", build::EXTENSION, "--exclude", INTEGRATION];
@@ -72,20 +69,19 @@ fn unit(config: &PgConfig) -> Result<Summary> {
 
 /// Runs tests on a PostgreSQL that has the extension.
 fn on(config: &PgConfig, name: Option<&str>) -> Result<Summary> {
-    // The programs that tests start. With a test beside them they have the features of tests, and are not compiled for others first.
-    loud(config, "build", &[&EVERYTHING[..], &["--bins", "--test", "architecture"]].concat())?;
+    loud(config, "build", &build::PROGRAMS)?;
     let of_files = |files: &[String]| -> Vec<String> {
         let chosen = files.iter().flat_map(|file| ["--test".to_owned(), file.clone()]);
-        EVERYTHING.into_iter().map(str::to_owned).chain(chosen).collect()
+        build::EVERYTHING.into_iter().map(str::to_owned).chain(chosen).collect()
     };
     let counts = match name {
-        None => test(config, &EVERYTHING, &[])?,
+        None => test(config, &build::EVERYTHING, &[])?,
         Some("integration") => test(config, &of_files(&files()?), &[])?,
         // No part of a whole run: building Kubernetes takes minutes, and Go.
         Some("kubernetes") => test(config, &of_files(&["kubernetes".to_owned()]), &["--ignored"])?,
         Some(file) if files()?.iter().any(|own| own == file) => test(config, &of_files(&[file.to_owned()]), &[])?,
         Some(part) => {
-            let counts = test(config, &EVERYTHING, &[part])?;
+            let counts = test(config, &build::EVERYTHING, &[part])?;
             ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
             counts
         }
