@@ -1,4 +1,4 @@
-//! What `/status` answers, as JSON. README says what each field means to people; a change that breaks a reader raises
+//! What `/status` answers, as JSON. `deploy/monitoring.md` says what each field means to people; a change that breaks a reader raises
 //! [`REPORT_VERSION`].
 
 use std::net::SocketAddr;
