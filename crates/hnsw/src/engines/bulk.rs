@@ -1,5 +1,5 @@
 use distance::Metric;
-use graph::max_level;
+use graph::{ValueType, max_level};
 
 use super::finish::Completion;
 use super::insertion::insert_all;
@@ -15,7 +15,7 @@ use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space};
 use crate::{BuildError, Engine, Finished, Phase, RowBatch};
 
-/// How much more insertion must find in a sample to be no chance.
+/// How much more one of two graphs of a sample must find to be no chance.
 const NO_CHANCE: f32 = 0.004;
 
 /// Our own engine: no element is inserted, all are placed at once.
@@ -68,7 +68,11 @@ impl Engine for BulkEngine {
         }
         // Without a Euclidean distance between values, or with one that is hardly that of the metric, the data decides who builds.
         let certain = space.measure.products.is_some() && lifts.is_none();
-        if trial && !certain && trial::insertion_finds_more(&setup, &taken.points(), NO_CHANCE)? {
+        // To compare single pairs by two metrics costs more than to insert: bulk must find more, to be worth it.
+        let dear = space.measure.products.is_none() && lifts.is_some();
+        let margin = if dear { -NO_CHANCE } else { NO_CHANCE };
+        let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
+        if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;
             return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
         }
@@ -128,6 +132,7 @@ impl Layers<'_> {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
             (None, Some(_)) => Compared::ByProducts,
+            (None, None) if self.setup.spec.value_type == ValueType::SparseVec => Compared::SinglySparse,
             (None, None) => Compared::Singly,
         };
         let Setup { spec, pool, control, .. } = self.setup;

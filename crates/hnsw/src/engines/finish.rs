@@ -91,7 +91,7 @@ impl Completion<'_> {
         let inserts = measured.look.loses()
             && self.trial
             && points.len() >= MANY
-            && trial::insertion_finds_more(self.setup, &points, 2.0 * CLEARLY)?;
+            && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(2.0 * CLEARLY));
         if inserts {
             let (mut draft, gathered) = pool.run(|| insert_all(spec, searched, taken, control))?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;

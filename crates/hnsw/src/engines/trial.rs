@@ -2,11 +2,11 @@
 //!
 //! By Euclidean distance what matters for a graph is known. Under inner product of vectors of different lengths, and for sparse, binary and
 //! Manhattan distances, it depends on the data who builds the better graph. So both build the graph of a sample, and rows that are not in
-//! it are searched for: the difference has the same sign as between the graphs of all rows.
+//! it are searched for. In a sample of few rows insertion considers nearly all of them for each element, in a large table it does not: so
+//! the sample grows with the table, and one width of search alone decides nothing.
 
 use std::sync::Arc;
 
-use distance::Candidate;
 use graph::{ElementValues, HeapTid};
 use rayon::prelude::*;
 
@@ -18,23 +18,68 @@ use crate::search::Searcher;
 use crate::space::{Measure, Query};
 use crate::{BuildError, BuildSpec, Engine, Finished, RowBatch};
 
-/// Rows of the sample, and rows that are searched for: a row of each five.
-const SAMPLE: usize = 2000;
-const QUERIES: usize = 400;
-/// The sample is at most so small a part of the rows: its copies are to be small beside them.
+/// Rows of the sample: this part of all rows, between the fewest and the most.
+const SHARE: usize = 16;
+const FEWEST: usize = 2000;
+const MOST: usize = 8000;
+/// Rows that are searched for.
+const QUERIES: usize = 800;
+/// Rows drawn for both are at most so small a part of all: their copies are to be small beside them.
 const PART: usize = 4;
-/// Neighbors asked for, and a low `ef_search`, by which graphs differ most.
+/// Neighbors asked for.
 const K: usize = 10;
+/// `ef_search` of the searches: low, since graphs differ most there.
+const EF_SEARCH: [usize; 3] = [10, 20, 40];
 
-/// Whether insertion finds more in a sample of `points`, by more than `margin`.
-pub(crate) fn insertion_finds_more(setup: &Setup, points: &[u32], margin: f32) -> Result<bool, BuildError> {
+/// What searches of both graphs found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Trial {
+    bulk: Found,
+    insertion: Found,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Found {
+    /// The share of the true neighbors, by [`EF_SEARCH`], 0 to 1.
+    recall: [f32; EF_SEARCH.len()],
+    /// Distances computed by all searches.
+    visited: usize,
+}
+
+impl Trial {
+    /// Whether insertion finds more, by more than `margin` in the mean.
+    pub(crate) fn insertion_finds_more(&self, margin: f32) -> bool {
+        self.insertion.mean() > self.bulk.mean() + margin
+    }
+
+    /// Whether searches find nearly everything in either graph, but visit clearly fewer elements in that of insertion: as where all nearest
+    /// neighbors are a few long vectors. Insertion costs less there, too.
+    pub(crate) fn insertion_is_cheaper(&self) -> bool {
+        const NEARLY_ALL: f32 = 0.99;
+        const HARDLY: f32 = 0.001;
+        let alike = |(insertion, bulk): (f32, f32)| insertion >= NEARLY_ALL && insertion + HARDLY >= bulk;
+        self.insertion.recall.into_iter().zip(self.bulk.recall).all(alike)
+            && 5 * self.insertion.visited < 4 * self.bulk.visited
+    }
+}
+
+impl Found {
+    fn mean(&self) -> f32 {
+        self.recall.iter().sum::<f32>() / self.recall.len() as f32
+    }
+}
+
+/// Builds and searches both graphs of a sample of `points`; `None` if there are too few.
+pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildError> {
     let Setup { spec, measure, pool, control, store } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
-    let drawn = random.sample((points.len() / PART).min(SAMPLE + QUERIES), points.len());
+    let wanted = (points.len() / SHARE).clamp(FEWEST, MOST);
+    let count = (wanted + QUERIES).min(points.len() / PART);
+    let drawn = random.sample(count, points.len());
     let drawn: Vec<u32> = drawn.into_iter().map(|at| points[at]).collect();
-    let (queries, rows) = drawn.split_at(drawn.len() / 5);
+    let (queries, rows) = drawn.split_at(count * QUERIES / (wanted + QUERIES));
     if queries.is_empty() || rows.len() <= 2 * usize::from(spec.m) {
-        return Ok(false);
+        return Ok(None);
     }
     let values = |elements: &[u32]| -> Vec<Vec<u8>> { elements.iter().map(|&e| store.value(e).to_vec()).collect() };
     let (queries, rows) = (values(queries), values(rows));
@@ -44,15 +89,15 @@ pub(crate) fn insertion_finds_more(setup: &Setup, points: &[u32], margin: f32) -
             .map_init(Query::default, |scratch, query| furthest(*measure, scratch, query, &rows))
             .collect()
     });
-    let found = |engine: Box<dyn Engine>| -> Result<f32, BuildError> {
+    let found = |engine: Box<dyn Engine>| -> Result<Found, BuildError> {
         let finished = build(engine, spec, &rows)?;
-        Ok(pool.run(|| recall(*measure, &finished, &queries, &exact)))
+        Ok(pool.run(|| search_all(*measure, &finished, &queries, &exact)))
     };
     let aside =
         || Setup { control: control.aside(), store: Arc::new(ValueStore::new(Storage::default())), ..setup.clone() };
     let bulk = found(Box::new(BulkEngine::start(aside()).without_trial()))?;
     let insertion = found(Box::new(InsertionEngine::start(aside())))?;
-    Ok(insertion > bulk + margin)
+    Ok(Some(Trial { bulk, insertion }))
 }
 
 fn build(mut engine: Box<dyn Engine>, spec: &BuildSpec, rows: &[Vec<u8>]) -> Result<Finished, BuildError> {
@@ -73,15 +118,56 @@ fn furthest(measure: Measure, scratch: &mut Query, query: &[u8], rows: &[Vec<u8>
     *distances.select_nth_unstable_by(last, f32::total_cmp).1
 }
 
-fn recall(measure: Measure, finished: &Finished, queries: &[Vec<u8>], exact: &[f32]) -> f32 {
+fn search_all(measure: Measure, finished: &Finished, queries: &[Vec<u8>], exact: &[f32]) -> Found {
     let search = |(searcher, scratch): &mut (Searcher, Query), (query, &furthest): (&Vec<u8>, &f32)| {
         measure.ask(scratch, query);
-        let distance = |element| measure.distance_of(scratch, query, finished.values.value(element));
-        let found = searcher.search(&finished.graph, distance, |_| {}, K);
-        // Elements may have several rows; then there are fewer of them.
-        let near = |near: &&Candidate| near.distance() <= furthest;
-        found.iter().filter(near).map(|near| finished.graph.heap_tids().of(near.element()).len()).sum::<usize>().min(K)
+        let mut visited = 0;
+        let hits = EF_SEARCH.map(|ef| {
+            let distance = |element| {
+                visited += 1;
+                measure.distance_of(scratch, query, finished.values.value(element))
+            };
+            let found = searcher.search(&finished.graph, distance, |_| {}, ef);
+            // Elements may have several rows; then there are fewer of them.
+            let near = found.iter().filter(|near| near.distance() <= furthest);
+            near.map(|near| finished.graph.heap_tids().of(near.element()).len()).sum::<usize>().min(K)
+        });
+        (hits, visited)
     };
-    let hits: usize = queries.par_iter().zip(exact).map_init(<(Searcher, Query)>::default, search).sum();
-    hits as f32 / (K * queries.len()) as f32
+    let none = || ([0; EF_SEARCH.len()], 0);
+    let sum = |(hits, visited): ([usize; EF_SEARCH.len()], usize), (more, others)| {
+        let more: [usize; EF_SEARCH.len()] = more;
+        (std::array::from_fn(|at| hits[at] + more[at]), visited + others)
+    };
+    let each = queries.par_iter().zip(exact).map_init(<(Searcher, Query)>::default, search);
+    let (hits, visited) = each.reduce(none, sum);
+    Found { recall: hits.map(|hits| hits as f32 / (K * queries.len()) as f32), visited }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Trial};
+
+    fn trial(insertion: ([f32; 3], usize), bulk: ([f32; 3], usize)) -> Trial {
+        let found = |(recall, visited)| Found { recall, visited };
+        Trial { insertion: found(insertion), bulk: found(bulk) }
+    }
+
+    #[test]
+    fn one_width_alone_decides_nothing() {
+        // Word vectors by inner product, 2,000 of 60,000: over all of them bulk finds .02 more.
+        let words = trial(([0.887, 0.962, 0.990], 100), ([0.876, 0.962, 0.992], 100));
+        assert!(!words.insertion_finds_more(0.004));
+        let positive = trial(([0.964, 0.995, 0.999], 100), ([0.942, 0.988, 0.998], 100));
+        assert!(positive.insertion_finds_more(0.004));
+    }
+
+    #[test]
+    fn what_visits_less_must_find_as_much() {
+        let all = [1.0; 3];
+        assert!(trial((all, 79), (all, 100)).insertion_is_cheaper());
+        assert!(!trial((all, 81), (all, 100)).insertion_is_cheaper());
+        assert!(!trial(([0.995, 1.0, 1.0], 50), (all, 100)).insertion_is_cheaper());
+        assert!(!trial(([0.98; 3], 50), ([0.98; 3], 100)).insertion_is_cheaper(), "elsewhere recall decides");
+    }
 }

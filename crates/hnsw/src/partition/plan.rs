@@ -34,8 +34,10 @@ pub(crate) enum Compared {
     /// The same by codes of principal components, which cost so little that more pairs are compared.
     ByComponents,
     ByProducts,
-    /// One by one, which costs the most: fewer pairs are compared.
+    /// One by one: bits, and sums of differences.
     Singly,
+    /// One by one, sparse vectors, whose distances cost by far the most: fewer pairs are compared.
+    SinglySparse,
 }
 
 /// What is put in on purpose, to see whether the guard notices.
@@ -55,11 +57,12 @@ pub(crate) enum Defect {
 impl Plan {
     /// For lists of `list` slots, of `points` points.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
-        use Compared::{ByCodes, ByComponents, ByProducts, Singly};
+        use Compared::{ByCodes, ByComponents, ByProducts, Singly, SinglySparse};
         let (leaf_max, leaf_aim, max_pivots, least) = match compared {
             ByCodes | ByComponents => (2500, 800, 4000, 6),
             ByProducts => (1536, 800, 1000, 8),
-            Singly => (384, 200, 250, 8),
+            Singly => (1000, 500, 400, 8),
+            SinglySparse => (384, 200, 250, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
             (0..=64, ByCodes) => ([12, 1], 72),
@@ -69,9 +72,12 @@ impl Plan {
             (0..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
-            (0..=64, Singly) => ([4, 2], 64),
-            (65..=128, Singly) => ([6, 2], 96),
-            (_, Singly) => ([8, 3], 128),
+            (0..=64, Singly) => ([8, 2], 64),
+            (65..=128, Singly) => ([10, 2], 96),
+            (_, Singly) => ([12, 3], 128),
+            (0..=64, SinglySparse) => ([4, 2], 64),
+            (65..=128, SinglySparse) => ([6, 2], 96),
+            (_, SinglySparse) => ([8, 3], 128),
         };
         // With more pivots each point would be compared with as many of them as with others of its leaves.
         let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
