@@ -1,20 +1,18 @@
 //! Boxes that go from one thread to another full, and come back empty.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// As many boxes as it was made with: so nothing piles up between a fast side and a slow one.
 pub(crate) struct Belt<T> {
     full: Mutex<VecDeque<T>>,
     empty: Mutex<Vec<T>>,
-    closed: AtomicBool,
 }
 
 impl<T> Belt<T> {
     pub(crate) fn new(boxes: impl IntoIterator<Item = T>) -> Self {
         let empty = Mutex::new(boxes.into_iter().collect());
-        Self { full: Mutex::new(VecDeque::new()), empty, closed: AtomicBool::new(false) }
+        Self { full: Mutex::new(VecDeque::new()), empty }
     }
 
     /// A box to be filled, if one is there.
@@ -35,15 +33,6 @@ impl<T> Belt<T> {
     /// Sends a box back.
     pub(crate) fn give_back(&self, empty: T) {
         lock(&self.empty).push(empty);
-    }
-
-    /// No box follows those that were sent.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
     }
 }
 

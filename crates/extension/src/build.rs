@@ -149,7 +149,7 @@ unsafe fn build(
     let mut stopwatch = Stopwatch::start();
     scan::enter(estimate);
     // SAFETY: as promised by the caller.
-    let Scanned { heap_tuples, digest } =
+    let Scanned { heap_tuples, digest, workers } =
         unsafe { scan::run(heap, index, index_info, &column, &mut session, &mut pace, key)? };
     session.end_of_tuples()?;
     let scanning = stopwatch.lap();
@@ -177,12 +177,15 @@ unsafe fn build(
         true => unsafe { format!(" of partition {} in index {}", quoted_name(heap), quoted_name(index)) },
         false => String::new(),
     };
+    let by = match workers {
+        0 => String::new(),
+        1 => " (1 parallel worker)".into(),
+        _ => format!(" ({workers} parallel workers)"),
+    };
     let report = information(printable(&format!("indexed {rows} elements{of}")));
-    info(
-        report.set_detail(format!(
-            "Scan {scanning}, build {building}, pages {writing}. The build's number is {build_id}."
-        )),
-    );
+    info(report.set_detail(format!(
+        "Scan {scanning}{by}, build {building}, pages {writing}. The build's number is {build_id}."
+    )));
     Ok(Built { heap_tuples, rows })
 }
 

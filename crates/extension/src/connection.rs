@@ -214,7 +214,12 @@ impl Connection {
 
     /// Waits until bytes can be moved, for a short while at most; goes no further if the statement was cancelled.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        self.waiter.wait(&self.socket, self.wants_write())
+        self.wait_at_most(Duration::MAX)
+    }
+
+    /// The same, and no longer than that.
+    pub(crate) fn wait_at_most(&self, at_most: Duration) -> Result<(), Failure> {
+        self.waiter.wait(&self.socket, self.wants_write(), at_most)
     }
 
     /// The same without waiting.

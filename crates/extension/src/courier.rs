@@ -5,9 +5,12 @@
 //! expression index may take long. The thread calls nothing of PostgreSQL. If it fails it cancels the statement as PostgreSQL's own
 //! timeouts do, by a signal to the process; an expression that catches that comes as far as the next batch.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use pgrx::prelude::*;
 
@@ -19,13 +22,32 @@ use crate::threads;
 /// The thread has ended before its time: its failure is the statement's.
 pub(crate) struct Gone;
 
-/// Runs `work` in the backend and beside it, in a thread that has the session, `errand`. Returns what both come to.
+thread_local! {
+    /// What the backend has in common with the thread that runs now.
+    static CURRENT: Cell<*const Link> = const { Cell::new(null()) };
+}
+
+/// Ends the thread and waits for that, where a FATAL error has left everything else as it was: before memory goes away that the thread
+/// may use.
+pub(crate) fn end_for_good() {
+    // SAFETY: while there is a thread, the frame of `beside` is there.
+    if let Some(link) = unsafe { CURRENT.get().as_ref() } {
+        link.stop();
+        while !link.is_over() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Runs `work` in the backend and beside it, in a thread that has the session, `errand`. Either looks around each `tick` while it waits.
+/// Returns what both come to.
 pub(crate) fn beside<T, A: Send>(
     session: &mut Session,
+    tick: Duration,
     errand: impl FnOnce(&mut Session, &Link) -> Result<A, Failure> + Send,
     work: impl FnOnce(&Link) -> Result<T, Gone>,
 ) -> Result<(T, A), Failure> {
-    let link = Arc::new(Link::new()?);
+    let link = Arc::new(Link::new(tick)?);
     let result = Mutex::new(None);
     let worked = thread::scope(|scope| {
         let (link, result) = (&link, &result);
@@ -44,6 +66,7 @@ pub(crate) fn beside<T, A: Send>(
         let thread = thread.map_err(|error| {
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
+        CURRENT.set(Arc::as_ptr(link));
         // Ends the thread however the work ends. Only a FATAL error does not come by: then the process ends, and the thread with it.
         let _end = End { link, thread: Some(thread) };
         let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
@@ -81,6 +104,7 @@ impl Drop for End<'_, '_> {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        CURRENT.set(null());
         if self.link.has_cancelled() {
             // A signal on its way is handled at the end of any system call. It has said what it had to: the next statement, or what
             // a PL/pgSQL block does with the error, is not to be cancelled as well.

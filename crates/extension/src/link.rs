@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pgrx::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,6 +13,8 @@ use crate::failure::Failure;
 use crate::wait;
 
 pub(crate) struct Link {
+    /// How long either waits at most before it looks around.
+    tick: Duration,
     /// What the thread listens to, and rings the backend with.
     thread: Bell,
     backend: Bell,
@@ -23,13 +26,14 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new(tick: Duration) -> Result<Self, Failure> {
         let (thread, backend) = Bell::pair().map_err(|error| {
             let message = format!("could not make a pair of sockets: {error}");
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
         })?;
         let no = || AtomicBool::new(false);
         Ok(Self {
+            tick,
             thread,
             backend,
             thread_rests: no(),
@@ -42,7 +46,7 @@ impl Link {
 
     /// The backend has something for the thread.
     pub(crate) fn call_thread(&self) {
-        if self.thread_rests.load(Ordering::SeqCst) {
+        if self.thread_rests() {
             self.backend.ring();
         }
     }
@@ -52,6 +56,11 @@ impl Link {
         if self.backend_waits.load(Ordering::SeqCst) {
             self.thread.ring();
         }
+    }
+
+    /// Backend: whether the thread waits to be called.
+    pub(crate) fn thread_rests(&self) -> bool {
+        self.thread_rests.load(Ordering::SeqCst)
     }
 
     /// Backend: whether the thread has ended.
@@ -67,7 +76,7 @@ impl Link {
         if !self.backend_waits.swap(true, Ordering::SeqCst) {
             return;
         }
-        wait::for_answer(self.backend.as_raw_fd(), wait::TICK);
+        wait::for_answer(self.backend.as_raw_fd(), self.tick);
         self.backend.hush();
         self.backend_waits.store(false, Ordering::SeqCst);
     }
@@ -82,23 +91,23 @@ impl Link {
 
     /// Thread: waits until it is called, for a short while at most; in two calls, as [`wait`](Self::wait).
     pub(crate) fn rest(&self) -> Result<(), Failure> {
-        self.listen(&mut [self.bell()])
+        self.listen(&mut [self.bell()], self.tick)
     }
 
-    /// Thread: the same, or until the socket can be read (or written, if that is wanted too).
-    pub(crate) fn rest_at(&self, socket: BorrowedFd<'_>, write: bool) -> Result<(), Failure> {
+    /// Thread: the same, or until the socket can be read (or written, if that is wanted too), and no longer than `at_most`.
+    pub(crate) fn rest_at(&self, socket: BorrowedFd<'_>, write: bool, at_most: Duration) -> Result<(), Failure> {
         let write = if write { PollFlags::OUT } else { PollFlags::empty() };
-        self.listen(&mut [self.bell(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)])
+        self.listen(&mut [self.bell(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)], self.tick.min(at_most))
     }
 
     fn bell(&self) -> PollFd<'_> {
         PollFd::from_borrowed_fd(self.thread.as_fd(), PollFlags::IN)
     }
 
-    fn listen(&self, ears: &mut [PollFd<'_>]) -> Result<(), Failure> {
+    fn listen(&self, ears: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
         if self.thread_rests.swap(true, Ordering::SeqCst) {
             // Whatever there is to be said of the socket, reading and writing says it.
-            let _ = poll(ears, Timespec::try_from(wait::TICK).ok().as_ref());
+            let _ = poll(ears, Timespec::try_from(at_most).ok().as_ref());
             self.thread.hush();
             self.thread_rests.store(false, Ordering::SeqCst);
         }

@@ -19,9 +19,12 @@ impl Pace {
 
     /// Pauses for what was moved. Ends the statement if it was cancelled.
     pub(crate) fn keep(&mut self, bytes: usize) {
-        if let Some(allowance) = &mut self.0 {
-            wait::pause(allowance.spend(bytes, Instant::now()));
-        }
+        wait::pause(self.pause_after(bytes));
+    }
+
+    /// How long to pause for what was moved.
+    pub(crate) fn pause_after(&mut self, bytes: usize) -> Duration {
+        self.0.as_mut().map_or(Duration::ZERO, |allowance| allowance.spend(bytes, Instant::now()))
     }
 }
 

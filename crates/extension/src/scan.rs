@@ -1,24 +1,38 @@
 //! Reads the table once and sends its rows.
 
-use std::ffi::c_void;
+mod batches;
+mod parallel;
+mod plan;
+mod rows;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use graph::HeapTid;
 use pages::RowDigest;
 use pgrx::prelude::*;
-use protocol::TuplesWriter;
 
-use crate::belt::Belt;
+use self::batches::{Batches, Filling, Shape};
+use self::parallel::Workers;
+pub(crate) use self::rows::build_scan;
+use self::rows::{Reader, Relations, Rows};
 use crate::column::Column;
 use crate::courier::{self, Gone};
-use crate::failure::{Failure, or_raise};
+use crate::failure::{Failure, information, tell};
 use crate::link::Link;
 use crate::pace::Pace;
 use crate::progress::{self, Phase};
-use crate::raised;
 use crate::session::Session;
+use crate::wait;
 
-/// Batches of rows on their way to the builder, of about 256 KiB each.
+/// Batches of rows on their way to the builder, of about 256 KiB each; and for each parallel worker.
 const BATCHES: usize = 8;
+const BATCHES_OF_WORKER: usize = 4;
+
+/// How often the thread and a backend that waits look around while there are workers: these can wake neither the thread nor, while it
+/// evaluates an expression, the backend.
+const WORKERS_TICK: Duration = Duration::from_millis(10);
 
 /// What the scan found.
 pub(crate) struct Scanned {
@@ -26,21 +40,11 @@ pub(crate) struct Scanned {
     pub(crate) heap_tuples: f64,
     /// Digest of the rows that were sent.
     pub(crate) digest: RowDigest,
+    /// Parallel workers that took part.
+    pub(crate) workers: u32,
 }
 
-struct Scan<'a> {
-    link: &'a Link,
-    belt: &'a Belt<TuplesWriter>,
-    column: &'a Column,
-    pace: &'a mut Pace,
-    batch: TuplesWriter,
-    rows: u64,
-    /// Emptied after every row.
-    context: pg_sys::MemoryContext,
-}
-
-/// Sends every row that belongs into the index, as PostgreSQL's own scan for index builds finds them: the predicate of a partial
-/// index, expressions, HOT chains and rows that only old snapshots see are its business.
+/// Sends every row that belongs into the index, with as many parallel workers as PostgreSQL gives.
 ///
 /// # Safety
 /// The relations must be open and locked as for `ambuild`.
@@ -53,37 +57,77 @@ pub(crate) unsafe fn run(
     pace: &mut Pace,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
-    let varying = column.value_type.value_len(column.dims).is_none();
-    let belt = Belt::new((0..BATCHES).map(|_| TuplesWriter::new(varying)));
-    let (heap_tuples, digest) = courier::beside(
+    let value_len = column.value_type.value_len(column.dims);
+    let mut relations = Relations { heap, index, info, scan: std::ptr::null_mut() };
+    // SAFETY: as promised by the caller.
+    let workers = unsafe {
+        let wanted = plan::workers(heap, index);
+        let shape = Shape::new(BATCHES + BATCHES_OF_WORKER * wanted as usize, value_len);
+        if wanted > 0 { Workers::start(relations, wanted, shape) } else { None }
+    };
+    let mut memory = Vec::new();
+    let (batches, tick) = match &workers {
+        Some(workers) => {
+            // SAFETY: the relations are open.
+            relations.scan = unsafe { workers.join(heap) };
+            (workers.batches(), WORKERS_TICK)
+        }
+        None => {
+            let shape = Shape::new(BATCHES, value_len);
+            memory.resize(shape.bytes().div_ceil(size_of::<u64>()), 0u64);
+            // SAFETY: so much memory, which lives as long as this function's frame.
+            (unsafe { Batches::create(memory.as_mut_ptr().cast(), shape) }, wait::TICK)
+        }
+    };
+    let closed = AtomicBool::new(false);
+    let (found, digest) = courier::beside(
         session,
-        |session, link| send(session, link, &belt, RowDigest::new(key)),
+        tick,
+        |session, link| send(session, link, batches, &closed, pace, RowDigest::new(key)),
         |link| {
-            let (batch, context) = (TuplesWriter::new(varying), std::ptr::null_mut());
-            let scan = Scan { link, belt: &belt, column, pace, batch, rows: 0, context };
+            let backend = Backend { link, batches, workers: workers.as_ref() };
             // SAFETY: as promised by the caller.
-            unsafe { scan.run(heap, index, info) }
+            let found = unsafe { Rows::read(&backend, column, relations, true) };
+            backend.wait_for_workers()?;
+            closed.store(true, Ordering::SeqCst);
+            link.call_thread();
+            Ok(found)
         },
     )?;
-    Ok(Scanned { heap_tuples, digest })
+    let mut heap_tuples = found.heap_tuples;
+    let started = workers.as_ref().map_or(0, Workers::started);
+    if let Some(workers) = workers {
+        let (theirs, broken_hot_chain) = workers.finish();
+        heap_tuples += theirs.heap_tuples;
+        let rows = format!("parallel workers have read {} of {} rows", theirs.rows, found.rows + theirs.rows);
+        tell(PgLogLevel::DEBUG1, information(rows));
+        // SAFETY: as promised by the caller.
+        unsafe { (*info).ii_BrokenHotChain |= broken_hot_chain };
+    }
+    Ok(Scanned { heap_tuples, digest, workers: started })
 }
 
-/// The thread: sends what the scan has found, and keeps the connection alive while it finds nothing. Returns the digest of all rows.
+/// The thread: sends what was read, and keeps the connection alive while there is nothing. Returns the digest of all rows.
 fn send(
     session: &mut Session,
     link: &Link,
-    belt: &Belt<TuplesWriter>,
+    batches: Batches<'_>,
+    closed: &AtomicBool,
+    pace: &mut Pace,
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
         // Asked first: a batch may come between looking for one and asking.
-        let is_closed = belt.is_closed();
-        match belt.next() {
-            Some(mut batch) => {
-                batch.for_each(|tid, value| digest.add(HeapTid(tid), value));
-                session.send(&mut batch)?;
-                belt.give_back(batch);
+        let is_closed = closed.load(Ordering::SeqCst);
+        match batches.full() {
+            Some(batch) => {
+                let rows = batch.rows();
+                rows.for_each(|tid, value| digest.add(HeapTid(tid), value));
+                session.send(&rows)?;
+                let pause = pace.pause_after(rows.bytes());
+                drop(batch);
                 link.call_backend();
+                session.pause(pause)?;
             }
             None if is_closed => return Ok(digest),
             None => session.idle()?,
@@ -91,132 +135,58 @@ fn send(
     }
 }
 
-/// Takes one row.
-#[pg_guard]
-unsafe extern "C-unwind" fn callback(
-    _index: pg_sys::Relation,
-    tid: pg_sys::ItemPointer,
-    values: *mut pg_sys::Datum,
-    is_null: *mut bool,
-    _alive: bool,
-    state: *mut c_void,
-) {
-    // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is the scan that `run` passed, which nothing else
-    // uses meanwhile.
-    unsafe {
-        let scan = &mut *state.cast::<Scan<'_>>();
-        if *is_null {
-            return;
-        }
-        let before = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = scan.context;
-        let taken = scan.take(tid, *values);
-        pg_sys::CurrentMemoryContext = before;
-        pg_sys::MemoryContextReset(scan.context);
-        or_raise(taken);
-        if scan.batch.is_full() && scan.flush().is_err() {
-            // Whoever started the thread knows its reason.
-            Failure::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, "the connection to the builder has ended").raise();
-        }
-    }
+/// The backend itself, which reads rows as workers do, and wakes whoever waits for the others.
+struct Backend<'a> {
+    link: &'a Link,
+    batches: Batches<'a>,
+    workers: Option<&'a Workers>,
 }
 
-impl Scan<'_> {
-    /// # Safety
-    /// As for [`run`].
-    unsafe fn run(
-        mut self,
-        heap: pg_sys::Relation,
-        index: pg_sys::Relation,
-        info: *mut pg_sys::IndexInfo,
-    ) -> Result<f64, Gone> {
-        // SAFETY: the context belongs to the statement's, so that an error frees it; the callback gets this very scan.
-        let heap_tuples = unsafe {
-            self.context = pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"external hnsw build".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let state = (&raw mut self).cast::<c_void>();
-            let found = build_scan(heap, index, info, callback, state, true, std::ptr::null_mut());
-            pg_sys::MemoryContextDelete(self.context);
-            found
-        };
-        self.flush()?;
-        self.belt.close();
-        self.link.call_thread();
-        Ok(heap_tuples)
-    }
-
-    /// # Safety
-    /// As for `callback`.
-    unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
-        // SAFETY: as promised by the caller; an ItemPointer is six bytes.
-        let (tid, element) = unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element(value)?) };
-        if let Some(element) = element {
-            self.batch.push_with(tid, |out| element.append(out));
-        }
-        Ok(())
-    }
-
-    /// Hands the batch to the thread.
-    fn flush(&mut self) -> Result<(), Gone> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        self.rows += u64::from(self.batch.rows());
-        let bytes = self.batch.len();
-        let next = self.next_batch()?;
-        self.belt.put(std::mem::replace(&mut self.batch, next));
-        self.link.call_thread();
-        progress::tuples(self.rows, 0);
-        self.pace.keep(bytes);
-        Ok(())
-    }
-
-    /// Waits while all batches are on their way.
-    fn next_batch(&self) -> Result<TuplesWriter, Gone> {
+impl Reader for Backend<'_> {
+    fn empty_batch(&self) -> Result<Filling<'_>, Gone> {
         loop {
             if self.link.is_over() {
                 return Err(Gone);
             }
-            match self.belt.empty() {
+            match self.batches.empty() {
                 Some(batch) => return Ok(batch),
-                None => self.link.wait(),
+                None => self.rest(),
             }
         }
     }
+
+    fn has_filled(&self) {
+        self.link.call_thread();
+        progress::tuples(self.batches.rows(), 0);
+    }
+
+    fn look_around(&self) {
+        let Some(workers) = self.workers else { return };
+        if self.link.thread_rests() && self.batches.has_full() {
+            self.link.call_thread();
+        }
+        workers.make_room();
+    }
 }
 
-type Callback = unsafe extern "C-unwind" fn(
-    pg_sys::Relation,
-    pg_sys::ItemPointer,
-    *mut pg_sys::Datum,
-    *mut bool,
-    bool,
-    *mut c_void,
-);
+impl Backend<'_> {
+    /// Waits until something has changed.
+    fn rest(&self) {
+        self.look_around();
+        progress::tuples(self.batches.rows(), 0);
+        self.link.wait();
+    }
 
-/// PostgreSQL's `table_index_build_scan` over the whole table. Users' functions run in it: their errors stay as they are.
-///
-/// # Safety
-/// As for PostgreSQL's function; `state` is for the callback.
-pub(crate) unsafe fn build_scan(
-    table: pg_sys::Relation,
-    index: pg_sys::Relation,
-    info: *mut pg_sys::IndexInfo,
-    callback: Callback,
-    state: *mut c_void,
-    show_progress: bool,
-    scan: pg_sys::TableScanDesc,
-) -> f64 {
-    const ALL: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber;
-    // SAFETY: as promised by the caller; every table has an access method, which has the function.
-    unsafe {
-        let run = (*(*table).rd_tableam).index_build_range_scan.expect("required by PostgreSQL");
-        raised::keeping(|| run(table, index, info, true, false, show_progress, 0, ALL, Some(callback), state, scan))
+    fn wait_for_workers(&self) -> Result<(), Gone> {
+        let Some(workers) = self.workers else { return Ok(()) };
+        workers.wait_until_attached();
+        while !workers.are_done() {
+            if self.link.is_over() {
+                return Err(Gone);
+            }
+            self.rest();
+        }
+        Ok(())
     }
 }
 

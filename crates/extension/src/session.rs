@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
 use protocol::{
     BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, ProtocolError, Refuse, ServerType,
-    SessionState, StreamChecksum, TuplesWriter,
+    SessionState, StreamChecksum, TuplesBatch,
 };
 
 use crate::connect;
@@ -100,9 +100,9 @@ impl Session {
     }
 
     /// Sends a batch of rows, and looks whether the builder has something to say.
-    pub(crate) fn send(&mut self, batch: &mut TuplesWriter) -> Result<(), Failure> {
-        let rows = u64::from(batch.rows());
-        let sent = batch.take(|part| self.connection.send(part));
+    pub(crate) fn send(&mut self, batch: &TuplesBatch<'_>) -> Result<(), Failure> {
+        let rows = batch.rows() as u64;
+        let sent = batch.emit(|part| self.connection.send(part));
         match sent {
             Ok(crc) => {
                 self.sent.add(crc);
@@ -117,6 +117,19 @@ impl Session {
     /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone. Waits a
     /// short while for that.
     pub(crate) fn idle(&mut self) -> Result<(), Failure> {
+        self.idle_at_most(Duration::MAX)
+    }
+
+    /// Sends nothing for so long.
+    pub(crate) fn pause(&mut self, pause: Duration) -> Result<(), Failure> {
+        let started = Instant::now();
+        while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
+            self.idle_at_most(left)?;
+        }
+        Ok(())
+    }
+
+    fn idle_at_most(&mut self, at_most: Duration) -> Result<(), Failure> {
         self.pass(Connection::exchange)?;
         // While rows are on their way they say it. With room it is taken at once: nothing but the last line may wait (`Link::wait`).
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
@@ -125,7 +138,7 @@ impl Session {
         }
         self.listen_while_sending()?;
         self.connection.check_silence()?;
-        self.connection.wait()
+        self.connection.wait_at_most(at_most)
     }
 
     fn listen_while_sending(&mut self) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use graph::ValueType;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
+use protocol::MAX_VALUE_BYTES;
 
 use crate::column::Column;
 use crate::failure::Failure;
@@ -22,20 +23,26 @@ pub(crate) enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// Appends the value as it travels.
-    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+    /// The bytes of the value as it travels.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::AsItIs(bytes) | Self::Divided(bytes, _) => bytes.len(),
+            Self::Sparse(count, entries) => count.len() + entries.len(),
+        }
+    }
+
+    /// Writes the value as it travels to a place of that many bytes.
+    pub(crate) fn write(&self, out: &mut [u8]) {
         match *self {
-            Self::AsItIs(bytes) => out.extend_from_slice(bytes),
+            Self::AsItIs(bytes) => out.copy_from_slice(bytes),
             Self::Sparse(count, entries) => {
-                out.extend_from_slice(count);
-                out.extend_from_slice(entries);
+                let (head, rest) = out.split_at_mut(count.len());
+                head.copy_from_slice(count);
+                rest.copy_from_slice(entries);
             }
             // As pgvector's l2_normalize: divided in double precision, then rounded.
             Self::Divided(components, norm) => {
-                let start = out.len();
-                out.resize(start + components.len(), 0);
-                let (components, _) = components.as_chunks();
-                let (divided, _) = out[start..].as_chunks_mut();
+                let ((components, _), (divided, _)) = (components.as_chunks(), out.as_chunks_mut());
                 for (divided, &component) in divided.iter_mut().zip(components) {
                     *divided = ((f64::from(f32::from_le_bytes(component)) / norm) as f32).to_le_bytes();
                 }
@@ -83,7 +90,8 @@ impl Column {
         };
         if self.value_type == ValueType::SparseVec {
             let count = value.get(HEADER..HEADER + 4).ok_or_else(malformed)?;
-            return Ok(Element::Sparse(count, value.get(SPARSE_HEADER..).ok_or_else(malformed)?));
+            let entries = value.get(SPARSE_HEADER..).filter(|entries| count.len() + entries.len() <= MAX_VALUE_BYTES);
+            return Ok(Element::Sparse(count, entries.ok_or_else(malformed)?));
         }
         let elements = value.get(HEADER..).ok_or_else(malformed)?;
         if self.value_type.value_len(self.dims) != Some(elements.len()) {

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 
+use crate::raised;
+
 /// How often a wait looks around.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
@@ -46,18 +48,33 @@ fn wait(socket: RawFd, events: u32, at_most: Duration) {
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
     }
-    pgrx::check_for_interrupts!();
+    interrupts();
+}
+
+/// Ends the statement if it was cancelled or a parallel worker has failed: with the worker's error as it was raised.
+pub(crate) fn interrupts() {
+    unsafe extern "C-unwind" {
+        /// PostgreSQL's own, not guarded other than that of `pg_sys`.
+        #[link_name = "ProcessInterrupts"]
+        fn process();
+    }
+    // SAFETY: a flag that only this thread and its signal handlers write, and what PostgreSQL does when it is set.
+    unsafe {
+        if (&raw const pg_sys::InterruptPending).read_volatile() != 0 {
+            raised::keeping(|| process());
+        }
+    }
 }
 
 /// What `pg_stat_activity` shows: up to PostgreSQL 16 only that it is an extension that waits.
 #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
-fn wait_event() -> u32 {
+pub(crate) fn wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
 /// What `pg_stat_activity` shows.
 #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
-fn wait_event() -> u32 {
+pub(crate) fn wait_event() -> u32 {
     thread_local! {
         static EVENT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }

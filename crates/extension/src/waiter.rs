@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::link::Link;
@@ -16,11 +17,11 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
-    /// Waits until the socket can be read (or written, if that is wanted too), for a short while at most.
-    pub(crate) fn wait(&self, socket: &TcpStream, write: bool) -> Result<(), Failure> {
+    /// Waits until the socket can be read (or written, if that is wanted too), for a short while at most and no longer than `at_most`.
+    pub(crate) fn wait(&self, socket: &TcpStream, write: bool, at_most: Duration) -> Result<(), Failure> {
         match self {
-            Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK),
-            Self::Thread(link) => link.rest_at(socket.as_fd(), write)?,
+            Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK.min(at_most)),
+            Self::Thread(link) => link.rest_at(socket.as_fd(), write, at_most)?,
         }
         Ok(())
     }
@@ -28,9 +29,7 @@ impl Waiter {
     /// Goes no further if the statement was cancelled.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self {
-            Self::Backend => {
-                pgrx::check_for_interrupts!();
-            }
+            Self::Backend => wait::interrupts(),
             Self::Thread(link) => link.check()?,
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::link::Link;
 use crate::pace::Pace;
 use crate::progress;
 use crate::session::Session;
+use crate::wait;
 use batch::Batch;
 use file::IndexFile;
 use receive::Receiver;
@@ -56,6 +57,7 @@ pub(crate) unsafe fn write(
     let mut file = unsafe { IndexFile::new(index, blocks) };
     let ((), done) = courier::beside(
         session,
+        wait::TICK,
         |session, link| Receiver::new(link, &belt, verifier).receive(session, layout, digest),
         |link| store(link, &belt, &mut file, blocks, pace),
     )?;

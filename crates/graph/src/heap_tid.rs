@@ -30,6 +30,12 @@ impl HeapTid {
         u16::from_le_bytes([self.0[4], self.0[5]])
     }
 
+    /// Block and line number in one number, which grows as TIDs do in a table.
+    #[must_use]
+    pub fn place(self) -> u64 {
+        u64::from(self.block()) << 16 | u64::from(self.offset())
+    }
+
     /// PostgreSQL's `ItemPointerIsValid`.
     #[must_use]
     pub fn is_valid(self) -> bool {
@@ -80,6 +86,12 @@ impl HeapTids {
         let at = element as usize;
         &self.tids[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, element: u32) -> &mut [HeapTid] {
+        let at = element as usize;
+        &mut self.tids[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
 }
 
 #[cfg(test)]
@@ -92,5 +104,6 @@ mod tests {
         let tid = HeapTid::new(0x0001_0203, 77);
         assert_eq!((tid.block(), tid.offset()), (0x0001_0203, 77));
         assert!(!HeapTid::default().is_valid());
+        assert!(HeapTid::new(0x0001_0203, 77).place() < HeapTid::new(0x0001_0204, 1).place());
     }
 }

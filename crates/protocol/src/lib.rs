@@ -29,7 +29,7 @@ pub use limits::{
 };
 pub use message::{
     Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Ping, Pong,
-    Progress, Redirect, Refuse, Ticket, Tuples, TuplesWriter, Wait, encode_pages, kind,
+    Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch, TuplesWriter, Wait, encode_pages, kind,
 };
 pub use order::SessionState;
 pub use sqlstate::SqlState;

@@ -15,11 +15,24 @@ thread_local! {
     /// Whether the error that is being raised is ours.
     static OURS: Cell<bool> = const { Cell::new(false) };
     /// The number of the build as a C string; empty before there is one.
-    static BUILD: Cell<[u8; BUILD_ID_LEN + 1]> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
+    static BUILD: Cell<BuildId> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
 }
 
 /// Digits of a build's number.
 pub(crate) const BUILD_ID_LEN: usize = 16;
+
+/// The number of a build as a C string.
+pub(crate) type BuildId = [u8; BUILD_ID_LEN + 1];
+
+/// The number of the build.
+pub(crate) fn build() -> BuildId {
+    BUILD.get()
+}
+
+/// The build is one that another process has begun.
+pub(crate) fn adopt(build: BuildId) {
+    BUILD.set(build);
+}
 
 /// The build has this number, of which the first [`BUILD_ID_LEN`] digits are told.
 pub(crate) fn build_id(id: &str) {

@@ -53,6 +53,7 @@ impl Engine for BulkEngine {
         let defect = self.defect;
         let trial = self.trial;
         let (setup, taken, _) = self.intake.finish();
+        let taken = taken.by_tid(&setup.store, &setup.pool);
         let Setup { spec, measure, pool, control, store } = &setup;
         let mut space = Space::exact(measure.for_building(spec.dims), store);
         let lifts = match spec.metric {

@@ -44,6 +44,8 @@ pub(crate) struct TakenRows {
     pub(crate) heap_tids: HeapTids,
     /// `(duplicate, first element of the same value)`, in ascending order of the duplicate.
     pub(crate) duplicates: Vec<(u32, u32)>,
+    /// Whether the rows came in the order of their TIDs.
+    pub(super) sorted: bool,
 }
 
 impl TakenRows {
@@ -119,29 +121,30 @@ impl Rows {
             Ok::<_, Infallible>(())
         });
         self.by_value = HashTable::new();
+        let sorted = self.tids.is_sorted_by_key(|tid| tid.place());
         let mut starts = Vec::with_capacity(self.counts.len());
         let mut total = 0usize;
         for &count in &self.counts {
             starts.push(total);
             total += usize::from(count);
         }
-        let mut sorted = vec![HeapTid::default(); total];
+        let mut grouped = vec![HeapTid::default(); total];
         for (&tid, &owner) in self.tids.iter().zip(&self.owners) {
             let next = &mut starts[owner as usize];
-            sorted[*next] = tid;
+            grouped[*next] = tid;
             *next += 1;
         }
         let mut heap_tids = HeapTids::with_capacity(self.counts.len(), total);
-        let mut sorted = sorted.as_slice();
+        let mut grouped = grouped.as_slice();
         for &count in &self.counts {
-            let (own, rest) = sorted.split_at(usize::from(count));
+            let (own, rest) = grouped.split_at(usize::from(count));
             heap_tids.push(own.iter().copied());
-            sorted = rest;
+            grouped = rest;
         }
         (self.tids, self.owners, self.counts) = (Vec::new(), Vec::new(), Vec::new());
         let mut duplicates: Vec<_> = std::mem::take(&mut self.duplicates).into_iter().collect();
         duplicates.sort_unstable();
-        (TakenRows { heap_tids, duplicates }, last)
+        (TakenRows { heap_tids, duplicates, sorted }, last)
     }
 
     /// Whether an element repeats the value of an earlier one.

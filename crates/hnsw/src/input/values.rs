@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use graph::ElementValues;
 
 use super::spool::{Piece, Spool, Storage};
@@ -11,6 +13,8 @@ pub(crate) const CHUNK: usize = 512;
 /// Chunks never move, so a value's address is good for the life of the store.
 pub(crate) struct ValueStore {
     chunks: boxcar::Vec<Chunk>,
+    /// Where the value of each element stands, once elements have other numbers than those in order of arrival.
+    order: OnceLock<Vec<u32>>,
     storage: Storage,
     spool: Spool,
 }
@@ -89,7 +93,7 @@ impl Chunk {
 
 impl ValueStore {
     pub(crate) fn new(storage: Storage) -> Self {
-        Self { chunks: boxcar::Vec::new(), storage, spool: Spool::default() }
+        Self { chunks: boxcar::Vec::new(), order: OnceLock::new(), storage, spool: Spool::default() }
     }
 
     /// Puts other bytes of the build where its values go now.
@@ -109,6 +113,12 @@ impl ValueStore {
         Ok(())
     }
 
+    /// Numbers the elements anew, once: element `n` is the one that was `order[n]`. The values stay where they are.
+    pub(crate) fn renumber(&self, order: Vec<u32>) {
+        let is_first = self.order.set(order).is_ok();
+        debug_assert!(is_first, "renumbered twice");
+    }
+
     /// Makes a chunk readable. Only the last chunk may be short.
     pub(crate) fn publish(&self, chunk: Chunk) {
         self.chunks.push(chunk);
@@ -117,7 +127,7 @@ impl ValueStore {
 
 impl ElementValues for ValueStore {
     fn value(&self, element: u32) -> &[u8] {
-        let element = element as usize;
+        let element = self.order.get().map_or(element, |order| order[element as usize]) as usize;
         self.chunks[element / CHUNK].value(element % CHUNK)
     }
 }

@@ -18,6 +18,8 @@ const GROUPED: u64 = 140;
 const CHOOSING: u64 = 75;
 /// Of those, notes on codes, and pivots that only those have who are compared by products.
 const BY_PRODUCTS: u64 = 32;
+/// For each element, where its value stands, if rows came in another order than that of the table.
+const PLACED: u64 = 4;
 
 /// Bytes of a candidate: distance and element.
 const CANDIDATE: u64 = 8;
@@ -40,7 +42,7 @@ impl Estimate {
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 75 for numbers, levels, order and pivots |
+    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
     /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell |
     #[must_use]
@@ -58,7 +60,7 @@ impl Estimate {
         let candidates = CANDIDATE * room(kept(2 * m));
         // Where searches lose their way: the lists so far, and new ones of the first and the second round with their reverse links.
         let navigating = 2 * m * (LINK + 3 * CANDIDATE) + REVERSE + CHOOSING;
-        let element = upper + (candidates + rest).max(navigating);
+        let element = PLACED + upper + (candidates + rest).max(navigating);
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));

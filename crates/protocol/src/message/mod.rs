@@ -17,6 +17,7 @@ mod redirect;
 mod refuse;
 mod ticket;
 mod tuples;
+mod tuples_batch;
 mod tuples_writer;
 mod wait;
 
@@ -36,5 +37,6 @@ pub use redirect::Redirect;
 pub use refuse::Refuse;
 pub use ticket::Ticket;
 pub use tuples::Tuples;
+pub use tuples_batch::TuplesBatch;
 pub use tuples_writer::TuplesWriter;
 pub use wait::Wait;

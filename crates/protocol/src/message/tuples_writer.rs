@@ -1,7 +1,5 @@
-use crate::frame::{FLAG_LENGTHS, HEADER_BYTES, header};
-use crate::{HEAP_TID_BYTES, MAX_DATA_PAYLOAD, TUPLES_BATCH_BYTES, kind};
-
-use super::tuples::HEAD_BYTES;
+use super::TuplesBatch;
+use crate::{HEAP_TID_BYTES, MAX_DATA_PAYLOAD, TUPLES_BATCH_BYTES};
 
 /// Collects rows for one Tuples frame after the other; each value is copied once, or made in its place.
 #[derive(Debug)]
@@ -46,18 +44,10 @@ impl TuplesWriter {
         self.rows += 1;
     }
 
-    /// Looks at the rows of the batch: heap TID and value of each.
-    pub fn for_each(&self, mut look: impl FnMut([u8; HEAP_TID_BYTES], &[u8])) {
-        let (tids, _) = self.tids.as_chunks();
-        let (lengths, _) = self.lengths.as_chunks();
-        let same = self.values.len().checked_div(tids.len()).unwrap_or_default();
-        let mut rest = &self.values[..];
-        for (row, &tid) in tids.iter().enumerate() {
-            let length = if self.varying { u32::from_le_bytes(lengths[row]) as usize } else { same };
-            let (value, others) = rest.split_at(length);
-            look(tid, value);
-            rest = others;
-        }
+    /// The rows so far.
+    #[must_use]
+    pub fn batch(&self) -> TuplesBatch<'_> {
+        TuplesBatch { tids: &self.tids, lengths: self.varying.then_some(&self.lengths), values: &self.values }
     }
 
     /// The rows of the batch.
@@ -69,7 +59,7 @@ impl TuplesWriter {
     /// The bytes of the payload so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        HEAD_BYTES + self.tids.len() + self.lengths.len() + self.values.len()
+        self.batch().bytes()
     }
 
     /// Whether there is no row.
@@ -84,33 +74,20 @@ impl TuplesWriter {
         self.len() >= TUPLES_BATCH_BYTES
     }
 
-    /// Emits the frame in parts (head, heap TIDs, lengths, values) and starts the next batch in the same memory. Returns
-    /// the frame's checksum, to be added to the [`StreamChecksum`](crate::StreamChecksum).
+    /// Emits the frame as [`TuplesBatch::emit`] does, and starts the next batch in the same memory.
     ///
     /// # Errors
     /// That of `emit`; the batch is lost then.
     ///
     /// # Panics
-    /// If there is no row: a frame without rows is not allowed.
-    pub fn take<E>(&mut self, mut emit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<u32, E> {
-        assert!(!self.is_empty(), "batch without rows");
-        // Header and counts are one part: one system call less where every part is one.
-        let mut head = [0; HEADER_BYTES + HEAD_BYTES];
-        let values_len = u32::try_from(self.values.len()).expect("shorter than a frame");
-        head[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&self.rows.to_le_bytes());
-        head[HEADER_BYTES + 4..].copy_from_slice(&values_len.to_le_bytes());
-        let flags = if self.varying { FLAG_LENGTHS } else { 0 };
-        let payload = [&head[HEADER_BYTES..], &self.tids, &self.lengths, &self.values];
-        let (header, crc) = header(kind::TUPLES, flags, &payload);
-        head[..HEADER_BYTES].copy_from_slice(&header);
-
-        let parts = [&head[..], &self.tids, &self.lengths, &self.values];
-        let result = parts.into_iter().filter(|part| !part.is_empty()).try_for_each(&mut emit);
+    /// If there is no row.
+    pub fn take<E>(&mut self, emit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<u32, E> {
+        let result = self.batch().emit(emit);
         self.rows = 0;
         self.tids.clear();
         self.lengths.clear();
         self.values.clear();
-        result.map(|()| crc)
+        result
     }
 }
 
@@ -161,11 +138,11 @@ mod tests {
     fn rows_are_seen_again() {
         for (varying, second) in [(false, b"abc".as_slice()), (true, b"d"), (true, b"")] {
             let mut writer = TuplesWriter::new(varying);
-            writer.for_each(|_, _| panic!("there is no row"));
+            writer.batch().for_each(|_, _| panic!("there is no row"));
             writer.push([1; 6], b"xyz");
             writer.push([2; 6], second);
             let mut seen = Vec::new();
-            writer.for_each(|tid, value| seen.push((tid[0], value.to_vec())));
+            writer.batch().for_each(|tid, value| seen.push((tid[0], value.to_vec())));
             assert_eq!(seen, [(1, b"xyz".to_vec()), (2, second.to_vec())]);
         }
     }

@@ -1,0 +1,76 @@
+//! How many parallel workers PostgreSQL gives a build.
+
+use pgrx::prelude::*;
+
+/// The workers that PostgreSQL plans for an index: by `max_parallel_maintenance_workers`, the table's `parallel_workers` or its size; none
+/// where an expression is not safe, or for temporary tables.
+///
+/// Two things are different for us. Values that lie out of line are read as well, so they count for the size. And workers sort nothing, so
+/// that `maintenance_work_mem` need not be shared out among them.
+///
+/// # Safety
+/// The relations must be open and locked as for `ambuild`.
+pub(super) unsafe fn workers(heap: pg_sys::Relation, index: pg_sys::Relation) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let own = blocks(heap);
+        let all = own + toast_blocks(heap);
+        let _overridden = Overridden::new(own, all);
+        pg_sys::plan_create_index_workers((*heap).rd_id, (*index).rd_id)
+    }
+}
+
+/// PostgreSQL's settings as they are for a plan; they come back when this is dropped.
+struct Overridden {
+    threshold: i32,
+    memory: i32,
+}
+
+impl Overridden {
+    /// For a table of `own` blocks of which `all` blocks are to be read: the size from which on a table gets workers is less by as much as the
+    /// table itself is less than all of it.
+    fn new(own: u64, all: u64) -> Self {
+        // SAFETY: PostgreSQL's own variables, which only this thread uses.
+        unsafe {
+            let before = Self { threshold: pg_sys::min_parallel_table_scan_size, memory: pg_sys::maintenance_work_mem };
+            let scaled = u64::try_from(before.threshold).unwrap_or_default() * own / all.max(1);
+            pg_sys::min_parallel_table_scan_size = i32::try_from(scaled).unwrap_or(before.threshold);
+            pg_sys::maintenance_work_mem = i32::MAX;
+            before
+        }
+    }
+}
+
+impl Drop for Overridden {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            pg_sys::min_parallel_table_scan_size = self.threshold;
+            pg_sys::maintenance_work_mem = self.memory;
+        }
+    }
+}
+
+/// # Safety
+/// The relation must be open.
+unsafe fn blocks(relation: pg_sys::Relation) -> u64 {
+    // SAFETY: as promised by the caller.
+    u64::from(unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) })
+}
+
+/// # Safety
+/// The relation must be open.
+unsafe fn toast_blocks(table: pg_sys::Relation) -> u64 {
+    const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    // SAFETY: as promised by the caller; the table of large values lives as long as the table.
+    unsafe {
+        let toast = (*(*table).rd_rel).reltoastrelid;
+        if toast == pg_sys::Oid::INVALID {
+            return 0;
+        }
+        let toast = pg_sys::table_open(toast, LOCK);
+        let blocks = blocks(toast);
+        pg_sys::table_close(toast, LOCK);
+        blocks
+    }
+}

@@ -1,0 +1,188 @@
+//! PostgreSQL's scan for index builds, and what is done with each row it finds.
+
+use std::ffi::c_void;
+
+use pgrx::prelude::*;
+
+use super::batches::Filling;
+use crate::column::Column;
+use crate::courier::Gone;
+use crate::failure::{Failure, or_raise};
+use crate::raised;
+
+/// The process that reads rows, as far as it matters where they go.
+pub(super) trait Reader {
+    /// An empty batch; waits until there is one.
+    fn empty_batch(&self) -> Result<Filling<'_>, Gone>;
+
+    /// A batch was filled.
+    fn has_filled(&self);
+
+    /// Called for each row: time for others.
+    fn look_around(&self);
+}
+
+/// Reads rows into batches.
+pub(super) struct Rows<'a, R> {
+    reader: &'a R,
+    column: &'a Column,
+    batch: Option<Filling<'a>>,
+    /// Those that were put into batches.
+    rows: u64,
+    /// Emptied after every row.
+    context: pg_sys::MemoryContext,
+}
+
+/// A table and its index, opened and locked as for `ambuild`, and the scan: null for one that this process does alone.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Relations {
+    pub(super) heap: pg_sys::Relation,
+    pub(super) index: pg_sys::Relation,
+    pub(super) info: *mut pg_sys::IndexInfo,
+    pub(super) scan: pg_sys::TableScanDesc,
+}
+
+/// What one process has read.
+pub(super) struct Found {
+    /// Rows of the table that were looked at.
+    pub(super) heap_tuples: f64,
+    /// Rows that go into the index.
+    pub(super) rows: u64,
+}
+
+impl<'a, R: Reader> Rows<'a, R> {
+    /// Puts every row that belongs into the index into batches, as PostgreSQL's own scan for index builds finds them: the predicate of a
+    /// partial index, expressions, HOT chains and rows that only old snapshots see are its business.
+    ///
+    /// # Safety
+    /// The relations must be as [`Relations`] says.
+    pub(super) unsafe fn read(reader: &'a R, column: &'a Column, relations: Relations, show_progress: bool) -> Found {
+        let Relations { heap, index, info, scan } = relations;
+        // SAFETY: the context belongs to the statement's, so that an error frees it; the callback gets these very rows.
+        unsafe {
+            let context = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"external hnsw build".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            let mut rows = Self { reader, column, batch: None, rows: 0, context };
+            let state = (&raw mut rows).cast::<c_void>();
+            let found = build_scan(heap, index, info, callback::<R>, state, show_progress, scan);
+            pg_sys::MemoryContextDelete(context);
+            rows.hand_over();
+            Found { heap_tuples: found, rows: rows.rows }
+        }
+    }
+
+    /// Adds a row to a batch, if the index is to have it.
+    ///
+    /// # Safety
+    /// `tid` and `value` must be those of a row, not null.
+    unsafe fn add(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) {
+        if self.batch.is_none() {
+            let Ok(batch) = self.reader.empty_batch() else {
+                // Whoever started the thread knows its reason.
+                let code = PgSqlErrorCode::ERRCODE_QUERY_CANCELED;
+                Failure::new(code, "the connection to the builder has ended").raise();
+            };
+            self.batch = Some(batch);
+        }
+        // SAFETY: as promised by the caller. What the row needs is freed with it.
+        unsafe {
+            let before = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = self.context;
+            let taken = self.take(tid, value);
+            pg_sys::CurrentMemoryContext = before;
+            pg_sys::MemoryContextReset(self.context);
+            or_raise(taken);
+        }
+        if self.batch.as_ref().is_some_and(Filling::is_full) {
+            self.hand_over();
+        }
+    }
+
+    /// # Safety
+    /// As for [`add`](Self::add).
+    unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
+        // SAFETY: as promised by the caller; an ItemPointer is six bytes.
+        let (tid, element) = unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element(value)?) };
+        if let (Some(batch), Some(element)) = (&mut self.batch, element) {
+            batch.push(tid, &element);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(batch) = self.batch.take().filter(|batch| batch.rows() > 0) {
+            self.rows += batch.rows() as u64;
+            batch.hand_over();
+            self.reader.has_filled();
+        }
+    }
+}
+
+/// Takes one row. Not guarded and without anything to drop: the error of a parallel worker that is found here passes through as it is.
+unsafe extern "C-unwind" fn callback<R: Reader>(
+    _index: pg_sys::Relation,
+    tid: pg_sys::ItemPointer,
+    values: *mut pg_sys::Datum,
+    is_null: *mut bool,
+    _alive: bool,
+    state: *mut c_void,
+) {
+    #[pg_guard]
+    unsafe extern "C-unwind" fn guarded<R: Reader>(
+        tid: pg_sys::ItemPointer,
+        values: *mut pg_sys::Datum,
+        is_null: *mut bool,
+        state: *mut c_void,
+    ) {
+        // SAFETY: PostgreSQL passes the row's TID and a value per column; the state is what `read` passed, which nothing else uses
+        // meanwhile.
+        raised::until_raised(|| unsafe {
+            let rows = &mut *state.cast::<Rows<'_, R>>();
+            rows.reader.look_around();
+            if !*is_null {
+                rows.add(tid, *values);
+            }
+        });
+    }
+    // SAFETY: as above.
+    unsafe {
+        guarded::<R>(tid, values, is_null, state);
+        raised::raise_kept();
+    }
+}
+
+type Callback = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    *mut pg_sys::Datum,
+    *mut bool,
+    bool,
+    *mut c_void,
+);
+
+/// PostgreSQL's `table_index_build_scan` over the whole table. Users' functions run in it: their errors stay as they are.
+///
+/// # Safety
+/// As for PostgreSQL's function; `state` is for the callback.
+pub(crate) unsafe fn build_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+    callback: Callback,
+    state: *mut c_void,
+    show_progress: bool,
+    scan: pg_sys::TableScanDesc,
+) -> f64 {
+    const ALL: pg_sys::BlockNumber = pg_sys::InvalidBlockNumber;
+    // SAFETY: as promised by the caller; every table has an access method, which has the function.
+    unsafe {
+        let run = (*(*table).rd_tableam).index_build_range_scan.expect("required by PostgreSQL");
+        raised::keeping(|| run(table, index, info, true, false, show_progress, 0, ALL, Some(callback), state, scan))
+    }
+}

@@ -1,0 +1,177 @@
+//! What goes wrong while workers read ends the statement, with its reason, and nothing else.
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use harness::{Direction, Proxy, Session, SqlError, wait_for};
+
+use crate::scene::{CLUSTER, Scene};
+
+/// An index that takes the backend long, so that workers read nearly all of it.
+const LONG: &str =
+    "CREATE INDEX items_idx ON items USING hnsw ((long(v)::vector(32)) vector_l2_ops) WITH (external = true)";
+
+fn scene(database: &str) -> Scene {
+    let mut scene = Scene::new(database);
+    scene.workers(2);
+    scene
+        .session
+        .execute(
+            "CREATE FUNCTION long(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS
+                 $$ BEGIN PERFORM pg_sleep(0.05); RETURN v; END $$",
+        )
+        .unwrap();
+    scene
+}
+
+type Building = JoinHandle<(Session, Result<(), SqlError>)>;
+
+/// Starts a build in a session of its own and waits until two workers read. Returns the backend's process and theirs.
+fn reading(scene: &mut Scene) -> (Building, u32, Vec<u32>) {
+    let mut watcher = scene.watcher();
+    let mut session = scene.watcher();
+    scene.builder.attach(&mut session).unwrap();
+    session.execute("SET max_parallel_maintenance_workers = 2").unwrap();
+    let backend = session.pid();
+    let building = thread::spawn(move || {
+        let result = session.execute(LONG);
+        (session, result)
+    });
+    let sql = format!(
+        "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event = 'PgSleep'"
+    );
+    let workers = wait_for("workers that read", Duration::from_secs(30), || {
+        let rows = watcher.query(&sql)?;
+        Ok((rows.len() == 2).then_some(rows))
+    });
+    let workers = workers.unwrap().iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    (building, backend, workers)
+}
+
+#[test]
+fn a_worker_is_terminated() {
+    let mut scene = scene("worker_terminated");
+    let (building, _, workers) = reading(&mut scene);
+    scene.session.execute(&format!("SELECT pg_terminate_backend({})", workers[0])).unwrap();
+    let (mut session, result) = building.join().unwrap();
+    let error = result.unwrap_err();
+    assert_eq!(error.server().sqlstate, "57P01", "{error}");
+    assert_eq!(session.value::<u32>("SELECT 1").unwrap(), 1);
+    scene.expect_next_build();
+}
+
+#[test]
+fn the_statement_is_cancelled() {
+    let mut scene = scene("worker_cancelled");
+    for of_worker in [false, true] {
+        let (building, backend, workers) = reading(&mut scene);
+        let pid = if of_worker { workers[1] } else { backend };
+        scene.session.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        let (mut session, result) = building.join().unwrap();
+        let error = result.unwrap_err();
+        assert_eq!(error.server().sqlstate, "57014", "{error}");
+        assert_eq!(error.server().message, "canceling statement due to user request");
+        assert_eq!(session.value::<u32>("SELECT 1").unwrap(), 1);
+    }
+    scene.expect_next_build();
+}
+
+#[test]
+fn the_builder_is_lost() {
+    let mut scene = scene("worker_lost");
+    let (building, ..) = reading(&mut scene);
+    scene.builder.kill();
+    let (_, result) = building.join().unwrap();
+    let error = result.unwrap_err();
+    assert_eq!(error.server().sqlstate, "08006", "{error}");
+    scene.builder = harness::Builder::start().unwrap();
+    scene.builder.attach(&mut scene.session).unwrap();
+    scene.expect_next_build();
+}
+
+/// Its thread sends from memory that goes away with the transaction.
+#[test]
+fn the_backend_is_terminated() {
+    let mut scene = Scene::new("backend_terminated");
+    let proxy = Proxy::start(scene.builder.address()).unwrap();
+    scene
+        .session
+        .execute(
+            "CREATE TABLE large (v vector(300)) WITH (parallel_workers = 2);
+             INSERT INTO large SELECT (ARRAY[i] || array_fill(i % 7, ARRAY[299]))::real[]::vector FROM generate_series(1, 20000) i",
+        )
+        .unwrap();
+    for round in 0..10u32 {
+        // 24 MB of rows.
+        proxy.reset();
+        proxy.slow(Direction::ToBuilder, 4_000_000 + round * 1_000_000);
+        let mut session = scene.watcher();
+        scene.builder.attach_through(&mut session, proxy.port()).unwrap();
+        session.execute("SET max_parallel_maintenance_workers = 2").unwrap();
+        let pid = session.pid();
+        let building = thread::spawn(move || {
+            session.execute("CREATE INDEX ON large USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap_err()
+        });
+        wait_for("rows", Duration::from_secs(30), || {
+            Ok((proxy.passed(Direction::ToBuilder) > 500_000 * u64::from(round + 1)).then_some(()))
+        })
+        .unwrap();
+        scene.session.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
+        building.join().unwrap();
+    }
+    // No process was lost, or this session were.
+    scene.expect_next_build();
+    let log = CLUSTER.log();
+    assert!(!log.contains("was terminated by signal"), "{log}");
+}
+
+/// Each function raises in a worker only, and the backend leaves workers something to read.
+#[test]
+fn errors_of_workers_are_the_same() {
+    let mut scene = scene("worker_errors");
+    let session = &mut scene.session;
+    session
+        .execute(
+            "CREATE FUNCTION picky(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN
+                 IF public.is_worker() THEN
+                     RAISE EXCEPTION 'no 100 %%' USING ERRCODE = 'ZZ123', DETAIL = 'a detail', HINT = 'a hint', COLUMN = 'a column',
+                         CONSTRAINT = 'a constraint', DATATYPE = 'a type', TABLE = 'a table', SCHEMA = 'a schema';
+                 END IF;
+                 PERFORM pg_sleep(0.05);
+                 RETURN v;
+             END $$;
+             CREATE FUNCTION divides(v vector) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+                 $$ SELECT pg_sleep(0.05) IS NOT NULL AND 1 / (CASE WHEN public.is_worker() THEN 0 ELSE 1 END) = 1 $$;
+             CREATE FUNCTION diagnose(statement text) RETURNS text LANGUAGE plpgsql AS $$
+             DECLARE code text; message text; detail text; hint text; context text;
+                 col text; con text; typ text; tab text; sch text;
+             BEGIN
+                 EXECUTE statement;
+                 RETURN 'no error';
+             EXCEPTION WHEN OTHERS THEN
+                 GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+                     hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, col = COLUMN_NAME, con = CONSTRAINT_NAME,
+                     typ = PG_DATATYPE_NAME, tab = TABLE_NAME, sch = SCHEMA_NAME;
+                 RETURN concat_ws(' | ', code, message, detail, hint, col, con, typ, tab, sch, context);
+             END $$",
+        )
+        .unwrap();
+    for statement in [
+        "CREATE INDEX i ON items USING hnsw ((picky(v)::vector(32)) vector_l2_ops)",
+        "CREATE INDEX i ON items USING hnsw (v vector_l2_ops) WHERE divides(v)",
+    ] {
+        let mut diagnose = |external: &str| -> String {
+            session.execute(&format!("SET hnsw.external_index = {external}")).unwrap();
+            session.value(&format!("SELECT diagnose('{statement}')")).unwrap()
+        };
+        let (local, external) = (diagnose("off"), diagnose("on"));
+        println!("{external}\n");
+        assert!(local.contains("parallel worker"), "pgvector's own build had no workers: {local}");
+        assert_eq!(external, local, "{statement}");
+        let error = session.execute(statement).unwrap_err();
+        assert!(local.starts_with(&format!("{} | {}", error.server().sqlstate, error.server().message)), "{error}");
+    }
+    session.execute("SET hnsw.external_index = off").unwrap();
+
+    scene.expect_next_build();
+}
