@@ -1,5 +1,7 @@
 //! Whether an index is right, and whether a failure is one that may be.
 
+use std::io;
+
 use anyhow::{Context, Result, bail, ensure};
 use harness::{Notice, Session, SqlError};
 
@@ -111,6 +113,12 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let notice = match error {
         SqlError::Server(notice) => notice,
         SqlError::Connection(_) if plan.fault.ends_sessions() => return None,
+        // A backend that is terminated says so, unless its client is just writing the statement.
+        SqlError::Connection(lost)
+            if plan.fault == Fault::Terminate(Party::Backend) && lost.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            return None;
+        }
         SqlError::Connection(_) => return Some(format!("its session was lost: {error}")),
     };
     let expected = match plan.fault {
