@@ -1,8 +1,9 @@
-//! What the extension answers in SQL: `ping`, `estimate`, `check`.
+//! What the extension answers in SQL: `ping`, `estimate`, `check`, the view `indexes`.
 
 mod check;
 mod check_live;
 mod estimate;
+mod indexes;
 mod ping;
 
 use std::sync::LazyLock;

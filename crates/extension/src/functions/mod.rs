@@ -5,6 +5,7 @@
 //! | [`ping`] | is the builder there? |
 //! | [`estimate`] | what would a build take? |
 //! | [`check`] | is this index good? [`live`] reads its pages, [`recall`] searches it, [`advice`] judges |
+//! | [`state`] | how is this index, by a few of its pages? for the view of all |
 
 mod advice;
 mod check;
@@ -14,6 +15,7 @@ mod owner;
 mod ping;
 mod recall;
 mod rows;
+mod state;
 mod statistics;
 
 use pgrx::prelude::*;
