@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("node-file", &["graph"]),
     ("protocol", &[]),
     ("service", &["protocol"]),
-    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "graph"]),
+    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "distance", "graph"]),
     ("lantern-index", &["server", "router", "service", "hnsw", "pages"]),
     ("extension", &["protocol", "pages", "graph"]),
     ("router", &["service", "protocol"]),
