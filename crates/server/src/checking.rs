@@ -22,7 +22,9 @@ const CHUNK: usize = 1 << 10;
 /// Bytes of a sparse value while none has been seen: 16 entries.
 const SPARSE_VALUE: usize = 4 + 8 * 16;
 /// Frames on their way, and what all checks need.
-const FIXED: u64 = 16 << 20;
+const FIXED: u64 = 12 << 20;
+/// Vectors of what is kept of elements have room for a thousand, however few there are.
+const KEPT_AT_LEAST: u64 = 4 << 20;
 
 /// The memory of a check.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,7 @@ impl CheckNeed {
         let elements = u64::from(check.blocks) * SAMPLE / estimate.blocks().max(1);
         let verify = pages::verify_bytes(elements, check.blocks);
         // Pages that VACUUM and inserts have left hold more small elements than a build puts there.
-        let kept = (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
+        let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
         Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept }
     }
 
