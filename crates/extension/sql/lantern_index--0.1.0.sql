@@ -21,12 +21,13 @@ CREATE FUNCTION estimate(
 COMMENT ON FUNCTION estimate(regclass, name, integer) IS 'what an hnsw index on a column would take to build';
 
 CREATE FUNCTION "check"(
-    index regclass, sample integer DEFAULT 100,
+    index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL,
     OUT elements bigint, OUT rows bigint, OUT duplicates bigint, OUT deleted bigint, OUT unreachable bigint,
-    OUT not_full bigint, OUT errors bigint, OUT recall double precision, OUT advice text
+    OUT not_full bigint, OUT errors bigint, OUT recall double precision, OUT advice text,
+    OUT checked_by text
 ) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'lantern_index_check_wrapper' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION "check"(regclass, integer) IS 'verifies an hnsw index and searches it for a sample of rows';
+    AS 'MODULE_PATHNAME', 'lantern_index_check_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION "check"(regclass, integer, boolean) IS 'verifies an hnsw index and searches it for a sample of rows';
 
 CREATE FUNCTION index_state(
     index oid, scans bigint, dead_share double precision, checked text, pgvector text,
@@ -44,20 +45,20 @@ CREATE TABLE checks (
 );
 COMMENT ON TABLE checks IS 'what check_and_remember() found';
 
-CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100) RETURNS text AS $$
+CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL) RETURNS text AS $$
     DELETE FROM lantern_index.checks AS old
         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) old.index);
     INSERT INTO lantern_index.checks AS old
         SELECT $1, pg_catalog.pg_relation_filenode($1), pg_catalog.clock_timestamp(),
                c.elements, c.rows, c.deleted, c.unreachable, c.errors, c.recall, c.advice
-        FROM lantern_index."check"($1, $2) c
+        FROM lantern_index."check"($1, $2, $3) c
         ON CONFLICT (index) DO UPDATE SET
             filenode = excluded.filenode, checked_at = excluded.checked_at, elements = excluded.elements, rows = excluded.rows,
             deleted = excluded.deleted, unreachable = excluded.unreachable, errors = excluded.errors, recall = excluded.recall,
             advice = excluded.advice
         RETURNING old.advice
-$$ LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION check_and_remember(regclass, integer) IS 'checks an hnsw index, and keeps the result for the view indexes';
+$$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
 -- No part of it waits for a lock: sizes come from index_state(), and what is being built is told by its progress. last_idx_scan is there
 -- from PostgreSQL 16 on.

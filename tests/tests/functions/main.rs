@@ -1,6 +1,7 @@
 //! What the extension answers in SQL: `ping`, `estimate`, `check`, the view `indexes`.
 
 mod check;
+mod check_external;
 mod check_live;
 mod estimate;
 mod indexes;

@@ -1,8 +1,6 @@
 //! Is it time to REINDEX? Of an index that was checked ([`Findings`]), and of one of which a few pages were read ([`Seen`]).
 
-use pages::Report;
-
-use super::check::Counts;
+use super::check::{Counts, Structure};
 
 /// A list that is not full is found anew by every VACUUM, and an element that was deleted is room that stays unused until a row is
 /// inserted: a few of them do no harm. What cannot be reached is not found.
@@ -24,7 +22,7 @@ const FIRST_GOOD: [u32; 3] = [0, 8, 4];
 
 /// What the check found.
 pub(super) struct Findings<'a> {
-    pub(super) report: &'a Report,
+    pub(super) structure: &'a Structure,
     pub(super) counts: Counts,
     pub(super) valid: bool,
     pub(super) errors: u64,
@@ -57,10 +55,10 @@ impl Findings<'_> {
     }
 
     fn reason(&self) -> Option<String> {
-        let Self { report, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
+        let Self { structure, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
         let above = |part: u64, all: u64, share: f64| part as f64 > share * all as f64;
         // In a small index no list can be full.
-        let can_be_full = report.meta.is_some_and(|meta| elements > 2 * u64::from(meta.m));
+        let can_be_full = structure.m.is_some_and(|m| elements > 2 * u64::from(m));
         if !self.valid {
             return Some("the index is not valid, its build did not end".into());
         }
@@ -74,8 +72,8 @@ impl Findings<'_> {
         if above(deleted, elements + deleted, TOO_MANY_DELETED) {
             return Some(format!("{deleted} of {} elements are deleted", elements + deleted));
         }
-        if can_be_full && above(report.not_full, elements, TOO_MANY_NOT_FULL) {
-            let not_full = report.not_full;
+        if can_be_full && above(structure.not_full, elements, TOO_MANY_NOT_FULL) {
+            let not_full = structure.not_full;
             return Some(format!("{not_full} of {elements} lists at layer 0 are not full, and slow VACUUM down"));
         }
         None
