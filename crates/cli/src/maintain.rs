@@ -41,7 +41,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
                 whole.steps.extend(plan.steps);
                 steps.extend(done);
             }
-            Err(error) => failed.push(format!("{error}")),
+            Err(error) => failed.push(error.to_string()),
         }
     }
     let ended = |stepped: &Stepped| matches!(stepped.outcome, Outcome::Done | Outcome::Good);
@@ -111,7 +111,6 @@ fn tell(step: &Step, outcome: Option<&Outcome>) {
 fn print(plan: &Plan) {
     let mut rows =
         vec![["database", "index", "size", "deleted", "dead", "advice", "action", "reason"].map(str::to_owned)];
-    let mut bytes = 0;
     for Step { index, action } in &plan.steps {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         rows.push([
@@ -131,7 +130,7 @@ fn print(plan: &Plan) {
         let line: String = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}  ")).collect();
         println!("{}", line.trim_end());
     }
-    bytes += plan.due().map(|step| step.index.size).max().unwrap_or(0);
+    let bytes = plan.due().map(|step| step.index.size).max().unwrap_or(0);
     let due = plan.due().count();
     println!("{} indexes, {due} need something.", plan.steps.len());
     if due > 0 {

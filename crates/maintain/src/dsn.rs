@@ -140,7 +140,7 @@ impl Dsn {
         let user = self.get("user").unwrap_or("postgres");
         config.user(user);
         if let Some(password) =
-            self.get("password").map(str::to_owned).or_else(|| self.from_passfile(port, database, user))
+            self.get("password").map(str::to_owned).or_else(|| self.stored_password(port, database, user))
         {
             config.password(password);
         }
@@ -156,7 +156,7 @@ impl Dsn {
         Ok(config)
     }
 
-    fn from_passfile(&self, port: u16, database: &str, user: &str) -> Option<String> {
+    fn stored_password(&self, port: u16, database: &str, user: &str) -> Option<String> {
         let path = self.get("passfile").map_or_else(|| self.home.join(".pgpass"), PathBuf::from);
         let host = if self.name().starts_with('/') { "localhost" } else { self.name() };
         password(&fs::read_to_string(path).ok()?, [host, &port.to_string(), database, user])
