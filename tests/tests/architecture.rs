@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("distance", &[]),
     ("graph", &[]),
     ("hnsw", &["distance", "graph"]),
@@ -16,16 +16,18 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("node-file", &["graph"]),
     ("protocol", &[]),
     ("service", &["protocol"]),
-    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "graph"]),
-    ("lantern-index", &["server", "router", "service", "hnsw", "pages"]),
+    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "distance", "graph"]),
+    ("maintain", &[]),
+    ("lantern-index", &["server", "router", "maintain", "service", "hnsw", "pages"]),
     ("extension", &["protocol", "pages", "graph"]),
     ("router", &["service", "protocol"]),
 ];
 
 /// Crates that belong to the edges, and where they may appear.
-const EDGES: [(&str, &[&str]); 5] = [
-    ("tokio", &["service", "server", "router", "lantern-index"]),
-    ("tokio-rustls", &["service", "server", "router"]),
+const EDGES: [(&str, &[&str]); 6] = [
+    ("tokio", &["service", "server", "router", "maintain", "lantern-index"]),
+    ("tokio-rustls", &["service", "server", "router", "maintain"]),
+    ("tokio-postgres", &["maintain"]),
     ("pgrx", &["extension"]),
     ("kube", &["router"]),
     ("usearch", &["hnsw"]),

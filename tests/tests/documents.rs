@@ -135,6 +135,9 @@ fn flags_are_documented() -> Result<()> {
         assert_eq!(documented, printed, "documented and printed flags of {command}");
         all.extend(printed);
     }
+    let printed = printed_flags("maintain")?;
+    assert_eq!(documented_flags(&settings, "## Flags of `lantern-index maintain`"), printed);
+    all.extend(printed);
     let mentioned = flags(&settings);
     let unknown: Vec<_> = mentioned.difference(&all).collect();
     ensure!(unknown.is_empty(), "docs/settings.md names flags that no daemon has: {unknown:?}");

@@ -1,4 +1,5 @@
 mod gen_cert;
+mod maintain;
 mod token;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use pages::ValueType;
 
 pub use self::gen_cert::GenCert;
+pub use self::maintain::Maintain;
 pub use self::token::{NewToken, TokenCommand};
 use crate::daemon::Daemon;
 use crate::router::Router;
@@ -18,7 +20,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success; of daemons: a signal ended it and builds were given their time
   1   failure; of inspect: something is wrong with the index
-  3   of status: the daemon answers, but takes no builds
+  3   of status: the daemon answers, but takes no builds; of maintain: something is left to do
   64  arguments, settings or the files they name cannot work: they must change first";
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.
@@ -70,6 +72,12 @@ pub enum Command {
     Cancel(owner::Cancel),
     /// Let a daemon on this machine take no more builds; builds that have begun go on
     Drain(owner::Drain),
+    /// Look after the hnsw indexes of databases: which need what, and with --rebuild do it
+    ///
+    /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index, and the role
+    /// must own the indexes. SIGTERM ends a rebuild under way and drops what it leaves. The exit code is 0 if nothing is left to do, 3 if
+    /// something is, and 1 if a step failed or a database cannot be reached.
+    Maintain(Maintain),
     /// Look at the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),

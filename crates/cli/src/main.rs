@@ -10,6 +10,7 @@ mod estimate;
 mod failure;
 mod gen_cert;
 mod inspect;
+mod maintain;
 mod owner;
 mod period;
 mod router;
@@ -55,6 +56,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::GenCert(gen_cert) => gen_cert::run(gen_cert),
         Command::Token(TokenCommand::New(new)) => token::new(new),
         Command::Inspect(inspect) => inspect::run(inspect),
+        Command::Maintain(maintain) => maintain::run(maintain),
         Command::Estimate(estimate) => estimate::run(estimate),
         Command::Cpu => cpu::run(),
         Command::Man { dir } => documents::man(dir),

@@ -21,9 +21,71 @@ CREATE FUNCTION estimate(
 COMMENT ON FUNCTION estimate(regclass, name, integer) IS 'what an hnsw index on a column would take to build';
 
 CREATE FUNCTION "check"(
-    index regclass, sample integer DEFAULT 100,
+    index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL,
     OUT elements bigint, OUT rows bigint, OUT duplicates bigint, OUT deleted bigint, OUT unreachable bigint,
-    OUT not_full bigint, OUT errors bigint, OUT recall double precision, OUT advice text
+    OUT not_full bigint, OUT errors bigint, OUT recall double precision, OUT advice text,
+    OUT checked_by text
 ) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'lantern_index_check_wrapper' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION "check"(regclass, integer) IS 'verifies an hnsw index and searches it for a sample of rows';
+    AS 'MODULE_PATHNAME', 'lantern_index_check_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION "check"(regclass, integer, boolean) IS 'verifies an hnsw index and searches it for a sample of rows';
+
+CREATE FUNCTION index_state(
+    index oid, scans bigint, dead_share double precision, checked text, pgvector text,
+    OUT size bigint, OUT m integer, OUT ef_construction integer, OUT external boolean, OUT deleted_share double precision,
+    OUT advice text, OUT reason text
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'lantern_index_index_state_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION index_state(oid, bigint, double precision, text, text) IS 'what a few pages tell of an hnsw index; for the view indexes';
+
+-- A check is of one file: REINDEX makes another one.
+CREATE TABLE checks (
+    index oid PRIMARY KEY, filenode oid NOT NULL, checked_at timestamptz NOT NULL,
+    elements bigint NOT NULL, rows bigint NOT NULL, deleted bigint NOT NULL, unreachable bigint NOT NULL, errors bigint NOT NULL,
+    recall double precision, advice text NOT NULL
+);
+COMMENT ON TABLE checks IS 'what check_and_remember() found';
+
+CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL) RETURNS text AS $$
+    DELETE FROM lantern_index.checks AS old
+        WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) old.index);
+    INSERT INTO lantern_index.checks AS old
+        SELECT $1, pg_catalog.pg_relation_filenode($1), pg_catalog.clock_timestamp(),
+               c.elements, c.rows, c.deleted, c.unreachable, c.errors, c.recall, c.advice
+        FROM lantern_index."check"($1, $2, $3) c
+        ON CONFLICT (index) DO UPDATE SET
+            filenode = excluded.filenode, checked_at = excluded.checked_at, elements = excluded.elements, rows = excluded.rows,
+            deleted = excluded.deleted, unreachable = excluded.unreachable, errors = excluded.errors, recall = excluded.recall,
+            advice = excluded.advice
+        RETURNING old.advice
+$$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
+
+-- No part of it waits for a lock: sizes come from index_state(), and what is being built is told by its progress. last_idx_scan is there
+-- from PostgreSQL 16 on.
+CREATE VIEW indexes AS
+    SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, pg_get_indexdef(i.indexrelid, 1, true) AS column_name,
+           o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
+           s.m, s.ef_construction, s.external, i.indisvalid AND i.indisready AS valid, s.size,
+           CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
+           u.idx_scan AS scans, (to_jsonb(u) ->> 'last_idx_scan')::timestamptz AS last_scan,
+           s.deleted_share, d.dead_share, k.checked_at, k.recall, k.advice AS check_result,
+           CASE WHEN b.building THEN 'building' ELSE coalesce(s.advice, 'unknown') END AS advice,
+           CASE WHEN NOT b.building THEN s.reason END AS reason
+    FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_am m ON m.oid = c.relam AND m.amname = 'hnsw'
+    JOIN pg_opclass o ON o.oid = i.indclass[0]
+    JOIN pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
+    LEFT JOIN pg_stat_all_indexes u ON u.indexrelid = i.indexrelid
+    LEFT JOIN pg_stat_all_tables t ON t.relid = i.indrelid
+    LEFT JOIN pg_extension v ON v.extname = 'vector'
+    LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode
+    CROSS JOIN LATERAL (SELECT t.n_dead_tup / nullif((t.n_live_tup + t.n_dead_tup)::double precision, 0)) d (dead_share)
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM pg_stat_progress_create_index p
+                       WHERE p.relid = i.indrelid AND p.datname = current_database() AND NOT i.indisvalid
+                         AND p.index_relid = i.indexrelid)
+    ) b (building)
+    LEFT JOIN LATERAL index_state(i.indexrelid, u.idx_scan, d.dead_share, k.advice, v.extversion) s ON true;
+COMMENT ON VIEW indexes IS 'all hnsw indexes of the database, and one word of advice for each';
+GRANT SELECT ON indexes TO public;

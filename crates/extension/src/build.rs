@@ -193,7 +193,12 @@ unsafe fn build(
 ///
 /// # Safety
 /// `index` must be an open index.
-unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions, estimated_rows: u64) -> Hello {
+pub(crate) unsafe fn hello(
+    index: pg_sys::Relation,
+    column: &Column,
+    options: IndexOptions,
+    estimated_rows: u64,
+) -> Hello {
     Hello {
         protocol_min: PROTOCOL_VERSION,
         protocol_max: PROTOCOL_VERSION,
@@ -211,6 +216,7 @@ unsafe fn hello(index: pg_sys::Relation, column: &Column, options: IndexOptions,
         label: unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default(),
         token: String::new(),
         build_id: build_id(),
+        check: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait};
+use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait, capability};
 
 use crate::connection::Connection;
 use crate::failure::{Failure, News, information, printable, sentence, tell};
@@ -49,7 +49,7 @@ fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News)
     if let Some(tls) = there.tls.as_mut().filter(|_| !server_name.is_empty()) {
         tls.name = server_name;
     }
-    hello.capabilities = 0;
+    hello.capabilities &= !capability::REDIRECT;
     match ask(&there, hello, &ticket, news)? {
         Answer::Taken(session) => Ok(session),
         Answer::Elsewhere(_) => Err(Failure::protocol("A router that names another router.")),

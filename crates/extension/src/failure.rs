@@ -60,6 +60,11 @@ impl Failure {
         self
     }
 
+    /// What is wrong, in one line.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Whether it was the connection that failed: another builder may be better.
     pub(crate) fn is_of_connection(&self) -> bool {
         use PgSqlErrorCode::{ERRCODE_CONNECTION_FAILURE, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION};

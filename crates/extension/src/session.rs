@@ -114,6 +114,26 @@ impl Session {
         self.listen_while_sending()
     }
 
+    /// Whether the builder has taken a check, and waits for pages of the index.
+    pub(crate) fn takes_index(&self) -> bool {
+        self.state == SessionState::IndexPages
+    }
+
+    /// Sends a frame with pages of an index that is to be checked, and looks whether the builder has something to say.
+    pub(crate) fn send_index(&mut self, head: &[u8], pages: &[u8], crc: u32) -> Result<(), Failure> {
+        for part in [head, pages] {
+            self.pass(|connection| connection.send(part))?;
+        }
+        self.sent.add(crc);
+        self.heartbeat = Instant::now();
+        self.listen_while_sending()
+    }
+
+    /// The checksum of all rows or index pages sent.
+    pub(crate) fn sent_checksum(&self) -> u32 {
+        self.sent.value()
+    }
+
     /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone. Waits a
     /// short while for that.
     pub(crate) fn idle(&mut self) -> Result<(), Failure> {
@@ -144,7 +164,7 @@ impl Session {
     fn listen_while_sending(&mut self) -> Result<(), Failure> {
         while let Some(message) = self.received()? {
             if !matches!(message, BuilderMessage::Progress(_)) {
-                return Err(Failure::protocol(format!("{} while rows were being sent.", message.name())));
+                return Err(Failure::protocol(format!("{} while rows or pages were being sent.", message.name())));
             }
         }
         if self.connection.is_closed() {

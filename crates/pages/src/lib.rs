@@ -1,7 +1,8 @@
 //! pgvector's HNSW index pages: written from a finished graph, read back, and verified.
 //!
 //! A [`Layout`] gives every tuple its place, a [`PageWriter`] fills any page of it, [`verify`] checks a whole file and an
-//! [`IncomingVerifier`] checks pages one by one as they arrive from a builder that is not trusted.
+//! [`IncomingVerifier`] checks pages one by one as they arrive from a builder that is not trusted. [`Linked`] is the graph in pages, for
+//! searches.
 
 mod compose;
 mod datum;
@@ -11,6 +12,7 @@ mod estimate;
 mod format;
 mod incoming;
 mod layout;
+mod linked;
 mod meta;
 mod page;
 mod reader;
@@ -27,6 +29,7 @@ pub use format::{NO_BLOCK, PAGE_SIZE, PageBytes, SEGMENT_BLOCKS};
 pub use graph::ValueType;
 pub use incoming::{IncomingError, IncomingSpec, IncomingVerifier, max_blocks};
 pub use layout::Layout;
+pub use linked::Linked;
 pub use meta::{IndexMeta, MetaPage, max_dims};
 pub use page::{Item, Items, Page, PageHeader, is_new};
 pub use reader::{FileSource, OpenError, PageSource};

@@ -111,6 +111,15 @@ impl<'a> Page<'a> {
         (self.header.lower - HEADER_LEN as u16) / LINE_POINTER_LEN as u16
     }
 
+    /// The tuple of one line pointer, counted from 1. Whether it overlaps others is for [`Page::items`] to say.
+    #[must_use]
+    pub fn item(&self, offset: u16) -> Option<Item<'a>> {
+        if offset == 0 || offset > self.item_count() {
+            return None;
+        }
+        Items { page: *self, offset, taken: [0; SPECIAL / ALIGN / 64 + 1] }.item(Tid::new(self.block, offset)).ok()
+    }
+
     /// The tuples of a data page, in the order of their line pointers.
     #[must_use]
     pub fn items(&self) -> Items<'a> {

@@ -2,3 +2,5 @@
 
 /// The client follows a [`Redirect`](crate::Redirect).
 pub const REDIRECT: u64 = 1;
+/// The builder can check an index: [`Check`](crate::Check) at the end of Hello. Used only if Accept repeats it.
+pub const CHECK: u64 = 2;

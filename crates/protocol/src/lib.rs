@@ -28,8 +28,9 @@ pub use limits::{
     MAX_VALUE_BYTES, PAGE_SIZE, TUPLES_BATCH_BYTES, max_dims, max_payload, min_ef_construction,
 };
 pub use message::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Pages, Phase, Ping, Pong,
-    Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch, TuplesWriter, Wait, encode_pages, kind,
+    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Hello, Layout,
+    Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch, TuplesWriter, Wait,
+    encode_index_pages, encode_pages, kind,
 };
 pub use order::SessionState;
 pub use sqlstate::SqlState;

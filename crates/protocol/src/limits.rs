@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use crate::{ValueType, kind};
 
-/// The most bytes in the payload of any frame but Tuples and Pages.
+/// The most bytes in the payload of any frame but Tuples, Pages and IndexPages.
 pub const MAX_CONTROL_PAYLOAD: usize = 64 << 10;
-/// The most bytes in the payload of a Tuples or Pages frame.
+/// The most bytes in the payload of a Tuples, Pages or IndexPages frame.
 pub const MAX_DATA_PAYLOAD: usize = 2 << 20;
 /// The most bytes of a text that this crate sends; longer ones are cut. Four of them fit into a control frame.
 pub const MAX_TEXT_BYTES: usize = 8 << 10;
@@ -58,7 +58,7 @@ pub fn min_ef_construction(m: u16) -> u16 {
 #[must_use]
 pub fn max_payload(frame_kind: u8) -> usize {
     match frame_kind {
-        kind::TUPLES | kind::PAGES => MAX_DATA_PAYLOAD,
+        kind::TUPLES | kind::PAGES | kind::INDEX_PAGES => MAX_DATA_PAYLOAD,
         _ => MAX_CONTROL_PAYLOAD,
     }
 }

@@ -1,4 +1,4 @@
-use crate::{BuilderMessage, ClientMessage, ProtocolError};
+use crate::{BuilderMessage, ClientMessage, ProtocolError, capability};
 
 /// What a session is doing, and so which messages may come.
 ///
@@ -17,6 +17,12 @@ pub enum SessionState {
     Building,
     /// The builder sends pages.
     Pages,
+    /// The client sends the pages of an index that is to be checked.
+    IndexPages,
+    /// The builder checks them.
+    Checking,
+    /// The builder has told what it found.
+    Found,
     /// Nothing more is to come.
     Ended,
 }
@@ -27,13 +33,15 @@ impl SessionState {
     /// # Errors
     /// [`ProtocolError::Unexpected`]
     pub fn client(self, message: &ClientMessage) -> Result<Self, ProtocolError> {
-        use ClientMessage::{Cancel, EndOfTuples, Heartbeat, Hello, Ping, Ticket, Tuples};
+        use ClientMessage::{Cancel, EndOfIndex, EndOfTuples, Heartbeat, Hello, IndexPages, Ping, Ticket, Tuples};
         match (self, message) {
             (Self::Opened, Hello(_)) => Ok(Self::Admission),
             (Self::Opened, Ping(_) | Ticket(_)) => Ok(self),
             (Self::Opened, _) => Err(self.unexpected(message.name())),
             (Self::Rows, Tuples(_)) => Ok(Self::Rows),
             (Self::Rows, EndOfTuples(_)) => Ok(Self::Building),
+            (Self::IndexPages, IndexPages(_)) => Ok(Self::IndexPages),
+            (Self::IndexPages, EndOfIndex(_)) => Ok(Self::Checking),
             // Also at the end: they cross the builder's last message.
             (_, Heartbeat | Cancel) => Ok(self),
             _ => Err(self.unexpected(message.name())),
@@ -45,16 +53,24 @@ impl SessionState {
     /// # Errors
     /// [`ProtocolError::Unexpected`]
     pub fn builder(self, message: &BuilderMessage) -> Result<Self, ProtocolError> {
-        use BuilderMessage::{Accept, Done, Error, Heartbeat, Layout, Pages, Pong, Progress, Redirect, Refuse, Wait};
+        use BuilderMessage::{
+            Accept, Done, Error, Findings, Heartbeat, Layout, Pages, Pong, Progress, Redirect, Refuse, Wait,
+        };
         match (self, message) {
             (Self::Ended, _) => Err(self.unexpected(message.name())),
             // Before Hello too: a builder that is full, or that cannot read the Hello.
             (_, Error(_)) | (Self::Opened | Self::Admission, Refuse(_)) => Ok(Self::Ended),
             (Self::Opened, Pong(_)) => Ok(self),
             (Self::Admission, Redirect(_)) => Ok(Self::Ended),
+            (Self::Admission, Accept(accept)) if accept.capabilities & capability::CHECK != 0 => Ok(Self::IndexPages),
             (Self::Admission, Accept(_)) => Ok(Self::Rows),
             (Self::Admission, Wait(_) | Heartbeat) => Ok(self),
-            (Self::Rows | Self::Building | Self::Pages, Progress(_) | Heartbeat) => Ok(self),
+            (
+                Self::Rows | Self::Building | Self::Pages | Self::IndexPages | Self::Checking | Self::Found,
+                Progress(_) | Heartbeat,
+            ) => Ok(self),
+            (Self::Checking, Findings(_)) => Ok(Self::Found),
+            (Self::Found, Done(_)) => Ok(Self::Ended),
             (Self::Building, Layout(_)) => Ok(Self::Pages),
             (Self::Pages, Pages(_)) => Ok(Self::Pages),
             (Self::Pages, Done(_)) => Ok(Self::Ended),
@@ -71,6 +87,9 @@ impl SessionState {
             Self::Rows => "sending rows",
             Self::Building => "building the graph",
             Self::Pages => "sending pages",
+            Self::IndexPages => "sending the index",
+            Self::Checking => "checking the index",
+            Self::Found => "telling what was found",
             Self::Ended => "the session has ended",
         }
     }

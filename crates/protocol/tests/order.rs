@@ -88,6 +88,37 @@ fn a_step_left_out_is_noticed() {
     assert_eq!(without("tuples"), Ok(SessionState::Ended));
 }
 
+const CHECK: [(char, &str); 8] = [
+    ('c', "hello_check"),
+    ('b', "wait"),
+    ('b', "accept_check"),
+    ('c', "index_pages"),
+    ('c', "end_of_index"),
+    ('b', "progress"),
+    ('b', "findings"),
+    ('b', "done"),
+];
+
+#[test]
+fn a_check_is_in_order_and_no_build() {
+    assert_eq!(run(&CHECK), Ok(SessionState::Ended));
+    for end in 3..CHECK.len() {
+        let after = |step| run(&[&CHECK[..end], &[step]].concat());
+        assert_eq!(after(('c', "heartbeat")), run(&CHECK[..end]));
+        assert!(after(('b', "error")).is_ok());
+        for wrong in [('c', "tuples"), ('c', "end_of_tuples"), ('b', "layout"), ('b', "pages")] {
+            assert!(after(wrong).is_err(), "{wrong:?} after {end} steps");
+        }
+    }
+    for end in 0..=BUILD.len() {
+        for wrong in [('c', "index_pages"), ('c', "end_of_index"), ('b', "findings")] {
+            assert!(run(&[&BUILD[..end], &[wrong]].concat()).is_err(), "{wrong:?} after {end} steps");
+        }
+    }
+    // A builder that does not know checks takes it for a build.
+    assert!(run(&[CHECK[0], ('b', "accept"), CHECK[3]]).is_err());
+}
+
 #[test]
 fn names_are_those_of_the_kinds() {
     assert_eq!(ClientMessage::Cancel.name(), "Cancel");

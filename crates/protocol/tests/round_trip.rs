@@ -2,8 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Hello, Layout, Metric, PAGE_SIZE,
-    Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
+    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Frame, Hello,
+    Layout, Metric, PAGE_SIZE, Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType,
+    Wait,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,9 +18,11 @@ fn sqlstate() -> impl Strategy<Value = SqlState> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), 1..=4u8, 1..=6u8);
+    let check = any::<Option<(u32, u32, u16)>>()
+        .prop_map(|check| check.map(|(blocks, sample, ef_search)| Check { blocks, sample, ef_search }));
+    let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), 1..=4u8, 1..=6u8, check);
     (numbers, [text(), text(), text(), text(), text()]).prop_map(
-        |((shorts, longs, words, value_type, metric), texts)| {
+        |((shorts, longs, words, value_type, metric, check), texts)| {
             let [protocol_min, protocol_max, m, ef_construction] = shorts;
             let [capabilities, estimated_rows] = longs;
             let [dims, page_size] = words;
@@ -28,7 +31,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             #[rustfmt::skip]
         let hello = Hello {
             protocol_min, protocol_max, capabilities, value_type, metric, dims, m, ef_construction, estimated_rows,
-            page_size, client_version, server_version, label, token, build_id,
+            page_size, client_version, server_version, label, token, build_id, check,
         };
             hello
         },
@@ -60,6 +63,8 @@ fn client() -> impl Strategy<Value = ClientMessage> {
         Just(ClientMessage::Heartbeat),
         text().prop_map(|token| ClientMessage::Ping(Ping { token })),
         text().prop_map(|ticket| ClientMessage::Ticket(Ticket { ticket })),
+        pages().prop_map(ClientMessage::IndexPages),
+        any::<(u32, u32)>().prop_map(|(blocks, checksum)| ClientMessage::EndOfIndex(EndOfIndex { blocks, checksum })),
     ]
 }
 
@@ -102,9 +107,24 @@ fn done() -> impl Strategy<Value = BuilderMessage> {
     })
 }
 
+fn pages() -> impl Strategy<Value = Pages> {
+    (0..u32::MAX - 3, 1..=3usize, any::<u8>())
+        .prop_map(|(first_block, count, byte)| Pages { first_block, pages: vec![byte; count * PAGE_SIZE].into() })
+}
+
+fn findings() -> impl Strategy<Value = BuilderMessage> {
+    let numbers = any::<(u16, [u64; 7], u32, u32)>();
+    (numbers, vec(text(), 0..5)).prop_map(|((m, longs, sampled, recall_ppm), first_errors)| {
+        let [live, deleted, rows, duplicates, not_full, reachable, errors] = longs;
+        #[rustfmt::skip]
+        let findings = Findings {
+            m, live, deleted, rows, duplicates, not_full, reachable, sampled, recall_ppm, errors, first_errors,
+        };
+        BuilderMessage::Findings(findings)
+    })
+}
+
 fn builder() -> impl Strategy<Value = BuilderMessage> {
-    let pages = (0..u32::MAX - 3, 1..=3usize, any::<u8>())
-        .prop_map(|(first_block, count, byte)| Pages { first_block, pages: vec![byte; count * PAGE_SIZE].into() });
     prop_oneof![
         accept(),
         (any::<u32>(), text()).prop_map(|(position, reason)| BuilderMessage::Wait(Wait { position, reason })),
@@ -119,7 +139,8 @@ fn builder() -> impl Strategy<Value = BuilderMessage> {
             elements,
             rows
         })),
-        pages.prop_map(BuilderMessage::Pages),
+        pages().prop_map(BuilderMessage::Pages),
+        findings(),
         done(),
         Just(BuilderMessage::Heartbeat),
         pong(),

@@ -40,6 +40,12 @@ pub(crate) enum SessionError {
     RowCount { received: u64, sent: u64 },
     #[error("rows have checksum {received:#010x}, the client's have {sent:#010x}")]
     RowChecksum { received: u32, sent: u32 },
+    #[error("pages {first} to {} of the index, {due} is due of {blocks}", .first.saturating_add(*.count).saturating_sub(1))]
+    IndexPages { first: u32, count: u32, due: u32, blocks: u32 },
+    #[error("{received} pages received of {blocks}, the client counts {sent}")]
+    IndexBlocks { received: u32, sent: u32, blocks: u32 },
+    #[error("pages have checksum {received:#010x}, the client's have {sent:#010x}")]
+    IndexChecksum { received: u32, sent: u32 },
     #[error("more than {0} rows")]
     TooManyRows(u64),
     #[error("build needs more memory than it was taken on with, and there is no more")]
@@ -75,6 +81,9 @@ impl SessionError {
             | Self::NodeFile(_)
             | Self::RowCount { .. }
             | Self::RowChecksum { .. }
+            | Self::IndexPages { .. }
+            | Self::IndexBlocks { .. }
+            | Self::IndexChecksum { .. }
             | Self::TooManyRows(_)
             | Self::Outgrown { .. }
             | Self::Overdue(_)
@@ -100,9 +109,12 @@ impl SessionError {
             Self::Cancelled | Self::Operator => SqlState::QUERY_CANCELED,
             Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
             Self::Protocol(error) => error.sqlstate(),
-            Self::V1(_) | Self::BeyondEnd => SqlState::PROTOCOL_VIOLATION,
+            Self::V1(_) | Self::BeyondEnd | Self::IndexPages { .. } => SqlState::PROTOCOL_VIOLATION,
             Self::NodeFile(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
-            Self::RowCount { .. } | Self::RowChecksum { .. } => SqlState::DATA_CORRUPTED,
+            Self::RowCount { .. }
+            | Self::RowChecksum { .. }
+            | Self::IndexBlocks { .. }
+            | Self::IndexChecksum { .. } => SqlState::DATA_CORRUPTED,
             Self::TooManyRows(_) | Self::Overdue(_) | Self::RowsOverdue(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
             Self::Build(error) => build_sqlstate(error),

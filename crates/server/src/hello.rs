@@ -1,11 +1,13 @@
 use graph::{HEAP_TIDS_PER_ELEMENT, ValueType};
 use hnsw::{BuildSpec, Metric};
 use protocol::{
-    EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims, min_ef_construction,
+    Check, EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims,
+    min_ef_construction,
 };
 use service::LIMITS_HINT;
 
 use crate::admission::{Never, NoPlace, Size};
+use crate::checking::CheckNeed;
 use crate::end::SessionError;
 
 /// What a client wants built, if it is within the limits.
@@ -96,16 +98,44 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
                 LIMITS_HINT,
             )
         }
-        NoPlace::Waiting(most) => Box::new(Refuse {
-            retry_after_ms: 30_000,
-            ..*refuse(
-                SqlState::TOO_MANY_CONNECTIONS,
-                format!("as many builds of this client wait as may, {most}"),
-                String::new(),
-                LIMITS_HINT,
-            )
-        }),
+        NoPlace::Waiting(most) => refuse_waiting(most),
     }
+}
+
+fn refuse_waiting(most: u32) -> Box<Refuse> {
+    Box::new(Refuse {
+        retry_after_ms: 30_000,
+        ..*refuse(
+            SqlState::TOO_MANY_CONNECTIONS,
+            format!("as many builds of this client wait as may, {most}"),
+            String::new(),
+            LIMITS_HINT,
+        )
+    })
+}
+
+/// What the check of an index needs.
+pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, Box<Refuse>> {
+    if check.blocks == 0 {
+        let message = "index to check has no pages".to_owned();
+        return Err(refuse(SqlState::INVALID_PARAMETER, message, String::new(), ""));
+    }
+    Ok(CheckNeed::new(spec, check))
+}
+
+/// The refusal of a check that may not even wait.
+pub(crate) fn refuse_check(no_place: NoPlace) -> Box<Refuse> {
+    let (Never { needed, limit }, whose) = match no_place {
+        NoPlace::Never(never) => (never, "builder"),
+        NoPlace::BeyondClient(never) => (never, "client"),
+        NoPlace::Waiting(most) => return refuse_waiting(most),
+    };
+    refuse(
+        SqlState::OUT_OF_MEMORY,
+        format!("check of the index needs more memory than this {whose} may use"),
+        format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)),
+        "",
+    )
 }
 
 /// The refusal of a build that would not fit even alone.
@@ -177,6 +207,7 @@ mod tests {
             label: String::new(),
             token: String::new(),
             build_id: String::new(),
+            check: None,
         }
     }
 

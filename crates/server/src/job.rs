@@ -7,10 +7,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use graph::HeapTid;
 use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch, Storage};
-use protocol::{Done, Tuples};
+use protocol::{Check, Done, Findings, Pages, Tuples};
 use tokio::sync::mpsc;
 
 use crate::admission::Reservation;
+use crate::checking::{CheckNeed, Incoming};
 use crate::end::SessionError;
 use crate::paging;
 use crate::server::Shared;
@@ -22,6 +23,8 @@ pub(crate) enum Form {
     Pages,
     /// A file of nodes, from which a Lantern client makes the pages.
     Nodes(Lantern),
+    /// What is found in the pages of an index: pages come in place of rows.
+    Findings(Check, CheckNeed),
 }
 
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
@@ -32,6 +35,10 @@ pub(crate) enum Input {
     Rows(Tuples),
     /// There are no more rows.
     End,
+    /// Pages of an index that is to be checked.
+    Pages(Pages),
+    /// There are no more pages; with the checksum of all.
+    EndOfIndex(u32),
 }
 
 /// What the build thread has to say.
@@ -45,6 +52,7 @@ pub(crate) enum Event {
         head: Bytes,
         body: Bytes,
     },
+    Findings(Box<Findings>),
     /// All pages have been said, and the graph's memory is free again.
     Done(Done),
     Failed(SessionError),
@@ -134,6 +142,9 @@ struct Build {
 impl Build {
     fn run(&mut self) -> Result<Done, SessionError> {
         let pool = Arc::new(Pool::new(self.threads)?);
+        if let Form::Findings(check, need) = self.form {
+            return self.check(&check, &need, &pool);
+        }
         let finished = self.graph(&pool)?;
         let report = finished.report;
         tracing::info!(
@@ -150,7 +161,7 @@ impl Build {
         );
         let say = |event| self.say(event);
         let sent = match &self.form {
-            Form::Pages => paging::send(&finished, &self.spec, &pool, &self.control, say)?,
+            Form::Pages | Form::Findings(..) => paging::send(&finished, &self.spec, &pool, &self.control, say)?,
             Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, say)?,
         };
         drop(finished);
@@ -166,7 +177,7 @@ impl Build {
             match self.input.blocking_recv() {
                 Some(Input::Rows(batch)) => {
                     let batch = match &mut self.form {
-                        Form::Pages => batch,
+                        Form::Pages | Form::Findings(..) => batch,
                         Form::Nodes(lantern) => lantern.prepare(batch),
                     };
                     tids.clear();
@@ -183,9 +194,53 @@ impl Build {
                     }
                     return Ok(engine.finish()?);
                 }
+                Some(Input::Pages(_) | Input::EndOfIndex(_)) => return Err(mixed()),
                 None => return Err(BuildError::Cancelled.into()),
             }
         }
+    }
+
+    fn check(&mut self, check: &Check, need: &CheckNeed, pool: &Pool) -> Result<Done, SessionError> {
+        let mut index = Incoming::new(check, &self.control)?;
+        self.say(Event::Started)?;
+        let checksum = loop {
+            match self.input.blocking_recv() {
+                Some(Input::Pages(pages)) => index.add(&pages, &self.control),
+                Some(Input::EndOfIndex(checksum)) => break checksum,
+                Some(Input::Rows(_) | Input::End) => return Err(mixed()),
+                None => return Err(BuildError::Cancelled.into()),
+            }
+        };
+        let findings = index.check(&self.spec, check, need, pool, &self.control)?;
+        let blocks = index.blocks();
+        drop(index);
+        tracing::info!(
+            blocks,
+            elements = findings.live,
+            deleted = findings.deleted,
+            errors = findings.errors,
+            sampled = findings.sampled,
+            recall_ppm = findings.recall_ppm,
+            seconds = self.started.elapsed().as_secs_f64(),
+            "index checked"
+        );
+        let done = Done {
+            rows: findings.rows,
+            elements: findings.live,
+            relinked: 0,
+            unreachable: findings.live - findings.reachable,
+            self_recall_ppm: 0,
+            build_ms: self.milliseconds(),
+            blocks,
+            checksum,
+            recall_ppm: None,
+        };
+        self.say(Event::Findings(Box::new(findings)))?;
+        Ok(done)
+    }
+
+    fn milliseconds(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn say(&self, event: Event) -> Result<(), SessionError> {
@@ -199,12 +254,17 @@ impl Build {
             relinked: report.relinked,
             unreachable: report.unreachable,
             self_recall_ppm: millionths(report.self_recall),
-            build_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            build_ms: self.milliseconds(),
             blocks: sent.blocks,
             checksum: sent.checksum,
             recall_ppm: Some(millionths(report.recall)),
         }
     }
+}
+
+/// The session hands over what its client may send: rows for a build, pages for a check.
+fn mixed() -> SessionError {
+    SessionError::Defect("rows and pages in one session".to_owned())
 }
 
 fn millionths(share: f32) -> u32 {

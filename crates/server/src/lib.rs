@@ -4,6 +4,7 @@
 //! threads for each build.
 
 mod admission;
+mod checking;
 mod config;
 mod connection;
 mod end;

@@ -1,7 +1,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use protocol::{ClientMessage, Frame, HEADER_BYTES, SessionState};
+use protocol::{ClientMessage, Frame, HEADER_BYTES, SessionState, StreamChecksum};
 use service::{FrameReader, Metrics, Running};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -11,6 +11,14 @@ use crate::end::SessionError;
 use crate::job::Input;
 use crate::meter::Meter;
 use crate::rows::RowTotals;
+
+/// What comes after Accept.
+pub(crate) enum Intake {
+    /// Rows for a build.
+    Rows(RowTotals, Meter),
+    /// So many pages to check.
+    Index(u32),
+}
 
 /// What the client sends.
 pub(crate) struct Reader<'a, R> {
@@ -35,18 +43,26 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Ok((message, frame.crc))
     }
 
-    /// The client's half of a build: hands its rows to the job, then listens whether it leaves. Ends only by an error.
+    /// The client's half of a build: hands its rows, or the pages to check, to the job, then listens whether it leaves. Ends only by an error.
     pub(crate) async fn drive(
         &mut self,
-        totals: RowTotals,
-        meter: Meter,
+        intake: Intake,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
         running: &Running,
     ) -> SessionError {
-        self.state = SessionState::Rows;
         self.frames.trust();
-        if let Err(error) = self.rows(totals, meter, job, idle_timeout, running).await {
+        let taken = match intake {
+            Intake::Rows(totals, meter) => {
+                self.state = SessionState::Rows;
+                self.rows(totals, meter, job, idle_timeout, running).await
+            }
+            Intake::Index(blocks) => {
+                self.state = SessionState::IndexPages;
+                self.index(blocks, job, idle_timeout).await
+            }
+        };
+        if let Err(error) = taken {
             return error;
         }
         // The client waits for us now, so its silence means nothing; a host that vanished is noticed by keepalive.
@@ -87,11 +103,52 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     return Ok(());
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
-                // The state lets no Hello, Ticket or Ping through.
+                // The state lets no others through.
                 ClientMessage::Heartbeat
+                | ClientMessage::IndexPages(_)
+                | ClientMessage::EndOfIndex(_)
                 | ClientMessage::Hello(_)
                 | ClientMessage::Ticket(_)
                 | ClientMessage::Ping(_) => {}
+            }
+        }
+    }
+
+    /// The pages of an index, block 0 first, as many as the client said.
+    async fn index(
+        &mut self,
+        blocks: u32,
+        job: &mpsc::Sender<Input>,
+        idle_timeout: Duration,
+    ) -> Result<(), SessionError> {
+        let (mut received, mut checksum) = (0u32, StreamChecksum::new());
+        loop {
+            let next = timeout(idle_timeout, self.next()).await;
+            let (message, crc) = next.map_err(|_| SessionError::Silent(idle_timeout))??;
+            match message {
+                ClientMessage::IndexPages(pages) => {
+                    let after = pages.first_block.saturating_add(pages.page_count());
+                    if pages.first_block != received || after > blocks {
+                        let (first, count) = (pages.first_block, pages.page_count());
+                        return Err(SessionError::IndexPages { first, count, due: received, blocks });
+                    }
+                    received = after;
+                    checksum.add(crc);
+                    hand_over(job, Input::Pages(pages)).await;
+                }
+                ClientMessage::EndOfIndex(end) => {
+                    let checksum = checksum.value();
+                    if (end.blocks, end.blocks) != (received, blocks) {
+                        return Err(SessionError::IndexBlocks { received, sent: end.blocks, blocks });
+                    }
+                    if end.checksum != checksum {
+                        return Err(SessionError::IndexChecksum { received: checksum, sent: end.checksum });
+                    }
+                    hand_over(job, Input::EndOfIndex(checksum)).await;
+                    return Ok(());
+                }
+                ClientMessage::Cancel => return Err(SessionError::Cancelled),
+                _ => {}
             }
         }
     }

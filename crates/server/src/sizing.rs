@@ -1,6 +1,7 @@
 use protocol::Hello;
 
 use crate::admission::{self, Need};
+use crate::checking::CheckNeed;
 use crate::hello;
 
 /// Threads of a machine that is yet to be found: each has some thousand values unpacked.
@@ -11,6 +12,7 @@ const THREADS: u32 = 16;
 #[must_use]
 pub fn machine_for(hello: &Hello) -> u64 {
     match hello::check(hello, 0) {
+        Ok(spec) if let Some(check) = hello.check => admission::machine_for(CheckNeed::new(&spec, &check).bytes()),
         Ok(_) if hello.estimated_rows == 0 => u64::MAX,
         Ok(spec) => admission::machine_for(Need::new(&spec, THREADS).at_first(hello.estimated_rows)),
         Err(_) => 0,
@@ -41,6 +43,7 @@ mod tests {
             label: String::new(),
             token: String::new(),
             build_id: String::new(),
+            check: None,
         };
         let of = |rows| machine_for(&hello(ValueType::Vector, 1536, rows));
         assert!((7..10).contains(&(of(1_000_000) >> 30)));

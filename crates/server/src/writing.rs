@@ -64,6 +64,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
     ) -> Result<Option<Done>, SessionError> {
         let mut progress = interval(PROGRESS_INTERVAL);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checked = false;
         loop {
             let event = tokio::select! {
                 biased;
@@ -85,9 +86,16 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                     running.add_pages(count.into());
                     watch.add_pages(count);
                 }
+                Some(Event::Findings(findings)) => {
+                    checked = true;
+                    self.send(&BuilderMessage::Findings(*findings)).await?;
+                }
                 Some(Event::Done(done)) => {
-                    running.set_elements(done.elements);
-                    running.set_quality(done.self_recall_ppm, done.recall_ppm);
+                    // A check says nothing of the builder's own graphs.
+                    if !checked {
+                        running.set_elements(done.elements);
+                        running.set_quality(done.self_recall_ppm, done.recall_ppm);
+                    }
                     self.send(&BuilderMessage::Done(done)).await?;
                     return Ok(Some(done));
                 }

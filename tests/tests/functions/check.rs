@@ -244,7 +244,7 @@ fn memory_is_bounded() {
              SET maintenance_work_mem = '1MB'",
         )
         .unwrap();
-    let error = session.execute("SELECT lantern_index.check('t_idx', 0)").unwrap_err();
+    let error = session.execute("SELECT lantern_index.check('t_idx', 0, false)").unwrap_err();
     let found = error.server();
     println!("{error}");
     assert_eq!(found.sqlstate, "53200");
@@ -254,7 +254,7 @@ fn memory_is_bounded() {
     session.execute(&format!("SET maintenance_work_mem = '{wanted}'")).unwrap();
     let megabytes: u32 = wanted.trim_end_matches("MB").parse().unwrap();
     assert!((2..5).contains(&megabytes), "{wanted}");
-    let checked = check(&mut session, "'t_idx', 0");
+    let checked = check(&mut session, "'t_idx', 0, false");
     assert_eq!((checked.rows, checked.errors, checked.unreachable), (60_000, 0, 0));
     // The sample counts as well.
     session.execute("RESET maintenance_work_mem; CREATE TABLE w (v vector(2000))").unwrap();
@@ -265,8 +265,8 @@ fn memory_is_bounded() {
              SET maintenance_work_mem = '1MB'",
         )
         .unwrap();
-    assert_eq!(check(&mut session, "'w_idx', 50").errors, 0);
-    let error = session.execute("SELECT lantern_index.check('w_idx', 300)").unwrap_err();
+    assert_eq!(check(&mut session, "'w_idx', 50, false").errors, 0);
+    let error = session.execute("SELECT lantern_index.check('w_idx', 300, false)").unwrap_err();
     assert_eq!(error.server().sqlstate, "53200", "{error}");
     assert!(error.server().hint.contains("smaller sample"), "{error}");
 }

@@ -1,8 +1,10 @@
-//! What the extension answers in SQL: `ping`, `estimate`, `check`.
+//! What the extension answers in SQL: `ping`, `estimate`, `check`, the view `indexes`.
 
 mod check;
+mod check_external;
 mod check_live;
 mod estimate;
+mod indexes;
 mod ping;
 
 use std::sync::LazyLock;

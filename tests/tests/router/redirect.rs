@@ -43,6 +43,7 @@ fn hello(capabilities: u64) -> Hello {
         label: "items_idx".to_owned(),
         token: String::new(),
         build_id: String::new(),
+        check: None,
     }
 }
 

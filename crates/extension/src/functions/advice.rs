@@ -1,8 +1,6 @@
-//! Is it time to REINDEX?
+//! Is it time to REINDEX? Of an index that was checked ([`Findings`]), and of one of which a few pages were read ([`Seen`]).
 
-use pages::Report;
-
-use super::check::Counts;
+use super::check::{Counts, Structure};
 
 /// A list that is not full is found anew by every VACUUM, and an element that was deleted is room that stays unused until a row is
 /// inserted: a few of them do no harm. What cannot be reached is not found.
@@ -12,13 +10,19 @@ const TOO_MANY_UNREACHABLE: f64 = 0.01;
 /// At `ef_search` 40 a good index finds more than this, but for data that is hard for every graph.
 const TOO_LITTLE_FOUND: f64 = 0.80;
 
+/// VACUUM searches anew for each element beside a dead one: from about here on a rebuild takes less time than the VACUUM that is due, which
+/// has little to do afterwards. Autovacuum comes at this share by default.
+const TOO_MANY_DEAD: f64 = 0.20;
+/// A smaller index, by elements in the pages that were read, is rebuilt within a moment or not worth it.
+const TOO_FEW_TO_JUDGE: u64 = 20;
+
 /// Releases before this one have defects that leave bad indexes: 0.8.2, 0.8.3 and 0.8.4 mend one each, of parallel builds, of VACUUM
 /// and of the repair after it.
 const FIRST_GOOD: [u32; 3] = [0, 8, 4];
 
 /// What the check found.
 pub(super) struct Findings<'a> {
-    pub(super) report: &'a Report,
+    pub(super) structure: &'a Structure,
     pub(super) counts: Counts,
     pub(super) valid: bool,
     pub(super) errors: u64,
@@ -51,10 +55,10 @@ impl Findings<'_> {
     }
 
     fn reason(&self) -> Option<String> {
-        let Self { report, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
+        let Self { structure, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
         let above = |part: u64, all: u64, share: f64| part as f64 > share * all as f64;
         // In a small index no list can be full.
-        let can_be_full = report.meta.is_some_and(|meta| elements > 2 * u64::from(meta.m));
+        let can_be_full = structure.m.is_some_and(|m| elements > 2 * u64::from(m));
         if !self.valid {
             return Some("the index is not valid, its build did not end".into());
         }
@@ -68,11 +72,76 @@ impl Findings<'_> {
         if above(deleted, elements + deleted, TOO_MANY_DELETED) {
             return Some(format!("{deleted} of {} elements are deleted", elements + deleted));
         }
-        if can_be_full && above(report.not_full, elements, TOO_MANY_NOT_FULL) {
-            let not_full = report.not_full;
+        if can_be_full && above(structure.not_full, elements, TOO_MANY_NOT_FULL) {
+            let not_full = structure.not_full;
             return Some(format!("{not_full} of {elements} lists at layer 0 are not full, and slow VACUUM down"));
         }
         None
+    }
+}
+
+/// What is known of an index without reading it all.
+pub(super) struct Seen<'a> {
+    pub(super) valid: bool,
+    pub(super) scans: i64,
+    /// Dead rows of the table, as the statistics count them.
+    pub(super) dead_share: Option<f64>,
+    /// The advice of the last check, if the index is still the same.
+    pub(super) checked: Option<&'a str>,
+    /// In the pages that were read.
+    pub(super) live: u64,
+    pub(super) deleted: u64,
+    pub(super) unreadable: u64,
+}
+
+/// One word, and why.
+pub(super) struct Judged {
+    pub(super) advice: &'static str,
+    pub(super) reason: Option<String>,
+}
+
+impl Seen<'_> {
+    /// The gravest first.
+    pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
+        let Self { valid, scans, dead_share, checked, live, deleted, unreadable } = *self;
+        let because = |advice, reason: String| Judged { advice, reason: Some(reason) };
+        if !valid {
+            return because(
+                "invalid",
+                "its build did not end: no search uses it, but every insert maintains it".into(),
+            );
+        }
+        if let Some(reason) = checked.and_then(|advice| advice.strip_prefix("reindex: ")) {
+            return because("rebuild", format!("the last check found: {reason}"));
+        }
+        if unreadable > 0 {
+            return because("check", "pages have errors".into());
+        }
+        let all = live + deleted;
+        let percent = |share: f64| (100.0 * share).round();
+        if all >= TOO_FEW_TO_JUDGE && deleted as f64 > TOO_MANY_DELETED * all as f64 {
+            let share = percent(deleted as f64 / all as f64);
+            return because("rebuild", format!("about {share} percent of its elements are deleted"));
+        }
+        if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && live >= TOO_FEW_TO_JUDGE) {
+            let share = percent(dead);
+            return because("rebuild", format!("{share} percent of the rows are dead: rebuild, then VACUUM"));
+        }
+        if let Some(version) =
+            pgvector.filter(|version| deleted > 0 && checked.is_none() && is_older(version, FIRST_GOOD))
+        {
+            let [major, minor, patch] = FIRST_GOOD;
+            return because(
+                "check",
+                format!(
+                    "vacuumed, and pgvector {version} can damage indexes: update to {major}.{minor}.{patch} or later"
+                ),
+            );
+        }
+        if scans == 0 {
+            return because("unused", "not scanned since statistics were reset (each server counts for itself)".into());
+        }
+        Judged { advice: "ok", reason: None }
     }
 }
 

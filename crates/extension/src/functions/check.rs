@@ -1,19 +1,23 @@
-//! `lantern_index.check(index, sample)`
+//! `lantern_index.check(index, sample, external)`
 
-use pages::{Estimate, Options, PageSource, Problems, Report, verify_within};
+use pages::{Estimate, Options, PageSource, Report, verify_within};
 use pgrx::prelude::*;
+use protocol::Findings as Told;
 
 use super::advice::Findings;
 use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
-use super::{bigint, gone, name, require_select};
+use super::{bigint, delegate, gone, name, require_select};
 use crate::column::Column;
-use crate::failure::{Failure, or_raise};
+use crate::failure::{Failure, or_raise, printable};
 use crate::{hook, options, raised};
 
 /// The most rows to search for.
 const MAX_SAMPLE: i32 = 10_000;
+
+/// Smaller indexes are checked where they are, unless a builder is asked for: 8 MB are read within a moment.
+const WORTH_A_BUILDER: u32 = 1024;
 
 /// What the function answers, column by column.
 type Row = (
@@ -26,6 +30,7 @@ type Row = (
     name!(errors, i64),
     name!(recall, Option<f64>),
     name!(advice, String),
+    name!(checked_by, String),
 );
 
 /// What SQL calls: the errors of an index's expressions are raised as they are.
@@ -49,12 +54,13 @@ pub extern "C" fn pg_finfo_lantern_index_check_wrapper() -> &'static pg_sys::Pg_
     &V1
 }
 
-/// Empty if an error was kept.
+/// Empty if an error was kept, and where index or sample are NULL.
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
 fn lantern_index_check_kept(
-    index: pg_sys::Oid,
-    sample: i32,
+    index: Option<pg_sys::Oid>,
+    sample: Option<i32>,
+    external: Option<bool>,
 ) -> TableIterator<
     'static,
     (
@@ -67,27 +73,26 @@ fn lantern_index_check_kept(
         name!(errors, i64),
         name!(recall, Option<f64>),
         name!(advice, String),
+        name!(checked_by, String),
     ),
 > {
-    let row = raised::until_raised(|| check(index, sample));
+    let (Some(index), Some(sample)) = (index, sample) else { return TableIterator::new(None) };
+    let row = raised::until_raised(|| check(index, sample, external));
     if row.is_none() {
         hint_at_search_path();
     }
     TableIterator::new(row)
 }
 
-fn check(index: pg_sys::Oid, sample: i32) -> Row {
+fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
     // SAFETY: called with an oid, in a transaction with a snapshot. The locks stay until its end.
     unsafe {
         let (table, index) = or_raise(open(index));
         let sample = or_raise(rows_to_search_for(sample));
-        let (report, errors) = or_raise(structure(index));
-        // A search of a damaged index fails where it meets the damage, or worse.
-        let sample = if errors.count == 0 { sample } else { 0 };
-        let found = as_owner(table, || recall(table, index, sample));
-        let counts = Counts::of(&report);
+        let Checked { structure, errors, found, by } = or_raise(look(table, index, sample, external));
+        let counts = Counts::of(&structure);
         let findings = Findings {
-            report: &report,
+            structure: &structure,
             counts,
             valid: (*(*index).rd_index).indisvalid,
             errors: errors.count,
@@ -101,15 +106,79 @@ fn check(index: pg_sys::Oid, sample: i32) -> Row {
         pg_sys::relation_close(table, keep);
         (
             bigint(counts.elements),
-            bigint(report.heap_tids),
-            bigint(report.duplicates),
+            bigint(structure.rows),
+            bigint(structure.duplicates),
             bigint(counts.deleted),
             bigint(counts.unreachable),
-            bigint(report.not_full),
+            bigint(structure.not_full),
             bigint(errors.count),
             found,
             advice,
+            by.into(),
         )
+    }
+}
+
+/// What was found, and by whom.
+struct Checked {
+    structure: Structure,
+    errors: Errors,
+    /// The recall.
+    found: Option<f64>,
+    by: &'static str,
+}
+
+/// By a builder where one is wanted and can be had, else in this backend.
+unsafe fn look(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    sample: usize,
+    external: Option<bool>,
+) -> Result<Checked, Failure> {
+    // SAFETY: both are open and locked.
+    unsafe {
+        let worth_it = LivePages::new(index).blocks() >= WORTH_A_BUILDER;
+        let refused = match external {
+            Some(false) => None,
+            None if !worth_it => None,
+            _ => match by_builder(index, sample) {
+                Ok(checked) => return Ok(checked),
+                Err(failure) if external == Some(true) => return Err(failure),
+                Err(failure) => Some(failure),
+            },
+        };
+        if let Some(failure) = &refused {
+            debug1!("checking the index in the database: {}", printable(failure.message()));
+        }
+        let (report, errors) = structure(index).map_err(|failure| match refused {
+            Some(refused) => failure.also_hint(&format!("A builder needs none of it, but: {}.", refused.message())),
+            None => failure,
+        })?;
+        // A search of a damaged index fails where it meets the damage, or worse.
+        let sample = if errors.count == 0 { sample } else { 0 };
+        let found = as_owner(table, || recall(table, index, sample));
+        Ok(Checked { structure: Structure::of(&report), errors, found, by: "database" })
+    }
+}
+
+/// The recall is that of the elements in the index: rows that nobody sees any more count until VACUUM takes them out.
+unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, Failure> {
+    // SAFETY: the index is open and locked.
+    unsafe {
+        let options = options::of(index);
+        let column = Column::of(index, options)?;
+        let ef_search = ef_search().parse().unwrap_or(40);
+        let sample = if (*(*index).rd_index).indisvalid { sample } else { 0 };
+        let ask = || delegate::check(index, &column, options, sample, ef_search);
+        let mut told = ask()?;
+        let mut errors = Errors::default();
+        if told.errors > 0 {
+            let again = ask()?;
+            errors = in_both((told.errors, &told.first_errors), (again.errors, &again.first_errors));
+            told = again;
+        }
+        let found = (told.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(told.recall_ppm) / 1e6);
+        Ok(Checked { structure: Structure::told(&told), errors, found, by: "builder" })
     }
 }
 
@@ -192,7 +261,7 @@ unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure
         }
         let problems = first.errors;
         let again = read()?;
-        let errors = in_both(&problems, &again.errors);
+        let errors = in_both((problems.count(), problems.first()), (again.errors.count(), again.errors.first()));
         debug1!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
         Ok((again, errors))
     }
@@ -206,12 +275,17 @@ pub(super) fn memory() -> u64 {
 
 /// An index that is clearly too large is refused before it is read. One whose pages are not full may take less than it seems to.
 fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Result<(), Failure> {
-    const ELEMENTS: u64 = 50_000;
-    let Some(value_len) = column.value_type.value_len(column.dims) else { return Ok(()) };
-    let estimate = Estimate { value_type: column.value_type, value_len, m, rows: ELEMENTS, elements: ELEMENTS };
-    let elements = u64::from(blocks) * ELEMENTS / estimate.blocks();
+    let Some(elements) = elements_in(column, m, blocks) else { return Ok(()) };
     let needed = pages::verify_bytes(elements, blocks);
     if needed / 2 > memory { Err(too_large(needed)) } else { Ok(()) }
+}
+
+/// Elements that full pages hold; `None` where values differ in length.
+pub(super) fn elements_in(column: &Column, m: u16, blocks: u32) -> Option<u64> {
+    const ELEMENTS: u64 = 50_000;
+    let value_len = column.value_type.value_len(column.dims)?;
+    let estimate = Estimate { value_type: column.value_type, value_len, m, rows: ELEMENTS, elements: ELEMENTS };
+    Some(u64::from(blocks) * ELEMENTS / estimate.blocks())
 }
 
 pub(super) fn too_large(needed: u64) -> Failure {
@@ -221,12 +295,55 @@ pub(super) fn too_large(needed: u64) -> Failure {
         .hint(format!("Set maintenance_work_mem to \"{megabytes}MB\" for this session, or check a copy of the file with \"lantern-index inspect\"."))
 }
 
-fn in_both(a: &Problems, b: &Problems) -> Errors {
-    let common: Vec<&String> = b.first().iter().filter(|problem| a.first().contains(problem)).collect();
-    let all = common.len() == a.first().len() || common.len() == b.first().len();
+/// Of errors that were found twice, how many there are and the first ones in words.
+fn in_both(a: (u64, &[String]), b: (u64, &[String])) -> Errors {
+    let common: Vec<&String> = b.1.iter().filter(|problem| a.1.contains(problem)).collect();
+    let all = common.len() == a.1.len() || common.len() == b.1.len();
     // Not all problems are kept as text.
-    let count = if all { a.count().min(b.count()) } else { common.len() as u64 };
+    let count = if all { a.0.min(b.0) } else { common.len() as u64 };
     Errors { count, first: common.first().map(|&problem| problem.clone()) }
+}
+
+/// What the pages hold, whoever has looked.
+#[derive(Debug)]
+pub(super) struct Structure {
+    /// The index's own, if it has a meta page.
+    pub(super) m: Option<u16>,
+    live: u64,
+    deleted: u64,
+    rows: u64,
+    duplicates: u64,
+    pub(super) not_full: u64,
+    /// Elements that layer 0 leads to.
+    reachable: u64,
+}
+
+impl Structure {
+    fn of(report: &Report) -> Self {
+        let layer0 = report.layers.iter().find(|layer| layer.layer == 0);
+        Self {
+            m: report.meta.map(|meta| meta.m),
+            live: report.live,
+            deleted: report.deleted,
+            rows: report.heap_tids,
+            duplicates: report.duplicates,
+            not_full: report.not_full,
+            reachable: layer0.map_or(0, |layer| layer.reachable),
+        }
+    }
+
+    /// A builder is not trusted: numbers that cannot be are made such that can.
+    fn told(told: &Told) -> Self {
+        Self {
+            m: Some(told.m).filter(|&m| m > 0),
+            live: told.live,
+            deleted: told.deleted,
+            rows: told.rows,
+            duplicates: told.duplicates.min(told.rows),
+            not_full: told.not_full,
+            reachable: told.reachable.min(told.live),
+        }
+    }
 }
 
 /// Elements as a user counts them.
@@ -242,12 +359,15 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn of(report: &Report) -> Self {
-        let elements = report.heap_tids - report.duplicates;
-        let empty = report.live.saturating_sub(elements);
-        let layer0 = report.layers.iter().find(|layer| layer.layer == 0);
-        let unreachable = layer0.map_or(report.live, |layer| layer.elements - layer.reachable);
-        Self { elements, deleted: report.deleted + empty, unreachable: unreachable.saturating_sub(empty) }
+    fn of(structure: &Structure) -> Self {
+        let elements = structure.rows - structure.duplicates;
+        let empty = structure.live.saturating_sub(elements);
+        let unreachable = structure.live - structure.reachable;
+        Self {
+            elements,
+            deleted: structure.deleted.saturating_add(empty),
+            unreachable: unreachable.saturating_sub(empty),
+        }
     }
 }
 

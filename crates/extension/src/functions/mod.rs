@@ -4,16 +4,19 @@
 //! |---|---|
 //! | [`ping`] | is the builder there? |
 //! | [`estimate`] | what would a build take? |
-//! | [`check`] | is this index good? [`live`] reads its pages, [`recall`] searches it, [`advice`] judges |
+//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] has a builder look at them, [`recall`] searches it, [`advice`] judges |
+//! | [`state`] | how is this index, by a few of its pages? for the view of all |
 
 mod advice;
 mod check;
+mod delegate;
 mod estimate;
 mod live;
 mod owner;
 mod ping;
 mod recall;
 mod rows;
+mod state;
 mod statistics;
 
 use pgrx::prelude::*;

@@ -2,7 +2,8 @@ use bytes::BytesMut;
 
 use crate::frame::put_frame;
 use crate::{
-    Accept, Done, ErrorReport, Frame, Layout, Pages, Pong, Progress, ProtocolError, Redirect, Refuse, Wait, kind,
+    Accept, Done, ErrorReport, Findings, Frame, Layout, Pages, Pong, Progress, ProtocolError, Redirect, Refuse, Wait,
+    kind,
 };
 
 /// What a builder sends.
@@ -30,6 +31,8 @@ pub enum BuilderMessage {
     Pong(Pong),
     /// Another takes the build.
     Redirect(Redirect),
+    /// What it found in the index; Done follows.
+    Findings(Findings),
 }
 
 impl BuilderMessage {
@@ -45,12 +48,13 @@ impl BuilderMessage {
             kind::REFUSE => Self::Refuse(Refuse::read(payload)?),
             kind::PROGRESS => Self::Progress(Progress::read(payload)?),
             kind::LAYOUT => Self::Layout(Layout::read(payload)?),
-            kind::PAGES => Self::Pages(Pages::read(payload)?),
+            kind::PAGES => Self::Pages(Pages::read("Pages", payload)?),
             kind::DONE => Self::Done(Done::read(payload)?),
             kind::ERROR => Self::Error(ErrorReport::read(payload)?),
             kind::HEARTBEAT => Self::Heartbeat,
             kind::PONG => Self::Pong(Pong::read(payload)?),
             kind::REDIRECT => Self::Redirect(Redirect::read(payload)?),
+            kind::FINDINGS => Self::Findings(Findings::read(payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -70,6 +74,7 @@ impl BuilderMessage {
             Self::Heartbeat => {}
             Self::Pong(pong) => pong.write(out),
             Self::Redirect(redirect) => redirect.write(out),
+            Self::Findings(findings) => findings.write(out),
         });
     }
 
@@ -92,6 +97,7 @@ impl BuilderMessage {
             Self::Heartbeat => kind::HEARTBEAT,
             Self::Pong(_) => kind::PONG,
             Self::Redirect(_) => kind::REDIRECT,
+            Self::Findings(_) => kind::FINDINGS,
         }
     }
 }

@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 
 use crate::frame::{FLAG_OPTIONAL, put_frame};
-use crate::{EndOfTuples, Frame, Hello, Ping, ProtocolError, Ticket, Tuples, kind};
+use crate::{EndOfIndex, EndOfTuples, Frame, Hello, Pages, Ping, ProtocolError, Ticket, Tuples, kind};
 
 /// What a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub enum ClientMessage {
     Ping(Ping),
     /// Why the builder should let it in.
     Ticket(Ticket),
+    /// Pages of the index that is to be checked.
+    IndexPages(Pages),
+    /// All of its pages have been sent.
+    EndOfIndex(EndOfIndex),
 }
 
 impl ClientMessage {
@@ -36,6 +40,8 @@ impl ClientMessage {
             kind::HEARTBEAT => Self::Heartbeat,
             kind::PING => Self::Ping(Ping::read(&frame.payload)?),
             kind::TICKET => Self::Ticket(Ticket::read(&frame.payload)?),
+            kind::INDEX_PAGES => Self::IndexPages(Pages::read("IndexPages", &frame.payload)?),
+            kind::END_OF_INDEX => Self::EndOfIndex(EndOfIndex::read(&frame.payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -55,6 +61,8 @@ impl ClientMessage {
             Self::EndOfTuples(end) => end.write(out),
             Self::Ticket(ticket) => ticket.write(out),
             Self::Ping(ping) => ping.write(out),
+            Self::IndexPages(pages) => pages.write(out),
+            Self::EndOfIndex(end) => end.write(out),
             Self::Cancel | Self::Heartbeat => {}
         });
     }
@@ -74,6 +82,8 @@ impl ClientMessage {
             Self::Heartbeat => kind::HEARTBEAT,
             Self::Ping(_) => kind::PING,
             Self::Ticket(_) => kind::TICKET,
+            Self::IndexPages(_) => kind::INDEX_PAGES,
+            Self::EndOfIndex(_) => kind::END_OF_INDEX,
         }
     }
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 
 use crate::wire::{Reader, put_text};
-use crate::{Metric, ProtocolError, ValueType};
+use crate::{Check, Metric, ProtocolError, ValueType};
 
 /// What a client wants built; the first message of a session.
 ///
@@ -41,6 +41,8 @@ pub struct Hello {
     pub token: String,
     /// The number by which logs and status of all parties know the build; empty if the client makes none, as older ones do.
     pub build_id: String,
+    /// What to check in place of a build, with [`capability::CHECK`](crate::capability::CHECK).
+    pub check: Option<Check>,
 }
 
 impl Hello {
@@ -60,6 +62,9 @@ impl Hello {
         put_text(out, &self.label);
         put_text(out, &self.token);
         put_text(out, &self.build_id);
+        if let Some(check) = self.check {
+            check.write(out);
+        }
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
@@ -80,6 +85,7 @@ impl Hello {
             label: reader.text("label")?,
             token: reader.text("token")?,
             build_id: reader.text_or_end("build_id")?,
+            check: Check::read(&mut reader)?,
         })
     }
 }
@@ -102,6 +108,7 @@ impl fmt::Debug for Hello {
             .field("label", &self.label)
             .field("token", &if self.token.is_empty() { "none" } else { "hidden" })
             .field("build_id", &self.build_id)
+            .field("check", &self.check)
             .finish()
     }
 }

@@ -14,6 +14,10 @@ pub const HEARTBEAT: u8 = 0x05;
 pub const PING: u8 = 0x06;
 /// [`Ticket`](crate::Ticket)
 pub const TICKET: u8 = 0x07;
+/// [`Pages`](crate::Pages) of an index that is to be checked.
+pub const INDEX_PAGES: u8 = 0x08;
+/// [`EndOfIndex`](crate::EndOfIndex)
+pub const END_OF_INDEX: u8 = 0x09;
 /// [`Accept`](crate::Accept)
 pub const ACCEPT: u8 = 0x81;
 /// [`Wait`](crate::Wait)
@@ -34,6 +38,8 @@ pub const ERROR: u8 = 0x88;
 pub const PONG: u8 = 0x89;
 /// [`Redirect`](crate::Redirect)
 pub const REDIRECT: u8 = 0x8a;
+/// [`Findings`](crate::Findings)
+pub const FINDINGS: u8 = 0x8b;
 
 /// The message's name, `unknown` for kinds that are not known.
 #[must_use]
@@ -46,6 +52,8 @@ pub fn name(kind: u8) -> &'static str {
         HEARTBEAT => "Heartbeat",
         PING => "Ping",
         TICKET => "Ticket",
+        INDEX_PAGES => "IndexPages",
+        END_OF_INDEX => "EndOfIndex",
         ACCEPT => "Accept",
         WAIT => "Wait",
         REFUSE => "Refuse",
@@ -56,6 +64,7 @@ pub fn name(kind: u8) -> &'static str {
         ERROR => "Error",
         PONG => "Pong",
         REDIRECT => "Redirect",
+        FINDINGS => "Findings",
         _ => "unknown",
     }
 }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod builder;
+mod check;
 mod client;
 mod done;
 mod end_of_tuples;
@@ -23,13 +24,14 @@ mod wait;
 
 pub use accept::Accept;
 pub use builder::BuilderMessage;
+pub use check::{Check, EndOfIndex, Findings};
 pub use client::ClientMessage;
 pub use done::Done;
 pub use end_of_tuples::EndOfTuples;
 pub use error_report::ErrorReport;
 pub use hello::Hello;
 pub use layout::Layout;
-pub use pages::{Pages, encode_pages};
+pub use pages::{Pages, encode_index_pages, encode_pages};
 pub use ping::Ping;
 pub use pong::Pong;
 pub use progress::{Phase, Progress};

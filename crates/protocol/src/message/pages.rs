@@ -33,8 +33,7 @@ impl Pages {
         out.put_slice(&self.pages);
     }
 
-    pub(super) fn read(payload: &Bytes) -> Result<Self, ProtocolError> {
-        let message = "Pages";
+    pub(super) fn read(message: &'static str, payload: &Bytes) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message, payload);
         let first_block = reader.u32("first_block")?;
         let count = reader.u32("count")?;
@@ -63,9 +62,21 @@ impl Pages {
 /// If `pages` is not 1 to [`MAX_PAGES_PER_FRAME`] whole pages.
 #[must_use]
 pub fn encode_pages(first_block: u32, pages: impl Into<Bytes>) -> (Bytes, Bytes, u32) {
-    let pages = pages.into();
+    encode(kind::PAGES, first_block, pages.into())
+}
+
+/// The same for an IndexPages frame.
+///
+/// # Panics
+/// As for [`encode_pages`].
+#[must_use]
+pub fn encode_index_pages(first_block: u32, pages: impl Into<Bytes>) -> (Bytes, Bytes, u32) {
+    encode(kind::INDEX_PAGES, first_block, pages.into())
+}
+
+fn encode(kind: u8, first_block: u32, pages: Bytes) -> (Bytes, Bytes, u32) {
     let head = head(first_block, &pages);
-    let (header, crc) = header(kind::PAGES, 0, &[&head, &pages]);
+    let (header, crc) = header(kind, 0, &[&head, &pages]);
     let mut out = BytesMut::with_capacity(HEADER_BYTES + HEAD_BYTES);
     out.put_slice(&header);
     out.put_slice(&head);
@@ -127,7 +138,7 @@ mod tests {
             payload.put_u32_le(first_block);
             payload.put_u32_le(count);
             payload.put_bytes(0, bytes);
-            Pages::read(&payload.freeze()).unwrap_err()
+            Pages::read("Pages", &payload.freeze()).unwrap_err()
         };
         let message = "Pages";
         assert_eq!(read(0, 0, 0), ProtocolError::Empty { message });

@@ -2,14 +2,16 @@
 
 use bytes::Bytes;
 use lantern_index_protocol::{
-    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Hello, Layout, Metric, Pages, Phase, Ping,
-    Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
+    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Hello, Layout,
+    Metric, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
+    capability,
 };
 
 /// What a client sends, by the name of the file.
 pub fn client() -> Vec<(&'static str, ClientMessage)> {
     vec![
         ("hello", ClientMessage::Hello(hello())),
+        ("hello_check", ClientMessage::Hello(hello_check())),
         ("tuples", ClientMessage::Tuples(tuples())),
         ("tuples_lengths", ClientMessage::Tuples(tuples_with_lengths())),
         ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
@@ -17,6 +19,8 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
         ("heartbeat", ClientMessage::Heartbeat),
         ("ping", ClientMessage::Ping(Ping { token: "one way".into() })),
         ("ticket", ClientMessage::Ticket(Ticket { ticket: "one way".into() })),
+        ("index_pages", ClientMessage::IndexPages(pages())),
+        ("end_of_index", ClientMessage::EndOfIndex(EndOfIndex { blocks: 3, checksum: 0 })),
     ]
 }
 
@@ -59,7 +63,30 @@ pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
         ("heartbeat", BuilderMessage::Heartbeat),
         ("pong", BuilderMessage::Pong(pong())),
         ("redirect", BuilderMessage::Redirect(redirect())),
+        ("accept_check", BuilderMessage::Accept(Accept { capabilities: capability::CHECK, ..accept() })),
+        ("findings", BuilderMessage::Findings(findings())),
     ]
+}
+
+fn hello_check() -> Hello {
+    let check = Some(Check { blocks: 3, sample: 100, ef_search: 40 });
+    Hello { capabilities: capability::CHECK, check, ..hello() }
+}
+
+fn findings() -> Findings {
+    Findings {
+        m: 16,
+        live: 900,
+        deleted: 100,
+        rows: 950,
+        duplicates: 50,
+        not_full: 3,
+        reachable: 899,
+        sampled: 100,
+        recall_ppm: 971_000,
+        errors: 1,
+        first_errors: vec!["block 2: lower is 3".into()],
+    }
 }
 
 fn hello() -> Hello {
@@ -79,6 +106,7 @@ fn hello() -> Hello {
         label: "möbel_idx".into(),
         token: String::new(),
         build_id: "4f9a7c01d2e3b586".into(),
+        check: None,
     }
 }
 

@@ -12,15 +12,22 @@ use crate::end::SessionError;
 use crate::hello;
 use crate::job::{Form, Job};
 
-/// A build that has its memory and whose engine takes rows.
+/// A build that has its memory and whose engine takes rows, or a check that takes pages.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
-    pub(super) need: Need,
-    pub(super) storage: Storage,
+    pub(super) work: Work,
     pub(super) reservation: Arc<Reservation>,
     /// What the client's user should know; may be empty.
     pub(super) remark: String,
+}
+
+/// What the memory is for.
+pub(super) enum Work {
+    /// A build: what it needs grows with its rows.
+    Build(Need, Storage),
+    /// A check of so many pages.
+    Check(u32),
 }
 
 /// Why there is no build.
@@ -36,12 +43,24 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
         client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
-        let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
+        let (place, form, storage, work, remark) = match hello.check {
+            Some(check) => {
+                let need = hello::check_need(&spec, &check).map_err(NotBegun::Refused)?;
+                let refused = |no_place| NotBegun::Refused(hello::refuse_check(no_place));
+                let place = self.shared.admission.enter(need.bytes(), client).map_err(refused)?;
+                let (form, work) = (Form::Findings(check, need), Work::Check(check.blocks));
+                (place, form, Storage::default(), work, String::new())
+            }
+            None => {
+                let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
+                (place, Form::Pages, storage.clone(), Work::Build(need, storage), remark)
+            }
+        };
         let reservation = Arc::new(self.queue(&place, queued).await?);
-        let (form, reserved) = (Form::Pages, reservation.clone());
-        let job = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
+        let reserved = reservation.clone();
+        let job = Job::start(self.id, self.shared, spec.clone(), form, storage, reserved).await;
         let job = job.map_err(|error| NotBegun::Refused(hello::refuse_error(&error)))?;
-        Ok(Begun { job, spec, need, storage, reservation, remark })
+        Ok(Begun { job, spec, work, reservation, remark })
     }
 
     /// Joins the queue; with values in the spool, and a remark that says so, if the memory would never suffice otherwise.

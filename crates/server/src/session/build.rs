@@ -2,14 +2,13 @@ use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
-use hnsw::BuildSpec;
-use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, Phase};
+use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, Phase, capability};
 use service::{Client, Limits, Outcome, Queued, Running};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::admit::Begun;
+use super::admit::{Begun, Work};
 use super::{LAST_FRAME, Session, VERSION};
 use crate::Config;
 use crate::end::SessionError;
@@ -17,12 +16,13 @@ use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::job::Job;
 use crate::meter::Meter;
 use crate::progress::Watch;
+use crate::reading::Intake;
 use crate::rows::RowTotals;
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
-        let Begun { mut job, spec, need, storage, reservation, remark } = begun;
+        let Begun { mut job, spec, work, reservation, remark } = begun;
         let cancel = CancelOnDrop::new(&job.control);
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
@@ -35,13 +35,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             ef_construction = spec.ef_construction,
             expected_rows = spec.expected_rows,
             memory = reservation.bytes(),
+            check_blocks = hello.check.map(|check| check.blocks),
             client = ?hello.client_version,
             postgres = ?hello.server_version,
             "build started"
         );
         let accept = BuilderMessage::Accept(Accept {
             protocol: PROTOCOL_VERSION,
-            capabilities: 0,
+            capabilities: if hello.check.is_some() { capability::CHECK } else { 0 },
             session: self.id,
             memory_reserved: reservation.bytes(),
             threads: self.shared.threads(),
@@ -50,9 +51,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         });
         let max_rows = Limits { rows: self.shared.config.max_rows, ..Limits::default() };
         let max_rows = client.limits.with_rows_of(&max_rows).rows;
-        let meter = Meter::new(need, storage, reservation, max_rows);
+        let intake = match work {
+            Work::Build(need, storage) => {
+                let totals = RowTotals::new(spec.value_type, spec.dims);
+                Intake::Rows(totals, Meter::new(need, storage, reservation, max_rows))
+            }
+            Work::Check(blocks) => Intake::Index(blocks),
+        };
         let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(&spec, meter, &mut job, &watch, &running).await,
+            Ok(()) => self.drive(intake, &mut job, &watch, &running).await,
             Err(error) => Err(error),
         };
         let (outcome, reason) = match result {
@@ -69,14 +76,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// Both halves of the build at once, until one of them ends it.
     async fn drive(
         &mut self,
-        spec: &BuildSpec,
-        meter: Meter,
+        intake: Intake,
         job: &mut Job,
         watch: &Watch,
         running: &Running,
     ) -> Result<(), SessionError> {
         let stop = CancellationToken::new();
-        let totals = RowTotals::new(spec.value_type, spec.dims);
         let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
         let error = tokio::select! {
             sent = &mut writing => {
@@ -85,7 +90,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             error = overdue(&self.shared.config, watch) => error,
             () = running.cancelled() => SessionError::Operator,
-            error = self.reader.drive(totals, meter, &job.rows, self.shared.config.idle_timeout, running) => error,
+            error = self.reader.drive(intake, &job.rows, self.shared.config.idle_timeout, running) => error,
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
         job.control.cancel();

@@ -52,6 +52,8 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         loop {
             match events.recv().await {
                 Some(Event::Started) => {}
+                // Its job is a build.
+                Some(Event::Findings(_)) => {}
                 Some(Event::Layout(layout)) => watch.enter_pages(layout.blocks),
                 Some(Event::Pages { count, head, body }) => {
                     self.begun = true;

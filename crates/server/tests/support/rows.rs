@@ -59,5 +59,6 @@ pub fn hello(dims: u32) -> Hello {
         label: "items_embedding_idx".to_owned(),
         token: String::new(),
         build_id: String::new(),
+        check: None,
     }
 }

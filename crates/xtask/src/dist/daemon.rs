@@ -25,7 +25,9 @@ pub fn package(program: &Path) -> Result<Package> {
         package.copy(&source("deploy/debian").join(script), &format!("DEBIAN/{script}"), 0o755)?;
     }
     let units = source("deploy/systemd");
-    package.copy(&units.join("lantern-index.service"), "usr/lib/systemd/system/lantern-index.service", 0o644)?;
+    for unit in ["lantern-index.service", "lantern-index-maintain.service", "lantern-index-maintain.timer"] {
+        package.copy(&units.join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
+    }
     for example in ["router.conf", "credentials.conf"] {
         package.copy(&units.join(example), &format!("usr/share/doc/lantern-index/examples/{example}"), 0o644)?;
     }

@@ -1,0 +1,105 @@
+//! A check by the builder: pages out, findings in.
+
+use bytes::BytesMut;
+use pages::{PAGE_SIZE, PageSource};
+use pgrx::prelude::*;
+use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
+
+use super::live::LivePages;
+use crate::build;
+use crate::column::Column;
+use crate::engage::engage;
+use crate::failure::{Failure, News};
+use crate::options::IndexOptions;
+use crate::pace::Pace;
+use crate::session::Session;
+use crate::settings::{self, Settings};
+
+/// Pages of a frame: a quarter of a MiB. That much is read, and as much on its way.
+const PAGES_PER_FRAME: u32 = 32;
+
+/// Has the builder look at the pages of an index as they are now, and search them for `sample` of its elements.
+///
+/// # Safety
+/// The index must be open and locked.
+pub(super) unsafe fn check(
+    index: pg_sys::Relation,
+    column: &Column,
+    options: IndexOptions,
+    sample: usize,
+    ef_search: u16,
+) -> Result<Findings, Failure> {
+    // SAFETY: as promised by the caller.
+    let (mut pages, hello) = unsafe {
+        let pages = LivePages::new(index);
+        (pages, build::hello(index, column, options, elements(column, options, index)))
+    };
+    let blocks = pages.blocks();
+    let sample = u32::try_from(sample).unwrap_or(u32::MAX);
+    let hello = Hello {
+        capabilities: hello.capabilities | capability::CHECK,
+        check: Some(Check { blocks, sample, ef_search }),
+        ..hello
+    };
+    let settings = Settings::get();
+    let mut session = engage(&settings, hello, News { of_partition: true })?;
+    if !session.takes_index() {
+        // It has taken it for a build, and stops it when the connection is closed.
+        return Err(Failure::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "external indexing server does not check indexes",
+        )
+        .hint("Use a lantern-index builder of this version or later."));
+    }
+    send(&mut session, &mut pages, blocks, &mut Pace::new(settings::max_rate()))?;
+    hear(&mut session, blocks)
+}
+
+/// Elements that the index has room for, which is what the builder reckons with.
+///
+/// # Safety
+/// The index must be open.
+unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relation) -> u64 {
+    // SAFETY: as promised by the caller.
+    let blocks = unsafe { LivePages::new(index) }.blocks();
+    super::check::elements_in(column, options.m, blocks).unwrap_or_default()
+}
+
+fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, pace: &mut Pace) -> Result<(), Failure> {
+    let mut first = 0;
+    while first < blocks {
+        let count = PAGES_PER_FRAME.min(blocks - first);
+        let mut bytes = BytesMut::zeroed(count as usize * PAGE_SIZE);
+        for (block, page) in (first..).zip(bytes.as_chunks_mut::<PAGE_SIZE>().0) {
+            let read = pages.read(block, page);
+            read.map_err(|error| Failure::new(PgSqlErrorCode::ERRCODE_IO_ERROR, error.to_string()))?;
+        }
+        let len = bytes.len();
+        let (head, body, crc) = encode_index_pages(first, bytes.freeze());
+        session.send_index(&head, &body, crc)?;
+        pace.keep(len);
+        first += count;
+    }
+    let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
+    session.say(&ClientMessage::EndOfIndex(end))?;
+    session.pass(crate::connection::Connection::flush)
+}
+
+fn hear(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
+    let mut found = None;
+    loop {
+        match session.next()? {
+            BuilderMessage::Progress(_) => {}
+            BuilderMessage::Findings(findings) => found = Some(findings),
+            BuilderMessage::Done(done) => {
+                // The order of messages has been checked: Findings came before.
+                let findings = found.take().ok_or_else(|| Failure::protocol("Done without Findings."))?;
+                if (done.blocks, done.checksum) != (blocks, session.sent_checksum()) {
+                    return Err(Failure::protocol("The builder has checked other pages than were sent."));
+                }
+                return Ok(findings);
+            }
+            other => return Err(Failure::protocol(format!("{} while the index was checked.", other.name()))),
+        }
+    }
+}

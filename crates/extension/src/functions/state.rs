@@ -1,0 +1,190 @@
+//! `lantern_index.index_state(index, …)`: what a few pages tell of an index, for the view `lantern_index.indexes`.
+
+use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new};
+use pgrx::prelude::*;
+
+use super::advice::{Judged, Seen};
+use super::bigint;
+use super::live::LivePages;
+use crate::{hook, options};
+
+/// Pages that are read of an index that has more: within milliseconds, even from a disk. Elements and their neighbors may take turns on
+/// the pages, so each page is drawn at random from its share of the index.
+const PAGES: u32 = 48;
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What the function answers, column by column.
+type Row = (
+    name!(size, Option<i64>),
+    name!(m, Option<i32>),
+    name!(ef_construction, Option<i32>),
+    name!(external, Option<bool>),
+    name!(deleted_share, Option<f64>),
+    name!(advice, String),
+    name!(reason, Option<String>),
+);
+
+/// `scans`, `dead_share` and `checked` (the advice of the last check) are what PostgreSQL's statistics and the table of checks know.
+#[pg_extern]
+#[allow(clippy::type_complexity)] // the row, column by column
+fn lantern_index_index_state(
+    index: pg_sys::Oid,
+    scans: Option<i64>,
+    dead_share: Option<f64>,
+    checked: Option<&str>,
+    pgvector: Option<&str>,
+) -> TableIterator<
+    'static,
+    (
+        name!(size, Option<i64>),
+        name!(m, Option<i32>),
+        name!(ef_construction, Option<i32>),
+        name!(external, Option<bool>),
+        name!(deleted_share, Option<f64>),
+        name!(advice, String),
+        name!(reason, Option<String>),
+    ),
+> {
+    // SAFETY: called with an oid, in a transaction.
+    let row = unsafe { state(index, scans.unwrap_or_default(), dead_share, checked, pgvector) };
+    TableIterator::new(row)
+}
+
+/// `None` if there is no such hnsw index (any more).
+unsafe fn state(
+    index_oid: pg_sys::Oid,
+    scans: i64,
+    dead_share: Option<f64>,
+    checked: Option<&str>,
+    pgvector: Option<&str>,
+) -> Option<Row> {
+    let unknown = |why: &str| Some((None, None, None, None, None, "unknown".to_owned(), Some(why.to_owned())));
+    let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    // SAFETY: the index is looked at only while it is locked. Nobody is waited for: a lock that is not free would make a list of all
+    // indexes wait for the end of one rebuild.
+    unsafe {
+        let table = pg_sys::IndexGetRelation(index_oid, true);
+        if table == pg_sys::Oid::INVALID {
+            return None;
+        }
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+        if pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), select) != pg_sys::AclResult::ACLCHECK_OK {
+            return unknown("you may not read the table");
+        }
+        if !pg_sys::ConditionalLockRelationOid(index_oid, lock) {
+            return unknown("the index is locked by another session");
+        }
+        if pg_sys::get_rel_relkind(index_oid) as u8 != pg_sys::RELKIND_INDEX {
+            pg_sys::UnlockRelationOid(index_oid, lock);
+            return None;
+        }
+        let index = pg_sys::index_open(index_oid, pg_sys::NoLock as pg_sys::LOCKMODE);
+        let row = if hook::is_hnsw_handler((*index).rd_amhandler) && can_be_read(index) {
+            let entry = (*index).rd_index;
+            let valid = (*entry).indisvalid && (*entry).indisready;
+            let sample = Sample::of(index);
+            let judged = Seen {
+                valid,
+                scans,
+                dead_share,
+                checked,
+                deleted: sample.deleted,
+                live: sample.live,
+                unreadable: sample.unreadable,
+            }
+            .judge(pgvector);
+            let Judged { advice, reason } = judged;
+            let options = options::of(index);
+            let of_meta = |get: fn(&MetaPage) -> u16| sample.meta.as_ref().map(|meta| i32::from(get(meta)));
+            Some((
+                Some(bigint(u64::from(sample.blocks) * PAGE_SIZE as u64)),
+                of_meta(|meta| meta.m),
+                of_meta(|meta| meta.ef_construction),
+                Some(options.external),
+                sample.deleted_share(),
+                advice.to_owned(),
+                reason,
+            ))
+        } else {
+            None
+        };
+        pg_sys::index_close(index, lock);
+        row
+    }
+}
+
+/// Whether this session can see the pages of the index at all.
+unsafe fn can_be_read(index: pg_sys::Relation) -> bool {
+    // SAFETY: the index is open.
+    unsafe {
+        let persistence = (*(*index).rd_rel).relpersistence as u8;
+        let of_others = persistence == pg_sys::RELPERSISTENCE_TEMP && !(*index).rd_islocaltemp;
+        let unlogged_on_standby = persistence == pg_sys::RELPERSISTENCE_UNLOGGED && pg_sys::RecoveryInProgress();
+        !of_others && !unlogged_on_standby
+    }
+}
+
+/// What some pages hold.
+#[derive(Default)]
+struct Sample {
+    blocks: u32,
+    meta: Option<MetaPage>,
+    /// Elements with rows.
+    live: u64,
+    /// Elements without.
+    deleted: u64,
+    unreadable: u64,
+}
+
+impl Sample {
+    /// # Safety
+    /// The index must be open, locked and readable.
+    unsafe fn of(index: pg_sys::Relation) -> Self {
+        // SAFETY: as promised by the caller.
+        let mut pages = unsafe { LivePages::new(index) };
+        let mut sample = Self { blocks: pages.blocks(), ..Self::default() };
+        if sample.blocks == 0 {
+            return sample;
+        }
+        let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+        let (mut random, data) = (SEED, u64::from(sample.blocks - 1));
+        let count = data.min(PAGES.into());
+        sample.read(&mut pages, 0, &mut bytes);
+        for number in 0..count {
+            let (from, to) = (number * data / count, (number + 1) * data / count);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let block = 1 + from + (random >> 33) % (to - from);
+            sample.read(&mut pages, block as u32, &mut bytes);
+        }
+        sample
+    }
+
+    fn read(&mut self, pages: &mut LivePages, block: u32, bytes: &mut PageBytes) {
+        let page = match pages.read(block, bytes) {
+            Ok(()) if is_new(bytes) && block > 0 => return,
+            Ok(()) => Page::parse(block, bytes),
+            Err(_) => return self.unreadable += 1,
+        };
+        let Ok(page) = page else { return self.unreadable += 1 };
+        if block == 0 {
+            self.meta = MetaPage::parse(&page).ok();
+            self.unreadable += u64::from(self.meta.is_none());
+            return;
+        }
+        for item in page.items() {
+            match item.and_then(|item| Tuple::parse(&item)) {
+                Ok(Tuple::Element(element)) if element.deleted() == 0 && element.heap_tids()[0].is_valid() => {
+                    self.live += 1
+                }
+                Ok(Tuple::Element(_)) => self.deleted += 1,
+                Ok(Tuple::Neighbor(_)) => {}
+                Err(_) => self.unreadable += 1,
+            }
+        }
+    }
+
+    fn deleted_share(&self) -> Option<f64> {
+        let all = self.live + self.deleted;
+        (all > 0).then(|| self.deleted as f64 / all as f64)
+    }
+}

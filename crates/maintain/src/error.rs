@@ -1,0 +1,56 @@
+use thiserror::Error;
+
+/// Why indexes could not be looked after.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The connection string cannot work.
+    #[error("connection string: {0}")]
+    Dsn(String),
+    /// A file of the connection's settings cannot be used.
+    #[error("cannot read {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// No connection.
+    #[error("cannot connect to {place}: {reason}")]
+    Connect {
+        /// Host and database.
+        place: String,
+        /// Why.
+        reason: String,
+    },
+    /// A statement failed.
+    #[error("database \"{database}\": {reason}")]
+    Statement {
+        /// Where.
+        database: String,
+        /// The server's message, with its hint.
+        reason: String,
+    },
+    /// Another one holds the lock.
+    #[error("database \"{0}\": another maintain is at work there")]
+    Busy(String),
+}
+
+impl Error {
+    pub(crate) fn statement(database: &str, error: &tokio_postgres::Error) -> Self {
+        Self::Statement { database: database.to_owned(), reason: words(error) }
+    }
+}
+
+/// What the server says, which the error itself hides.
+pub(crate) fn words(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(told) => {
+            let more = [told.detail(), told.hint()].into_iter().flatten().map(|text| format!(" ({text})"));
+            format!("{}{}", told.message(), more.collect::<String>())
+        }
+        None => {
+            let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+            format!("{error}{cause}")
+        }
+    }
+}

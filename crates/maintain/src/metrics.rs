@@ -1,0 +1,72 @@
+//! What was found and done, in the format of node_exporter's textfile collector.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::plan::Plan;
+use crate::run::{Outcome, Stepped};
+
+/// The text of the file. Without `steps` nothing was to be done but look.
+#[must_use]
+pub fn text(plan: &Plan, steps: &[Stepped], left: usize) -> String {
+    let mut out = String::new();
+    let mut gauge = |name: &str, help: &str, values: BTreeMap<String, f64>| {
+        _ = writeln!(out, "# HELP lantern_index_maintain_{name} {help}\n# TYPE lantern_index_maintain_{name} gauge");
+        for (labels, value) in values {
+            _ = writeln!(out, "lantern_index_maintain_{name}{labels} {value}");
+        }
+    };
+    let mut indexes = BTreeMap::new();
+    let mut bytes = BTreeMap::new();
+    for step in &plan.steps {
+        let database = escaped(&step.index.database);
+        let advice = &step.index.advice;
+        *indexes.entry(format!("{{database=\"{database}\",advice=\"{advice}\"}}")).or_insert(0.0) += 1.0;
+        *bytes.entry(format!("{{database=\"{database}\"}}")).or_insert(0.0) += step.index.size as f64;
+    }
+    gauge("indexes", "hnsw indexes by the word of advice, before anything was done", indexes);
+    gauge("index_bytes", "size of all hnsw indexes", bytes);
+    let mut ended: BTreeMap<String, f64> = ["done", "good", "postponed", "stopped", "failed"]
+        .map(|outcome| (format!("{{outcome=\"{outcome}\"}}"), 0.0))
+        .into();
+    for step in steps {
+        *ended.entry(format!("{{outcome=\"{}\"}}", name(&step.outcome))).or_default() += 1.0;
+    }
+    gauge("steps", "steps of the last run by their outcome", ended);
+    gauge(
+        "seconds",
+        "seconds of all steps of the last run",
+        BTreeMap::from([(String::new(), steps.iter().map(|step| step.seconds).sum())]),
+    );
+    gauge("left", "steps that are due still", BTreeMap::from([(String::new(), left as f64)]));
+    out
+}
+
+/// The word for an outcome.
+#[must_use]
+pub fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Good => "good",
+        Outcome::Postponed(_) => "postponed",
+        Outcome::Stopped(_) => "stopped",
+        Outcome::Failed(_) => "failed",
+    }
+}
+
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+    use crate::plan::Plan;
+
+    #[test]
+    fn nothing_is_a_file_too() {
+        let text = text(&Plan::default(), &[], 0);
+        assert!(text.contains("lantern_index_maintain_left 0\n"), "{text}");
+        assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("lantern_index_maintain_")));
+    }
+}

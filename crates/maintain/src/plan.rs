@@ -1,0 +1,165 @@
+//! What is to be done, in which order.
+
+use serde::Serialize;
+
+use crate::survey::Index;
+
+/// VACUUM comes after the rebuild where this share of the rows is dead: before, it would search anew for elements beside dead ones.
+const VACUUM_AFTER: f64 = 0.20;
+
+/// What an index needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Nothing.
+    Keep,
+    /// Another session builds it.
+    Wait,
+    /// `lantern_index.check()`, which may lead to a rebuild.
+    Check,
+    /// REINDEX INDEX CONCURRENTLY.
+    Rebuild,
+    /// The same, then VACUUM of the table.
+    RebuildAndVacuum,
+    /// DROP INDEX CONCURRENTLY: a REINDEX CONCURRENTLY has left it.
+    Drop,
+    /// A person must look: it may be wanted by others, or cannot be read.
+    Look,
+}
+
+impl Action {
+    /// For tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "-",
+            Self::Wait => "wait",
+            Self::Check => "check",
+            Self::Rebuild => "rebuild",
+            Self::RebuildAndVacuum => "rebuild, vacuum",
+            Self::Drop => "drop",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// An index and what it needs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Which.
+    #[serde(flatten)]
+    pub index: Index,
+    /// What.
+    pub action: Action,
+}
+
+/// All indexes, those with the largest need first.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Orders indexes by their need: leftovers, which cost at every insert and are gone at once, then what is invalid, then by dead shares and size.
+    #[must_use]
+    pub fn of(indexes: Vec<Index>) -> Self {
+        let mut steps: Vec<Step> = indexes.into_iter().map(|index| Step { action: action(&index), index }).collect();
+        let need = |step: &Step| {
+            let order = match step.action {
+                Action::Drop => 0,
+                Action::Rebuild | Action::RebuildAndVacuum if !step.index.valid => 1,
+                Action::Rebuild | Action::RebuildAndVacuum => 2,
+                Action::Check => 3,
+                Action::Look | Action::Wait => 4,
+                Action::Keep => 5,
+            };
+            let dead = step.index.dead_share.max(step.index.deleted_share);
+            (order, -(dead * step.index.size as f64) as i64)
+        };
+        steps.sort_by_key(need);
+        Self { steps }
+    }
+
+    /// What would be done.
+    pub fn due(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| {
+            matches!(step.action, Action::Check | Action::Rebuild | Action::RebuildAndVacuum | Action::Drop)
+        })
+    }
+}
+
+fn action(index: &Index) -> Action {
+    match index.advice.as_str() {
+        "building" => Action::Wait,
+        "invalid" if is_leftover(&index.name) => Action::Drop,
+        "invalid" => Action::Rebuild,
+        "rebuild" if index.dead_share > VACUUM_AFTER => Action::RebuildAndVacuum,
+        "rebuild" => Action::Rebuild,
+        "check" => Action::Check,
+        "ok" => Action::Keep,
+        _ => Action::Look,
+    }
+}
+
+/// Whether PostgreSQL gave the name to the new index, or to the old one, of a REINDEX CONCURRENTLY.
+pub(crate) fn is_leftover(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.ends_with("_ccnew") || stem.ends_with("_ccold")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Plan, is_leftover};
+    use crate::survey::Index;
+
+    fn index(name: &str, advice: &str, dead_share: f64, size: i64) -> Index {
+        Index {
+            database: "d".into(),
+            index: name.into(),
+            table: "t".into(),
+            name: name.into(),
+            size,
+            dead_share,
+            deleted_share: 0.0,
+            valid: advice != "invalid",
+            advice: advice.into(),
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_largest_need_comes_first() {
+        let plan = Plan::of(vec![
+            index("fine", "ok", 0.0, 900),
+            index("small", "rebuild", 0.3, 10),
+            index("unused", "unused", 0.0, 10),
+            index("large", "rebuild", 0.3, 1000),
+            index("odd", "check", 0.0, 1000),
+            index("failed", "invalid", 0.0, 0),
+            index("t_idx_ccnew", "invalid", 0.0, 0),
+            index("new", "building", 0.0, 0),
+        ]);
+        let found: Vec<_> = plan.steps.iter().map(|step| (step.index.name.as_str(), step.action)).collect();
+        assert_eq!(
+            found,
+            [
+                ("t_idx_ccnew", Action::Drop),
+                ("failed", Action::Rebuild),
+                ("large", Action::RebuildAndVacuum),
+                ("small", Action::RebuildAndVacuum),
+                ("odd", Action::Check),
+                ("unused", Action::Look),
+                ("new", Action::Wait),
+                ("fine", Action::Keep),
+            ]
+        );
+        assert_eq!(plan.due().count(), 5);
+    }
+
+    #[test]
+    fn leftovers_are_known_by_the_names_that_postgresql_gives() {
+        assert!(["a_ccnew", "a_ccnew1", "a_ccold", "a_ccold12"].iter().all(|name| is_leftover(name)));
+        assert!(["a", "ccnewer", "a_ccnew_idx", "a1"].iter().all(|name| !is_leftover(name)));
+    }
+}

@@ -1,0 +1,196 @@
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
+use tokio_rustls::TlsConnector;
+
+use crate::dsn::{Dsn, SslMode};
+use crate::error::Error;
+
+/// TLS for the driver.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+}
+
+impl Tls {
+    /// As the connection string wants it.
+    pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let mode = dsn.sslmode()?;
+        let check = match dsn.get("sslrootcert") {
+            None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
+                return Err(Error::Dsn("verify-ca and verify-full need an sslrootcert".to_owned()));
+            }
+            None => None,
+            Some(path) => {
+                let roots = certificates(path)?;
+                let mut store = RootCertStore::empty();
+                for root in &roots {
+                    store.add(root.clone()).map_err(|error| unreadable(path, &error))?;
+                }
+                let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone()).build();
+                let chain = chain.map_err(|error| unreadable(path, &error))?;
+                Some(Check { chain, roots, name: mode == SslMode::VerifyFull })
+            }
+        };
+        let verifier = Arc::new(Verifier { check, provider: provider.clone() });
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Dsn(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let config = match (dsn.get("sslcert"), dsn.get("sslkey")) {
+            (Some(cert), Some(key)) => {
+                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+                builder.with_client_auth_cert(certificates(cert)?, key).map_err(|error| unreadable(cert, &error))?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Self { config: Arc::new(config) })
+    }
+}
+
+fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let found = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    found.map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &str, reason: &dyn std::fmt::Display) -> Error {
+    Error::File { path: path.to_owned(), reason: reason.to_string() }
+}
+
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Stream;
+    type TlsConnect = Connect;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, io::Error> {
+        // A socket of this machine has none, and no handshake.
+        let domain = if domain.is_empty() { "localhost" } else { domain };
+        let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
+        Ok(Connect { config: self.config.clone(), name })
+    }
+}
+
+/// One handshake.
+pub(crate) struct Connect {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsConnect<Socket> for Connect {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+    fn connect(self, stream: Socket) -> Self::Future {
+        Box::pin(async move { TlsConnector::from(self.config).connect(self.name, stream).await.map(Stream) })
+    }
+}
+
+/// An encrypted connection.
+pub(crate) struct Stream(tokio_rustls::client::TlsStream<Socket>);
+
+impl tokio_postgres::tls::TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Checks the server's certificate as far as the connection string asks, as libpq does: without roots not at all.
+#[derive(Debug)]
+struct Verifier {
+    check: Option<Check>,
+    provider: Arc<CryptoProvider>,
+}
+
+#[derive(Debug)]
+struct Check {
+    chain: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+    /// Whether the certificate must be for the host.
+    name: bool,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        use rustls::Error::InvalidCertificate;
+        let verified = Ok(ServerCertVerified::assertion());
+        let Some(Check { chain, roots, name }) = &self.check else { return verified };
+        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !name => verified,
+            // A self-signed one that calls itself an authority, as OpenSSL makes it: it is the very one that is trusted.
+            Err(InvalidCertificate(CertificateError::Other(_))) if roots.iter().any(|root| root == end_entity) => {
+                if *name {
+                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                }
+                verified
+            }
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,299 @@
+//! A check: the pages of an index in, what is wrong with them and how much its searches find out.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use distance::{Elements, Kernel, kernel};
+use graph::ValueType;
+use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
+use pages::{Estimate, Linked, Options, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
+use protocol::{Check, Findings};
+use rayon::prelude::*;
+
+use crate::admission::Size;
+use crate::end::SessionError;
+
+/// True neighbors that searches should find, as the database's own check counts them.
+const WANTED: usize = 10;
+/// The most elements to search for.
+const MAX_SAMPLE: usize = 10_000;
+/// Elements that a thread compares with all that is searched for before it looks whether to stop.
+const CHUNK: usize = 1 << 10;
+/// Bytes of a sparse value while none has been seen: 16 entries.
+const SPARSE_VALUE: usize = 4 + 8 * 16;
+/// Frames on their way, and what all checks need.
+const FIXED: u64 = 12 << 20;
+/// Vectors of what is kept of elements have room for a thousand, however few there are.
+const KEPT_AT_LEAST: u64 = 4 << 20;
+
+/// The memory of a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckNeed {
+    pages: u64,
+    /// For what is kept of the elements.
+    elements: u64,
+}
+
+impl CheckNeed {
+    pub(crate) fn new(spec: &BuildSpec, check: &Check) -> Self {
+        const SAMPLE: u64 = 50_000;
+        let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SPARSE_VALUE);
+        let estimate = Estimate { value_type: spec.value_type, value_len, m: spec.m, rows: SAMPLE, elements: SAMPLE };
+        let elements = u64::from(check.blocks) * SAMPLE / estimate.blocks().max(1);
+        let verify = pages::verify_bytes(elements, check.blocks);
+        // Pages that VACUUM and inserts have left hold more small elements than a build puts there.
+        let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
+        Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pages.saturating_add(self.elements).saturating_add(FIXED)
+    }
+}
+
+/// The pages of an index as they come.
+pub(crate) struct Incoming {
+    pages: Vec<PageBytes>,
+}
+
+impl Incoming {
+    pub(crate) fn new(check: &Check, control: &Control) -> Result<Self, SessionError> {
+        let mut pages = Vec::new();
+        let room = pages.try_reserve_exact(check.blocks as usize);
+        room.map_err(|_| BuildError::Memory("no memory for the pages of the index".to_owned()))?;
+        control.progress().enter(Phase::Rows, check.blocks.into());
+        Ok(Self { pages })
+    }
+
+    /// Takes the pages that come next, of which the session has seen that they do.
+    pub(crate) fn add(&mut self, pages: &protocol::Pages, control: &Control) {
+        let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
+        let room = self.pages.capacity() - self.pages.len();
+        self.pages.extend_from_slice(&whole[..whole.len().min(room)]);
+        control.progress().add(whole.len() as u64);
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Verifies the pages, and searches them if they have no errors.
+    pub(crate) fn check(
+        &self,
+        spec: &BuildSpec,
+        check: &Check,
+        need: &CheckNeed,
+        pool: &Pool,
+        control: &Control,
+    ) -> Result<Findings, SessionError> {
+        control.progress().enter(Phase::Graph, check.blocks.into());
+        let report = verify(&self.pages, spec.value_type, need.elements, control)?;
+        let mut findings = findings(&report);
+        if report.is_ok() && check.sample > 0 {
+            let sample = Sample { spec, count: check.sample as usize, ef: usize::from(check.ef_search.max(1)) };
+            let (sampled, recall) = pool.run(|| sample.recall(&self.pages, control))?;
+            findings.sampled = sampled;
+            findings.recall_ppm = recall.map_or(u32::MAX, |recall| (recall * 1e6).round() as u32);
+        }
+        Ok(findings)
+    }
+}
+
+/// A panic that ends a verification.
+struct Stopped;
+
+struct Source<'a> {
+    pages: &'a [PageBytes],
+    control: &'a Control,
+}
+
+impl PageSource for Source<'_> {
+    fn blocks(&self) -> u32 {
+        self.pages.blocks()
+    }
+
+    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+        self.pause();
+        self.pages.read(block, page)
+    }
+
+    fn pause(&mut self) {
+        if self.control.is_cancelled() {
+            resume_unwind(Box::new(Stopped));
+        }
+    }
+}
+
+fn verify(pages: &[PageBytes], value_type: ValueType, memory: u64, control: &Control) -> Result<Report, SessionError> {
+    let options = Options { value_type: Some(value_type) };
+    let work = || verify_within(&mut Source { pages, control }, options, memory);
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(report) => report.map_err(|error| {
+            let (needed, reserved) = (Size(error.needed), Size(memory));
+            BuildError::Memory(format!("the elements of the index need about {needed}, and {reserved} are reserved"))
+                .into()
+        }),
+        Err(panic) if panic.is::<Stopped>() => Err(BuildError::Cancelled.into()),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+fn findings(report: &Report) -> Findings {
+    let layer0 = report.layers.iter().find(|layer| layer.layer == 0);
+    Findings {
+        m: report.meta.map_or(0, |meta| meta.m),
+        live: report.live,
+        deleted: report.deleted,
+        rows: report.heap_tids,
+        duplicates: report.duplicates,
+        not_full: report.not_full,
+        reachable: layer0.map_or(0, |layer| layer.reachable),
+        sampled: 0,
+        recall_ppm: u32::MAX,
+        errors: report.errors.count(),
+        first_errors: report.errors.first().to_vec(),
+    }
+}
+
+/// The graph of the pages, as searches see it.
+struct Graph<'a>(&'a Linked<'a>);
+
+impl Links for Graph<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.0.entry()
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        self.0.neighbors(element, layer)
+    }
+}
+
+/// The ten least distances.
+#[derive(Clone, Default)]
+struct Least(Vec<f32>);
+
+impl Least {
+    fn offer(&mut self, distance: f32) {
+        if self.0.len() == WANTED && self.0.last().is_some_and(|&last| distance >= last) {
+            return;
+        }
+        let at = self.0.partition_point(|&nearer| nearer <= distance);
+        self.0.insert(at, distance);
+        self.0.truncate(WANTED);
+    }
+}
+
+/// Elements to search for.
+struct Sample<'a> {
+    spec: &'a BuildSpec,
+    count: usize,
+    ef: usize,
+}
+
+impl Sample<'_> {
+    /// How many elements were searched for, and the share of their true neighbors that was found.
+    fn recall(&self, pages: &[PageBytes], control: &Control) -> Result<(u32, Option<f64>), SessionError> {
+        let elements = match self.spec.value_type {
+            ValueType::Vector => Elements::F32,
+            ValueType::HalfVec => Elements::F16,
+            ValueType::Bit => Elements::Bits,
+            ValueType::SparseVec => Elements::Sparse,
+        };
+        let Some(kernel) = kernel(elements, self.spec.metric) else { return Ok((0, None)) };
+        let Some(linked) = Linked::new(pages, self.spec.value_type) else { return Ok((0, None)) };
+        let queries = self.draw(&linked);
+        control.progress().enter(Phase::Repair, linked.len() as u64);
+        let found = self.search(&linked, &queries, kernel, control)?;
+        let nearest = exact(&linked, &queries, kernel, control)?;
+        let (mut wanted, mut hits) = (0, 0);
+        for (found, nearest) in found.iter().zip(&nearest) {
+            let limit = nearest.0.last().copied().unwrap_or(f32::NEG_INFINITY);
+            wanted += nearest.0.len();
+            hits += found.iter().filter(|&&distance| distance <= limit).count();
+        }
+        Ok((queries.len() as u32, (wanted > 0).then(|| hits as f64 / wanted as f64)))
+    }
+
+    /// Elements with rows, from all parts of the index.
+    fn draw(&self, linked: &Linked<'_>) -> Vec<Vec<u8>> {
+        let count = self.count.min(MAX_SAMPLE).min(linked.len());
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |number: usize| {
+            let (from, to) = (number * linked.len() / count, (number + 1) * linked.len() / count);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let element = (from + (random >> 33) as usize % (to - from)) as u32;
+            linked.value(element).filter(|_| linked.has_rows(element)).map(|parts| parts.concat())
+        };
+        (0..count).filter_map(&mut draw).collect()
+    }
+
+    /// The distances of what searches find.
+    fn search(
+        &self,
+        linked: &Linked<'_>,
+        queries: &[Vec<u8>],
+        kernel: Kernel,
+        control: &Control,
+    ) -> Result<Vec<Vec<f32>>, SessionError> {
+        let graph = Graph(linked);
+        let one = |(searcher, scratch): &mut (Searcher, Vec<u8>), query: &Vec<u8>| {
+            control.check()?;
+            let distance =
+                |element| value(linked, element, scratch).map_or(f32::INFINITY, |value| kernel(query, value));
+            let near = searcher.search(&graph, distance, |_| {}, self.ef);
+            let with_rows = near.iter().filter(|near| linked.has_rows(near.element()));
+            Ok(with_rows.take(WANTED).map(|near| near.distance()).collect())
+        };
+        queries.par_iter().map_init(Default::default, one).collect()
+    }
+}
+
+/// The ten nearest of each.
+fn exact(
+    linked: &Linked<'_>,
+    queries: &[Vec<u8>],
+    kernel: Kernel,
+    control: &Control,
+) -> Result<Vec<Least>, SessionError> {
+    let none = || vec![Least::default(); queries.len()];
+    let chunk = |mut nearest: Vec<Least>, number: usize| {
+        control.check()?;
+        let mut scratch = Vec::new();
+        let to = linked.len().min((number + 1) * CHUNK);
+        for element in number * CHUNK..to {
+            let element = element as u32;
+            if !linked.has_rows(element) {
+                continue;
+            }
+            let Some(value) = value(linked, element, &mut scratch) else { continue };
+            for (query, nearest) in queries.iter().zip(&mut nearest) {
+                nearest.offer(kernel(query, value));
+            }
+        }
+        control.progress().add((to - number * CHUNK) as u64);
+        Ok::<_, SessionError>(nearest)
+    };
+    let merge = |mut one: Vec<Least>, other: Vec<Least>| {
+        for (one, other) in one.iter_mut().zip(other) {
+            other.0.into_iter().for_each(|distance| one.offer(distance));
+        }
+        Ok(one)
+    };
+    (0..linked.len().div_ceil(CHUNK)).into_par_iter().try_fold(none, chunk).try_reduce(none, merge)
+}
+
+/// A value in one piece.
+fn value<'a>(linked: &'a Linked<'_>, element: u32, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    let [head, rest] = linked.value(element)?;
+    if head.is_empty() {
+        return Some(rest);
+    }
+    scratch.clear();
+    scratch.extend_from_slice(head);
+    scratch.extend_from_slice(rest);
+    Some(scratch)
+}

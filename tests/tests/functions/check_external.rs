@@ -1,0 +1,233 @@
+//! `lantern_index.check(index, sample, external)`: by a builder, by a router's, and where none can be had.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use harness::{Builder, BuilderOptions, Column, Session, copy_rows, data_set, wait_for};
+use protocol::{Accept, BuilderMessage, Greeting};
+
+use crate::check::{Checked, check};
+use crate::{BUILDER, CLUSTER, database, failure, vectors};
+
+/// The same by the builder and by the backend: all but the recall is counted, and that is nearly the same.
+fn by_both(session: &mut Session, index: &str) -> [Checked; 2] {
+    let both = ["true", "false"].map(|external| check(session, &format!("'{index}', 200, {external}")));
+    let [builder, database] = &both;
+    let counts = |c: &Checked| (c.elements, c.rows, c.duplicates, c.deleted, c.unreachable, c.not_full, c.errors);
+    assert_eq!(counts(builder), counts(database));
+    assert_eq!(builder.advice, database.advice);
+    both
+}
+
+#[test]
+fn a_builder_finds_what_the_backend_finds() {
+    let mut session = database("check_builder");
+    let (base, _) = data_set("minilm-384").unwrap();
+    copy_rows(&mut session, "t", Column::Vector, &base.truncated(4000)).unwrap();
+    session.execute("ALTER TABLE t SET (autovacuum_enabled = off)").unwrap();
+    for external in ["false", "true"] {
+        session
+            .execute(&format!("CREATE INDEX i ON t USING hnsw (v vector_cosine_ops) WITH (external = {external})"))
+            .unwrap();
+        let [builder, database] = by_both(&mut session, "i");
+        assert!((builder.recall.unwrap() - database.recall.unwrap()).abs() < 0.03);
+        session.execute("SET hnsw.ef_search = 2").unwrap();
+        assert!(check(&mut session, "'i', 200, true").recall.unwrap() < builder.recall.unwrap() - 0.2);
+        session.execute("RESET hnsw.ef_search; DROP INDEX i").unwrap();
+    }
+    session.execute("CREATE INDEX i ON t USING hnsw (v vector_cosine_ops) WITH (external = true)").unwrap();
+    session.execute("DELETE FROM t WHERE id % 3 = 0").unwrap();
+    session.execute("VACUUM (INDEX_CLEANUP ON) t").unwrap();
+    let [builder, _] = by_both(&mut session, "i");
+    assert!(builder.deleted > 1000 && builder.recall.unwrap() > 0.9, "{builder:?}");
+}
+
+#[test]
+fn every_class_of_operators_by_the_builder() {
+    let mut session = database("check_builder_classes");
+    session
+        .execute(&format!(
+            "CREATE TABLE t AS SELECT i AS id, {0} AS v, {0}::halfvec(16) AS h, ({0}::sparsevec(16)) AS s, \
+             binary_quantize({0})::bit(16) AS b FROM generate_series(1, 600) i",
+            vectors(16)
+        ))
+        .unwrap();
+    for (column, class) in [
+        ("v::vector(16)", "vector_l2_ops"),
+        ("v::vector(16)", "vector_ip_ops"),
+        ("v::vector(16)", "vector_cosine_ops"),
+        ("v::vector(16)", "vector_l1_ops"),
+        ("h::halfvec(16)", "halfvec_cosine_ops"),
+        ("s::sparsevec(16)", "sparsevec_l2_ops"),
+        ("b::bit(16)", "bit_hamming_ops"),
+        ("b::bit(16)", "bit_jaccard_ops"),
+    ] {
+        session.execute(&format!("CREATE INDEX i ON t USING hnsw (({column}) {class})")).unwrap();
+        let [builder, _] = by_both(&mut session, "i");
+        assert!(builder.recall.unwrap() > 0.7, "{class}: {builder:?}");
+        session.execute("DROP INDEX i").unwrap();
+    }
+    session.execute("CREATE TABLE empty (v vector(3)); CREATE INDEX e ON empty USING hnsw (v vector_l2_ops)").unwrap();
+    by_both(&mut session, "e");
+}
+
+/// Memory that the backend does not need, since the builder has it.
+#[test]
+fn an_index_that_is_too_large_for_the_backend() {
+    let mut session = database("check_builder_large");
+    session
+        .execute(
+            "CREATE TABLE t (i int, v vector(3)); \
+             INSERT INTO t SELECT i, ARRAY[i, i % 7, 2]::vector FROM generate_series(1, 60000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (m = 4, ef_construction = 8, external = true); \
+             SET maintenance_work_mem = '1MB'",
+        )
+        .unwrap();
+    let by = "SELECT checked_by FROM lantern_index.check('t_idx', 20)";
+    assert_eq!(session.value::<String>(by).unwrap(), "builder", "it is large enough for one");
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    let error = session.execute("SELECT lantern_index.check('t_idx', 0)").unwrap_err();
+    assert_eq!(error.server().sqlstate, "53200");
+    assert!(error.server().hint.contains("could not connect to external indexing server"), "{error}");
+    session.execute("RESET maintenance_work_mem").unwrap();
+    assert_eq!(session.value::<String>(by).unwrap(), "database");
+    assert_eq!(failure(&mut session, "SELECT lantern_index.check('t_idx', 0, true)").0, "08001");
+    assert_eq!(session.query("SELECT lantern_index.check(NULL)").unwrap().len(), 0);
+}
+
+#[test]
+fn through_a_router() {
+    for mode in ["relay", "redirect"] {
+        let mut session = database(&format!("check_{mode}"));
+        session
+            .execute(&format!(
+                "CREATE TABLE t (id int, v vector(16)); INSERT INTO t SELECT i, {} FROM generate_series(1, 800) i; \
+                 CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)",
+                vectors(16)
+            ))
+            .unwrap();
+        let router = Builder::start_with(&BuilderOptions::router(&["--mode", mode])).unwrap();
+        router.attach(&mut session).unwrap();
+        by_both(&mut session, "t_idx");
+        router.expect_idle(Duration::from_secs(20)).unwrap();
+        if mode == "relay" {
+            let ended = router.metric("lantern_index_builds_total{outcome=\"succeeded\"}").unwrap();
+            assert!((ended - 1.0).abs() < f64::EPSILON, "{ended}");
+        }
+    }
+}
+
+/// A builder that takes the Hello for that of a build, as those before checks do.
+fn older_builder() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.write_all(&Greeting::builder().to_bytes()).unwrap();
+            let accept = Accept {
+                protocol: 2,
+                capabilities: 0,
+                session: 1,
+                memory_reserved: 0,
+                threads: 1,
+                builder_version: "lantern-index 0.1.0".into(),
+                remark: String::new(),
+            };
+            let mut bytes = BytesMut::new();
+            BuilderMessage::Accept(accept).encode(&mut bytes);
+            let mut some = [0; 4096];
+            assert!(stream.read(&mut some).unwrap() > 0);
+            stream.write_all(&bytes).unwrap();
+            while stream.read(&mut some).is_ok_and(|read| read > 0) {}
+        }
+    });
+    port
+}
+
+#[test]
+fn a_builder_that_does_not_know_checks() {
+    let mut session = database("check_older");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(3)); INSERT INTO t SELECT i, ARRAY[i, i % 7, 2]::vector FROM generate_series(1, 30000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+             SET hnsw.external_index_secure = off; SET hnsw.external_index_port = {}",
+            older_builder()
+        ))
+        .unwrap();
+    let (sqlstate, message) = failure(&mut session, "SELECT lantern_index.check('t_idx', 0, true)");
+    assert_eq!((sqlstate.as_str(), message.as_str()), ("0A000", "external indexing server does not check indexes"));
+    let checked = check(&mut session, "'t_idx', 0");
+    assert_eq!((checked.rows, checked.errors), (30_000, 0));
+    let by = "SELECT checked_by FROM lantern_index.check('t_idx', 0)";
+    assert_eq!(session.value::<String>(by).unwrap(), "database");
+}
+
+#[test]
+fn rows_come_and_go_while_pages_are_sent() {
+    let mut session = database("check_builder_live");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id serial, v vector(32)); INSERT INTO t (v) SELECT {} FROM generate_series(1, 3000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (m = 8, external = true)",
+            vectors(32)
+        ))
+        .unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        for statement in [
+            format!(
+                "INSERT INTO t (v) SELECT {} FROM (SELECT 1e4 * random() AS i FROM generate_series(1, 5)) r",
+                vectors(32)
+            ),
+            "DELETE FROM t WHERE id IN (SELECT id FROM t ORDER BY random() LIMIT 2)".to_owned(),
+            "VACUUM (INDEX_CLEANUP ON) t".to_owned(),
+        ] {
+            let mut writer = CLUSTER.session("check_builder_live").unwrap();
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    writer.execute(&statement).unwrap();
+                }
+            });
+        }
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..20 {
+                assert_eq!(check(&mut session, "'t_idx', 5, true").errors, 0);
+            }
+        }));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        result.unwrap();
+    });
+}
+
+#[test]
+fn a_slow_check_can_be_cancelled() {
+    let mut session = database("check_builder_cancel");
+    session
+        .execute(
+            "CREATE TABLE t (i int, v vector(3)); \
+             INSERT INTO t SELECT i, ARRAY[i, i % 7, 2]::vector FROM generate_series(1, 30000) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+             SET hnsw.external_index_max_rate = '100kB'",
+        )
+        .unwrap();
+    let pid = session.pid();
+    thread::scope(|scope| {
+        let checking = scope.spawn(move || failure(&mut session, "SELECT lantern_index.check('t_idx', 0, true)").0);
+        let mut other = CLUSTER.session("check_builder_cancel").unwrap();
+        wait_for("pages to be sent", Duration::from_secs(20), || {
+            let (_, status) = BUILDER.get("/status")?;
+            Ok(status.contains("\"phase\":\"rows\"").then_some(()))
+        })
+        .unwrap();
+        // Nobody is held up by it.
+        other.execute("INSERT INTO t VALUES (0, '[1,2,3]')").unwrap();
+        other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        assert_eq!(checking.join().unwrap(), "57014");
+    });
+}

@@ -1,0 +1,149 @@
+//! The view `lantern_index.indexes`.
+
+use std::collections::HashMap;
+
+use harness::Session;
+
+use crate::{CLUSTER, database, vectors};
+
+/// Advice and reason of each index, by its name.
+fn advice(session: &mut Session) -> HashMap<String, (String, String)> {
+    let rows = session
+        .query("SELECT index_name, advice, reason FROM lantern_index.indexes ORDER BY 1")
+        .unwrap()
+        .into_iter()
+        .map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
+    let found = rows.map(|row| (row[0].clone(), (row[1].clone(), row[2].clone()))).collect();
+    println!("{found:?}");
+    found
+}
+
+#[test]
+fn what_an_index_is() {
+    let mut session = database("indexes_columns");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)); INSERT INTO t SELECT i, {} FROM generate_series(1, 500) i; \
+             CREATE TABLE other (id int PRIMARY KEY, v vector(3)); CREATE INDEX ON other (v); \
+             CREATE INDEX ours ON t USING hnsw (v vector_cosine_ops) WITH (m = 8, ef_construction = 40, external = true); \
+             CREATE INDEX halves ON t USING hnsw ((v::halfvec(8)) halfvec_l2_ops) WHERE id > 100; \
+             SELECT count(*) FROM (SELECT v FROM t ORDER BY v <=> '[1,2,3,4,5,6,7,8]' LIMIT 5) s; ANALYZE t",
+            vectors(8)
+        ))
+        .unwrap();
+    let rows = session
+        .query(
+            "SELECT table_name, index_name, column_name, opclass, type, m, ef_construction, external, valid, \
+             size = pg_relation_size(index_name), rows, deleted_share \
+             FROM lantern_index.indexes ORDER BY index_name::text",
+        )
+        .unwrap();
+    let rows: Vec<Vec<&str>> =
+        rows.iter().map(|row| row.iter().map(|v| v.as_deref().unwrap_or("?")).collect()).collect();
+    assert_eq!(
+        rows,
+        [
+            ["t", "halves", "(v::halfvec(8))", "halfvec_l2_ops", "halfvec(8)", "16", "64", "f", "t", "t", "400", "0"],
+            ["t", "ours", "v", "vector_cosine_ops", "vector(8)", "8", "40", "t", "t", "t", "500", "0"],
+        ]
+    );
+}
+
+#[test]
+fn one_word_for_each() {
+    let mut session = database("indexes_advice");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
+             CREATE INDEX fine ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+             CREATE TABLE worn (LIKE t) WITH (autovacuum_enabled = off); INSERT INTO worn SELECT * FROM t; \
+             CREATE INDEX dying ON worn USING hnsw (v vector_l2_ops) WITH (external = true); \
+             CREATE TABLE empty (v vector(3)); CREATE INDEX nothing ON empty USING hnsw (v vector_l2_ops); \
+             SET enable_seqscan = off; SELECT v FROM t ORDER BY v <-> '[1,2,3,4,5,6,7,8]' LIMIT 5; \
+             SELECT v FROM worn ORDER BY v <-> '[1,2,3,4,5,6,7,8]' LIMIT 5; DELETE FROM worn WHERE id % 3 > 0",
+            vectors(8)
+        ))
+        .unwrap();
+    // A build that fails at the end: CONCURRENTLY leaves it behind.
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    session
+        .execute("CREATE INDEX CONCURRENTLY left_over ON t USING hnsw (v vector_l2_ops) WITH (external = true)")
+        .unwrap_err();
+    session.execute("RESET hnsw.external_index_port").unwrap();
+    // Statistics are there when the session that made them has gone.
+    drop(session);
+    let mut session = CLUSTER.session("indexes_advice").unwrap();
+    harness::wait_for("the statistics", std::time::Duration::from_secs(20), || {
+        let sql = "SELECT count(*) FROM pg_stat_all_tables WHERE relname = 'worn' AND n_dead_tup = 600";
+        let scans = "SELECT count(*) FROM pg_stat_all_indexes WHERE indexrelname IN ('fine', 'dying') AND idx_scan > 0";
+        Ok((session.value::<u32>(sql)? == 1 && session.value::<u32>(scans)? == 2).then_some(()))
+    })
+    .unwrap();
+    let found = advice(&mut session);
+    assert_eq!(found["fine"], ("ok".into(), String::new()));
+    assert_eq!(found["nothing"].0, "unused");
+    assert_eq!(found["left_over"].0, "invalid");
+    assert_eq!(found["dying"], ("rebuild".into(), "67 percent of the rows are dead: rebuild, then VACUUM".into()));
+    session.execute("VACUUM (INDEX_CLEANUP ON) worn").unwrap();
+    let found = advice(&mut session);
+    assert_eq!(found["dying"], ("rebuild".into(), "about 67 percent of its elements are deleted".into()));
+    let share: f64 =
+        session.value("SELECT deleted_share FROM lantern_index.indexes WHERE index_name = 'dying'::regclass").unwrap();
+    assert!((share - 2.0 / 3.0).abs() < 0.01, "{share}");
+}
+
+#[test]
+fn a_check_is_remembered_until_the_index_is_made_anew() {
+    let mut session = database("indexes_checks");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); DELETE FROM t WHERE id % 3 > 0",
+            vectors(8)
+        ))
+        .unwrap();
+    session.execute("VACUUM (INDEX_CLEANUP ON) t").unwrap();
+    let said: String = session.value("SELECT lantern_index.check_and_remember('t_idx', 10)").unwrap();
+    assert!(said.starts_with("reindex: "), "{said}");
+    let remembered =
+        "SELECT check_result FROM lantern_index.indexes WHERE checked_at > now() - '1 minute'::interval AND recall > 0";
+    assert_eq!(session.value::<String>(remembered).unwrap(), said);
+    let found = advice(&mut session);
+    assert_eq!(found["t_idx"].0, "rebuild");
+    assert!(found["t_idx"].1.starts_with("the last check found: "), "{found:?}");
+    session.execute("REINDEX INDEX t_idx").unwrap();
+    assert_eq!(
+        session.value::<u32>("SELECT count(*) FROM lantern_index.indexes WHERE checked_at IS NOT NULL").unwrap(),
+        0
+    );
+    assert_eq!(session.value::<String>("SELECT lantern_index.check_and_remember('t_idx', 10)").unwrap(), "ok");
+    session.execute("CREATE INDEX u_idx ON t USING hnsw (v vector_l2_ops); DROP INDEX t_idx").unwrap();
+    assert_eq!(session.value::<String>("SELECT lantern_index.check_and_remember('u_idx', 10)").unwrap(), "ok");
+    assert_eq!(session.value::<u32>("SELECT count(*) FROM lantern_index.checks").unwrap(), 1);
+}
+
+#[test]
+fn a_locked_index_and_a_foreign_table() {
+    let mut session = database("indexes_locked");
+    session
+        .execute(
+            "CREATE ROLE stranger_of_indexes; CREATE TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops); \
+             GRANT USAGE ON SCHEMA lantern_index TO stranger_of_indexes",
+        )
+        .unwrap();
+    let mut other = CLUSTER.session("indexes_locked").unwrap();
+    other.execute("BEGIN; REINDEX INDEX t_idx").unwrap();
+    session.execute("SET lock_timeout = '5s'; SET search_path = ''").unwrap();
+    let found = advice(&mut session);
+    assert_eq!(found["public.t_idx"], ("unknown".into(), "the index is locked by another session".into()));
+    other.execute("ROLLBACK").unwrap();
+    session.execute("RESET search_path; SET ROLE stranger_of_indexes").unwrap();
+    assert_eq!(advice(&mut session)["t_idx"], ("unknown".into(), "you may not read the table".into()));
+    // What was read is not locked until the end of a transaction.
+    session.execute("RESET ROLE; BEGIN").unwrap();
+    advice(&mut session);
+    let locks = "SELECT count(*) FROM pg_locks WHERE relation = 't_idx'::regclass";
+    assert_eq!(session.value::<u32>(locks).unwrap(), 0);
+    session.execute("COMMIT").unwrap();
+}
