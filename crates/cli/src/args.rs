@@ -156,6 +156,7 @@ pub enum EngineName {
     /// One element after the other, as pgvector itself does it
     Insertion,
     /// The usearch crate, which inserts one element after the other
+    #[cfg(feature = "usearch")]
     Usearch,
 }
 

@@ -12,6 +12,8 @@ mod gen_cert;
 mod inspect;
 mod owner;
 mod period;
+#[cfg(feature = "kubernetes")]
+mod pods;
 mod router;
 mod router_config;
 mod serve;

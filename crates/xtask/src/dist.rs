@@ -47,7 +47,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
 /// Program and library.
 fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
     if !options.quick {
-        return Ok((build::program()?, build::extension(config)?));
+        return Ok((build::program()?, build::extension(config, build::Profile::Release)?));
     }
     let target = step::target_dir()?;
     let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));

@@ -4,6 +4,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
+use crate::build::Profile;
 use crate::{aarch64, build, install, setup, test_tools, unpacked, versions};
 
 mod counts;
@@ -57,12 +58,12 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     }
     let mut summaries = Vec::new();
     for (config, part) in &releases {
-        install::install(config)?;
+        let profile = if name == Some("pgvector") { Profile::Demo } else { Profile::Release };
+        install::install(config, profile)?;
         let runnable = (config.major != native.major).then(|| unpacked::runnable(config)).transpose()?;
         let config = runnable.as_ref().map_or(config, |runnable| &runnable.config);
         if name == Some("pgvector") {
-            loud(config, "build", &build::PROGRAMS)?;
-            return pgvector::run(config);
+            return pgvector::run(config, build::demo_program()?);
         }
         summaries.push(on(config, *part)?);
     }

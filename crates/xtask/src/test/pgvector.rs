@@ -6,20 +6,20 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Account, Builder, Cluster, PgConfig, Scratch, pgvector_version};
+use harness::{Account, Builder, BuilderOptions, Cluster, PgConfig, Scratch, pgvector_version};
 
 mod output;
 
 use crate::{apt, pgvector, step};
 
 /// Runs its regression tests and those of its TAP tests that concern hnsw.
-pub fn run(config: &PgConfig) -> Result<()> {
+pub fn run(config: &PgConfig, program: PathBuf) -> Result<()> {
     let version = pgvector_version(config).context("there is no pgvector")?;
     if !has_ipc_run() {
         apt::install(&["libipc-run-perl".to_owned()])?;
     }
     let source = pgvector::source(&version)?;
-    let suite = Suite::new(config, &source)?;
+    let suite = Suite::new(config, &source, program)?;
     println!("\nPostgreSQL {}, pgvector {version}, each hnsw index built externally", config.version);
     let mut findings = suite.regression()?;
     findings.extend(suite.tap()?);
@@ -47,8 +47,8 @@ struct Suite<'a> {
 }
 
 impl<'a> Suite<'a> {
-    fn new(config: &'a PgConfig, source: &Path) -> Result<Self> {
-        let builder = Builder::start()?;
+    fn new(config: &'a PgConfig, source: &Path, program: PathBuf) -> Result<Self> {
+        let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
         let settings = format!(
             "shared_preload_libraries = 'lantern_index'\nhnsw.external_index = on\nhnsw.external_index_port = {}\n\
              hnsw.external_index_sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'\n",
