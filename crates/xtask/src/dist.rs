@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
-use crate::{apt, build, setup, step};
+use crate::build::Profile;
+use crate::{apt, build, setup, step, unpacked};
 
 mod check;
 mod daemon;
+mod image;
 mod library;
 mod package;
 
@@ -22,10 +24,15 @@ pub struct DistOptions {
     pub check: bool,
     /// Pack what is built already, for tests.
     pub quick: bool,
+    /// The content of CloudNativePG's extension image instead of packages.
+    pub image: bool,
 }
 
-/// Makes the packages, and says where they are.
+/// Makes the packages or the image's content, and says where they are.
 pub fn run(options: &DistOptions) -> Result<()> {
+    if options.image {
+        return image(options);
+    }
     let config = setup::tools(options.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
     let missing: Vec<String> = [("dpkg-shlibdeps", "dpkg-dev")]
         .iter()
@@ -44,10 +51,20 @@ pub fn run(options: &DistOptions) -> Result<()> {
     if options.check { check::run(&daemon, &library, config.major) } else { Ok(()) }
 }
 
+fn image(options: &DistOptions) -> Result<()> {
+    let profile = if options.quick { Profile::Demo } else { Profile::Release };
+    let config = unpacked::prepare(image::MAJOR)?;
+    let library = build::extension(&config, profile)?;
+    let out = step::target_dir()?.join("dist");
+    let archive = image::build(&library, &out)?;
+    println!("{}", archive.display());
+    if options.check { image::check(&archive, &config, build::demo_program()?) } else { Ok(()) }
+}
+
 /// Program and library.
 fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
     if !options.quick {
-        return Ok((build::program()?, build::extension(config, build::Profile::Release)?));
+        return Ok((build::program()?, build::extension(config, Profile::Release)?));
     }
     let target = step::target_dir()?;
     let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));
