@@ -23,11 +23,17 @@ Exit codes:
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.
 #[derive(Debug, Parser)]
-#[command(name = "lantern-index", version)]
+#[command(name = "lantern-index", version = version())]
 #[command(after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// With the commit, where whoever compiled this has told it.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    option_env!("LANTERN_INDEX_COMMIT").map_or(version.to_owned(), |commit| format!("{version} ({commit})"))
 }
 
 #[derive(Debug, Subcommand)]

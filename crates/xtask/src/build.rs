@@ -73,8 +73,16 @@ pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
 
 /// Builds the `lantern-index` program, optimised; where it lies.
 pub fn program() -> Result<PathBuf> {
+    program_of(None)
+}
+
+/// The same, which tells by `--version` of which commit it is.
+pub fn program_of(commit: Option<&str>) -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index"]);
+    if let Some(commit) = commit {
+        build.env("LANTERN_INDEX_COMMIT", commit);
+    }
     step::command("building lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     Ok(step::target_dir()?.join("release/lantern-index"))
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
@@ -48,7 +49,18 @@ pub fn run(options: &DistOptions) -> Result<()> {
     let daemon = daemon::package(&program)?.build(&out)?;
     let library = library::package(&shared, config.major)?.build(&out)?;
     println!("{}\n{}", daemon.display(), library.display());
-    if options.check { check::run(&daemon, &library, config.major) } else { Ok(()) }
+    if !options.check {
+        return Ok(());
+    }
+    let again = out.join("again");
+    fs::create_dir_all(&again).with_context(|| format!("cannot make {}", again.display()))?;
+    for (first, second) in [
+        (&daemon, daemon::package(&program)?.build(&again)?),
+        (&library, library::package(&shared, config.major)?.build(&again)?),
+    ] {
+        ensure!(fs::read(first)? == fs::read(&second)?, "{} is not the same when made again", first.display());
+    }
+    check::run(&daemon, &library, config.major)
 }
 
 fn image(options: &DistOptions) -> Result<()> {
@@ -64,7 +76,11 @@ fn image(options: &DistOptions) -> Result<()> {
 /// Program and library.
 fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
     if !options.quick {
-        return Ok((build::program()?, build::extension(config, Profile::Release)?));
+        let commit =
+            package::run(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
+        // An archive of the sources has no commit.
+        let program = build::program_of(commit.ok().as_deref().map(str::trim))?;
+        return Ok((program, build::extension(config, Profile::Release)?));
     }
     let target = step::target_dir()?;
     let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));

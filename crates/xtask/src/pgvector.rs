@@ -1,6 +1,6 @@
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use harness::{MINIMUM_PGVECTOR, PgConfig, pgvector_version};
@@ -40,15 +40,25 @@ fn fetch(config: &PgConfig) -> Result<PathBuf> {
     fetch_first(&dir, |_| true)
 }
 
-/// pgvector's source of just this version, fetched earlier or now.
+/// pgvector's source of just this version: the directory that `PGVECTOR_SOURCE` names, or what was fetched from Debian, earlier or now.
 pub fn source(version: &str) -> Result<PathBuf> {
+    if let Some(path) = env::var_os("PGVECTOR_SOURCE").map(PathBuf::from) {
+        let control = fs::read_to_string(path.join("vector.control"))
+            .with_context(|| format!("PGVECTOR_SOURCE: {} is not pgvector's source", path.display()))?;
+        ensure!(
+            control.contains(&format!("'{version}'")),
+            "PGVECTOR_SOURCE: {} is not of version {version}, which is the one installed",
+            path.display()
+        );
+        return Ok(path);
+    }
     let dir = step::work_dir()?.join(format!("pgvector-{version}"));
     let path = dir.join("files").join(format!("pgvector-{version}"));
     if path.join("Makefile").is_file() {
         return Ok(path);
     }
     fetch_first(&dir, |found| found == path)
-        .with_context(|| format!("cannot get the source of pgvector {version}, whose tests are to be run"))
+        .with_context(|| format!("cannot get the source of pgvector {version}; PGVECTOR_SOURCE may name its directory"))
 }
 
 /// The first source package among those of [`SUITES`] that will do.

@@ -99,6 +99,8 @@ impl<'a> Suite<'a> {
         let cluster = Cluster::start_with(self.config.clone(), &self.settings)?;
         let names = names(&self.path("test/sql"), "sql")?;
         let mut regress = self.command(&self.postgres_tests().join("regress/pg_regress"));
+        // A script writes files to `results/` and reads them again.
+        regress.current_dir(self.path("out"));
         regress.arg(format!("--inputdir={}", self.path("test").display()));
         regress.arg(format!("--outputdir={}", self.path("out").display()));
         regress.arg(format!("--bindir={}", self.config.bindir.display()));
