@@ -7,7 +7,7 @@ DROP TABLE IF EXISTS demo;
 CREATE TABLE demo (id bigserial PRIMARY KEY, embedding vector(128));
 -- The sum keeps the inner query from being evaluated once for all rows.
 INSERT INTO demo (embedding)
-    SELECT (SELECT array_agg(random() + 0 * row) FROM generate_series(1, 128))::real[]
+    SELECT ARRAY(SELECT random() + 0 * row FROM generate_series(1, 128))::real[]
     FROM generate_series(1, 20000) row;
 ANALYZE demo;
 
