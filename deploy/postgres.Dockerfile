@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 # PostgreSQL with pgvector and the library lantern_index:
 #   docker build --file deploy/postgres.Dockerfile --tag lantern-index-postgres .
-ARG POSTGRES=15
-ARG PGVECTOR=0.8.0
+ARG POSTGRES=18
+ARG PGVECTOR=0.8.7
 ARG RUST=1.95
 
 FROM rust:${RUST}-bookworm AS rust

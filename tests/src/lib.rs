@@ -41,6 +41,7 @@ mod wait;
 mod wire;
 mod workspace;
 
+pub use account::Account;
 pub use agree::{expect_every_row, near_rows};
 pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;

@@ -25,11 +25,17 @@ Exit codes:
 
 /// Builds pgvector HNSW indexes outside PostgreSQL.
 #[derive(Debug, Parser)]
-#[command(name = "lantern-index", version)]
+#[command(name = "lantern-index", version = version())]
 #[command(after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// With the commit, where whoever compiled this has told it.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    option_env!("LANTERN_INDEX_COMMIT").map_or(version.to_owned(), |commit| format!("{version} ({commit})"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -164,6 +170,7 @@ pub enum EngineName {
     /// One element after the other, as pgvector itself does it
     Insertion,
     /// The usearch crate, which inserts one element after the other
+    #[cfg(feature = "usearch")]
     Usearch,
 }
 

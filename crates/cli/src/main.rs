@@ -13,6 +13,8 @@ mod inspect;
 mod maintain;
 mod owner;
 mod period;
+#[cfg(feature = "kubernetes")]
+mod pods;
 mod router;
 mod router_config;
 mod serve;

@@ -9,6 +9,8 @@ use service::{Reload, Shutdown};
 use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
 use crate::period;
+#[cfg(feature = "kubernetes")]
+use crate::pods::Pods;
 use crate::router_config::{config, explain, parse_builder};
 
 /// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
@@ -49,27 +51,9 @@ pub struct Router {
     /// With --builders static: a builder, as host:port/status-port; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_builder)]
     pub builder: Vec<router::FixedBuilder>,
-    /// With --builders kubernetes: a pod for builders, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub builder_template: Option<PathBuf>,
-    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without it and the next one all are as the template says
-    #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_max_memory")]
-    pub builder_min_memory: Option<u64>,
-    /// With --builders kubernetes: the most memory of a builder
-    #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_min_memory")]
-    pub builder_max_memory: Option<u64>,
-    /// With --builders kubernetes: the namespace of the pods [default: that of the service account]
-    #[arg(long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// With --builders kubernetes: what pods' names begin with; routers of the same name share their --max-builders
-    #[arg(long, value_name = "NAME", default_value = "lantern-index")]
-    pub instance: String,
-    /// With --builders kubernetes: the name of this router's own pod
-    #[arg(long, value_name = "NAME")]
-    pub identity: Option<String>,
-    /// With --builders kubernetes: the Deployment with which the pods are deleted
-    #[arg(long, value_name = "NAME")]
-    pub owner: Option<String>,
+    #[cfg(feature = "kubernetes")]
+    #[command(flatten)]
+    pub pods: Pods,
     /// Certificates (PEM) that vouch for the builders', when connections to them are encrypted
     #[arg(long, value_name = "FILE", requires = "builder_name")]
     pub builder_ca: Option<PathBuf>,
@@ -98,6 +82,7 @@ pub enum SourceName {
     /// Those given with --builder, which somebody else runs
     Static,
     /// Pods
+    #[cfg(feature = "kubernetes")]
     Kubernetes,
 }
 

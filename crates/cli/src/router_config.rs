@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use router::{BuilderTls, Config, FixedBuilder, KubernetesConfig, Mode, ProcessConfig, RouterError, Source};
+use router::{BuilderTls, Config, FixedBuilder, Mode, ProcessConfig, RouterError, Source};
 use service::TicketKeys;
 
 use crate::daemon;
@@ -35,7 +35,7 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
         min_builders: arguments.min_builders.into(),
         max_builders: match arguments.builders {
             SourceName::Static => arguments.builder.len(),
-            SourceName::Process | SourceName::Kubernetes => arguments.max_builders.into(),
+            _ => arguments.max_builders.into(),
         },
         spare_builders: arguments.spare_builders.into(),
         idle_ttl: arguments.idle_ttl,
@@ -68,25 +68,9 @@ fn source(arguments: &Router) -> Result<Source, Failure> {
         SourceName::Static => {
             Ok(Source::Static(arguments.builder.clone(), arguments.ticket_key.as_deref().map(ticket_keys).transpose()?))
         }
-        SourceName::Kubernetes => kubernetes(arguments),
+        #[cfg(feature = "kubernetes")]
+        SourceName::Kubernetes => arguments.pods.source(arguments.ticket_key.as_deref().map(ticket_keys).transpose()?),
     }
-}
-
-fn kubernetes(arguments: &Router) -> Result<Source, Failure> {
-    let need = |what: &str| Failure::usage(anyhow!("--builders kubernetes needs {what}"));
-    let memory = arguments.builder_min_memory.zip(arguments.builder_max_memory).unwrap_or_default();
-    if memory.0 > memory.1 {
-        return Err(Failure::usage(anyhow!("the least memory of a builder is more than the most")));
-    }
-    let config = KubernetesConfig {
-        template: arguments.builder_template.clone().ok_or_else(|| need("--builder-template"))?,
-        namespace: arguments.namespace.clone(),
-        instance: arguments.instance.clone(),
-        identity: arguments.identity.clone().ok_or_else(|| need("--identity, the name of the router's own pod"))?,
-        owner: arguments.owner.clone(),
-        ticket_keys: ticket_keys(arguments.ticket_key.as_deref().ok_or_else(|| need("--ticket-key"))?)?,
-    };
-    Ok(Source::Kubernetes(config, memory))
 }
 
 fn ticket_keys(file: &Path) -> Result<Arc<TicketKeys>, Failure> {

@@ -107,6 +107,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         engine: match arguments.engine {
             EngineName::Bulk => EngineKind::Bulk,
             EngineName::Insertion => EngineKind::Insertion,
+            #[cfg(feature = "usearch")]
             EngineName::Usearch => EngineKind::Usearch,
         },
         threads: arguments.threads.into(),

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 
-use crate::engines::{BulkEngine, InsertionEngine, Setup, UsearchEngine};
+#[cfg(feature = "usearch")]
+use crate::engines::UsearchEngine;
+use crate::engines::{BulkEngine, InsertionEngine, Setup};
 use crate::input::ValueStore;
 use crate::space::Measure;
 use crate::{BuildError, Control, Pool, Storage};
@@ -38,6 +40,7 @@ pub enum EngineKind {
     /// Elements are inserted one by one, as pgvector itself does it.
     Insertion,
     /// The `usearch` crate inserts the elements one by one, on all cores.
+    #[cfg(feature = "usearch")]
     Usearch,
 }
 
@@ -48,6 +51,7 @@ impl EngineKind {
         match self {
             Self::Bulk => "bulk",
             Self::Insertion => "insertion",
+            #[cfg(feature = "usearch")]
             Self::Usearch => "usearch",
         }
     }
@@ -182,6 +186,7 @@ pub fn start_in(
     match kind {
         EngineKind::Bulk => Ok(Box::new(BulkEngine::start(setup))),
         EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(setup))),
+        #[cfg(feature = "usearch")]
         EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(setup)?)),
     }
 }

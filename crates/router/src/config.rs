@@ -5,6 +5,7 @@ use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT, Hello};
 use service::{Access, DaemonError, TicketKeys};
 
 use crate::fixed::FixedBuilder;
+#[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesConfig;
 use crate::process::ProcessConfig;
 use crate::tls::BuilderTls;
@@ -26,6 +27,7 @@ pub enum Source {
     /// A list, and the secrets for tickets if these builders ask for such.
     Static(Vec<FixedBuilder>, Option<Arc<TicketKeys>>),
     /// Pods, and the least and most memory of one, in bytes; 0 leaves it as the template has it.
+    #[cfg(feature = "kubernetes")]
     Kubernetes(KubernetesConfig, (u64, u64)),
 }
 
@@ -117,6 +119,7 @@ impl Config {
         match &self.source {
             Source::Process(_) => None,
             Source::Static(_, keys) => keys.clone(),
+            #[cfg(feature = "kubernetes")]
             Source::Kubernetes(kubernetes, _) => Some(kubernetes.ticket_keys.clone()),
         }
     }

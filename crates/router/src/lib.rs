@@ -10,6 +10,7 @@ mod error;
 mod fixed;
 mod handover;
 mod health;
+#[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod lantern;
 mod opening;
@@ -28,6 +29,7 @@ mod tls;
 pub use config::{Config, Mode, Source};
 pub use error::RouterError;
 pub use fixed::FixedBuilder;
+#[cfg(feature = "kubernetes")]
 pub use kubernetes::{KubernetesConfig, TemplateError};
 pub use process::ProcessConfig;
 pub use router::Router;

@@ -9,6 +9,7 @@ use crate::book::Rules;
 use crate::config::{Config, Source};
 use crate::error::RouterError;
 use crate::fixed::Fixed;
+#[cfg(feature = "kubernetes")]
 use crate::kubernetes::Pods;
 use crate::pool::{BuilderState, Pool};
 use crate::process::Processes;
@@ -112,6 +113,7 @@ async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<Arc<TicketK
             Ok((Arc::new(processes), Some(key), ANY_SIZE))
         }
         Source::Static(builders, keys) => Ok((Arc::new(Fixed::new(builders.clone())), keys.clone(), ANY_SIZE)),
+        #[cfg(feature = "kubernetes")]
         Source::Kubernetes(kubernetes, memory) => {
             let failed = |error: &dyn std::fmt::Display| RouterError::Source(error.to_string());
             let pods = Pods::connect(kubernetes, config.max_builders).await.map_err(|error| failed(&error))?;

@@ -139,6 +139,7 @@ impl SpawnError {
     }
 
     /// One that is over when another router has one builder less.
+    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only pods are places that routers share"))]
     pub(crate) fn full(text: impl Into<String>) -> Self {
         Self { outlook: Outlook::Full, ..Self::passing(text) }
     }

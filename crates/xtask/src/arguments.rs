@@ -13,13 +13,17 @@ usage: cargo xtask TASK
   demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
   dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
                                them on a clean Debian, --quick packs what is built already
+  dist    --image [--check] [--quick]
+                               what goes into CloudNativePG's extension image; --check starts PostgreSQL 18 with it, --quick
+                               compiles as the demo does
   chaos   [--seed S] [--rounds N] [--kubernetes]
                                builds of several databases with a fault in each round: what was found, and figures; with
                                --kubernetes by builders that are pods, on the control plane of `test kubernetes`
   soak                         200 builds of random shapes and endings against one daemon; prints what is left of them
-  test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found and on 17; NAME: fmt, clippy, versions, unit,
-                               integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found;
-                               --pg N: on release N only (17 and 18 are fetched from Debian if they are not here)
+  test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found, on 18, and what meets the database on 17; NAME: fmt,
+                               clippy, versions, unit, integration, a file of tests/tests, or a part of a test's name, on the
+                               PostgreSQL found; --pg N: on release N only (17 and 18 are fetched from Debian if not here)
+  test    pgvector [--pg N]    pgvector's own regression and TAP tests, with every hnsw index built externally
   test    aarch64              the kernels for that architecture, cross-compiled and emulated
   test    kubernetes           builders as pods, on a control plane built from Go sources once; no part of a whole run
   bench   [OPTION]...          builds by several means, compared; --help lists the options
@@ -69,7 +73,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     }
     let mut words = Vec::new();
     let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);
-    let (mut check, mut quick) = (false, false);
+    let (mut check, mut quick, mut image) = (false, false, false);
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),
@@ -82,6 +86,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
             "--keep" => keep = true,
             "--check" => check = true,
             "--quick" => quick = true,
+            "--image" => image = true,
             "--rows" => rows = Some(value()?.parse().context("--rows wants a number")?),
             "--pg" => pg = Some(value()?.parse().context("--pg wants a release, for instance 17")?),
             "--pg-config" => pg_config = Some(PathBuf::from(value()?)),
@@ -99,7 +104,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
     if (!is_demo && (keep || rows.is_some()))
         || (!takes_postgres && pg_config.is_some())
         || (!is_test && pg.is_some())
-        || (!is_dist && (check || quick))
+        || (!is_dist && (check || quick || image))
     {
         bail!("that option does not go with {}\n\n{USAGE}", words[0]);
     }
@@ -107,7 +112,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
         ["setup"] => Ok(Task::Setup { pg_config }),
         ["install"] => Ok(Task::Install { pg_config }),
         ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
-        ["dist"] => Ok(Task::Dist(DistOptions { pg_config, check, quick })),
+        ["dist"] => Ok(Task::Dist(DistOptions { pg_config, check, quick, image })),
         ["soak"] => Ok(Task::Soak),
         ["test"] => Ok(Task::Test { name: None, pg }),
         ["test", name] => Ok(Task::Test { name: Some(name.to_owned()), pg }),

@@ -44,21 +44,55 @@ pub fn extension_arguments(major: u32) -> [String; 5] {
     ["-p", EXTENSION, "--no-default-features", "--features", &format!("pg{major}")].map(str::to_owned)
 }
 
+/// How well a program is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// As for users.
+    Release,
+    /// Nearly so, in a third of the time.
+    Demo,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Demo => "demo",
+        }
+    }
+}
+
 /// Builds the PostgreSQL library, optimised; where it lies.
-pub fn extension(config: &PgConfig) -> Result<PathBuf> {
+pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
     let mut build = cargo(Some(config));
-    build.args(["build", "--release"]).args(extension_arguments(config.major));
+    build.args(["build", "--profile", profile.name()]).args(extension_arguments(config.major));
     let what = format!("building the extension for PostgreSQL {}", config.major);
     step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
-    Ok(step::target_dir()?.join("release/liblantern_index.so"))
+    Ok(step::target_dir()?.join(profile.name()).join("liblantern_index.so"))
 }
 
 /// Builds the `lantern-index` program, optimised; where it lies.
 pub fn program() -> Result<PathBuf> {
+    program_of(None)
+}
+
+/// The same, which tells by `--version` of which commit it is.
+pub fn program_of(commit: Option<&str>) -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index"]);
+    if let Some(commit) = commit {
+        build.env("LANTERN_INDEX_COMMIT", commit);
+    }
     step::command("building lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     Ok(step::target_dir()?.join("release/lantern-index"))
+}
+
+/// Builds the `lantern-index` program for the demo, without what that does not run; where it lies.
+pub fn demo_program() -> Result<PathBuf> {
+    let mut build = cargo(None);
+    build.args(["build", "--profile", Profile::Demo.name(), "-p", "lantern-index", "--no-default-features"]);
+    step::command("building lantern-index", "It needs a C compiler: `cargo xtask setup`.", &mut build)?;
+    Ok(step::target_dir()?.join(Profile::Demo.name()).join("lantern-index"))
 }
 
 /// Builds the programs `lantern-index` and `chaos` as tests have them; where they lie.

@@ -14,7 +14,7 @@ pub fn run(words: &[String]) -> Result<()> {
     }
     let config = setup::run(None)?;
     let [program, chaos] = build::chaos()?;
-    install::install(&config)?;
+    install::install(&config, build::Profile::Release)?;
     let mut command = Command::new(chaos);
     command.args(words).env("LANTERN_INDEX", program).env("PG_CONFIG", &config.path);
     let status = command.status().context("cannot run the program")?;

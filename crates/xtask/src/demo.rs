@@ -2,6 +2,7 @@ use anyhow::{Result, ensure};
 use harness::{Builder, BuilderOptions, Cluster, Column, Metric, copy_rows, data_set, exact_neighbors, load_queries};
 
 use crate::arguments::DemoOptions;
+use crate::build::Profile;
 use crate::{build, install, setup, step};
 
 mod measure;
@@ -23,8 +24,8 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let base = base.truncated(rows);
 
     let config = setup::run(None)?;
-    let program = build::program()?;
-    install::install(&config)?;
+    let program = build::demo_program()?;
+    install::install(&config, Profile::Demo)?;
 
     let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
     println!("\nA builder listens on {} (TLS), its status on http://{}/", builder.address(), builder.status_address());

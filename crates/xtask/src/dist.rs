@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
-use crate::{apt, build, setup, step};
+use crate::build::Profile;
+use crate::{apt, build, setup, step, unpacked};
 
 mod check;
 mod daemon;
+mod image;
 mod library;
 mod package;
 
@@ -22,10 +25,15 @@ pub struct DistOptions {
     pub check: bool,
     /// Pack what is built already, for tests.
     pub quick: bool,
+    /// The content of CloudNativePG's extension image instead of packages.
+    pub image: bool,
 }
 
-/// Makes the packages, and says where they are.
+/// Makes the packages or the image's content, and says where they are.
 pub fn run(options: &DistOptions) -> Result<()> {
+    if options.image {
+        return image(options);
+    }
     let config = setup::tools(options.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
     let missing: Vec<String> = [("dpkg-shlibdeps", "dpkg-dev")]
         .iter()
@@ -41,13 +49,38 @@ pub fn run(options: &DistOptions) -> Result<()> {
     let daemon = daemon::package(&program)?.build(&out)?;
     let library = library::package(&shared, config.major)?.build(&out)?;
     println!("{}\n{}", daemon.display(), library.display());
-    if options.check { check::run(&daemon, &library, config.major) } else { Ok(()) }
+    if !options.check {
+        return Ok(());
+    }
+    let again = out.join("again");
+    fs::create_dir_all(&again).with_context(|| format!("cannot make {}", again.display()))?;
+    for (first, second) in [
+        (&daemon, daemon::package(&program)?.build(&again)?),
+        (&library, library::package(&shared, config.major)?.build(&again)?),
+    ] {
+        ensure!(fs::read(first)? == fs::read(&second)?, "{} is not the same when made again", first.display());
+    }
+    check::run(&daemon, &library, config.major)
+}
+
+fn image(options: &DistOptions) -> Result<()> {
+    let profile = if options.quick { Profile::Demo } else { Profile::Release };
+    let config = unpacked::prepare(image::MAJOR)?;
+    let library = build::extension(&config, profile)?;
+    let out = step::target_dir()?.join("dist");
+    let archive = image::build(&library, &out)?;
+    println!("{}", archive.display());
+    if options.check { image::check(&archive, &config, build::demo_program()?) } else { Ok(()) }
 }
 
 /// Program and library.
 fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
     if !options.quick {
-        return Ok((build::program()?, build::extension(config)?));
+        let commit =
+            package::run(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
+        // An archive of the sources has no commit.
+        let program = build::program_of(commit.ok().as_deref().map(str::trim))?;
+        return Ok((program, build::extension(config, Profile::Release)?));
     }
     let target = step::target_dir()?;
     let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));

@@ -5,6 +5,7 @@ use std::process::{self, Command};
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
+use crate::build::Profile;
 use crate::{apt, build, setup};
 
 const NEXT: &str = "
@@ -27,14 +28,14 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
         "PostgreSQL's headers are missing in {}; `cargo xtask setup` installs them",
         config.include.display()
     );
-    install(&config)?;
+    install(&config, Profile::Release)?;
     println!("{NEXT}");
     Ok(())
 }
 
 /// Builds and copies.
-pub fn install(config: &PgConfig) -> Result<()> {
-    let library = build::extension(config)?;
+pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
+    let library = build::extension(config, profile)?;
     let sources = harness::root().join("crates/extension");
     let extensions = config.sharedir.join("extension");
     put(&library, &config.pkglibdir.join("lantern_index.so"), 0o755)?;

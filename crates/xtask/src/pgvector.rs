@@ -1,15 +1,15 @@
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use harness::{MINIMUM_PGVECTOR, PgConfig, pgvector_version};
 
 use crate::other_apt::{Kind, OtherApt};
 use crate::{apt, build, step};
 
 /// Newer Debian releases whose source package will do, in this order.
-const SUITES: [&str; 2] = ["trixie", "sid"];
+const SUITES: [&str; 3] = ["trixie", "forky", "sid"];
 
 /// Whether a pgvector that is new enough is there.
 pub fn installed(config: &PgConfig) -> bool {
@@ -36,17 +36,48 @@ pub fn install(config: &PgConfig) -> Result<()> {
 
 /// Gets Debian's source package of a newer release.
 fn fetch(config: &PgConfig) -> Result<PathBuf> {
-    ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
     let dir = step::work_dir()?.join(format!("pgvector-pg{}", config.major));
-    let from = |suite| {
-        OtherApt::with(suite, Kind::Sources, &dir, |apt| {
+    fetch_first(&dir, |_| true)
+}
+
+/// pgvector's source of just this version: the directory that `PGVECTOR_SOURCE` names, or what was fetched from Debian, earlier or now.
+pub fn source(version: &str) -> Result<PathBuf> {
+    if let Some(path) = env::var_os("PGVECTOR_SOURCE").map(PathBuf::from) {
+        let control = fs::read_to_string(path.join("vector.control"))
+            .with_context(|| format!("PGVECTOR_SOURCE: {} is not pgvector's source", path.display()))?;
+        ensure!(
+            control.contains(&format!("'{version}'")),
+            "PGVECTOR_SOURCE: {} is not of version {version}, which is the one installed",
+            path.display()
+        );
+        return Ok(path);
+    }
+    let dir = step::work_dir()?.join(format!("pgvector-{version}"));
+    let path = dir.join("files").join(format!("pgvector-{version}"));
+    if path.join("Makefile").is_file() {
+        return Ok(path);
+    }
+    fetch_first(&dir, |found| found == path)
+        .with_context(|| format!("cannot get the source of pgvector {version}; PGVECTOR_SOURCE may name its directory"))
+}
+
+/// The first source package among those of [`SUITES`] that will do.
+fn fetch_first(dir: &Path, will_do: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+    ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
+    let mut result = Err(anyhow!("no release of Debian has it"));
+    for suite in SUITES {
+        result = OtherApt::with(suite, Kind::Sources, dir, |apt| {
             apt.get(&["source", "pgvector"])?;
             let source = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path()).find(|path| path.is_dir());
-            source.context("apt-get source left no directory")
-        })
-    };
-    let [first, second] = SUITES;
-    from(first).or_else(|_| from(second))
+            let source = source.context("apt-get source left no directory")?;
+            ensure!(will_do(&source), "Debian {suite} has {}", source.display());
+            Ok(source)
+        });
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
 }
 
 fn compile(config: &PgConfig, source: &Path) -> Result<()> {

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How much of a log is shown when a step fails.
 const TAIL: usize = 25;
 
-/// Cargo's target directory: we lie in `target/debug`.
+/// Cargo's target directory: we lie in `target/demo`.
 pub fn target_dir() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot tell where this program lies")?;
     own.ancestors().nth(2).map(Path::to_owned).context("cannot tell where cargo's target directory is")

@@ -4,19 +4,36 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
+use crate::build::Profile;
 use crate::{aarch64, build, install, setup, test_tools, unpacked, versions};
 
 mod counts;
+mod pgvector;
 
 use counts::{Counts, test};
 
 /// The package of the integration tests.
 const INTEGRATION: &str = "lantern-index-tests";
 
-/// The release that everything is tested on as well, if another one is found here.
-const SECOND: u32 = 17;
+/// Where a whole run tests as well, if another release is found here: all integration tests on the newest release, which Debian has
+/// with the newest pgvector; on the one before what meets the database, since the rest would be the same once more.
+const OTHERS: [(u32, Part); 2] = [(18, Part::Named("integration")), (17, Part::Files(&DATABASE))];
 
-/// Set-up, checks and tests, or the part called `name`; on the PostgreSQL found here (a whole run: and on [`SECOND`]), or on release `pg`.
+/// What depends most on the PostgreSQL and the pgvector that it meets.
+const DATABASE: [&str; 5] = ["concurrently", "durability", "edge_tables", "sql_cases", "upgrade"];
+
+/// Which tests to run.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// Unit and integration tests.
+    All,
+    /// What the command line names.
+    Named(&'a str),
+    /// Files of integration tests.
+    Files(&'a [&'a str]),
+}
+
+/// Set-up, checks and tests, or the part called `name`; on the PostgreSQL found here (a whole run: and on [`OTHERS`]), or on release `pg`.
 pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("fmt") => return format(),
@@ -40,24 +57,28 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
         versions::check(native.major)?;
     }
     let mut summaries = Vec::new();
-    for (number, config) in releases.iter().enumerate() {
-        install::install(config)?;
+    for (config, part) in &releases {
+        let profile = if name == Some("pgvector") { Profile::Demo } else { Profile::Release };
+        install::install(config, profile)?;
         let runnable = (config.major != native.major).then(|| unpacked::runnable(config)).transpose()?;
-        // What does not depend on PostgreSQL is tested once.
-        let name = if number == 0 { name } else { Some("integration") };
-        summaries.push(on(runnable.as_ref().map_or(config, |runnable| &runnable.config), name)?);
+        let config = runnable.as_ref().map_or(config, |runnable| &runnable.config);
+        if name == Some("pgvector") {
+            return pgvector::run(config, build::demo_program()?);
+        }
+        summaries.push(on(config, *part)?);
     }
     report(&summaries)
 }
 
-/// What to test on.
-fn releases(name: Option<&str>, pg: Option<u32>, native: &PgConfig) -> Result<Vec<PgConfig>> {
-    let mut majors = vec![pg.unwrap_or(native.major)];
-    if name.is_none() && pg.is_none() && native.major != SECOND {
-        majors.push(SECOND);
+/// What to test on, and what there.
+fn releases<'a>(name: Option<&'a str>, pg: Option<u32>, native: &PgConfig) -> Result<Vec<(PgConfig, Part<'a>)>> {
+    let mut parts = vec![(pg.unwrap_or(native.major), name.map_or(Part::All, Part::Named))];
+    if name.is_none() && pg.is_none() {
+        // What does not depend on PostgreSQL is tested once.
+        parts.extend(OTHERS.into_iter().filter(|(major, _)| *major != native.major));
     }
     let prepare = |major| if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major) };
-    majors.into_iter().map(prepare).collect()
+    parts.into_iter().map(|(major, part)| Ok((prepare(major)?, part))).collect()
 }
 
 /// Unit tests, those of the harness as well.
@@ -68,19 +89,22 @@ fn unit(config: &PgConfig) -> Result<Summary> {
 }
 
 /// Runs tests on a PostgreSQL that has the extension.
-fn on(config: &PgConfig, name: Option<&str>) -> Result<Summary> {
+fn on(config: &PgConfig, part: Part) -> Result<Summary> {
     loud(config, "build", &build::PROGRAMS)?;
-    let of_files = |files: &[String]| -> Vec<String> {
-        let chosen = files.iter().flat_map(|file| ["--test".to_owned(), file.clone()]);
-        build::EVERYTHING.into_iter().map(str::to_owned).chain(chosen).collect()
+    let of_files = |files: &[&str]| -> Vec<String> {
+        let chosen = files.iter().flat_map(|file| ["--test", file]);
+        build::EVERYTHING.into_iter().chain(chosen).map(str::to_owned).collect()
     };
-    let counts = match name {
-        None => test(config, &build::EVERYTHING, &[])?,
-        Some("integration") => test(config, &of_files(&files()?), &[])?,
+    let files = files()?;
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let counts = match part {
+        Part::All => test(config, &build::EVERYTHING, &[])?,
+        Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
+        Part::Named("integration") => test(config, &of_files(&files), &[])?,
         // No part of a whole run: building Kubernetes takes minutes, and Go.
-        Some("kubernetes") => test(config, &of_files(&["kubernetes".to_owned()]), &["--ignored"])?,
-        Some(file) if files()?.iter().any(|own| own == file) => test(config, &of_files(&[file.to_owned()]), &[])?,
-        Some(part) => {
+        Part::Named("kubernetes") => test(config, &of_files(&["kubernetes"]), &["--ignored"])?,
+        Part::Named(file) if files.contains(&file) => test(config, &of_files(&[file]), &[])?,
+        Part::Named(part) => {
             let counts = test(config, &build::EVERYTHING, &[part])?;
             ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
             counts

@@ -33,7 +33,8 @@ pub struct Runnable {
 /// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now.
 pub fn prepare(major: u32) -> Result<PgConfig> {
     let root = root(major)?;
-    let complete = root.join("complete");
+    // The number changes with what is done to the packages.
+    let complete = root.join("complete-2");
     if !complete.is_file() {
         let (_, suite) = RELEASES.iter().find(|(found, _)| *found == major).with_context(|| {
             format!("PostgreSQL {major} is not the one found here, and not one of those that are fetched for tests")
@@ -99,14 +100,20 @@ fn replace_programs(major: u32, root: &Path) -> Result<()> {
     let libraries = root.join("usr/lib").join(&multiarch);
     let loader = find(&libraries, |name| name.starts_with("ld-linux") && name.contains(".so."))?;
     let starter = STARTER.replace("MULTIARCH", &multiarch).replace("LOADER", &loader);
-    for program in fs::read_dir(root.join(format!("usr/lib/postgresql/{major}/bin")))?.flatten() {
-        let path = program.path();
-        let is_program = !program.file_type()?.is_symlink() && fs::read(&path)?.starts_with(b"\x7fELF");
-        if is_program {
-            fs::rename(&path, path.with_extension("elf"))?;
-            fs::write(&path, &starter)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    let own = root.join(format!("usr/lib/postgresql/{major}"));
+    for folder in ["bin", "lib/pgxs/src/test/regress"] {
+        let programs = fs::read_dir(own.join(folder)).with_context(|| format!("{} lacks {folder}", own.display()))?;
+        for program in programs.flatten() {
+            replace_program(&program.path(), &starter)?;
         }
+    }
+    Ok(())
+}
+fn replace_program(path: &Path, starter: &str) -> Result<()> {
+    if !path.is_symlink() && path.is_file() && fs::read(path)?.starts_with(b"\x7fELF") {
+        fs::rename(path, path.with_extension("elf"))?;
+        fs::write(path, starter)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
 }

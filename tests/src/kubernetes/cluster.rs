@@ -85,6 +85,11 @@ impl Cluster {
         self.kubectl_with(&["-n", namespace, "apply", "-f", "-"], manifests).map(drop)
     }
 
+    /// Makes what belongs to no namespace.
+    pub fn create(&self, manifests: &str) -> Result<()> {
+        self.kubectl_with(&["create", "-f", "-"], manifests).map(drop)
+    }
+
     /// Has the API server check manifests, strictly, without applying them: what kubectl said.
     pub fn check(&self, namespace: &str, manifests: &str) -> Result<String> {
         self.kubectl_with(&["-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-"], manifests)

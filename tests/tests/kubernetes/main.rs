@@ -1,6 +1,7 @@
 //! Builders as pods, on a real control plane. The router has the role that `deploy/kubernetes` gives it.
 
 mod chart;
+mod cloudnative_pg;
 mod faults;
 mod losses;
 mod manifests;

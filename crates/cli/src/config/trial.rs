@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use service::{Access, TicketKeys, TlsFile, Tokens};
 
 use crate::args::{Command, Serve};
@@ -57,8 +57,10 @@ impl Trial {
     fn router(&mut self, arguments: &Router) {
         self.daemon(&arguments.daemon, false);
         self.file("ticket-key", arguments.ticket_key.as_deref(), TicketKeys::open);
-        self.file("builder-template", arguments.builder_template.as_deref(), |path| {
-            std::fs::read(path).with_context(|| format!("cannot read the builders' template {}", path.display()))
+        #[cfg(feature = "kubernetes")]
+        self.file("builder-template", arguments.pods.builder_template.as_deref(), |path| {
+            std::fs::read(path)
+                .map_err(|error| anyhow!("cannot read the builders' template {}: {error}", path.display()))
         });
         if let (Some(ca), Some(name)) = (&arguments.builder_ca, &arguments.builder_name) {
             self.file("builder-ca", Some(ca), |path| ::router::BuilderTls::authority(path, name));

@@ -10,9 +10,11 @@ mod intake;
 #[cfg(test)]
 mod tests;
 mod trial;
+#[cfg(feature = "usearch")]
 mod usearch;
 
 pub(crate) use bulk::BulkEngine;
 pub(crate) use insertion::InsertionEngine;
 pub(crate) use intake::Setup;
+#[cfg(feature = "usearch")]
 pub(crate) use usearch::UsearchEngine;

@@ -148,6 +148,7 @@ impl Rows {
     }
 
     /// Whether an element repeats the value of an earlier one.
+    #[cfg(feature = "usearch")]
     pub(crate) fn is_duplicate(&self, element: u32) -> bool {
         self.duplicates.contains_key(&element)
     }

@@ -18,7 +18,7 @@ pub fn run(words: &[String]) -> Result<()> {
     let config = setup::run(None)?;
     build::program()?;
     let [.., hard] = build::benches()?;
-    install::install(&config)?;
+    install::install(&config, build::Profile::Release)?;
     let table = step::work_dir()?.join("hard.md");
     // What an earlier run has left is not of this one.
     let _ = std::fs::remove_file(&table);

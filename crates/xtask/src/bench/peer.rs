@@ -67,7 +67,7 @@ impl Tools {
         let config = setup::run(None)?;
         let program = build::program()?;
         let [graph, visits, _] = build::benches()?;
-        install::install(&config)?;
+        install::install(&config, build::Profile::Release)?;
         let libraries = options.parts.contains(&Part::Builds)
             && options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
         let python = libraries.then(|| venv::PEERS.python()).and_then(|python| {

@@ -1,3 +1,4 @@
+use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,23 +16,29 @@ pub struct Package {
     /// Beside what its programs are linked with.
     depends: Vec<String>,
     fields: String,
-    root: PathBuf,
+    tree: Tree,
     linked: Vec<PathBuf>,
 }
 
-impl Package {
-    /// An empty one. `fields` are further lines of its control file, the description last.
-    pub fn new(name: &str, depends: &[&str], fields: &str) -> Result<Self> {
-        let root = step::work_dir()?.join("packages").join(name);
-        let _ = fs::remove_dir_all(&root);
-        fs::create_dir_all(root.join("DEBIAN")).with_context(|| format!("cannot make {}", root.display()))?;
-        let depends = depends.iter().map(|&depends| depends.to_owned()).collect();
-        Ok(Self { name: name.to_owned(), depends, fields: fields.to_owned(), root, linked: Vec::new() })
+/// Files below a folder.
+pub struct Tree(PathBuf);
+
+impl Tree {
+    /// An empty folder.
+    pub fn new(root: &Path) -> Result<Self> {
+        let _ = fs::remove_dir_all(root);
+        fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+        Ok(Self(root.to_owned()))
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.0
     }
 
     /// Adds a file.
     pub fn file(&self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
-        let path = self.root.join(to);
+        let path = self.0.join(to);
         let context = || format!("cannot write {}", path.display());
         fs::create_dir_all(path.parent().context("no folder")?).with_context(context)?;
         fs::write(&path, content).with_context(context)?;
@@ -45,6 +52,33 @@ impl Package {
         self.file(to, &content, mode)
     }
 
+    /// Adds a program or library, without its debug information.
+    pub fn linked(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
+        let path = self.copy(from, to, mode)?;
+        run(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&path))?;
+        Ok(path)
+    }
+}
+
+impl Package {
+    /// An empty one. `fields` are further lines of its control file, the description last.
+    pub fn new(name: &str, depends: &[&str], fields: &str) -> Result<Self> {
+        let root = step::work_dir()?.join("packages").join(name);
+        let tree = Tree::new(&root)?;
+        let depends = depends.iter().map(|&depends| depends.to_owned()).collect();
+        Ok(Self { name: name.to_owned(), depends, fields: fields.to_owned(), tree, linked: Vec::new() })
+    }
+
+    /// Adds a file.
+    pub fn file(&self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
+        self.tree.file(to, content, mode)
+    }
+
+    /// Adds a copy of a file.
+    pub fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
+        self.tree.copy(from, to, mode)
+    }
+
     /// Adds a file as `to.gz`.
     pub fn gzipped(&self, to: &str, content: &[u8]) -> Result<()> {
         let path = self.file(to, content, 0o644)?;
@@ -53,9 +87,7 @@ impl Package {
 
     /// Adds a program or library, without its debug information; the package depends on what it is linked with.
     pub fn linked(&mut self, from: &Path, to: &str, mode: u32) -> Result<()> {
-        let path = self.copy(from, to, mode)?;
-        run(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&path))?;
-        self.linked.push(path);
+        self.linked.push(self.tree.linked(from, to, mode)?);
         Ok(())
     }
 
@@ -77,18 +109,20 @@ impl Package {
              Homepage: https://github.com/lantern-index/lantern-index\nInstalled-Size: {}\nDepends: {depends}\n{}\n",
             self.name,
             architecture.trim(),
-            kibibytes(&self.root)?,
+            kibibytes(self.tree.root())?,
             self.fields.trim_end(),
         );
         self.file("DEBIAN/control", control.as_bytes(), 0o644)?;
         let path = out.join(format!("{}_{version}_{}.deb", self.name, architecture.trim()));
-        run(Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Zxz"]).arg(&self.root).arg(&path))?;
+        let mut build = Command::new("dpkg-deb");
+        build.args(["--root-owner-group", "--build", "-Zxz"]).env("SOURCE_DATE_EPOCH", seconds()?.to_string());
+        run(build.arg(self.tree.root()).arg(&path))?;
         Ok(path)
     }
 
     fn all_depends(&self) -> Result<Vec<String>> {
         // The tool wants to see a source package.
-        let fake = self.root.with_extension("source");
+        let fake = self.tree.root().with_extension("source");
         fs::create_dir_all(fake.join("debian"))?;
         fs::write(fake.join("debian/control"), format!("Source: x\n\nPackage: {}\nArchitecture: any\n", self.name))?;
         let mut command = Command::new("dpkg-shlibdeps");
@@ -100,6 +134,16 @@ impl Package {
         let linked = line.context("dpkg-shlibdeps does not say what the programs are linked with")?;
         Ok(linked.split(", ").map(str::to_owned).chain(self.depends.iter().cloned()).collect())
     }
+}
+
+/// The time that files in packages have, so that the same sources give the same bytes: that of the commit.
+pub fn seconds() -> Result<u64> {
+    if let Some(seconds) = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok()) {
+        return Ok(seconds);
+    }
+    let text = run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(harness::root()))
+        .context("SOURCE_DATE_EPOCH is not set, and git does not tell when the sources were committed")?;
+    text.trim().parse().context("git tells no time")
 }
 
 /// Runs a command and gives what it prints.

@@ -1,0 +1,111 @@
+//! What pgvector's tests print, and what of it may differ when an index is built elsewhere.
+
+use std::fmt;
+
+/// What pgvector says of its own way to build; patterns as its TAP tests write them.
+const OF_ITS_OWN_BUILD: [&str; 2] =
+    [r"using \d+ parallel workers", "hnsw graph no longer fits into maintenance_work_mem"];
+
+/// Lines that one of two outputs of psql lacks, but for those that tell how an index is built.
+pub fn difference(expected: &str, printed: &str) -> Option<String> {
+    let (expected, printed) = (told(expected), told(printed));
+    if expected == printed {
+        return None;
+    }
+    let first = expected.iter().zip(&printed).take_while(|(expected, printed)| expected == printed).count();
+    let line = |lines: &[&str]| lines.get(first).map_or("(the end)".to_owned(), |line| (*line).to_owned());
+    Some(format!("  first difference, line {first}\n  expected: {}\n  printed:  {}", line(&expected), line(&printed)))
+}
+
+/// Without the lines in which a build, here or elsewhere, tells how it goes.
+fn told(text: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut details = false;
+    for line in text.lines() {
+        let of_build = line.starts_with("INFO:  ")
+            || (line.starts_with("NOTICE:  ") && OF_ITS_OWN_BUILD.iter().any(|pattern| line.contains(pattern)));
+        details = of_build || (details && (line.starts_with("DETAIL:  ") || line.starts_with("HINT:  ")));
+        if !details {
+            lines.push(line.trim_end());
+        }
+    }
+    lines
+}
+
+/// What a TAP program's tests gave.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    passed: usize,
+    /// Failed, since there was no build in the database to speak of.
+    of_own_build: usize,
+    /// Failed for another reason.
+    pub findings: Vec<String>,
+}
+
+impl fmt::Display for Judged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed", self.passed)?;
+        if self.of_own_build > 0 {
+            write!(f, ", {} that want to hear of a build in the database", self.of_own_build)?;
+        }
+        write!(f, ", {} findings", self.findings.len())
+    }
+}
+
+/// Sorts a program's tests.
+pub fn judge(text: &str, succeeded: bool) -> Judged {
+    let mut judged =
+        Judged { passed: text.lines().filter(|line| line.starts_with("ok ")).count(), ..Judged::default() };
+    let lines: Vec<&str> = text.lines().collect();
+    let failed: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].starts_with("not ok ")).collect();
+    for (number, &start) in failed.iter().enumerate() {
+        let rest = &lines[start + 1..failed.get(number + 1).copied().unwrap_or(lines.len())];
+        // What follows, up to the next test: the reason, which begins with "#".
+        let end = rest.iter().position(|line| line.starts_with("ok ")).unwrap_or(rest.len());
+        let reason = &rest[..end];
+        let of_own_build = reason.iter().any(|line| {
+            let wanted = |pattern| line.contains(&format!("(?^:{pattern}"));
+            line.contains("doesn't match") && OF_ITS_OWN_BUILD.into_iter().any(wanted)
+        });
+        if of_own_build {
+            judged.of_own_build += 1;
+        } else {
+            judged.findings.push(format!("  {}\n  {}", lines[start], reason.join("\n  ")));
+        }
+    }
+    let complete = lines.iter().any(|line| line.starts_with("1.."));
+    if !complete || (!succeeded && failed.is_empty()) {
+        let end = lines[lines.len().saturating_sub(12)..].join("\n  ");
+        judged.findings.push(format!("  it did not come to its end:\n  {end}"));
+    }
+    judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psql_may_hear_of_a_build() {
+        let expected = "CREATE INDEX x;\nNOTICE:  hnsw graph no longer fits into maintenance_work_mem after 3 tuples\n\
+                        DETAIL:  Building will take significantly more time.\nSELECT 1;\n";
+        let printed = "CREATE INDEX x;\nINFO:  indexed 3 elements\nSELECT 1;\n";
+        assert_eq!(difference(expected, printed), None);
+        assert!(difference(expected, &printed.replace("SELECT 1", "SELECT 2")).unwrap().contains("SELECT 2"));
+        assert!(difference(expected, "CREATE INDEX x;\n").unwrap().contains("(the end)"));
+        assert!(difference("NOTICE:  other\n", "").is_some());
+    }
+
+    #[test]
+    fn failed_tests_are_sorted() {
+        let text = "ok 1\nnot ok 2\n#   Failed test\n#   at test/t/012.pl line 97.\n#     doesn't match '(?^:using \\d+ parallel workers)'\n\
+                    not ok 5\n#     doesn't match '(?^:hnsw graph no longer fits into maintenance_work_mem after 0 tuples)'\n\
+                    not ok 3 - <->\n#     '0.9'\n#         >=\n#     '0.99'\nok 4\n1..4\n";
+        let judged = judge(text, false);
+        assert_eq!((judged.passed, judged.of_own_build, judged.findings.len()), (2, 2, 1));
+        assert!(judged.findings[0].contains("0.99") && !judged.findings[0].contains("ok 4"), "{judged:?}");
+        assert_eq!(judge("ok 1\n1..1\n", true).findings.len(), 0);
+        assert_eq!(judge("ok 1\n", false).findings.len(), 1);
+        assert_eq!(judge("ok 1\n1..2\n", false).findings.len(), 1);
+    }
+}
