@@ -1,7 +1,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -34,21 +34,17 @@ pub enum BuilderTlsError {
 #[derive(Debug)]
 pub struct BuilderTls {
     file: PathBuf,
-    /// With it the file holds authorities, without it the router's own certificate.
-    authority: bool,
     pub(crate) name: ServerName<'static>,
-    state: RwLock<State>,
+    trust: Trust,
 }
 
 #[derive(Debug)]
-struct State {
-    config: Arc<ClientConfig>,
-    /// The certificates that the file has held, the last one first.
-    pinned: Vec<CertificateDer<'static>>,
+enum Trust {
+    /// The file holds authorities.
+    Authorities(RwLock<Arc<ClientConfig>>),
+    /// The file holds the certificate itself.
+    Pinned(Arc<Pinned>, Arc<ClientConfig>),
 }
-
-/// Certificates that are known after a renewal: builders read the new one a moment earlier or later than the router.
-const PINNED: usize = 4;
 
 impl BuilderTls {
     /// Builders show exactly the certificate in `file`, the first if there are several: the router's own.
@@ -56,8 +52,14 @@ impl BuilderTls {
     /// # Errors
     /// [`BuilderTlsError`]
     pub fn pinned(file: &Path) -> Result<Self, BuilderTlsError> {
+        let pinned = Arc::new(Pinned::open(file)?);
+        let config = ClientConfig::builder_with_provider(pinned.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(pinned.clone())
+            .with_no_client_auth();
         // Nobody looks at the name.
-        Self::open(file, false, "localhost")
+        Self::new(file, "localhost", Trust::Pinned(pinned, Arc::new(config)))
     }
 
     /// Builders show a certificate for `name` that one in `file` vouches for.
@@ -65,18 +67,20 @@ impl BuilderTls {
     /// # Errors
     /// [`BuilderTlsError`]
     pub fn authority(file: &Path, name: &str) -> Result<Self, BuilderTlsError> {
-        Self::open(file, true, name)
+        Self::new(file, name, Trust::Authorities(RwLock::new(authorities(file)?)))
     }
 
-    fn open(file: &Path, authority: bool, name: &str) -> Result<Self, BuilderTlsError> {
+    fn new(file: &Path, name: &str, trust: Trust) -> Result<Self, BuilderTlsError> {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| BuilderTlsError::Name(name.to_owned()))?;
-        let state = RwLock::new(load(file, authority, &[])?);
-        Ok(Self { file: file.to_owned(), authority, name, state })
+        Ok(Self { file: file.to_owned(), name, trust })
     }
 
     /// For the next connection.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).config.clone()
+        match &self.trust {
+            Trust::Authorities(config) => config.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            Trust::Pinned(_, config) => config.clone(),
+        }
     }
 }
 
@@ -90,37 +94,27 @@ impl Reload for BuilderTls {
     }
 
     fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
-        let before = self.state.read().unwrap_or_else(PoisonError::into_inner).pinned.clone();
-        let state = load(&self.file, self.authority, &before)?;
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        match &self.trust {
+            Trust::Authorities(config) => {
+                let renewed = authorities(&self.file)?;
+                *config.write().unwrap_or_else(PoisonError::into_inner) = renewed;
+            }
+            Trust::Pinned(pinned, _) => pinned.look()?,
+        }
         Ok(())
     }
 }
 
-fn load(file: &Path, authority: bool, before: &[CertificateDer<'static>]) -> Result<State, BuilderTlsError> {
-    let mut certificates = read(file)?;
-    let provider = Arc::new(ring::default_provider());
-    if authority {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates {
-            roots.add(certificate)?;
-        }
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        return Ok(State { config: Arc::new(config), pinned: Vec::new() });
+fn authorities(file: &Path) -> Result<Arc<ClientConfig>, BuilderTlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read(file)? {
+        roots.add(certificate)?;
     }
-    certificates.truncate(1);
-    certificates.extend(before.iter().filter(|known| **known != certificates[0]).cloned().collect::<Vec<_>>());
-    certificates.truncate(PINNED);
-    let verifier = Arc::new(Pinned { expected: certificates.clone(), provider: provider.clone() });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(State { config: Arc::new(config), pinned: certificates })
+    Ok(Arc::new(config))
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
@@ -131,11 +125,43 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
     if all.is_empty() { Err(problem("it holds none".to_owned())) } else { Ok(all) }
 }
 
-/// Takes certificates that are known, whatever their names and dates: whoever has the key is a builder.
+/// Takes the certificates that a file has held, whatever their names and dates: whoever has the key is a builder.
 #[derive(Debug)]
 struct Pinned {
-    expected: Vec<CertificateDer<'static>>,
+    file: PathBuf,
+    /// The last one first.
+    known: Mutex<Vec<CertificateDer<'static>>>,
     provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    /// Certificates that are known: after a renewal, builders read the new one a moment earlier or later than the router.
+    const MOST: usize = 4;
+
+    fn open(file: &Path) -> Result<Self, BuilderTlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let pinned = Self { file: file.to_owned(), known: Mutex::default(), provider };
+        pinned.look()?;
+        Ok(pinned)
+    }
+
+    /// Learns the certificate that is in the file now.
+    fn look(&self) -> Result<(), BuilderTlsError> {
+        let now = read(&self.file)?.remove(0);
+        let mut known = self.known();
+        known.retain(|certificate| *certificate != now);
+        known.insert(0, now);
+        known.truncate(Self::MOST);
+        Ok(())
+    }
+
+    fn knows(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.known().iter().any(|known| known == certificate)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<CertificateDer<'static>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ServerCertVerifier for Pinned {
@@ -147,7 +173,8 @@ impl ServerCertVerifier for Pinned {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.expected.iter().any(|expected| expected == end_entity) {
+        // A builder that has just started may have read a renewed file that the router would look at later.
+        if self.knows(end_entity) || self.look().is_ok() && self.knows(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))
@@ -173,5 +200,37 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::UnixTime;
+
+    use super::{Pinned, ServerName, read};
+
+    #[test]
+    fn a_certificate_is_known_as_soon_as_the_file_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cert.pem");
+        let renew = || {
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            fs::write(&file, made.cert.pem()).unwrap();
+            read(&file).unwrap().remove(0)
+        };
+        let name = ServerName::try_from("localhost").unwrap();
+        let first = renew();
+        let pinned = Pinned::open(&file).unwrap();
+        let takes = |certificate: &_| pinned.verify_server_cert(certificate, &[], &name, &[], UnixTime::now()).is_ok();
+        let second = renew();
+        assert!(takes(&first) && takes(&second), "the last one and the next one");
+        let third = renew();
+        renew();
+        assert!(takes(&second) && !takes(&third), "nobody has looked while the file held it");
+        (0..Pinned::MOST).for_each(|_| assert!(takes(&renew())));
+        assert!(!takes(&second), "after some renewals it is forgotten");
     }
 }

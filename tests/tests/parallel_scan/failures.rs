@@ -27,7 +27,7 @@ fn scene(database: &str) -> Scene {
 type Building = JoinHandle<(Session, Result<(), SqlError>)>;
 
 /// Starts a build in a session of its own and waits until two workers read. Returns the backend's process and theirs.
-fn reading(scene: &mut Scene) -> (Building, u32, Vec<u32>) {
+fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
     let mut watcher = scene.watcher();
     let mut session = scene.watcher();
     scene.builder.attach(&mut session).unwrap();
@@ -51,7 +51,7 @@ fn reading(scene: &mut Scene) -> (Building, u32, Vec<u32>) {
 #[test]
 fn a_worker_is_terminated() {
     let mut scene = scene("worker_terminated");
-    let (building, _, workers) = reading(&mut scene);
+    let (building, _, workers) = reading(&scene);
     scene.session.execute(&format!("SELECT pg_terminate_backend({})", workers[0])).unwrap();
     let (mut session, result) = building.join().unwrap();
     let error = result.unwrap_err();
@@ -64,7 +64,7 @@ fn a_worker_is_terminated() {
 fn the_statement_is_cancelled() {
     let mut scene = scene("worker_cancelled");
     for of_worker in [false, true] {
-        let (building, backend, workers) = reading(&mut scene);
+        let (building, backend, workers) = reading(&scene);
         let pid = if of_worker { workers[1] } else { backend };
         scene.session.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
         let (mut session, result) = building.join().unwrap();
@@ -79,7 +79,7 @@ fn the_statement_is_cancelled() {
 #[test]
 fn the_builder_is_lost() {
     let mut scene = scene("worker_lost");
-    let (building, ..) = reading(&mut scene);
+    let (building, ..) = reading(&scene);
     scene.builder.kill();
     let (_, result) = building.join().unwrap();
     let error = result.unwrap_err();

@@ -80,7 +80,7 @@ mod tests {
         for batch in order.chunks(7) {
             let tids: Vec<_> = batch.iter().map(|row| HeapTid::new(row / 50, (row % 50) as u16 + 1)).collect();
             // Many rows have values of their own, others share one of 40.
-            let value = |row: u32| if row % 3 == 0 { (row % 40) as f32 } else { row as f32 };
+            let value = |row: u32| if row.is_multiple_of(3) { (row % 40) as f32 } else { row as f32 };
             let values: Vec<u8> = batch.iter().flat_map(|&row| value(row).to_le_bytes()).collect();
             rows.take(&spec, RowBatch { tids: &tids, values: &values, lengths: &[] }, |_, _| Ok(())).unwrap();
         }
