@@ -174,7 +174,7 @@ impl Sample {
         for item in page.items() {
             match item.and_then(|item| Tuple::parse(&item)) {
                 Ok(Tuple::Element(element)) if element.deleted() == 0 && element.heap_tids()[0].is_valid() => {
-                    self.live += 1
+                    self.live += 1;
                 }
                 Ok(Tuple::Element(_)) => self.deleted += 1,
                 Ok(Tuple::Neighbor(_)) => {}
