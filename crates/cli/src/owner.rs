@@ -95,6 +95,7 @@ fn ask(socket: &Socket, method: Method, path: &str) -> Result<Option<Bytes>> {
     match runtime.block_on(async { timeout(fetch::LIMIT, exchange).await }) {
         Ok(Ok((StatusCode::NOT_FOUND, _))) => Ok(None),
         Ok(Ok((StatusCode::OK, body))) => Ok(Some(body)),
+        Ok(Ok((StatusCode::CONFLICT, why))) => bail!("{}", text::clean(&String::from_utf8_lossy(&why))),
         Ok(Ok((code, _))) => bail!("the daemon answers {code}"),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("no answer on {name} within {} s", fetch::LIMIT.as_secs()),

@@ -62,13 +62,16 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
+/// Mapped pages of the program's file count, of which one that is hardly optimised has more than a released one.
+const UNOPTIMISED: u64 = 2 << 20;
+
 #[test]
 fn builds_take_what_was_estimated() {
     for build in [made(Vector, 384, 16, 6000), made(HalfVec, 512, 8, 6000), made(Bit, 1024, 32, 4000)] {
         let dir = TempDir::new().unwrap();
         let peak = measure(&start(dir.path(), &[]), &build);
         let estimate = build.estimate().builder_memory_bytes(THREADS);
-        assert!(peak.all <= estimate + estimate / 10, "{build:?}: {peak:?}, estimated {estimate}");
+        assert!(peak.all <= estimate + estimate / 10 + UNOPTIMISED, "{build:?}: {peak:?}, estimated {estimate}");
         // Much less would keep others waiting for nothing.
         assert!(peak.all >= estimate * 6 / 10, "{build:?}: {peak:?}, estimated {estimate}");
     }

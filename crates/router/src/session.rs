@@ -150,6 +150,7 @@ impl Session<'_> {
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
         let stages = Stages::new();
         let running = queued.begin(lease.memory(), move || stages.stage());
+        running.is_at(&format!("{} ({}:{})", lease.name(), lease.place().host(), lease.place().port));
         // Before the client knows, too: it may be back at once.
         let away = self.shared.sent.with(&lease.ticket);
         self.shared.door.tasks.spawn(async move {

@@ -14,6 +14,7 @@ pub use build::{Running, Stage};
 pub use queued::Queued;
 
 use protocol::{Refuse, SqlState};
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use self::build::Build;
@@ -31,6 +32,24 @@ const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
 type ReadReserved = Box<dyn Fn() -> u64 + Send + Sync>;
 type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
+
+/// Why a build is not cancelled.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotCancelled {
+    /// No build has this number.
+    #[error("there is no build {0}")]
+    Unknown(String),
+    /// The client was sent to a builder.
+    #[error(
+        "build {build} has been sent to builder {builder}: cancel the statement in the database, or end that builder"
+    )]
+    Elsewhere {
+        /// Its number.
+        build: String,
+        /// The builder's name and address.
+        builder: String,
+    },
+}
 
 /// What a daemon is and does.
 ///
@@ -132,19 +151,26 @@ impl Activity {
         })
     }
 
-    /// Cancels the builds of this number, waiting or under way. Returns whether there is one.
-    #[must_use]
-    pub fn cancel(&self, build: &str) -> bool {
+    /// Cancels the builds of this number, waiting or under way.
+    ///
+    /// # Errors
+    /// [`NotCancelled`]
+    pub fn cancel(&self, build: &str) -> Result<(), NotCancelled> {
         let state = self.state();
-        let running = state.running.values().filter(|running| running.subject.build == build).map(|it| &it.cancel);
+        let running = state.running.values().filter(|running| running.subject.build == build);
+        if let Some(builder) = running.clone().find_map(|running| running.elsewhere.get()) {
+            return Err(NotCancelled::Elsewhere { build: build.to_owned(), builder: builder.clone() });
+        }
+        let running = running.map(|it| &it.cancel);
         let waiting = state.queue.values().filter(|waiting| waiting.subject.build == build).map(|it| &it.cancel);
         let tokens: Vec<CancellationToken> = running.chain(waiting).cloned().collect();
         drop(state);
-        tokens.iter().for_each(CancellationToken::cancel);
-        if !tokens.is_empty() {
-            tracing::info!(build, "cancelled by the owner");
+        if tokens.is_empty() {
+            return Err(NotCancelled::Unknown(build.to_owned()));
         }
-        !tokens.is_empty()
+        tokens.iter().for_each(CancellationToken::cancel);
+        tracing::info!(build, "cancelled by the owner");
+        Ok(())
     }
 
     /// Whether the daemon takes work.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::net::UnixListener;
 
 use crate::Activity;
+use crate::activity::NotCancelled;
 use crate::report::Report;
 
 /// Why there is no socket for the owner.
@@ -83,8 +84,12 @@ async fn report(State(activity): State<Arc<Activity>>) -> Json<Report> {
     Json(activity.report())
 }
 
-async fn cancel(State(activity): State<Arc<Activity>>, UrlPath(build): UrlPath<String>) -> StatusCode {
-    if activity.cancel(&build) { StatusCode::OK } else { StatusCode::NOT_FOUND }
+async fn cancel(State(activity): State<Arc<Activity>>, UrlPath(build): UrlPath<String>) -> (StatusCode, String) {
+    match activity.cancel(&build) {
+        Ok(()) => (StatusCode::OK, String::new()),
+        Err(why @ NotCancelled::Unknown(_)) => (StatusCode::NOT_FOUND, why.to_string()),
+        Err(why @ NotCancelled::Elsewhere { .. }) => (StatusCode::CONFLICT, why.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +103,8 @@ mod tests {
 
     use super::AdminSocket;
     use crate::report::Subject;
-    use crate::{Activity, Readiness, Role};
+    use crate::{Activity, Readiness, Role, Stage};
+    use protocol::Phase;
 
     #[tokio::test]
     async fn the_owner_cancels_and_drains() {
@@ -121,6 +127,11 @@ mod tests {
         assert!(ask("POST /cancel/fedcba9876543210").await.starts_with("HTTP/1.1 404"));
         assert!(ask("POST /cancel/0123456789abcdef").await.starts_with("HTTP/1.1 200"));
         queued.cancelled().await;
+        let sent = activity.queue(Subject { build: "00000000000000aa".to_owned(), ..Subject::default() });
+        let sent = sent.begin(0, || Stage { phase: Phase::Rows, done: 0, total: 0, spent: Default::default() });
+        sent.is_at("builder-1 (127.0.0.1:1)");
+        let answer = ask("POST /cancel/00000000000000aa").await;
+        assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("sent to builder builder-1"), "{answer}");
         assert!(ask("POST /drain").await.starts_with("HTTP/1.1 200"));
         assert_eq!(activity.readiness(), Readiness::Draining);
         assert!(activity.refuses("builder").is_some());

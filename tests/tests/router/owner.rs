@@ -6,7 +6,7 @@ use std::thread;
 use harness::{Builder, BuilderOptions, Scratch, binary, wait_for};
 
 use crate::client::{Failure, connect};
-use crate::scene::{CREATE_QUICKLY, PATIENCE, Scene};
+use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
 use crate::table::{Opclass, Table};
 
 /// The socket of a router.
@@ -84,4 +84,21 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
     .unwrap();
     drop(other);
     scene.build_and_drop();
+}
+
+#[test]
+fn a_build_that_was_sent_to_its_builder_is_not_cancelled_here() {
+    let socket = Socket::new();
+    let options = BuilderOptions::router(&["--mode", "redirect", "--admin-socket", &socket.path()]);
+    let scene = Scene::with("sent", &BuilderOptions { tls: false, ..options });
+    let mut session = scene.another_session();
+    let building = thread::spawn(move || session.execute(CREATE));
+    let running = || socket.run(&["builds"]).lines().find(|line| !line.contains("waiting")).map(str::to_owned);
+    let id = wait_for("the build to be sent", PATIENCE, || Ok(running())).unwrap();
+    let id = id.split_once(' ').unwrap().0;
+    let mut command = Command::new(binary().unwrap());
+    let output = command.args(["cancel", id, "--socket", &socket.path()]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("has been sent to builder"), "{text}");
+    building.join().unwrap().unwrap();
 }

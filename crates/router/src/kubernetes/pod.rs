@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use service::Clock;
 
 use super::own::Own;
-use super::refusal::{is_absent, is_taken};
+use super::refusal::{is_absent, is_forbidden, is_taken};
 use super::state::{State, state};
 use super::template::{leave_to, show_building, wanted_by};
 use super::view::{SOON, Sight, View};
@@ -25,6 +25,8 @@ const UNREADY: Duration = Duration::from_secs(60);
 const LEAVE: Duration = Duration::from_secs(10);
 /// The pause before what Kubernetes did not do is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often a label that Kubernetes forbids is tried again: an API server that has just started may not know yet what the router may do.
+const FORBIDDEN: u32 = 15;
 
 /// Which pod: its name may be another one's later, its uid never.
 #[derive(Clone, Debug)]
@@ -161,12 +163,14 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
 
 /// Changes a pod, however often it takes to reach the API server; nothing if it is gone.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
+    let mut forbidden = 0;
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
         if is_absent(&error) || is_taken(&error) {
             return;
         }
         tracing::warn!(pod = name, %error, "cannot change the pod's labels");
-        if matches!(error, kube::Error::Api(_)) {
+        forbidden += u32::from(is_forbidden(&error));
+        if forbidden > FORBIDDEN || matches!(error, kube::Error::Api(_)) && !is_forbidden(&error) {
             return;
         }
         sleep(AGAIN).await;

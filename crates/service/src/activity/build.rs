@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::Phase;
@@ -41,6 +41,8 @@ pub(super) struct Build {
     pub(super) subject: Subject,
     /// Cancelled when the daemon's owner cancels the build.
     pub(super) cancel: CancellationToken,
+    /// The builder that the client was sent to, if this daemon is not on the build's way.
+    pub(super) elsewhere: OnceLock<String>,
     read: ReadStage,
     since: Instant,
     started_ms: u64,
@@ -76,6 +78,7 @@ impl Build {
         Self {
             subject,
             cancel,
+            elsewhere: OnceLock::new(),
             read,
             since: Instant::now(),
             started_ms: now_ms(),
@@ -254,6 +257,11 @@ impl Running {
     /// Waits until the daemon's owner cancels the build.
     pub async fn cancelled(&self) {
         self.build.cancel.cancelled().await;
+    }
+
+    /// The client was sent to `builder`, which alone can end the build.
+    pub fn is_at(&self, builder: &str) {
+        self.build.elsewhere.get_or_init(|| builder.to_owned());
     }
 
     /// Counts rows that were taken from the client.
