@@ -57,7 +57,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     failed.iter().for_each(|error| eprintln!("lantern-index: {error}"));
     let broken = steps.iter().filter(|stepped| matches!(stepped.outcome, Outcome::Failed(_))).count();
     match (broken + failed.len(), left) {
-        (0, 0) => Ok(()),
+        (0, 0) if !stop.is_cancelled() => Ok(()),
         (0, _) => Err(Failure::Said(LEFT)),
         (_, _) => Err(Failure::Said(1)),
     }
@@ -69,7 +69,11 @@ async fn one(
     settings: &Settings,
     stop: &CancellationToken,
 ) -> Result<(Plan, Vec<Stepped>), maintain::Error> {
-    let plan = maintain::look(dsn).await?;
+    // Nothing has been begun: a server that does not answer is left to itself.
+    let plan = tokio::select! {
+        plan = maintain::look(dsn) => plan?,
+        () = stop.cancelled() => return Ok((Plan::default(), Vec::new())),
+    };
     if !arguments.json {
         print(&plan);
     }

@@ -79,7 +79,7 @@ CREATE VIEW indexes AS
     LEFT JOIN pg_stat_all_indexes u ON u.indexrelid = i.indexrelid
     LEFT JOIN pg_stat_all_tables t ON t.relid = i.indrelid
     LEFT JOIN pg_extension v ON v.extname = 'vector'
-    LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode
+    LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
     CROSS JOIN LATERAL (SELECT t.n_dead_tup / nullif((t.n_live_tup + t.n_dead_tup)::double precision, 0)) d (dead_share)
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM pg_stat_progress_create_index p

@@ -60,7 +60,7 @@ impl Dsn {
         let mut parameters = match text.split_once("://") {
             Some(("postgres" | "postgresql", rest)) => uri(rest)?,
             Some(_) if !text.contains('=') => {
-                return Err(Error::Dsn(format!("\"{text}\" is no postgresql:// address")));
+                return Err(Error::Dsn("an address begins with postgresql://".to_owned()));
             }
             _ if text.is_empty() || text.contains('=') => pairs(text)?,
             // As psql does.
@@ -208,8 +208,7 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, Error> {
     let mut found = BTreeMap::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        let (key, after) =
-            rest.split_once('=').ok_or_else(|| Error::Dsn(format!("\"=\" is missing after \"{rest}\"")))?;
+        let (key, after) = rest.split_once('=').ok_or_else(|| Error::Dsn("\"=\" is missing after a key".to_owned()))?;
         let mut value = String::new();
         let after = after.trim_start();
         let quoted = after.starts_with('\'');
@@ -262,7 +261,7 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
 
 /// `%41` is `A`.
 fn decoded(text: &str) -> Result<String, Error> {
-    let wrong = || Error::Dsn(format!("\"{text}\" has a % that is followed by no two hexadecimal digits"));
+    let wrong = || Error::Dsn("a % is followed by no two hexadecimal digits".to_owned());
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

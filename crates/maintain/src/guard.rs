@@ -20,9 +20,18 @@ pub(crate) enum May {
     Stop(String),
 }
 
-/// Waits, for so long as settings say, until replicas have caught up and no old transaction would be waited for.
-pub(crate) async fn wait(database: &Database, settings: &Settings, stop: &CancellationToken) -> Result<May, Error> {
+/// Waits, for so long as settings say, until nobody else is at the table, replicas have caught up and no old transaction would be waited for.
+pub(crate) async fn wait(
+    database: &Database,
+    table: &str,
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<May, Error> {
     let started = Instant::now();
+    // That does not pass.
+    if database.value("SELECT pg_is_in_recovery()").await? {
+        return Ok(May::NotNow("this is a standby: rebuild on the primary".to_owned()));
+    }
     loop {
         if stop.is_cancelled() {
             return Ok(May::Stop("told to stop".to_owned()));
@@ -35,7 +44,7 @@ pub(crate) async fn wait(database: &Database, settings: &Settings, stop: &Cancel
                 return Ok(May::Stop(format!("the window is closed, it is {:02}:{:02}", minute / 60, minute % 60)));
             }
         }
-        let Some(reason) = obstacle(database, settings).await? else { return Ok(May::Begin) };
+        let Some(reason) = obstacle(database, table, settings).await? else { return Ok(May::Begin) };
         if started.elapsed() > settings.patience {
             return Ok(May::NotNow(reason));
         }
@@ -46,10 +55,25 @@ pub(crate) async fn wait(database: &Database, settings: &Settings, stop: &Cancel
     }
 }
 
+/// Whether another session has a table to itself, as CREATE INDEX, REINDEX and VACUUM have it, or waits for that. An index that is invalid then may be one
+/// that it is building; a DROP that waits for it and is waited for is a deadlock. Autovacuum gives way.
+pub(crate) async fn is_taken(database: &Database, table: &str) -> Result<bool, Error> {
+    let table = table.replace('\'', "''");
+    let locks =
+        "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode IN ({locks}) \
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+                AND l.relation = '{table}'::regclass AND l.pid IS DISTINCT FROM pg_backend_pid() \
+                AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker'))"
+    );
+    database.value(&sql).await
+}
+
 /// What stands in the way just now.
-async fn obstacle(database: &Database, settings: &Settings) -> Result<Option<String>, Error> {
-    if database.value("SELECT pg_is_in_recovery()").await? {
-        return Ok(Some("this is a standby: rebuild on the primary".to_owned()));
+async fn obstacle(database: &Database, table: &str, settings: &Settings) -> Result<Option<String>, Error> {
+    if is_taken(database, table).await? {
+        return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
     }
     let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication";
     let lag: f64 = database.value(lag).await?;

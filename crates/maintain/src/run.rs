@@ -212,7 +212,7 @@ impl Worker {
     }
 
     async fn step(&self, step: &Step) -> Result<Outcome, Error> {
-        match guard::wait(&self.database, &self.settings, &self.stop).await? {
+        match guard::wait(&self.database, &step.index.table, &self.settings, &self.stop).await? {
             May::Begin => {}
             May::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
             May::Stop(reason) => return Ok(Outcome::Stopped(reason)),
@@ -227,9 +227,12 @@ impl Worker {
             }
             (Action::Check, Action::Check) => {
                 let name = step.index.index.replace('\'', "''");
-                let found: String =
-                    self.database.value(&format!("SELECT lantern_index.check_and_remember('{name}')")).await?;
-                if found.starts_with("reindex") { self.rebuild(&step.index).await } else { Ok(Outcome::Good) }
+                let sql = format!("SELECT lantern_index.check_and_remember('{name}')");
+                match self.until_stopped(self.database.value::<String>(&sql)).await {
+                    Err(_) if self.stop.is_cancelled() => Ok(Outcome::Stopped("told to stop".to_owned())),
+                    Ok(found) if found.starts_with("reindex") => self.rebuild(&step.index).await,
+                    found => found.map(|_| Outcome::Good),
+                }
             }
             (Action::Rebuild | Action::RebuildAndVacuum, Action::Rebuild | Action::RebuildAndVacuum) => {
                 let outcome = self.rebuild(&step.index).await?;
@@ -256,7 +259,8 @@ impl Worker {
             self.database.run("SET hnsw.external_index = on").await?;
         }
         let outcome = self.statement(&format!("REINDEX INDEX CONCURRENTLY {}", index.index)).await?;
-        if outcome != Outcome::Done {
+        // What another session is building is not left over: a REINDEX that waited for ours, say.
+        if outcome != Outcome::Done && !guard::is_taken(&self.database, &index.table).await? {
             for left in self.leftovers(&index.table).await?.difference(&before) {
                 self.database.run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {left}")).await?;
             }
@@ -264,30 +268,33 @@ impl Worker {
         Ok(outcome)
     }
 
-    /// What failed REINDEX CONCURRENTLY have left of a table's hnsw indexes. Nobody else is at the table: ours would wait for them.
+    /// Invalid hnsw indexes of a table with names as REINDEX CONCURRENTLY gives them: left over if nobody else is at the table.
     async fn leftovers(&self, table: &str) -> Result<HashSet<String>, Error> {
         let all = survey::indexes(&self.database).await?;
         let left = all.into_iter().filter(|index| index.table == table && !index.valid && is_leftover(&index.name));
         Ok(left.map(|index| index.index).collect())
     }
 
+    /// Waits for a statement, and cancels it when told to stop.
+    async fn until_stopped<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let mut running = std::pin::pin!(statement);
+        tokio::select! {
+            result = &mut running => return result,
+            () = self.stop.cancelled() => {}
+        }
+        loop {
+            self.database.cancel().await;
+            // A cancel that comes before the statement is lost.
+            tokio::select! {
+                result = &mut running => return result,
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
     /// Runs a statement, and ends it when told to stop.
     async fn statement(&self, sql: &str) -> Result<Outcome, Error> {
-        let mut running = std::pin::pin!(self.database.run(sql));
-        let result = tokio::select! {
-            result = &mut running => result,
-            () = self.stop.cancelled() => {
-                loop {
-                    self.database.cancel().await;
-                    // A cancel that comes before the statement is lost.
-                    tokio::select! {
-                        result = &mut running => break result,
-                        () = sleep(LOOK) => {}
-                    }
-                }
-            }
-        };
-        Ok(match result {
+        Ok(match self.until_stopped(self.database.run(sql)).await {
             Ok(()) => Outcome::Done,
             Err(_) if self.stop.is_cancelled() => Outcome::Stopped("told to stop".to_owned()),
             Err(error) => Outcome::Failed(error.to_string()),

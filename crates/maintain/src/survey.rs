@@ -36,7 +36,8 @@ pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
         return Ok(vec![name.to_owned()]);
     }
     let postgres = Database::open(dsn, "postgres").await?;
-    let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1";
+    let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate \
+               AND has_database_privilege(oid, 'CONNECT') ORDER BY 1";
     Ok(postgres.rows(sql).await?.iter().map(|row| row.get(0)).collect())
 }
 

@@ -9,7 +9,9 @@ pub enum SessionState {
     /// The client has chosen this protocol and is to say what it wants.
     #[default]
     Opened,
-    /// The builder is to accept or refuse; the build may be queued.
+    /// The builder is to accept or refuse a check; it may be queued.
+    CheckAdmission,
+    /// The builder is to accept or refuse a build; it may be queued.
     Admission,
     /// The client sends rows.
     Rows,
@@ -35,6 +37,7 @@ impl SessionState {
     pub fn client(self, message: &ClientMessage) -> Result<Self, ProtocolError> {
         use ClientMessage::{Cancel, EndOfIndex, EndOfTuples, Heartbeat, Hello, IndexPages, Ping, Ticket, Tuples};
         match (self, message) {
+            (Self::Opened, Hello(hello)) if hello.check.is_some() => Ok(Self::CheckAdmission),
             (Self::Opened, Hello(_)) => Ok(Self::Admission),
             (Self::Opened, Ping(_) | Ticket(_)) => Ok(self),
             (Self::Opened, _) => Err(self.unexpected(message.name())),
@@ -59,12 +62,15 @@ impl SessionState {
         match (self, message) {
             (Self::Ended, _) => Err(self.unexpected(message.name())),
             // Before Hello too: a builder that is full, or that cannot read the Hello.
-            (_, Error(_)) | (Self::Opened | Self::Admission, Refuse(_)) => Ok(Self::Ended),
+            (_, Error(_)) | (Self::Opened | Self::CheckAdmission | Self::Admission, Refuse(_)) => Ok(Self::Ended),
             (Self::Opened, Pong(_)) => Ok(self),
-            (Self::Admission, Redirect(_)) => Ok(Self::Ended),
-            (Self::Admission, Accept(accept)) if accept.capabilities & capability::CHECK != 0 => Ok(Self::IndexPages),
-            (Self::Admission, Accept(_)) => Ok(Self::Rows),
-            (Self::Admission, Wait(_) | Heartbeat) => Ok(self),
+            (Self::CheckAdmission | Self::Admission, Redirect(_)) => Ok(Self::Ended),
+            (Self::CheckAdmission, Accept(accept)) if accept.capabilities & capability::CHECK != 0 => {
+                Ok(Self::IndexPages)
+            }
+            // A builder that does not know checks takes one for a build.
+            (Self::CheckAdmission | Self::Admission, Accept(_)) => Ok(Self::Rows),
+            (Self::CheckAdmission | Self::Admission, Wait(_) | Heartbeat) => Ok(self),
             (
                 Self::Rows | Self::Building | Self::Pages | Self::IndexPages | Self::Checking | Self::Found,
                 Progress(_) | Heartbeat,
@@ -83,7 +89,7 @@ impl SessionState {
     pub fn name(self) -> &'static str {
         match self {
             Self::Opened => "opening the session",
-            Self::Admission => "waiting for admission",
+            Self::CheckAdmission | Self::Admission => "waiting for admission",
             Self::Rows => "sending rows",
             Self::Building => "building the graph",
             Self::Pages => "sending pages",

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
     Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Frame, Hello,
     Layout, Metric, PAGE_SIZE, Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType,
-    Wait,
+    Wait, capability,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -25,6 +25,8 @@ fn hello() -> impl Strategy<Value = Hello> {
         |((shorts, longs, words, value_type, metric, check), texts)| {
             let [protocol_min, protocol_max, m, ef_construction] = shorts;
             let [capabilities, estimated_rows] = longs;
+            // The capability says that the fields are there.
+            let capabilities = if check.is_some() { capabilities | capability::CHECK } else { capabilities };
             let [dims, page_size] = words;
             let [client_version, server_version, label, token, build_id] = texts;
             let (value_type, metric) = (ValueType::try_from(value_type).unwrap(), Metric::try_from(metric).unwrap());

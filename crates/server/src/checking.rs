@@ -17,6 +17,10 @@ use crate::end::SessionError;
 const WANTED: usize = 10;
 /// The most elements to search for.
 const MAX_SAMPLE: usize = 10_000;
+/// The most elements that a search keeps: pgvector's limit of hnsw.ef_search.
+const MAX_EF_SEARCH: u16 = 1000;
+/// Elements that a search visits at most, several times what searches of good graphs do: in an index made to waste memory each search might visit all.
+const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all that is searched for before it looks whether to stop.
 const CHUNK: usize = 1 << 10;
 /// Bytes of a sparse value while none has been seen: 16 entries.
@@ -32,6 +36,8 @@ pub(crate) struct CheckNeed {
     pages: u64,
     /// For what is kept of the elements.
     elements: u64,
+    /// For the values that are searched for.
+    sample: u64,
 }
 
 impl CheckNeed {
@@ -43,11 +49,12 @@ impl CheckNeed {
         let verify = pages::verify_bytes(elements, check.blocks);
         // Pages that VACUUM and inserts have left hold more small elements than a build puts there.
         let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
-        Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept }
+        let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * value_len as u64;
+        Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept, sample }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.pages.saturating_add(self.elements).saturating_add(FIXED)
+        [self.elements, self.sample, FIXED].into_iter().fold(self.pages, u64::saturating_add)
     }
 }
 
@@ -90,7 +97,8 @@ impl Incoming {
         let report = verify(&self.pages, spec.value_type, need.elements, control)?;
         let mut findings = findings(&report);
         if report.is_ok() && check.sample > 0 {
-            let sample = Sample { spec, count: check.sample as usize, ef: usize::from(check.ef_search.max(1)) };
+            let ef = usize::from(check.ef_search.clamp(1, MAX_EF_SEARCH));
+            let sample = Sample { spec, count: check.sample as usize, ef };
             let (sampled, recall) = pool.run(|| sample.recall(&self.pages, control))?;
             findings.sampled = sampled;
             findings.recall_ppm = recall.map_or(u32::MAX, |recall| (recall * 1e6).round() as u32);
@@ -242,8 +250,12 @@ impl Sample<'_> {
         let graph = Graph(linked);
         let one = |(searcher, scratch): &mut (Searcher, Vec<u8>), query: &Vec<u8>| {
             control.check()?;
-            let distance =
-                |element| value(linked, element, scratch).map_or(f32::INFINITY, |value| kernel(query, value));
+            let mut visited = 0;
+            let distance = |element| {
+                visited += 1;
+                let value = (visited <= MOST_VISITED).then(|| value(linked, element, scratch)).flatten();
+                value.map_or(f32::INFINITY, |value| kernel(query, value))
+            };
             let near = searcher.search(&graph, distance, |_| {}, self.ef);
             let with_rows = near.iter().filter(|near| linked.has_rows(near.element()));
             Ok(with_rows.take(WANTED).map(|near| near.distance()).collect())

@@ -68,7 +68,11 @@ pub fn session(data: &[u8]) {
             next == state
                 || next == SessionState::Ended
                 || next as u8 == state as u8 + 1
-                || (state, next) == (SessionState::Admission, SessionState::IndexPages),
+                || matches!(
+                    (state, next),
+                    (SessionState::Opened, SessionState::Admission)
+                        | (SessionState::CheckAdmission, SessionState::Rows | SessionState::IndexPages)
+                ),
             "{next:?} after {state:?}"
         );
         state = next;

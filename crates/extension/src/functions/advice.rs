@@ -69,8 +69,9 @@ impl Findings<'_> {
         if above(unreachable, elements, TOO_MANY_UNREACHABLE) {
             return Some(format!("{unreachable} of {elements} elements cannot be found"));
         }
-        if above(deleted, elements + deleted, TOO_MANY_DELETED) {
-            return Some(format!("{deleted} of {} elements are deleted", elements + deleted));
+        let all = elements.saturating_add(deleted);
+        if above(deleted, all, TOO_MANY_DELETED) {
+            return Some(format!("{deleted} of {all} elements are deleted"));
         }
         if can_be_full && above(structure.not_full, elements, TOO_MANY_NOT_FULL) {
             let not_full = structure.not_full;

@@ -175,6 +175,8 @@ unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, 
         if told.errors > 0 {
             let again = ask()?;
             errors = in_both((told.errors, &told.first_errors), (again.errors, &again.first_errors));
+            // The builder is not trusted with the terminal, nor with the database's encoding.
+            errors.first = errors.first.map(|first| printable(&first));
             told = again;
         }
         let found = (told.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(told.recall_ppm) / 1e6);

@@ -3,7 +3,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 
 use crate::wire::{Reader, put_text};
-use crate::{Check, Metric, ProtocolError, ValueType};
+use crate::{Check, Metric, ProtocolError, ValueType, capability};
 
 /// What a client wants built; the first message of a session.
 ///
@@ -69,10 +69,12 @@ impl Hello {
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new("Hello", payload);
+        let (protocol_min, protocol_max) = (reader.u16("protocol_min")?, reader.u16("protocol_max")?);
+        let capabilities = reader.u64("capabilities")?;
         Ok(Self {
-            protocol_min: reader.u16("protocol_min")?,
-            protocol_max: reader.u16("protocol_max")?,
-            capabilities: reader.u64("capabilities")?,
+            protocol_min,
+            protocol_max,
+            capabilities,
             value_type: reader.u8("value_type")?.try_into()?,
             metric: reader.u8("metric")?.try_into()?,
             dims: reader.u32("dims")?,
@@ -85,7 +87,7 @@ impl Hello {
             label: reader.text("label")?,
             token: reader.text("token")?,
             build_id: reader.text_or_end("build_id")?,
-            check: Check::read(&mut reader)?,
+            check: if capabilities & capability::CHECK == 0 { None } else { Check::read(&mut reader)? },
         })
     }
 }
