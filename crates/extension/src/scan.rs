@@ -117,6 +117,8 @@ fn send(
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
+        // Workers go on when the backend has given up: while there is always a full batch, nothing else asks.
+        link.check()?;
         // Asked first: a batch may come between looking for one and asking.
         let is_closed = closed.load(Ordering::SeqCst);
         match batches.full() {

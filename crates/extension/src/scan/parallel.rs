@@ -26,9 +26,14 @@ pub(super) mod key {
     pub(in crate::scan) const WAL_USAGE: u64 = 6;
 }
 
+/// Changes with anything in shared memory: a worker loads the library from its file, which may be newer than what the backend has loaded.
+pub(super) const LAYOUT: u32 = 1;
+
 /// What backend and workers share besides the scan and the batches.
 #[repr(C)]
 pub(super) struct Shared {
+    /// [`LAYOUT`] of the backend; the first field for ever.
+    pub(super) layout: u32,
     pub(super) heap: pg_sys::Oid,
     pub(super) index: pg_sys::Oid,
     pub(super) concurrent: bool,
@@ -119,6 +124,7 @@ impl Workers {
             });
             workers.shared = shared.cast();
             workers.shared.write(Shared {
+                layout: LAYOUT,
                 heap: (*heap).rd_id,
                 index: (*index).rd_id,
                 concurrent,

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use pgrx::prelude::*;
 
 use super::batches::{Batches, Filling};
-use super::parallel::{Shared, key};
+use super::parallel::{LAYOUT, Shared, key};
 use super::rows::{Reader, Relations, Rows};
 use crate::column::Column;
 use crate::courier::Gone;
-use crate::failure::{context, or_raise};
+use crate::failure::{Failure, context, or_raise};
 use crate::options;
 use crate::raised;
 use crate::wait;
@@ -85,6 +85,12 @@ unsafe extern "C-unwind" fn open(toc: *mut pg_sys::shm_toc) -> Opened {
         pg_sys::debug_query_string = query;
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, query);
         let shared = pg_sys::shm_toc_lookup(toc, key::SHARED, false).cast::<Shared>();
+        if (*shared).layout != LAYOUT {
+            let code = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+            Failure::new(code, "the library lantern_index was replaced while the session had it loaded")
+                .hint("Reconnect, and run the statement again.")
+                .raise();
+        }
         // Those that the backend has, of whose group the worker is.
         let locks = match (*shared).concurrent {
             true => [pg_sys::ShareUpdateExclusiveLock, pg_sys::RowExclusiveLock],
