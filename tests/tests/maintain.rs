@@ -252,9 +252,13 @@ fn steps_that_may_not_begin() {
     expect(&["--window", &later], 3, "the window is closed");
     let mut other = scene.cluster.session("guarded").unwrap();
     other.execute("SELECT pg_advisory_lock(1818846328, 1835100526)").unwrap();
-    expect(&[], 1, "another maintain is at work");
+    expect(&[], 3, "another maintain is at work");
     other.execute("SELECT pg_advisory_unlock_all(); BEGIN; SELECT txid_current(); SELECT pg_sleep(1.1)").unwrap();
     expect(&["--max-transaction", "1s", "--patience", "1s"], 3, "is open for");
+    other.execute("ROLLBACK").unwrap();
+    // As CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY lock it: an index that is invalid then may be theirs.
+    other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    expect(&["--patience", "1s"], 3, "another session builds an index of the table");
     other.execute("ROLLBACK").unwrap();
     expect(&["--window", "1-2"], 64, "is no window");
     // The step fails, and leaves nothing.
@@ -284,4 +288,29 @@ fn connections_that_cannot_be() {
     command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
     let (code, text) = told(command.output().unwrap());
     assert!(code == 0 && text.contains("plain"), "{code} {text}");
+}
+
+#[test]
+fn a_database_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
+    let scene = Scene::new();
+    let mut session = scene.database("worn_out");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    let mut broken = scene.cluster.database("broken").unwrap();
+    broken.execute("CREATE SCHEMA lantern_index; CREATE VIEW lantern_index.indexes AS SELECT 1 AS one").unwrap();
+    drop(session);
+    wait_for_advice(&scene, "worn_out", "a_worn", "rebuild");
+    let numbers = scene.cluster.dir().join("maintain.prom");
+    let dir = scene.cluster.dir().display();
+    let output = Command::new(binary().unwrap())
+        .arg("maintain")
+        .arg(format!("host={dir} user=postgres"))
+        .args(["--rebuild", "--textfile", &numbers.display().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("database \"broken\": "), "{text}");
+    let numbers = std::fs::read_to_string(numbers).unwrap();
+    assert!(numbers.contains("lantern_index_maintain_errors 1\n"), "{numbers}");
+    assert!(numbers.contains("lantern_index_maintain_steps{outcome=\"done\"} 1\n"), "{numbers}");
+    wait_for_advice(&scene, "worn_out", "a_worn", "ok");
 }

@@ -37,9 +37,10 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     for dsn in dsns {
         // A server that does not answer keeps nobody from the next one.
         match one(arguments, dsn, &settings, &stop).await {
-            Ok((plan, done)) => {
+            Ok((plan, done, errors)) => {
                 whole.steps.extend(plan.steps);
                 steps.extend(done);
+                failed.extend(errors.iter().map(ToString::to_string));
             }
             Err(error) => failed.push(error.to_string()),
         }
@@ -51,7 +52,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         println!("{report:#}");
     }
     if let Some(path) = &arguments.textfile {
-        write(path, &metrics::text(&whole, &steps, left))
+        write(path, &metrics::text(&whole, &steps, left, failed.len()))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     failed.iter().for_each(|error| eprintln!("lantern-index: {error}"));
@@ -68,20 +69,20 @@ async fn one(
     dsn: &Dsn,
     settings: &Settings,
     stop: &CancellationToken,
-) -> Result<(Plan, Vec<Stepped>), maintain::Error> {
+) -> Result<(Plan, Vec<Stepped>, Vec<maintain::Error>), maintain::Error> {
     // Nothing has been begun: a server that does not answer is left to itself.
-    let plan = tokio::select! {
+    let (plan, errors) = tokio::select! {
         plan = maintain::look(dsn) => plan?,
-        () = stop.cancelled() => return Ok((Plan::default(), Vec::new())),
+        () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
     };
     if !arguments.json {
         print(&plan);
     }
     if !(settings.rebuild || settings.drop_leftovers) {
-        return Ok((plan, Vec::new()));
+        return Ok((plan, Vec::new(), errors));
     }
-    let steps = maintain::work(dsn, &plan, settings, stop, tell).await?;
-    Ok((plan, steps))
+    let steps = maintain::work(dsn, &plan, settings, stop, tell).await;
+    Ok((plan, steps, errors))
 }
 
 /// SIGTERM and SIGINT end what is under way, and what it leaves is cleared away.

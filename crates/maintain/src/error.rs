@@ -30,9 +30,6 @@ pub enum Error {
         /// The server's message, with its hint.
         reason: String,
     },
-    /// Another one holds the lock.
-    #[error("database \"{0}\": another maintain is at work there")]
-    Busy(String),
 }
 
 impl Error {

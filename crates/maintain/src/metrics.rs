@@ -6,9 +6,9 @@ use std::fmt::Write;
 use crate::plan::Plan;
 use crate::run::{Outcome, Stepped};
 
-/// The text of the file. Without `steps` nothing was to be done but look.
+/// The text of the file. Without `steps` nothing was to be done but look; `errors` servers and databases could not be looked at.
 #[must_use]
-pub fn text(plan: &Plan, steps: &[Stepped], left: usize) -> String {
+pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> String {
     let mut out = String::new();
     let mut gauge = |name: &str, help: &str, values: BTreeMap<String, f64>| {
         _ = writeln!(out, "# HELP lantern_index_maintain_{name} {help}\n# TYPE lantern_index_maintain_{name} gauge");
@@ -39,6 +39,11 @@ pub fn text(plan: &Plan, steps: &[Stepped], left: usize) -> String {
         BTreeMap::from([(String::new(), steps.iter().map(|step| step.seconds).sum())]),
     );
     gauge("left", "steps that are due still", BTreeMap::from([(String::new(), left as f64)]));
+    gauge(
+        "errors",
+        "servers and databases that could not be looked at",
+        BTreeMap::from([(String::new(), errors as f64)]),
+    );
     out
 }
 
@@ -65,8 +70,9 @@ mod tests {
 
     #[test]
     fn nothing_is_a_file_too() {
-        let text = text(&Plan::default(), &[], 0);
+        let text = text(&Plan::default(), &[], 0, 2);
         assert!(text.contains("lantern_index_maintain_left 0\n"), "{text}");
+        assert!(text.contains("lantern_index_maintain_errors 2\n"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("lantern_index_maintain_")));
     }
 }

@@ -71,31 +71,36 @@ pub struct Stepped {
     pub seconds: f64,
 }
 
-/// All hnsw indexes of the databases that the connection string names, or of all.
+/// All hnsw indexes of the database that the connection string names, or of all; and why databases could not be looked at.
 ///
 /// # Errors
-/// No connection, or a statement that fails.
-pub async fn look(dsn: &Dsn) -> Result<Plan, Error> {
-    let mut indexes = Vec::new();
+/// No connection to the server.
+pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
+    let (mut indexes, mut errors) = (Vec::new(), Vec::new());
     for name in survey::databases(dsn).await? {
-        indexes.extend(survey::indexes(&Database::open(dsn, &name).await?).await?);
+        let found = async { survey::indexes(&Database::open(dsn, &name).await?).await };
+        match found.await {
+            Ok(found) => indexes.extend(found),
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(Plan::of(indexes))
+    Ok((Plan::of(indexes), errors))
 }
 
 /// Does what a plan says, database by database; `say` hears of each step when it begins and when it has ended.
 ///
-/// After `stop` no step begins; a rebuild under way is cancelled, and what it leaves is dropped.
+/// After `stop` no step begins; a rebuild under way is cancelled, and what it leaves is dropped. A step that fails ends no other, and a database
+/// that cannot be had keeps nobody from the next one.
 ///
-/// # Errors
-/// No connection to a database. A step that fails ends no other.
+/// # Panics
+/// When a step does.
 pub async fn work(
     dsn: &Dsn,
     plan: &Plan,
     settings: &Settings,
     stop: &CancellationToken,
     say: impl Fn(&Step, Option<&Outcome>) + Send + Sync + 'static,
-) -> Result<Vec<Stepped>, Error> {
+) -> Vec<Stepped> {
     let say: Arc<Say> = Arc::new(say);
     let mut databases: Vec<&str> = Vec::new();
     for step in plan.due() {
@@ -110,14 +115,37 @@ pub async fn work(
         if steps.is_empty() {
             continue;
         }
-        let owner = Database::open(dsn, name).await?;
-        if !owner.value::<bool>(LOCK).await? {
-            return Err(Error::Busy(name.to_owned()));
+        let nothing_of = |why: Outcome| {
+            let none = |step: &Step| Stepped { step: step.clone(), outcome: why.clone(), seconds: 0.0 };
+            steps.iter().inspect(|step| say(step, Some(&why))).map(none).collect::<Vec<_>>()
+        };
+        // It is held until this session ends.
+        let locked = async {
+            let owner = Database::open(dsn, name).await?;
+            let is_ours = owner.value::<bool>(LOCK).await?;
+            Ok::<_, Error>((owner, is_ours, Database::open(dsn, name).await?))
+        };
+        let (_owner, database) = match locked.await {
+            Ok((owner, true, database)) => (owner, database),
+            Ok((_, false, _)) => {
+                all.extend(nothing_of(Outcome::Postponed("another maintain is at work in this database".to_owned())));
+                continue;
+            }
+            Err(error) => {
+                all.extend(nothing_of(Outcome::Failed(error.to_string())));
+                continue;
+            }
+        };
+        // Where the server has no room for more sessions, fewer do it.
+        let mut databases = vec![database];
+        while databases.len() < settings.jobs
+            && let Ok(another) = Database::open(dsn, name).await
+        {
+            databases.push(another);
         }
         let queue = Arc::new(Queue { steps: Mutex::new(steps), tables: Mutex::default() });
         let mut workers = JoinSet::new();
-        for _ in 0..settings.jobs.max(1) {
-            let database = Database::open(dsn, name).await?;
+        for database in databases {
             let worker = Worker {
                 database,
                 settings: settings.clone(),
@@ -130,11 +158,11 @@ pub async fn work(
         while let Some(done) = workers.join_next().await {
             match done {
                 Ok(steps) => all.extend(steps),
-                Err(error) => return Err(Error::Statement { database: name.to_owned(), reason: error.to_string() }),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         }
     }
-    Ok(all)
+    all
 }
 
 impl Settings {
