@@ -90,7 +90,7 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
 fn a_build_that_was_sent_to_its_builder_is_not_cancelled_here() {
     let socket = Socket::new();
     let options = BuilderOptions::router(&["--mode", "redirect", "--admin-socket", &socket.path()]);
-    let scene = Scene::with("sent", &BuilderOptions { tls: false, ..options });
+    let scene = Scene::with("sent_away", &BuilderOptions { tls: false, ..options });
     let mut session = scene.another_session();
     let building = thread::spawn(move || session.execute(CREATE));
     let running = || socket.run(&["builds"]).lines().find(|line| !line.contains("waiting")).map(str::to_owned);
