@@ -8,18 +8,19 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("distance", &[]),
     ("graph", &[]),
     ("hnsw", &["distance", "graph"]),
     ("pages", &["graph"]),
     ("node-file", &["graph"]),
     ("protocol", &[]),
+    ("trust", &[]),
     ("service", &["protocol"]),
     ("server", &["service", "protocol", "hnsw", "pages", "node-file", "distance", "graph"]),
-    ("maintain", &[]),
+    ("maintain", &["trust"]),
     ("lantern-index", &["server", "router", "maintain", "service", "hnsw", "pages"]),
-    ("extension", &["protocol", "pages", "graph"]),
+    ("extension", &["trust", "protocol", "pages", "graph"]),
     ("router", &["service", "protocol"]),
 ];
 

@@ -5,15 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::prelude::*;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error};
+use trust::{RootError, Verifier};
 
 use crate::failure::{Failure, information, tell};
 use crate::settings::{SslMode, TlsSettings};
@@ -137,10 +133,10 @@ fn client_config(settings: &TlsSettings) -> Result<ClientConfig, Failure> {
 }
 
 fn verifier(settings: &TlsSettings, provider: Arc<CryptoProvider>) -> Result<Arc<Verifier>, Failure> {
-    let check = match (settings.mode, &settings.root_cert) {
+    let verifier = match (settings.mode, &settings.root_cert) {
         (SslMode::Require, None) => {
             say_once_that_nothing_is_verified();
-            Check::Nothing
+            Verifier::of_any(provider)
         }
         (mode, None) => {
             let name = if mode == SslMode::VerifyCa { "verify-ca" } else { "verify-full" };
@@ -150,19 +146,15 @@ fn verifier(settings: &TlsSettings, provider: Arc<CryptoProvider>) -> Result<Arc
         (mode, Some(file)) => {
             let setting = "hnsw.external_index_sslrootcert";
             let roots = certificates(file, setting)?;
-            let mut store = RootCertStore::empty();
-            for root in &roots {
-                store
-                    .add(root.clone())
-                    .map_err(|error| config(format!("a certificate in \"{file}\" is not valid: {error}"), setting))?;
-            }
-            let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
-                .build()
-                .map_err(|error| config(error.to_string(), setting))?;
-            Check::Chain { chain, roots, name: mode == SslMode::VerifyFull }
+            Verifier::of_roots(roots, mode == SslMode::VerifyFull, provider).map_err(|error| match error {
+                RootError::Certificate(error) => {
+                    config(format!("a certificate in \"{file}\" is not valid: {error}"), setting)
+                }
+                RootError::Chain(error) => config(error.to_string(), setting),
+            })?
         }
     };
-    Ok(Arc::new(Verifier { check, provider }))
+    Ok(Arc::new(verifier))
 }
 
 fn certificates(file: &str, setting: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
@@ -185,76 +177,5 @@ fn say_once_that_nothing_is_verified() {
         let message =
             "the connection to the external indexing server is encrypted, but its certificate is not verified";
         tell(PgLogLevel::NOTICE, information(message).set_detail("Set hnsw.external_index_sslrootcert to verify it."));
-    }
-}
-
-/// Checks the builder's certificate as far as the settings ask.
-#[derive(Debug)]
-struct Verifier {
-    check: Check,
-    provider: Arc<CryptoProvider>,
-}
-
-#[derive(Debug)]
-enum Check {
-    Nothing,
-    Chain {
-        chain: Arc<WebPkiServerVerifier>,
-        roots: Vec<CertificateDer<'static>>,
-        /// Whether the certificate must be for the host that was connected to.
-        name: bool,
-    },
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified = Ok(ServerCertVerified::assertion());
-        let Check::Chain { chain, roots, name } = &self.check else { return verified };
-        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !name => verified,
-            // A self-signed certificate as OpenSSL makes it by default calls itself an authority, which webpki does not accept for
-            // a server. Being the very certificate that the user trusts is proof enough; its name is still checked.
-            Err(Error::InvalidCertificate(CertificateError::Other(_)))
-                if roots.iter().any(|root| root == end_entity) =>
-            {
-                if *name {
-                    let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
-                    rustls::client::verify_server_name(&certificate, server_name)?;
-                }
-                verified
-            }
-            result => result,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -4,17 +4,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
+use trust::Verifier;
 
 use crate::dsn::{Dsn, SslMode};
 use crate::error::Error;
@@ -30,28 +28,23 @@ impl Tls {
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mode = dsn.sslmode()?;
-        let check = match dsn.get("sslrootcert") {
+        // As libpq does: without root certificates nothing is checked.
+        let verifier = match dsn.get("sslrootcert") {
             None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
                 return Err(Error::Dsn("verify-ca and verify-full need an sslrootcert".to_owned()));
             }
-            None => None,
+            None => Verifier::of_any(provider.clone()),
             Some(path) => {
                 let roots = certificates(path)?;
-                let mut store = RootCertStore::empty();
-                for root in &roots {
-                    store.add(root.clone()).map_err(|error| unreadable(path, &error))?;
-                }
-                let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone()).build();
-                let chain = chain.map_err(|error| unreadable(path, &error))?;
-                Some(Check { chain, roots, name: mode == SslMode::VerifyFull })
+                let name = mode == SslMode::VerifyFull;
+                Verifier::of_roots(roots, name, provider.clone()).map_err(|error| unreadable(path, &error))?
             }
         };
-        let verifier = Arc::new(Verifier { check, provider: provider.clone() });
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Dsn(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(verifier);
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let config = match (dsn.get("sslcert"), dsn.get("sslkey")) {
             (Some(cert), Some(key)) => {
                 let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
@@ -127,70 +120,5 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
-/// Checks the server's certificate as far as the connection string asks, as libpq does: without roots not at all.
-#[derive(Debug)]
-struct Verifier {
-    check: Option<Check>,
-    provider: Arc<CryptoProvider>,
-}
-
-#[derive(Debug)]
-struct Check {
-    chain: Arc<WebPkiServerVerifier>,
-    roots: Vec<CertificateDer<'static>>,
-    /// Whether the certificate must be for the host.
-    name: bool,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        use rustls::Error::InvalidCertificate;
-        let verified = Ok(ServerCertVerified::assertion());
-        let Some(Check { chain, roots, name }) = &self.check else { return verified };
-        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            Err(InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !name => verified,
-            // A self-signed one that calls itself an authority, as OpenSSL makes it: it is the very one that is trusted.
-            Err(InvalidCertificate(CertificateError::Other(_))) if roots.iter().any(|root| root == end_entity) => {
-                if *name {
-                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                }
-                verified
-            }
-            result => result,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
