@@ -40,6 +40,13 @@ impl Estimate {
         self.data_pages().max(1).saturating_add(1)
     }
 
+    /// Elements of an index that has this number of `blocks`, all of them as full as a build makes them.
+    #[must_use]
+    pub fn elements_in(value_type: ValueType, value_len: usize, m: u16, blocks: u32) -> u64 {
+        let sample = Self { value_type, value_len, m, rows: SAMPLE, elements: SAMPLE };
+        u64::from(blocks) * SAMPLE / sample.blocks()
+    }
+
     /// Bytes of the index.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {

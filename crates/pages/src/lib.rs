@@ -7,6 +7,7 @@
 mod compose;
 mod datum;
 mod digest;
+mod draw;
 mod error;
 mod estimate;
 mod format;
@@ -23,6 +24,7 @@ mod writer;
 
 pub use datum::{Datum, value_len};
 pub use digest::RowDigest;
+pub use draw::one_of_each_part;
 pub use error::{LayoutError, MetaError, PageError};
 pub use estimate::Estimate;
 pub use format::{NO_BLOCK, PAGE_SIZE, PageBytes, SEGMENT_BLOCKS};

@@ -42,10 +42,8 @@ pub(crate) struct CheckNeed {
 
 impl CheckNeed {
     pub(crate) fn new(spec: &BuildSpec, check: &Check) -> Self {
-        const SAMPLE: u64 = 50_000;
         let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SPARSE_VALUE);
-        let estimate = Estimate { value_type: spec.value_type, value_len, m: spec.m, rows: SAMPLE, elements: SAMPLE };
-        let elements = u64::from(check.blocks) * SAMPLE / estimate.blocks().max(1);
+        let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
         let verify = pages::verify_bytes(elements, check.blocks);
         // Pages that VACUUM and inserts have left hold more small elements than a build puts there.
         let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
@@ -229,14 +227,9 @@ impl Sample<'_> {
     /// Elements with rows, from all parts of the index.
     fn draw(&self, linked: &Linked<'_>) -> Vec<Vec<u8>> {
         let count = self.count.min(MAX_SAMPLE).min(linked.len());
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut draw = |number: usize| {
-            let (from, to) = (number * linked.len() / count, (number + 1) * linked.len() / count);
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let element = (from + (random >> 33) as usize % (to - from)) as u32;
-            linked.value(element).filter(|_| linked.has_rows(element)).map(|parts| parts.concat())
-        };
-        (0..count).filter_map(&mut draw).collect()
+        let drawn = pages::one_of_each_part(count as u64, linked.len() as u64).map(|element| element as u32);
+        let value = |element| linked.value(element).filter(|_| linked.has_rows(element)).map(|parts| parts.concat());
+        drawn.filter_map(value).collect()
     }
 
     /// The distances of what searches find.

@@ -284,10 +284,8 @@ fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Res
 
 /// Elements that full pages hold; `None` where values differ in length.
 pub(super) fn elements_in(column: &Column, m: u16, blocks: u32) -> Option<u64> {
-    const ELEMENTS: u64 = 50_000;
     let value_len = column.value_type.value_len(column.dims)?;
-    let estimate = Estimate { value_type: column.value_type, value_len, m, rows: ELEMENTS, elements: ELEMENTS };
-    Some(u64::from(blocks) * ELEMENTS / estimate.blocks())
+    Some(Estimate::elements_in(column.value_type, value_len, m, blocks))
 }
 
 pub(super) fn too_large(needed: u64) -> Failure {

@@ -1,6 +1,6 @@
 //! `lantern_index.index_state(index, …)`: what a few pages tell of an index, for the view `lantern_index.indexes`.
 
-use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new};
+use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one_of_each_part};
 use pgrx::prelude::*;
 
 use super::advice::{Judged, Seen};
@@ -11,7 +11,6 @@ use crate::{hook, options};
 /// Pages that are read of an index that has more: within milliseconds, even from a disk. Elements and their neighbors may take turns on
 /// the pages, so each page is drawn at random from its share of the index.
 const PAGES: u32 = 48;
-const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What the function answers, column by column.
 type Row = (
@@ -147,14 +146,10 @@ impl Sample {
             return sample;
         }
         let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
-        let (mut random, data) = (SEED, u64::from(sample.blocks - 1));
-        let count = data.min(PAGES.into());
         sample.read(&mut pages, 0, &mut bytes);
-        for number in 0..count {
-            let (from, to) = (number * data / count, (number + 1) * data / count);
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let block = 1 + from + (random >> 33) % (to - from);
-            sample.read(&mut pages, block as u32, &mut bytes);
+        let data = sample.blocks - 1;
+        for at in one_of_each_part(data.min(PAGES).into(), data.into()) {
+            sample.read(&mut pages, 1 + at as u32, &mut bytes);
         }
         sample
     }

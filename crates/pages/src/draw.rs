@@ -1,0 +1,29 @@
+/// Start of the random numbers: the same sample of the same index each time.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Draws a number from each of `count` parts of `0..of`, which are equal but for rounding; `count` is at most `of`. Pages and elements may follow
+/// each other in a rhythm, which one number in so many would miss or meet each time.
+pub fn one_of_each_part(count: u64, of: u64) -> impl Iterator<Item = u64> {
+    let mut random = SEED;
+    (0..count).map(move |number| {
+        let (from, to) = (number * of / count, (number + 1) * of / count);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        from + (random >> 33) % (to - from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_of_each_part;
+
+    #[test]
+    fn each_part_gives_one() {
+        for (count, of) in [(0, 0), (0, 5), (1, 1), (5, 5), (48, 1000), (7, u64::from(u32::MAX))] {
+            let drawn: Vec<u64> = one_of_each_part(count, of).collect();
+            assert_eq!(drawn.len() as u64, count);
+            for (number, at) in (0..count).zip(drawn) {
+                assert!((number * of / count..(number + 1) * of / count).contains(&at), "{at} of {of}");
+            }
+        }
+    }
+}
