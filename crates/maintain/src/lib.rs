@@ -7,7 +7,8 @@
 //! | [`survey`] | which hnsw indexes are there, and what does `lantern_index.indexes` say of them? |
 //! | [`plan`] | what is to be done, in which order? |
 //! | [`guard`] | may the next step begin now? |
-//! | [`run`] | who does it, and what came of it? |
+//! | [`run`] | in which databases, and what came of it? |
+//! | [`worker`] | how is a step taken? |
 //! | [`window`], [`metrics`] | the hours in which it may, and the numbers for node_exporter |
 
 mod connect;
@@ -20,6 +21,7 @@ mod run;
 mod survey;
 mod tls;
 mod window;
+mod worker;
 
 pub use dsn::Dsn;
 pub use error::Error;
