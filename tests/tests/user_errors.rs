@@ -1,21 +1,9 @@
 //! Errors of users' functions are the same, whoever builds the index.
 
-use harness::{Builder, Cluster, Session};
+use harness::{Builder, Cluster, diagnose, make_diagnose};
 
-/// Runs a statement and returns all that its error has.
-const DIAGNOSE: &str = "
-    CREATE FUNCTION diagnose(statement text) RETURNS text LANGUAGE plpgsql AS $$
-    DECLARE code text; message text; detail text; hint text; context text;
-        col text; con text; typ text; tab text; sch text;
-    BEGIN
-        EXECUTE statement;
-        RETURN 'no error';
-    EXCEPTION WHEN OTHERS THEN
-        GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
-            hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, col = COLUMN_NAME, con = CONSTRAINT_NAME,
-            typ = PG_DATATYPE_NAME, tab = TABLE_NAME, sch = SCHEMA_NAME;
-        RETURN concat_ws(' | ', code, message, detail, hint, col, con, typ, tab, sch, context);
-    END $$;
+/// Functions that raise, and a table for them.
+const RAISING: &str = "
     CREATE FUNCTION picky(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS $$
     BEGIN
         IF v::text = '[7,8,9]' THEN
@@ -39,11 +27,6 @@ const DIAGNOSE: &str = "
     CREATE TABLE t (v vector(3));
     INSERT INTO t SELECT ARRAY[i, i + 1, i + 2]::vector FROM generate_series(1, 9) i";
 
-fn diagnose(session: &mut Session, statement: &str) -> String {
-    let statement = statement.replace('\'', "''");
-    session.value(&format!("SELECT diagnose('{statement}')")).unwrap()
-}
-
 #[test]
 fn errors_are_the_same() {
     let cluster = Cluster::start().unwrap();
@@ -51,7 +34,8 @@ fn errors_are_the_same() {
     let mut session = cluster.database("user_errors").unwrap();
     builder.attach(&mut session).unwrap();
     session.execute("CREATE EXTENSION lantern_index").unwrap();
-    session.execute(DIAGNOSE).unwrap();
+    make_diagnose(&mut session).unwrap();
+    session.execute(RAISING).unwrap();
     for statement in [
         "CREATE INDEX i ON t USING hnsw ((picky(v)::vector(3)) vector_l2_ops)",
         "CREATE INDEX i ON t USING hnsw ((retries(v)::vector(3)) vector_l2_ops)",
@@ -59,9 +43,9 @@ fn errors_are_the_same() {
         "CREATE INDEX i ON t USING hnsw ((v::text::vector(4)) vector_l2_ops)",
     ] {
         session.execute("SET hnsw.external_index = off").unwrap();
-        let local = diagnose(&mut session, statement);
+        let local = diagnose(&mut session, statement).unwrap();
         session.execute("SET hnsw.external_index = on").unwrap();
-        let external = diagnose(&mut session, statement);
+        let external = diagnose(&mut session, statement).unwrap();
         println!("{statement}:\n{external}\n");
         assert_ne!(local, "no error");
         assert_eq!(external, local, "{statement}");
@@ -79,7 +63,7 @@ fn errors_are_the_same() {
             $$ BEGIN RAISE EXCEPTION 'never' USING ERRCODE = 'ZZ124', CONSTRAINT = 'a constraint'; END $$",
         )
         .unwrap();
-    let checked = diagnose(&mut session, "SELECT lantern_index.check('i')");
+    let checked = diagnose(&mut session, "SELECT lantern_index.check('i')").unwrap();
     assert!(checked.starts_with("ZZ124 | never |  |  |  | a constraint |"), "{checked}");
     assert!(checked.contains("PL/pgSQL function picky(vector) line 1 at RAISE"), "{checked}");
     // The session goes on.

@@ -233,9 +233,8 @@ fn functions_of_an_index_run_as_its_owner() {
     assert_eq!(session.value::<String>(who).unwrap(), "postgres in \"$user\", public");
 }
 
-#[test]
-fn memory_is_bounded() {
-    let mut session = database("check_memory");
+/// An index of 60,000 rows whose check takes more than the session's `maintenance_work_mem`.
+pub fn make_larger_than_memory(session: &mut Session) {
     session
         .execute(
             "CREATE TABLE t (i int, v vector(3)); \
@@ -244,6 +243,12 @@ fn memory_is_bounded() {
              SET maintenance_work_mem = '1MB'",
         )
         .unwrap();
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut session = database("check_memory");
+    make_larger_than_memory(&mut session);
     let error = session.execute("SELECT lantern_index.check('t_idx', 0, false)").unwrap_err();
     let found = error.server();
     println!("{error}");

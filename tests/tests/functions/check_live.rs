@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::wait_for;
+use harness::{Session, wait_for};
 
 use crate::check::check;
 use crate::{CLUSTER, database, failure, vectors};
 
-#[test]
-fn no_false_errors_while_rows_come_and_go() {
-    let mut session = database("check_live");
+/// Does `work` in a session of a new database, while others insert rows into its table `t`, delete some, and vacuum it.
+pub fn while_rows_change(name: &str, work: impl FnOnce(&mut Session)) -> Session {
+    let mut session = database(name);
     session
         .execute(&format!(
             "CREATE TABLE t (id serial, v vector(32)); \
@@ -29,7 +29,7 @@ fn no_false_errors_while_rows_come_and_go() {
             "DELETE FROM t WHERE id IN (SELECT id FROM t ORDER BY random() LIMIT 2)".to_owned(),
             "VACUUM (INDEX_CLEANUP ON) t".to_owned(),
         ] {
-            let mut writer = CLUSTER.session("check_live").unwrap();
+            let mut writer = CLUSTER.session(name).unwrap();
             let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
@@ -37,20 +37,26 @@ fn no_false_errors_while_rows_come_and_go() {
                 }
             });
         }
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut session)));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+    session
+}
+
+#[test]
+fn no_false_errors_while_rows_come_and_go() {
+    let mut session = while_rows_change("check_live", |session| {
         session.execute("SET client_min_messages = debug1").unwrap();
         let start = Instant::now();
         let mut checks = 0;
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            while checks < 8 || (start.elapsed() < Duration::from_secs(6) && checks < 60) {
-                let checked = check(&mut session, "'t_idx', 5");
-                assert_eq!(checked.errors, 0, "{checked:?}");
-                // Rows that were deleted take places among those found, until VACUUM removes them.
-                assert!(checked.recall.is_some_and(|recall| recall > 0.1), "{checked:?}");
-                checks += 1;
-            }
-        }));
-        done.store(true, Ordering::Relaxed);
-        result.unwrap();
+        while checks < 8 || (start.elapsed() < Duration::from_secs(6) && checks < 60) {
+            let checked = check(session, "'t_idx', 5");
+            assert_eq!(checked.errors, 0, "{checked:?}");
+            // Rows that were deleted take places among those found, until VACUUM removes them.
+            assert!(checked.recall.is_some_and(|recall| recall > 0.1), "{checked:?}");
+            checks += 1;
+        }
     });
     let torn = session.take_notices().into_iter().filter(|notice| notice.message.contains("read first")).count();
     println!("{torn} checks had to read the index twice");

@@ -3,7 +3,7 @@
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use harness::{Direction, Proxy, Session, SqlError, wait_for};
+use harness::{Direction, Proxy, Session, SqlError, diagnose, make_diagnose, wait_for};
 
 use crate::scene::{CLUSTER, Scene};
 
@@ -130,6 +130,7 @@ fn the_backend_is_terminated() {
 fn errors_of_workers_are_the_same() {
     let mut scene = scene("worker_errors");
     let session = &mut scene.session;
+    make_diagnose(session).unwrap();
     session
         .execute(
             "CREATE FUNCTION picky(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN
@@ -141,30 +142,18 @@ fn errors_of_workers_are_the_same() {
                  RETURN v;
              END $$;
              CREATE FUNCTION divides(v vector) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-                 $$ SELECT pg_sleep(0.05) IS NOT NULL AND 1 / (CASE WHEN public.is_worker() THEN 0 ELSE 1 END) = 1 $$;
-             CREATE FUNCTION diagnose(statement text) RETURNS text LANGUAGE plpgsql AS $$
-             DECLARE code text; message text; detail text; hint text; context text;
-                 col text; con text; typ text; tab text; sch text;
-             BEGIN
-                 EXECUTE statement;
-                 RETURN 'no error';
-             EXCEPTION WHEN OTHERS THEN
-                 GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
-                     hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT, col = COLUMN_NAME, con = CONSTRAINT_NAME,
-                     typ = PG_DATATYPE_NAME, tab = TABLE_NAME, sch = SCHEMA_NAME;
-                 RETURN concat_ws(' | ', code, message, detail, hint, col, con, typ, tab, sch, context);
-             END $$",
+                 $$ SELECT pg_sleep(0.05) IS NOT NULL AND 1 / (CASE WHEN public.is_worker() THEN 0 ELSE 1 END) = 1 $$",
         )
         .unwrap();
     for statement in [
         "CREATE INDEX i ON items USING hnsw ((picky(v)::vector(32)) vector_l2_ops)",
         "CREATE INDEX i ON items USING hnsw (v vector_l2_ops) WHERE divides(v)",
     ] {
-        let mut diagnose = |external: &str| -> String {
+        let mut diagnosed = |external: &str| -> String {
             session.execute(&format!("SET hnsw.external_index = {external}")).unwrap();
-            session.value(&format!("SELECT diagnose('{statement}')")).unwrap()
+            diagnose(session, statement).unwrap()
         };
-        let (local, external) = (diagnose("off"), diagnose("on"));
+        let (local, external) = (diagnosed("off"), diagnosed("on"));
         println!("{external}\n");
         assert!(local.contains("parallel worker"), "pgvector's own build had no workers: {local}");
         assert_eq!(external, local, "{statement}");
