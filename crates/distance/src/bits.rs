@@ -6,10 +6,10 @@ use crate::{Kernel, Level};
 pub(crate) fn hamming(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        // SAFETY: `Level::detect` found every feature that the function is compiled for.
-        Level::Avx512 | Level::Amx => return |a, b| unsafe { x64::hamming(a, b) },
-        // SAFETY: as above.
-        Level::Avx2 => return |a, b| unsafe { x64::hamming_by_words(a, b) },
+        // SAFETY: the level includes AVX-512 BW, and VPOPCNTDQ was found.
+        level if x64::counts_words(level) => return |a, b| unsafe { x64::hamming(a, b) },
+        // SAFETY: these levels include POPCNT.
+        Level::Avx2 | Level::Avx512 | Level::Vnni | Level::Amx => return |a, b| unsafe { x64::hamming_by_words(a, b) },
         _ => {}
     }
     let _ = level;
@@ -20,10 +20,10 @@ pub(crate) fn hamming(level: Level) -> Kernel {
 pub(crate) fn jaccard(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        // SAFETY: `Level::detect` found every feature that the function is compiled for.
-        Level::Avx512 | Level::Amx => return |a, b| unsafe { x64::jaccard(a, b) },
-        // SAFETY: as above.
-        Level::Avx2 => return |a, b| unsafe { x64::jaccard_by_words(a, b) },
+        // SAFETY: the level includes AVX-512 BW, and VPOPCNTDQ was found.
+        level if x64::counts_words(level) => return |a, b| unsafe { x64::jaccard(a, b) },
+        // SAFETY: these levels include POPCNT.
+        Level::Avx2 | Level::Avx512 | Level::Vnni | Level::Amx => return |a, b| unsafe { x64::jaccard_by_words(a, b) },
         _ => {}
     }
     let _ = level;
@@ -58,8 +58,15 @@ fn ratio(shared: u64, either: impl FnOnce() -> u64) -> f32 {
 mod x64 {
     use std::arch::x86_64::*;
 
+    use crate::Level;
+
     /// Bytes of a register.
     const WIDTH: usize = 64;
+
+    /// Whether the bits of words are counted by AVX-512: some processors of these levels lack VPOPCNTDQ.
+    pub(super) fn counts_words(level: Level) -> bool {
+        level >= Level::Avx512 && is_x86_feature_detected!("avx512vpopcntdq")
+    }
 
     #[target_feature(enable = "popcnt")]
     pub(super) fn hamming_by_words(a: &[u8], b: &[u8]) -> f32 {

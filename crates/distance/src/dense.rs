@@ -223,7 +223,7 @@ pub fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
             let (numbers, _) = vector[..4 * out.len()].as_chunks();
             out.iter_mut().zip(numbers).for_each(|(out, &bytes)| *out = f32::from_le_bytes(bytes));
         }
-        Elements::F16 => f16_decoder(Level::detect())(vector, out),
+        Elements::F16 => f16_decoder(Level::current())(vector, out),
         Elements::Bits | Elements::Sparse => panic!("not dense"),
     }
 }
@@ -236,7 +236,7 @@ pub(crate) fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
             decode_body::<F16Fused>(vector, out);
         }
         if level >= Level::Avx2 {
-            // SAFETY: `Level::detect` found F16C.
+            // SAFETY: the level includes F16C.
             return |vector, out| unsafe { fused(vector, out) };
         }
     }

@@ -1,17 +1,22 @@
+use std::fmt;
 use std::sync::OnceLock;
+
+use thiserror::Error;
 
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
 
-/// What the processor can do, as far as the kernels care. On each architecture, each level includes those before it.
+/// The instructions that kernels may use. On each architecture, each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// What every processor of the architecture has.
     Portable,
     /// x86-64 with AVX2, FMA, F16C and POPCNT.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ, VL, VPOPCNTDQ and VNNI.
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// The same with dot products of int8 (VNNI).
+    Vnni,
     /// The same with AMX for int8, which the system lets this process use.
     Amx,
     /// aarch64, all of which have NEON with fused multiply-add and conversion of f16.
@@ -20,16 +25,62 @@ pub enum Level {
     NeonDot,
 }
 
+/// The level that the process uses.
+static CURRENT: OnceLock<Level> = OnceLock::new();
+
+/// Why a level cannot be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LevelError {
+    /// No level has this name.
+    #[error("no processor level is called {0:?}; there are {names}", names = list(&Level::ALL))]
+    Unknown(String),
+    /// The processor, or the system, lacks the instructions.
+    #[error("this processor does not have {0}; it has {available}", available = list(&Level::available()))]
+    Missing(Level),
+    /// Kernels of another level are in use.
+    #[error("the processor level is {0} already")]
+    Chosen(Level),
+}
+
 impl Level {
-    /// The level of this processor, looked for once.
+    /// Every level of every architecture, lowest first.
+    pub const ALL: [Self; 7] =
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx, Self::Neon, Self::NeonDot];
+
+    /// The level that this process uses: the one chosen, else the highest that the processor has.
     #[must_use]
-    pub fn detect() -> Self {
-        static FOUND: OnceLock<Level> = OnceLock::new();
-        let find = || Self::of_architecture().iter().rev().copied().find(|level| level.is_here());
-        *FOUND.get_or_init(|| find().unwrap_or(Self::Portable))
+    pub fn current() -> Self {
+        let highest = || Self::of_architecture().iter().rev().copied().find(|level| level.is_here());
+        *CURRENT.get_or_init(|| highest().unwrap_or(Self::Portable))
     }
 
-    /// Every level that this processor can run, for tests and benchmarks.
+    /// The level of a name.
+    ///
+    /// # Errors
+    /// If there is none, or the processor does not have it.
+    pub fn named(name: &str) -> Result<Self, LevelError> {
+        let level = Self::ALL.into_iter().find(|level| level.name() == name);
+        let level = level.ok_or_else(|| LevelError::Unknown(name.to_owned()))?;
+        level.check()?;
+        Ok(level)
+    }
+
+    fn check(self) -> Result<(), LevelError> {
+        if Self::available().contains(&self) { Ok(()) } else { Err(LevelError::Missing(self)) }
+    }
+
+    /// Makes the process use this level. To be called before the first kernel is asked for: kernels and packed values of
+    /// different levels do not go together.
+    ///
+    /// # Errors
+    /// If the processor does not have the level, or another one is in use.
+    pub fn choose(self) -> Result<(), LevelError> {
+        self.check()?;
+        let current = *CURRENT.get_or_init(|| self);
+        if current == self { Ok(()) } else { Err(LevelError::Chosen(current)) }
+    }
+
+    /// Every level that this processor can run, lowest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut levels = vec![Self::Portable];
@@ -37,12 +88,26 @@ impl Level {
         levels
     }
 
+    /// As it is written on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Vnni => "vnni",
+            Self::Amx => "amx",
+            Self::Neon => "neon",
+            Self::NeonDot => "neondot",
+        }
+    }
+
     /// Those that this architecture knows beyond the portable one, lowest first.
     fn of_architecture() -> &'static [Self] {
         if cfg!(target_arch = "aarch64") {
             &[Self::Neon, Self::NeonDot]
         } else {
-            &[Self::Avx2, Self::Avx512, Self::Amx]
+            &[Self::Avx2, Self::Avx512, Self::Vnni, Self::Amx]
         }
     }
 
@@ -53,14 +118,13 @@ impl Level {
             && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("popcnt");
         match self {
-            Self::Amx => Self::Avx512.is_here() && amx::is_here(),
+            Self::Amx => Self::Vnni.is_here() && amx::is_here(),
+            Self::Vnni => Self::Avx512.is_here() && is_x86_feature_detected!("avx512vnni"),
             Self::Avx512 => {
                 avx2 && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512vpopcntdq")
-                    && is_x86_feature_detected!("avx512vnni")
             }
             level => level == Self::Avx2 && avx2,
         }
@@ -80,6 +144,17 @@ impl Level {
     }
 }
 
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Names, as in a sentence.
+fn list(levels: &[Level]) -> String {
+    levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
+}
+
 /// One portable body, compiled for each level: `fn name(level: Level) -> Kernel`.
 ///
 /// The body gets a type that says how to load and multiply at that level, and must be `#[inline(always)]`, so that it is
@@ -96,16 +171,17 @@ macro_rules! for_each_level {
                 fn avx2(a: &[u8], b: &[u8]) -> f32 {
                     $body::<$fused>(a, b)
                 }
-                #[target_feature(enable = "avx2,fma,f16c,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+                #[target_feature(enable = "avx2,fma,f16c,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
                 fn avx512(a: &[u8], b: &[u8]) -> f32 {
                     $body::<$fused>(a, b)
                 }
-                match level {
-                    // SAFETY: `Level::detect` found every feature the function is compiled for.
-                    $crate::Level::Avx512 | $crate::Level::Amx => return |a, b| unsafe { avx512(a, b) },
+                if level >= $crate::Level::Avx512 {
+                    // SAFETY: a level that is in use has every feature that the function is compiled for.
+                    return |a, b| unsafe { avx512(a, b) };
+                }
+                if level == $crate::Level::Avx2 {
                     // SAFETY: as above.
-                    $crate::Level::Avx2 => return |a, b| unsafe { avx2(a, b) },
-                    _ => {}
+                    return |a, b| unsafe { avx2(a, b) };
                 }
             }
             #[cfg(target_arch = "aarch64")]
@@ -135,12 +211,13 @@ macro_rules! compiled_for_each_level {
                 fn avx512($($argument: $type),*) -> $result {
                     $body($($argument),*)
                 }
-                match level {
-                    // SAFETY: `Level::detect` found every feature the function is compiled for.
-                    $crate::Level::Avx512 | $crate::Level::Amx => return |$($argument),*| unsafe { avx512($($argument),*) },
+                if level >= $crate::Level::Avx512 {
+                    // SAFETY: a level that is in use has every feature that the function is compiled for.
+                    return |$($argument),*| unsafe { avx512($($argument),*) };
+                }
+                if level == $crate::Level::Avx2 {
                     // SAFETY: as above.
-                    $crate::Level::Avx2 => return |$($argument),*| unsafe { avx2($($argument),*) },
-                    _ => {}
+                    return |$($argument),*| unsafe { avx2($($argument),*) };
                 }
             }
             let _ = level;

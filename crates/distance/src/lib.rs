@@ -1,4 +1,4 @@
-//! How far apart are two values? Kernels by element type and metric, chosen once for the processor at hand.
+//! How far apart are two values? Kernels by element type and metric, for the level of the processor.
 //!
 //! Values are byte slices in pgvector's element encoding, of any alignment. [`kernel`] gives the function to call.
 //!
@@ -17,15 +17,16 @@ mod amx;
 mod bits;
 mod candidate;
 mod dense;
+mod elements;
 mod level;
-mod metric;
 mod sparse;
 mod tile;
 
 pub use candidate::Candidate;
 pub use dense::decode;
-pub use level::Level;
-pub use metric::{Elements, Metric};
+pub use elements::Elements;
+pub use level::{Level, LevelError};
+pub use pgvector::Metric;
 pub use sparse::SparseQuery;
 pub use tile::{
     AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
@@ -38,10 +39,10 @@ pub type Kernel = fn(&[u8], &[u8]) -> f32;
 /// The kernel for a type and metric on this processor; `None` where pgvector has no such operator class.
 #[must_use]
 pub fn kernel(elements: Elements, metric: Metric) -> Option<Kernel> {
-    kernel_at(elements, metric, Level::detect())
+    kernel_at(elements, metric, Level::current())
 }
 
-/// The kernel that a processor of the given level would get; the level must not be above [`Level::detect`].
+/// The kernel of a level, which must be one of [`Level::available`].
 fn kernel_at(elements: Elements, metric: Metric, level: Level) -> Option<Kernel> {
     use Metric::{Cosine, Hamming, InnerProduct, Jaccard, L1, L2};
     Some(match (elements, metric) {

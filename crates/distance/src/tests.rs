@@ -1,7 +1,7 @@
 use half::f16;
 
 use crate::dense::f16_decoder;
-use crate::{Elements, Level, Metric, kernel, kernel_at};
+use crate::{Elements, Level, LevelError, Metric, kernel, kernel_at};
 
 /// Sums of f32 in another order, for values around 1.
 const EPSILON: f64 = 1e-5;
@@ -113,4 +113,26 @@ fn every_half_is_decoded_at_every_level() {
             assert!(found.iter().zip(&expected).all(same), "{level:?} {len}");
         }
     }
+}
+
+#[test]
+fn levels_have_names_and_only_those_of_this_processor_can_be_chosen() {
+    let unknown = Level::named("sse9").unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "no processor level is called \"sse9\"; there are portable, avx2, avx512, vnni, amx, neon, neondot"
+    );
+    let available = Level::available();
+    let foreign = if cfg!(target_arch = "aarch64") { Level::Avx2 } else { Level::Neon };
+    let missing = foreign.choose().unwrap_err();
+    assert_eq!(Level::named(foreign.name()), Err(LevelError::Missing(foreign)));
+    assert!(available.iter().all(|&level| Level::named(level.name()) == Ok(level)));
+    let text = missing.to_string();
+    assert!(text.starts_with(&format!("this processor does not have {foreign}; it has portable")), "{text}");
+    assert!(available.iter().all(|level| text.contains(level.name())), "{text}");
+    // Kernels are in use, by this test or another one.
+    let current = Level::current();
+    assert_eq!(Some(&current), available.last());
+    assert_eq!(current.choose(), Ok(()));
+    assert!(available.iter().all(|&level| level == current || level.choose() == Err(LevelError::Chosen(current))));
 }

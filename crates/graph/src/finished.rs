@@ -1,4 +1,6 @@
-use crate::{GraphError, HEAP_TIDS_PER_ELEMENT, HeapTids, max_level};
+use pgvector::{HEAP_TIDS_PER_ELEMENT, M_RANGE, max_level};
+
+use crate::{GraphError, HeapTids};
 
 /// Marks an unused slot at the end of a neighbor list.
 pub const NO_NEIGHBOR: u32 = u32::MAX;
@@ -37,7 +39,7 @@ impl Graph {
     /// if there are more than `2 * m` elements (VACUUM repairs every element whose layer-0 list is not full).
     pub fn new(parts: GraphParts) -> Result<Self, GraphError> {
         let m = parts.m;
-        if !(2..=100).contains(&m) {
+        if !M_RANGE.contains(&m) {
             return Err(GraphError::M(m));
         }
         let elements = parts.levels.len();

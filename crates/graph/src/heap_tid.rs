@@ -1,6 +1,3 @@
-/// The most heap TIDs one element holds (pgvector's `HNSW_HEAPTIDS`).
-pub const HEAP_TIDS_PER_ELEMENT: usize = 10;
-
 /// Where a row lies in its table: PostgreSQL's `ItemPointerData`.
 ///
 /// Kept as the six bytes PostgreSQL stores (block high half, block low half, offset, each a little-endian `u16`), since the

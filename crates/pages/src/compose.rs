@@ -1,5 +1,5 @@
 use crate::PageBytes;
-use crate::format::{HEADER_LEN, LINE_POINTER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, put};
+use crate::format::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, put};
 
 /// A data page being filled: line pointers grow up, tuples grow down.
 pub(crate) struct Composer<'a> {
@@ -11,7 +11,7 @@ pub(crate) struct Composer<'a> {
 impl<'a> Composer<'a> {
     pub(crate) fn new(page: &'a mut PageBytes) -> Self {
         page.fill(0);
-        Self { page, lower: HEADER_LEN, upper: SPECIAL }
+        Self { page, lower: PAGE_HEADER_LEN, upper: SPECIAL }
     }
 
     /// Adds a tuple of zeros to be filled in. The layout has made sure that it fits.

@@ -1,17 +1,14 @@
-use graph::ValueType;
+use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 
 use crate::format::{put, read_u16, read_u32};
-use crate::{IndexMeta, PageError, Tid, max_dims};
-
-/// pgvector indexes no sparsevec with more values.
-const MAX_NNZ: usize = 1000;
+use crate::{IndexMeta, PageError, Tid};
 
 /// The length that a value must have: that of its type and dimensions or, for a sparsevec, what its own count asks for.
 #[must_use]
 pub fn value_len(meta: &IndexMeta, value: &[u8]) -> usize {
     meta.value_type.value_len(meta.dims).unwrap_or_else(|| {
         let nnz = if value.len() < 4 { 0 } else { read_u32(value, 0) as usize };
-        4 + 8 * nnz.min(MAX_NNZ)
+        4 + 8 * nnz.min(MAX_SPARSEVEC_NNZ)
     })
 }
 
@@ -59,16 +56,16 @@ impl<'a> Datum<'a> {
             let (found, expected) = (i64::from(found), expected as i64);
             if found == expected { Ok(()) } else { Err(PageError::Datum { tid, field, found, expected }) }
         };
-        if dims > max_dims(value_type) {
-            check("dimensions", dims, max_dims(value_type) as usize)?;
+        if dims > value_type.max_dims() {
+            check("dimensions", dims, value_type.max_dims() as usize)?;
         }
         let head = datum_len(value_type, if value_type == ValueType::SparseVec { 4 } else { 0 });
         if bytes.len() < head {
             return Err(PageError::Datum { tid, field: "room", found: bytes.len() as i64, expected: head as i64 });
         }
         let nnz = if value_type == ValueType::SparseVec { read_u32(bytes, 8) as usize } else { 0 };
-        if nnz > MAX_NNZ {
-            return Err(PageError::Datum { tid, field: "nnz", found: nnz as i64, expected: MAX_NNZ as i64 });
+        if nnz > MAX_SPARSEVEC_NNZ {
+            return Err(PageError::Datum { tid, field: "nnz", found: nnz as i64, expected: MAX_SPARSEVEC_NNZ as i64 });
         }
         let len = datum_len(value_type, value_type.value_len(dims).unwrap_or(4 + 8 * nnz));
         check("varlena header", read_u32(bytes, 0), len << 2)?;
@@ -111,7 +108,7 @@ fn check_indices(tid: Tid, dims: u32, indices: &[u8]) -> Result<(), PageError> {
 
 #[cfg(test)]
 mod tests {
-    use graph::ValueType;
+    use pgvector::ValueType;
 
     use super::{Datum, datum_len, value_len, write_datum};
     use crate::{IndexMeta, Tid};

@@ -1,8 +1,8 @@
 /// Start of the random numbers: the same sample of the same index each time.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Draws a number from each of `count` parts of `0..of`, which are equal but for rounding; `count` is at most `of`. Pages and elements may follow
-/// each other in a rhythm, which one number in so many would miss or meet each time.
+/// A stratified sample: one random number from each of `count` equal parts of `0..of`; `count` is at most `of`. A fixed step could be in
+/// phase with a periodic pattern of pages or elements.
 pub fn one_of_each_part(count: u64, of: u64) -> impl Iterator<Item = u64> {
     let mut random = SEED;
     (0..count).map(move |number| {

@@ -1,17 +1,17 @@
-//! What a build will take and give, before there is anything to build.
+//! Estimates of index size, memory and network traffic, before a build.
 
 mod memory;
 
-use graph::{ValueType, max_level};
+use pgvector::{ValueType, max_level};
 
 use crate::PAGE_SIZE;
 use crate::datum::datum_len;
 use crate::format::{LINE_POINTER_LEN, PAGE_SPACE, element_len, neighbor_count, neighbor_len};
 
-/// As many elements are laid out in thought; with more, the index has the same mixture of pages, only more of them.
+/// The number of elements whose layout is simulated; a larger index is scaled from it.
 const SAMPLE: u64 = 50_000;
 
-/// Bytes around a batch of rows or pages on the wire: frame header, counts, and what TLS and TCP add.
+/// Overhead of a batch of rows or pages on the wire, in bytes: frame header, counts, TLS and TCP.
 const PER_BATCH: u64 = 60;
 /// Bytes of a batch, which is a few hundred KiB in both directions.
 const BATCH: u64 = 256 << 10;
@@ -116,7 +116,7 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use graph::ValueType;
+    use pgvector::ValueType;
 
     use super::{Estimate, Levels};
     use crate::PAGE_SIZE;

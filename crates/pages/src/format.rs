@@ -1,5 +1,5 @@
-/// The size of a page in bytes: PostgreSQL's default `BLCKSZ`, the only one supported.
-pub const PAGE_SIZE: usize = 8192;
+use pgvector::PAGE_SPECIAL_LEN;
+pub(crate) use pgvector::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, TID_LEN};
 
 /// The bytes of one page.
 pub type PageBytes = [u8; PAGE_SIZE];
@@ -10,26 +10,20 @@ pub const NO_BLOCK: u32 = u32::MAX;
 /// Blocks in one file of a relation; the rest is in `FILE.1`, `FILE.2`, …
 pub const SEGMENT_BLOCKS: u32 = 131_072;
 
-/// The page header ends and the line pointers begin.
-pub(crate) const HEADER_LEN: usize = 24;
-pub(crate) const LINE_POINTER_LEN: usize = 4;
 /// Where the special area begins, on every page.
-pub(crate) const SPECIAL: usize = PAGE_SIZE - 8;
+pub(crate) const SPECIAL: usize = PAGE_SIZE - PAGE_SPECIAL_LEN;
 /// Page size and layout version 4 in one field.
 pub(crate) const PAGE_SIZE_VERSION: u16 = PAGE_SIZE as u16 | 4;
 /// Marks a page of an HNSW index.
 pub(crate) const PAGE_ID: u16 = 0xFF90;
-/// Tuples and their line pointers share this much of a data page.
-pub(crate) const PAGE_SPACE: usize = SPECIAL - HEADER_LEN;
 
 pub(crate) const META_MAGIC: u32 = 0xA953_A953;
 pub(crate) const META_VERSION: u32 = 1;
 /// The meta page's `pd_lower` must cover its fields, or full-page images drop them.
-pub(crate) const META_LOWER: usize = HEADER_LEN + 28;
+pub(crate) const META_LOWER: usize = PAGE_HEADER_LEN + 28;
 
 pub(crate) const ELEMENT_TYPE: u8 = 1;
 pub(crate) const NEIGHBOR_TYPE: u8 = 2;
-pub(crate) const TID_LEN: usize = 6;
 /// Offsets in an element tuple.
 pub(crate) const ELEMENT_HEAP_TIDS: usize = 4;
 pub(crate) const ELEMENT_NEIGHBOR_TID: usize = 64;

@@ -4,7 +4,7 @@ mod levels;
 mod outstanding;
 mod targets;
 
-use graph::{HEAP_TIDS_PER_ELEMENT, max_level};
+use pgvector::{HEAP_TIDS_PER_ELEMENT, max_level};
 
 use crate::datum::datum_len;
 use crate::format::{
@@ -74,11 +74,10 @@ fn pages_of(levels: &Levels, elements: u64, lowest: u64, filled: u64, size: impl
 
 /// Checks pages one by one, before they are stored, as they come in block order from a builder that is not trusted.
 ///
-/// A page that passes cannot make pgvector read or write out of bounds, loop or hold locks in the wrong order. It has the very
-/// form that [`crate::PageWriter`] gives it, so that no byte is free but neighbors, which may name any other element, and the
-/// entry point, which may be any element of the highest level. Levels are as drawn at random, so that an index has the size that
-/// it should have. A graph that passes may be a bad graph. Rows and values are
-/// checked at the end, by [`RowDigest`].
+/// A page that passes cannot make pgvector read or write out of bounds, loop or lock pages in the wrong order. Every byte must be as
+/// [`crate::PageWriter`] writes it, except for neighbors, which may be any other element, and the entry point, which may be any element
+/// of the highest level. The distribution of levels is checked, so that an index cannot be larger than an honest one. Recall is not
+/// checked. Rows and values are checked at the end, by [`RowDigest`].
 ///
 /// Takes 2 bytes per page and 8 per element whose neighbors are on a later page.
 #[derive(Debug)]
@@ -103,6 +102,14 @@ pub struct IncomingVerifier {
 }
 
 impl IncomingVerifier {
+    /// The most bytes that a verifier takes for an index of these `elements` and `blocks`: 2 for each block, and 8 for each element, whose queue
+    /// may have twice the room that it needs.
+    #[must_use]
+    pub fn most_memory_bytes(elements: u64, blocks: u64) -> u64 {
+        let queue = 2 * elements.saturating_mul(Outstanding::BYTES_PER_ELEMENT);
+        queue.saturating_add(blocks.saturating_mul(Targets::BYTES_PER_BLOCK))
+    }
+
     /// Checks what was announced. `key` is that of the [`RowDigest`] of the rows sent.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-use graph::ValueType;
+use pgvector::ValueType;
 
 use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, NeighborTuple, Page, PageBytes, Tid, Tuple};
 
@@ -13,7 +13,7 @@ struct Place {
 
 /// The graph of an index whose pages are in memory, for searches: elements in use have numbers from 0, in the order of their places.
 ///
-/// Links are read from the pages, each time anew. What is not as it should be is left out; [`crate::verify`] tells it.
+/// Links are read from the pages each time. Invalid tuples are skipped; [`crate::verify`] reports them.
 #[derive(Debug)]
 pub struct Linked<'a> {
     pages: &'a [PageBytes],
@@ -73,7 +73,7 @@ impl<'a> Linked<'a> {
         Some((number, u8::try_from(self.meta.entry_level).ok()?))
     }
 
-    /// Whether an element has rows: others are found on the way, but are no answers.
+    /// Whether an element has rows: elements without rows lead searches on, but are no results.
     #[must_use]
     pub fn has_rows(&self, element: u32) -> bool {
         self.places.get(element as usize).is_some_and(|place| place.rows)

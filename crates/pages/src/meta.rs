@@ -1,6 +1,8 @@
-use graph::ValueType;
+use std::ops::RangeInclusive;
 
-use crate::format::{HEADER_LEN, META_LOWER, META_MAGIC, META_VERSION, SPECIAL, put, read_u16, read_u32};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType};
+
+use crate::format::{META_LOWER, META_MAGIC, META_VERSION, PAGE_HEADER_LEN, SPECIAL, put, read_u16, read_u32};
 use crate::page::Page;
 use crate::{MetaError, NO_BLOCK, PageBytes, PageError, Tid, compose};
 
@@ -27,20 +29,12 @@ impl IndexMeta {
             let error = MetaError { what, found: found.into(), min: min.into(), max: max.into() };
             if (min..=max).contains(&found) { Ok(()) } else { Err(error) }
         };
-        within("dims", self.dims, 1, max_dims(self.value_type))?;
-        within("m", self.m.into(), 2, 100)?;
-        within("ef_construction", self.ef_construction.into(), 4, 1000)
-    }
-}
-
-/// The most dimensions pgvector indexes with HNSW.
-#[must_use]
-pub fn max_dims(value_type: ValueType) -> u32 {
-    match value_type {
-        ValueType::Vector => 2000,
-        ValueType::HalfVec => 4000,
-        ValueType::Bit => 64_000,
-        ValueType::SparseVec => 1_000_000_000,
+        let within_range = |what, found: u16, range: RangeInclusive<u16>| {
+            within(what, found.into(), (*range.start()).into(), (*range.end()).into())
+        };
+        within("dims", self.dims, 1, self.value_type.max_dims())?;
+        within_range("m", self.m, M_RANGE)?;
+        within_range("ef_construction", self.ef_construction, EF_CONSTRUCTION_RANGE)
     }
 }
 
@@ -89,7 +83,7 @@ impl MetaPage {
     pub fn parse(page: &Page<'_>) -> Result<Self, PageError> {
         let bytes = page.bytes();
         let meta = Self {
-            magic: read_u32(bytes, HEADER_LEN),
+            magic: read_u32(bytes, PAGE_HEADER_LEN),
             version: read_u32(bytes, 28),
             dims: read_u32(bytes, 32),
             m: read_u16(bytes, 36),
@@ -108,7 +102,7 @@ impl MetaPage {
     /// Fills `page` with block 0.
     pub fn write(&self, page: &mut PageBytes) {
         page.fill(0);
-        put(page, HEADER_LEN, &self.magic.to_le_bytes());
+        put(page, PAGE_HEADER_LEN, &self.magic.to_le_bytes());
         put(page, 28, &self.version.to_le_bytes());
         put(page, 32, &self.dims.to_le_bytes());
         put(page, 36, &self.m.to_le_bytes());

@@ -1,4 +1,4 @@
-use crate::format::{HEADER_LEN, LINE_POINTER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, read_u16, read_u32};
+use crate::format::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, read_u16, read_u32};
 use crate::{PageBytes, PageError, Tid};
 
 /// Tuples begin and end at multiples of this.
@@ -63,7 +63,7 @@ impl<'a> Page<'a> {
         constant("page size and version", 18, PAGE_SIZE_VERSION)?;
         constant("special", 16, SPECIAL as u16)?;
         let PageHeader { lower, upper, special, .. } = header;
-        if !(HEADER_LEN..=usize::from(upper)).contains(&usize::from(lower)) || upper > special {
+        if !(PAGE_HEADER_LEN..=usize::from(upper)).contains(&usize::from(lower)) || upper > special {
             return Err(PageError::Bounds { block, lower, upper, special });
         }
         constant("page id", SPECIAL + 6, PAGE_ID)?;
@@ -108,7 +108,7 @@ impl<'a> Page<'a> {
     /// The line pointers of a data page.
     #[must_use]
     pub fn item_count(&self) -> u16 {
-        (self.header.lower - HEADER_LEN as u16) / LINE_POINTER_LEN as u16
+        (self.header.lower - PAGE_HEADER_LEN as u16) / LINE_POINTER_LEN as u16
     }
 
     /// The tuple of one line pointer, counted from 1. Whether it overlaps others is for [`Page::items`] to say.
@@ -148,7 +148,7 @@ pub struct Items<'a> {
 
 impl<'a> Items<'a> {
     fn item(&mut self, tid: Tid) -> Result<Item<'a>, PageError> {
-        let at = HEADER_LEN + LINE_POINTER_LEN * usize::from(tid.offset - 1);
+        let at = PAGE_HEADER_LEN + LINE_POINTER_LEN * usize::from(tid.offset - 1);
         let pointer = read_u32(self.page.bytes, at);
         let (start, flags, len) = ((pointer & 0x7FFF) as usize, (pointer >> 15 & 3) as u8, (pointer >> 17) as usize);
         let upper = usize::from(self.page.header.upper);

@@ -6,7 +6,7 @@ mod reach;
 mod report;
 mod scan;
 
-use graph::ValueType;
+use pgvector::ValueType;
 
 use crate::verify::memory::Memory;
 use crate::{PAGE_SIZE, Page, PageBytes, PageSource};

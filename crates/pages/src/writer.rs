@@ -1,4 +1,5 @@
-use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT};
+use graph::{ElementValues, Graph};
+use pgvector::HEAP_TIDS_PER_ELEMENT;
 
 use crate::compose::Composer;
 use crate::datum::{datum_len, write_datum};

@@ -33,8 +33,8 @@ pub struct CodeKernels {
 /// The kernels for codes on this processor, where they are several times faster than that for f32; else none.
 #[must_use]
 pub fn code_kernels() -> Option<CodeKernels> {
-    let level = Level::detect();
-    matches!(level, Level::Avx512 | Level::Amx | Level::NeonDot).then(|| code_kernels_at(level))
+    let level = Level::current();
+    matches!(level, Level::Vnni | Level::Amx | Level::NeonDot).then(|| code_kernels_at(level))
 }
 
 pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
@@ -42,7 +42,7 @@ pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
         #[cfg(target_arch = "x86_64")]
         Level::Amx => super::x64_amx::amx(),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => super::x64_codes::avx512(),
+        Level::Vnni => super::x64_codes::vnni(),
         #[cfg(target_arch = "aarch64")]
         Level::NeonDot => super::neon_codes::dot(),
         _ => CodeKernels {

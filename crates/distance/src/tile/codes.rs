@@ -75,7 +75,7 @@ impl CodeBlock<'_> {
 /// If the lengths differ.
 pub fn encode(vector: &[f32], codes: &mut [u8]) -> f32 {
     assert_eq!(vector.len(), codes.len());
-    encoder(Level::detect())(vector, codes)
+    encoder(Level::current())(vector, codes)
 }
 
 /// What is known of a vector besides its codes.
@@ -92,7 +92,7 @@ impl CodeNote {
     /// Of a vector with these codes, as bytes, two's complement.
     #[must_use]
     pub fn new(codes: &[u8], factor: f32) -> Self {
-        let (sum, squares) = adder(Level::detect())(codes);
+        let (sum, squares) = adder(Level::current())(codes);
         Self { factor, squared_norm: squares as f32 * factor * factor, sum }
     }
 }
@@ -163,7 +163,7 @@ impl CodePanel {
         scratch.resize(width, 0.0);
         codes.resize(BLOCK * width, 0);
         self.reset(width, vectors.len());
-        let encode = encoder(Level::detect());
+        let encode = encoder(Level::current());
         for (row, vector) in vectors.enumerate() {
             dense::decode(elements, vector, &mut scratch[..dims]);
             if let Some(center) = center {
@@ -212,7 +212,7 @@ impl CodePanel {
         let range = block * self.groups..(block + 1) * self.groups;
         let lines = &mut self.lines[range.clone()];
         #[cfg(target_arch = "x86_64")]
-        if Level::detect() >= Level::Avx512 {
+        if Level::current() >= Level::Avx512 {
             return super::x64_codes::interleave(rows, lines, self.tiles.get_mut(range).unwrap_or_default());
         }
         let whole = rows[0].len() / GROUP;
@@ -233,7 +233,7 @@ impl CodePanel {
 
     fn reset(&mut self, dims: usize, rows: usize) {
         self.rows = rows;
-        let in_tiles = Level::detect() == Level::Amx;
+        let in_tiles = Level::current() == Level::Amx;
         self.groups = dims.div_ceil(GROUP).next_multiple_of(if in_tiles { BLOCK } else { 1 });
         let blocks = self.blocks();
         // Every line of a vector is written, and what padding has there counts for nothing.

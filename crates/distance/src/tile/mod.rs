@@ -89,13 +89,13 @@ pub type TileKernel = fn(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>,
 /// The tile kernel for this processor.
 #[must_use]
 pub fn tile_kernel() -> TileKernel {
-    tile_kernel_at(Level::detect())
+    tile_kernel_at(Level::current())
 }
 
 fn tile_kernel_at(level: Level) -> TileKernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        Level::Avx512 | Level::Amx => return x64::avx512(),
+        Level::Avx512 | Level::Vnni | Level::Amx => return x64::avx512(),
         Level::Avx2 => return x64::avx2(),
         _ => {}
     }

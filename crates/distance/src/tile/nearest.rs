@@ -95,7 +95,7 @@ impl Nearest {
     /// Whether the processor has registers for lists, and these are short enough.
     #[cfg(target_arch = "x86_64")]
     fn fit_registers(&self) -> bool {
-        self.places <= 2 * LANES && crate::Level::detect() >= crate::Level::Avx512
+        self.places <= 2 * LANES && crate::Level::current() >= crate::Level::Avx512
     }
 
     /// Puts one more into a list in ascending order, whose last one drops out.

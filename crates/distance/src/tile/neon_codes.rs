@@ -14,7 +14,7 @@ const LANE_SETS: usize = BLOCK / LANES;
 
 pub(super) fn dot() -> CodeKernels {
     let tile: CodeKernel = |rows, cols, input, tile| {
-        // SAFETY: `Level::detect` found the dot products.
+        // SAFETY: the level includes the dot products.
         code_kernel::tile_of(|rows, cols| unsafe { multiply(rows, cols) }, rows, cols, input, tile);
     };
     let all_pairs: AllPairs = |panel, scale, terms, distances| {

@@ -10,12 +10,12 @@ const ROWS_512: usize = 8;
 const ROWS_256: usize = 4;
 
 pub(super) fn avx512() -> TileKernel {
-    // SAFETY: `Level::detect` found AVX-512.
+    // SAFETY: the level includes AVX-512.
     |rows, cols, input, tile| unsafe { tile_512(rows, cols, input, tile) }
 }
 
 pub(super) fn avx2() -> TileKernel {
-    // SAFETY: `Level::detect` found AVX2 and FMA.
+    // SAFETY: the level includes AVX2 and FMA.
     |rows, cols, input, tile| unsafe { tile_256(rows, cols, input, tile) }
 }
 

@@ -11,11 +11,11 @@ use super::x64_codes::{self, Place};
 use super::{BLOCK, ROWS, Tile, TileInput};
 
 pub(super) fn amx() -> CodeKernels {
-    // SAFETY: `Level::detect` found AMX, and AVX-512 with VNNI.
+    // SAFETY: the level includes AMX, AVX-512 BW and VNNI.
     let tile: CodeKernel = |rows, cols, input, tile| unsafe { tile_amx(rows, cols, input, tile) };
     // SAFETY: as above.
     let all_pairs: AllPairs = |panel, scale, terms, distances| unsafe { all_pairs_amx(panel, scale, terms, distances) };
-    CodeKernels { tile, all_pairs, ..x64_codes::avx512() }
+    CodeKernels { tile, all_pairs, ..x64_codes::vnni() }
 }
 
 /// What `ldtilecfg` loads: the registers' rows and bytes of a row.

@@ -7,8 +7,8 @@ use super::codes::{CodeBlock, CodePanel, GROUP, Line};
 use super::{BLOCK, ROWS, Tile, TileInput};
 use crate::Level;
 
-pub(super) fn avx512() -> CodeKernels {
-    // SAFETY: `Level::detect` found AVX-512 with VNNI.
+pub(super) fn vnni() -> CodeKernels {
+    // SAFETY: the level includes AVX-512 BW and VNNI.
     let tile: CodeKernel = |rows, cols, input, tile| unsafe { tile_512(rows, cols, input, tile) };
     // SAFETY: as above.
     let all_pairs: AllPairs = |panel, scale, terms, distances| unsafe { all_pairs_512(panel, scale, terms, distances) };
@@ -171,7 +171,7 @@ fn product_512(a: &[u8], b: &[u8]) -> i32 {
 /// # Panics
 /// Without AVX-512, or if there are fewer lines than groups.
 pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line]) {
-    assert!(Level::detect() >= Level::Avx512);
+    assert!(Level::current() >= Level::Avx512);
     // SAFETY: the processor has the features, as asserted.
     unsafe { interleave_512(rows, lines, tiles) }
 }
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn interleaved_codes_are_where_the_portable_code_puts_them() {
-        if Level::detect() < Level::Avx512 {
+        if Level::current() < Level::Avx512 {
             return;
         }
         for len in [1, 3, 4, 63, 64, 65, 100, 128, 384] {

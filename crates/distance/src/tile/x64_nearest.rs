@@ -16,7 +16,7 @@ pub(super) fn offer<const PAIRS: bool>(nearest: &mut Nearest, tile: &Tile, first
     assert!(first_row + ROWS <= points && (!PAIRS || first_col + COLS <= points));
     assert!(nearest.lists.len() == points * nearest.places && (1..=nearest.places).contains(&nearest.k));
     match nearest.places {
-        // SAFETY: this is called where `Level::detect` found AVX-512; lists and limits are as long as asserted.
+        // SAFETY: this is called where the level includes AVX-512; lists and limits are as long as asserted.
         LANES => unsafe { offer_512::<1, PAIRS>(nearest, tile, first_row, first_col) },
         // SAFETY: as above.
         16 => unsafe { offer_512::<2, PAIRS>(nearest, tile, first_row, first_col) },

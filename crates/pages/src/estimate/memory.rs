@@ -1,6 +1,7 @@
-use graph::ValueType;
+use pgvector::ValueType;
 
 use super::Estimate;
+use crate::IncomingVerifier;
 
 /// The program before it builds anything.
 const PROGRAM_BYTES: u64 = 10 << 20;
@@ -28,7 +29,17 @@ const LINK: u64 = 4;
 /// For each element, where its reverse links begin and how many there are, while they are collected.
 const REVERSE: u64 = 24;
 
+/// Batches of rows and pages on their way between the backend and its thread, with what TLS keeps of them.
+const PER_BACKEND: u64 = 4 << 20;
+
 impl Estimate {
+    /// The most memory in bytes that the backend of CREATE INDEX needs for the build, in its own process and outside the accounting of
+    /// PostgreSQL: batches on their way, and what it knows of the pages while it verifies them.
+    #[must_use]
+    pub fn backend_memory_bytes(&self) -> u64 {
+        IncomingVerifier::most_memory_bytes(self.elements, self.blocks()).saturating_add(PER_BACKEND)
+    }
+
     /// The most memory in bytes that a builder needs for this build alone, the program included.
     #[must_use]
     pub fn builder_memory_bytes(&self, threads: u32) -> u64 {
@@ -100,7 +111,7 @@ fn room(kept: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use graph::ValueType;
+    use pgvector::ValueType;
 
     use super::PROGRAM_BYTES;
     use crate::Estimate;

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use graph::{HEAP_TIDS_PER_ELEMENT, max_level};
+use pgvector::{HEAP_TIDS_PER_ELEMENT, max_level};
 
 use crate::format::{
     ELEMENT_DATUM, LINE_POINTER_LEN, PAGE_SPACE, SPECIAL, TUPLE_VERSION, element_len, neighbor_count, neighbor_len,

@@ -1,4 +1,4 @@
-use graph::max_level;
+use pgvector::max_level;
 
 /// An honest build exceeds the bound of a level with a probability of less than e to the minus this: about 1e-12.
 const IMPROBABLE: f64 = 27.7;
@@ -52,7 +52,7 @@ fn most(mean: f64, elements: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use graph::max_level;
+    use pgvector::max_level;
 
     use super::Levels;
 

@@ -22,6 +22,8 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
+    pub(super) const BYTES_PER_ELEMENT: u64 = size_of::<u64>() as u64;
+
     /// An element says where its neighbors will be.
     pub(super) fn announce(&mut self, owner: Owner, neighbor: Tid) -> Result<(), IncomingError> {
         let Owner { tid, level } = owner;
@@ -65,7 +67,7 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::{Outstanding, Owner};
-    use crate::Tid;
+    use crate::{IncomingVerifier, Tid};
 
     fn owner(block: u32, offset: u16, level: u8) -> Owner {
         Owner { tid: Tid::new(block, offset), level }
@@ -84,6 +86,21 @@ mod tests {
             assert_eq!(outstanding.take(neighbor), Ok(owner));
         }
         assert!(outstanding.take(Tid::new(10, 2)).is_err());
+    }
+
+    #[test]
+    fn memory_is_within_the_estimate() {
+        for elements in [1000u64, 70_000] {
+            let mut outstanding = Outstanding::default();
+            for at in 0..elements as u32 {
+                // Twenty neighbor tuples of a page, for elements that all come before.
+                let neighbor = Tid::new(10_000_000 + at / 20, (at % 20 + 1) as u16);
+                outstanding.announce(owner(1 + at / 100, (at % 100 + 1) as u16, 0), neighbor).unwrap();
+            }
+            let bytes = (outstanding.queue.capacity() * size_of::<u64>()) as u64;
+            assert!(bytes <= IncomingVerifier::most_memory_bytes(elements, 0), "{elements}: {bytes}");
+            assert!(2 * bytes >= IncomingVerifier::most_memory_bytes(elements, 0), "{elements}: {bytes}");
+        }
     }
 
     #[test]

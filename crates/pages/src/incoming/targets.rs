@@ -14,6 +14,9 @@ pub(super) struct Targets {
 }
 
 impl Targets {
+    /// An entry of each of the two arrays.
+    pub(super) const BYTES_PER_BLOCK: u64 = 2;
+
     pub(super) fn new(blocks: u32) -> Result<Self, IncomingError> {
         let mut wanted = Vec::new();
         wanted.try_reserve_exact(blocks as usize).map_err(|_| IncomingError::Memory)?;

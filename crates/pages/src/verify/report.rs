@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use graph::ValueType;
+use pgvector::ValueType;
 
 use crate::{MetaPage, PAGE_SIZE};
 

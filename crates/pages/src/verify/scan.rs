@@ -1,4 +1,4 @@
-use graph::{ValueType, max_level};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, max_level};
 
 use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len};
 use crate::verify::index::{Element, Index};
@@ -62,12 +62,12 @@ impl Scan {
         let header = page.header();
         let errors = &mut report.errors;
         errors.add(meta.version != META_VERSION, format_args!("meta page: version {}", meta.version));
-        errors.add(!(2..=100).contains(&meta.m), format_args!("meta page: m is {}", meta.m));
+        errors.add(!M_RANGE.contains(&meta.m), format_args!("meta page: m is {}", meta.m));
         errors.add(meta.dims == 0, format_args!("meta page: dimensions are 0"));
         errors.add(usize::from(header.lower) != META_LOWER, format_args!("meta page: lower is {}", header.lower));
         errors.add(usize::from(header.upper) != SPECIAL, format_args!("meta page: upper is {}", header.upper));
         let ef = meta.ef_construction;
-        report.warnings.add(!(4..=1000).contains(&ef), format_args!("meta page: ef_construction is {ef}"));
+        report.warnings.add(!EF_CONSTRUCTION_RANGE.contains(&ef), format_args!("meta page: ef_construction is {ef}"));
         report.warnings.add(page.next() != NO_BLOCK, format_args!("meta page: has a next block"));
         report.meta = Some(meta);
         self.index = Some(Index::new(meta));

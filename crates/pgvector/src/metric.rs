@@ -1,4 +1,4 @@
-/// A distance that pgvector has an operator class for. Smaller is nearer.
+/// A distance that pgvector has operator classes for. Smaller is nearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
     /// Squared Euclidean distance.
@@ -16,6 +16,9 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 6] = [Self::L2, Self::InnerProduct, Self::Cosine, Self::L1, Self::Hamming, Self::Jaccard];
+
     /// The name for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -28,17 +31,4 @@ impl Metric {
             Self::Jaccard => "jaccard",
         }
     }
-}
-
-/// How the elements of a value are encoded, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Elements {
-    /// f32 each.
-    F32,
-    /// IEEE half precision each.
-    F16,
-    /// Packed bits; unused bits of the last byte are 0.
-    Bits,
-    /// u32 count, that many i32 indices in ascending order, that many f32 values.
-    Sparse,
 }

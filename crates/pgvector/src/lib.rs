@@ -1,0 +1,17 @@
+//! What pgvector's HNSW indexes can hold: value types with their encoding, metrics, limits, and the geometry of pages.
+//!
+//! Numbers are those of pgvector 0.5 to 0.8 (`hnsw.h`, `vector.h`, `halfvec.h`, `sparsevec.h`) and of PostgreSQL with 8 KiB blocks
+//! (`bufpage.h`).
+
+mod limits;
+mod metric;
+mod page;
+mod value_type;
+
+pub use limits::{
+    EF_CONSTRUCTION_RANGE, HEAP_TIDS_PER_ELEMENT, M_RANGE, MAX_EF_SEARCH, MAX_SPARSEVEC_NNZ, MAX_TABLE_DIMS, max_level,
+    min_ef_construction,
+};
+pub use metric::Metric;
+pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};
+pub use value_type::ValueType;
