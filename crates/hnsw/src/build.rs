@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE};
 
 #[cfg(feature = "usearch")]
 use crate::engines::UsearchEngine;
@@ -168,20 +169,15 @@ pub fn start_in(
         true => Ok(()),
         false => Err(BuildError::Parameter { what, value: value.into(), min: min.into(), max: max.into() }),
     };
-    within("m", spec.m, 2, 100)?;
-    within("ef_construction", spec.ef_construction, 2 * spec.m, 1000)?;
+    within("m", spec.m, *M_RANGE.start(), *M_RANGE.end())?;
+    within("ef_construction", spec.ef_construction, 2 * spec.m, *EF_CONSTRUCTION_RANGE.end())?;
     within("rows per element", spec.rows_per_element.into(), 1, HEAP_TIDS_PER_ELEMENT as u16)?;
-    let elements = match spec.value_type {
-        ValueType::Vector => Elements::F32,
-        ValueType::HalfVec => Elements::F16,
-        ValueType::Bit => Elements::Bits,
-        ValueType::SparseVec => Elements::Sparse,
-    };
-    let measure = Measure::new(elements, spec.metric, spec.dims).ok_or(BuildError::Unsupported {
-        engine: kind.name(),
-        value_type: spec.value_type.name(),
-        metric: spec.metric.name(),
-    })?;
+    let measure =
+        Measure::new(Elements::of(spec.value_type), spec.metric, spec.dims).ok_or(BuildError::Unsupported {
+            engine: kind.name(),
+            value_type: spec.value_type.name(),
+            metric: spec.metric.name(),
+        })?;
     let setup = Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)) };
     match kind {
         EngineKind::Bulk => Ok(Box::new(BulkEngine::start(setup))),

@@ -4,11 +4,11 @@
 //! other: always the element with the most links from the page so far, beginning where the last page ended.
 
 use graph::{ElementValues, Graph};
+use pgvector::PAGE_SPACE;
 
 use crate::{BuildError, Control};
 
-/// Bytes for tuples and line pointers on a page of 8 KiB, and what an element needs besides its value.
-const PAGE_ROOM: usize = 8192 - 24 - 8;
+/// Bytes that an element needs besides its value.
 const ELEMENT_HEAD: usize = 72 + 8 + 4;
 
 /// About how many elements fit on a page.
@@ -16,7 +16,7 @@ pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> us
     let sample = graph.elements().take(1000);
     let (count, bytes) = sample.fold((0, 0), |(count, bytes), e| (count + 1, bytes + values.value(e).len()));
     let mean = bytes.checked_div(count).unwrap_or(0);
-    PAGE_ROOM / (mean.next_multiple_of(8) + ELEMENT_HEAD)
+    PAGE_SPACE / (mean.next_multiple_of(8) + ELEMENT_HEAD)
 }
 
 /// All elements in the order of their pages.

@@ -93,8 +93,9 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a part of the build that is cancelled with it, and has a progress of its own.
-    pub(crate) fn aside(&self) -> Self {
+    /// For a part of the work that is cancelled with it, and has a progress of its own.
+    #[must_use]
+    pub fn aside(&self) -> Self {
         Self { cancelled: self.cancelled.clone(), progress: Arc::default() }
     }
 

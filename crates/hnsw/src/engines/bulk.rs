@@ -69,9 +69,9 @@ impl Engine for BulkEngine {
         }
         // Without a Euclidean distance between values, or with one that is hardly that of the metric, the data decides who builds.
         let certain = space.measure.products.is_some() && lifts.is_none();
-        // To compare single pairs by two metrics costs more than to insert: bulk must find more, to be worth it.
-        let dear = space.measure.products.is_none() && lifts.is_some();
-        let margin = if dear { -NO_CHANCE } else { NO_CHANCE };
+        // Pairs that are compared one by one, and by two metrics, cost more than insertion: bulk must find more.
+        let costly = space.measure.products.is_none() && lifts.is_some();
+        let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;

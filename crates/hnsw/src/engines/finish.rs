@@ -83,7 +83,7 @@ impl Completion<'_> {
         }
         let look_at = |draft: &Draft| pool.run(|| sample.look(draft, control));
         let mut mended = measured.draft.clone();
-        navigate::improve(&mut mended, (&points, &order), self.space, pool, control)?;
+        navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
         let look = look_at(&mended)?;
         if look.finds_more_than(&measured.look, 0.0) {
             measured = Measured { look, draft: mended, remedy: Remedy::Navigation };

@@ -2,8 +2,8 @@
 //!
 //! By Euclidean distance what matters for a graph is known. Under inner product of vectors of different lengths, and for sparse, binary and
 //! Manhattan distances, it depends on the data who builds the better graph. So both build the graph of a sample, and rows that are not in
-//! it are searched for. In a sample of few rows insertion considers nearly all of them for each element, in a large table it does not: so
-//! the sample grows with the table, and one width of search alone decides nothing.
+//! it are searched for. In a small sample insertion considers nearly all rows for each element, in a large table it does not: so the sample
+//! grows with the table. No single ef_search decides.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::search::Searcher;
 use crate::space::{Measure, Query};
 use crate::{BuildError, BuildSpec, Engine, Finished, RowBatch};
 
-/// Rows of the sample: this part of all rows, between the fewest and the most.
+/// Rows of the sample: one of this many, but at least `FEWEST` and at most `MOST`.
 const SHARE: usize = 16;
 const FEWEST: usize = 2000;
 const MOST: usize = 8000;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_width_alone_decides_nothing() {
+    fn no_single_ef_search_decides() {
         // Word vectors by inner product, 2,000 of 60,000: over all of them bulk finds .02 more.
         let words = trial(([0.887, 0.962, 0.990], 100), ([0.876, 0.962, 0.992], 100));
         assert!(!words.insertion_finds_more(0.004));

@@ -1,11 +1,9 @@
 //! What a value must look like before it is taken.
 
 use graph::ValueType;
+use pgvector::MAX_SPARSEVEC_NNZ;
 
 use crate::{BuildError, BuildSpec};
-
-/// The most entries of a sparse vector that pgvector indexes (`SPARSEVEC_MAX_NNZ` for HNSW).
-const MAX_NONZERO: usize = 1000;
 
 /// Checks one value as pgvector would have: its length, that all numbers are finite, and for bit and sparse values their form.
 pub(crate) fn check(spec: &BuildSpec, row: u64, value: &[u8]) -> Result<(), BuildError> {
@@ -52,7 +50,7 @@ fn check_sparse(spec: &BuildSpec, row: u64, value: &[u8]) -> Result<(), BuildErr
     let (head, rest) = value.split_first_chunk::<4>().ok_or(short)?;
     let count = u32::from_le_bytes(*head) as usize;
     let fail = |problem| Err(BuildError::Value { row, problem });
-    if count > MAX_NONZERO {
+    if count > MAX_SPARSEVEC_NNZ {
         return fail("sparse with more than 1000 non-zero elements");
     }
     if rest.len() != 8 * count {

@@ -1,4 +1,4 @@
-//! All pairs of a leaf.
+//! Compares all pairs of a leaf.
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
@@ -6,16 +6,16 @@ use crate::space::representation::most;
 use crate::space::{Group, Products, Query, Representation, Space};
 use crate::{BuildError, Control};
 
-/// Pairs of blocks beside the diagonal that come first.
+/// Pairs of blocks next to the diagonal, which are compared first.
 const BAND: usize = 2;
 
-/// What is found within a leaf, and what a thread reuses from leaf to leaf.
+/// The nearest elements within a leaf. A thread reuses the memory from leaf to leaf.
 #[derive(Default)]
 pub(crate) struct Leaf {
     elements: Vec<u32>,
     /// For each element, whether the distance to the last of its list is above the quantisation error.
     resolved: Vec<bool>,
-    /// Whether distances are only of codes around the leaf's mean.
+    /// Whether distances are approximate: by codes around the leaf's mean.
     rough: bool,
     group: Group,
     nearest: Nearest,
@@ -57,7 +57,7 @@ impl Leaf {
         Ok(resolved)
     }
 
-    /// What was found for the element at a position, nearest first.
+    /// The candidates found for the element at a position, nearest first.
     pub(crate) fn found(&self, space: Space<'_>, at: usize) -> impl Iterator<Item = Candidate> {
         self.nearest.of(at).map(move |near| {
             let other = self.elements[near.element() as usize];
@@ -72,7 +72,7 @@ impl Leaf {
         self.resolved.iter().enumerate().filter(|&(_, resolved)| !resolved).map(|(at, _)| at)
     }
 
-    /// Every pair once, for metrics that products do not give.
+    /// Compares every pair once by the kernel, for metrics that are not made of products.
     fn one_by_one(&mut self, space: Space<'_>, k: usize) {
         let Self { elements, nearest, query, .. } = self;
         nearest.reset(elements.len(), elements.len(), k);
@@ -86,7 +86,7 @@ impl Leaf {
         }
     }
 
-    /// Every pair once: the tiles on and above the diagonal. Those next to it first: there most of the nearest are.
+    /// Compares every pair once, by the tiles on and above the diagonal. Tiles next to the diagonal come first: they have most near pairs.
     fn by_products(&mut self, products: Products, count: usize, k: usize, control: &Control) -> Result<(), BuildError> {
         self.nearest.reset(count, self.group.padded(), k);
         let blocks = self.group.blocks();
@@ -122,7 +122,7 @@ impl Leaf {
         }));
     }
 
-    /// Some elements and their nearest: few, since their values are read, and may have to come from a file.
+    /// A sample of elements with their nearest. Few, since values are read, possibly from the spool file.
     fn near_pairs(&self, elements: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         const SAMPLE: usize = 8;
         let pair = |at: usize| Some((elements[at], elements[self.nearest.of(at).next()?.element() as usize]));

@@ -1,6 +1,6 @@
 //! The longest vectors under inner product: they are near all points, so every point is compared with all of them.
 //!
-//! Groups of points that are near each other do not lead to them: what lies in a point's direction and is long may be far away.
+//! Partitions by Euclidean distance do not find these pairs: a long vector in a point's direction may be far away.
 
 use graph::ElementValues;
 use rayon::prelude::*;
@@ -10,10 +10,10 @@ use crate::candidates::Candidates;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
-/// The most of them, and at least how many points there are for each.
+/// At most this many of the longest vectors are taken, and at most one for each `POINTS` points.
 const MOST: usize = 2500;
 const POINTS: usize = 8;
-/// The nearest that become candidates.
+/// Candidates added for each point: its nearest among the longest vectors.
 const NEAREST: usize = 40;
 /// Points compared at a time.
 const AT_ONCE: usize = 512;
@@ -24,7 +24,7 @@ pub(crate) fn find(space: Space<'_>, points: &[u32], found: &Candidates, control
         let value = space.store.value(point);
         (space.measure.kernel)(value, value)
     };
-    // The kernel is the negative product: the longest are least.
+    // The kernel returns the negative product, so the longest vectors sort first.
     let mut longest: Vec<(f32, u32)> = points.par_iter().map(|point| (square(point), *point)).collect();
     let count = (points.len() / POINTS).min(MOST);
     if count == 0 {

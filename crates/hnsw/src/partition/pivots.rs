@@ -1,4 +1,4 @@
-//! The pivots of a split: random points, to whose nearest the others go.
+//! The pivots of a split: random points. Every other point goes to the part of its nearest pivots.
 
 use distance::{COLS, Nearest, ROWS, Tile};
 

@@ -1,46 +1,46 @@
-//! How hard to look for neighbors: what `ef_construction` and `m` ask for, in the terms of this engine.
+//! The parameters of a build, derived from `ef_construction`, `m` and the number of points.
 
 /// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// To how many of the nearest pivots a point goes, at the first split, the second, …; to one after the last.
+    /// The number of nearest pivots that a point goes to, at the first and the second split; at later splits it is one.
     pub(crate) fans: [usize; 2],
     /// Points of a leaf at most: all pairs of a leaf are compared.
     pub(crate) leaf_max: usize,
-    /// Points of a part that the first split aims at.
+    /// Points per part that the first split aims at.
     first_aim: usize,
-    /// Points of a leaf that further splits aim at.
+    /// Points per leaf that later splits aim at.
     pub(crate) leaf_aim: usize,
     /// Pivots of a split at most: every point is compared with all of them.
     max_pivots: usize,
-    /// Neighbors wanted from all leaves of a point together.
+    /// Candidates taken for a point from all its leaves together.
     pub(crate) wanted: usize,
-    /// The fewest neighbors taken from a leaf.
+    /// Candidates taken for a point from one leaf, at least.
     least: usize,
-    /// The nearest candidates that are kept for each point.
+    /// Candidates kept for each point, its nearest.
     pub(crate) keep: usize,
     #[cfg(test)]
     pub(crate) defect: Defect,
 }
 
-/// With the element itself and the nearest pivots, candidates fill whole tiles.
+/// Room for the element itself and its nearest pivots, so that candidates fill whole tiles.
 const BESIDES: usize = 8;
 
 /// How points of a group are compared.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compared {
-    /// By products of codes; and again with the candidates of their cell.
+    /// By tiles of int8 codes, then refined with the candidates of the cell.
     ByCodes,
     /// The same by codes of principal components, which cost so little that more pairs are compared.
     ByComponents,
     ByProducts,
-    /// One by one: bits, and sums of differences.
+    /// One by one: bits, and vectors by Manhattan distance.
     Singly,
-    /// One by one, sparse vectors, whose distances cost by far the most: fewer pairs are compared.
+    /// One by one: sparse vectors, whose distances cost by far the most. Fewer pairs are compared.
     SinglySparse,
 }
 
-/// What is put in on purpose, to see whether the guard notices.
+/// A defect that a test puts in on purpose, to see whether the guard notices.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Defect {
@@ -55,7 +55,7 @@ pub(crate) enum Defect {
 }
 
 impl Plan {
-    /// For lists of `list` slots, of `points` points.
+    /// The plan for `points` points whose lists have `list` slots.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByCodes, ByComponents, ByProducts, Singly, SinglySparse};
         let (leaf_max, leaf_aim, max_pivots, least) = match compared {
@@ -65,11 +65,15 @@ impl Plan {
             SinglySparse => (384, 200, 250, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
-            (0..=64, ByCodes) => ([12, 1], 72),
+            (0..=16, ByCodes | ByComponents) => ([4, 1], 24),
+            (17..=32, ByCodes | ByComponents) => ([8, 1], 48),
+            (33..=64, ByCodes) => ([12, 1], 72),
             (_, ByCodes) => ([16, 1], 96),
             // Whatever ef_construction: more leaves find hardly anything else.
             (_, ByComponents) => ([12, 1], 72),
-            (0..=64, ByProducts) => ([8, 3], 64),
+            (0..=16, ByProducts) => ([4, 2], 24),
+            (17..=32, ByProducts) => ([6, 2], 48),
+            (33..=64, ByProducts) => ([8, 3], 64),
             (65..=128, ByProducts) => ([10, 3], 96),
             (_, ByProducts) => ([12, 4], 128),
             (0..=64, Singly) => ([8, 2], 64),
@@ -79,11 +83,11 @@ impl Plan {
             (65..=128, SinglySparse) => ([6, 2], 96),
             (_, SinglySparse) => ([8, 3], 128),
         };
-        // With more pivots each point would be compared with as many of them as with others of its leaves.
+        // Beyond `max_pivots` a point would be compared with more pivots than points of its leaves: then two splits take the place of one.
         let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
         let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByComponents { 16 } else { 0 };
-        let keep = (2 * list).max(64) + more - BESIDES;
+        let keep = (2 * list).max(wanted.min(64)) + more - BESIDES;
         Self {
             fans,
             leaf_max,
@@ -103,12 +107,12 @@ impl Plan {
         Self { defect, ..self }
     }
 
-    /// How many of the nearest pivots of a point are candidates, too.
+    /// The number of a point's nearest pivots that become candidates.
     pub(crate) fn far(&self) -> usize {
         self.fans[0].min(BESIDES - 1)
     }
 
-    /// To how many pivots a point goes at a depth.
+    /// The number of pivots that a point goes to at a depth.
     pub(crate) fn fan(&self, depth: usize) -> usize {
         self.fans.get(depth).copied().unwrap_or(1)
     }
@@ -119,13 +123,13 @@ impl Plan {
         (points * fan).div_ceil(aim).clamp(fan + 2, self.max_pivots)
     }
 
-    /// Neighbors taken for each point of a leaf at a depth.
+    /// Candidates taken for each point of a leaf at a depth.
     pub(crate) fn per_leaf(&self, depth: usize) -> usize {
         let leaves: usize = (0..depth).map(|depth| self.fan(depth)).product();
         self.wanted.div_ceil(leaves).max(self.least)
     }
 
-    /// Groups smaller than this are put together.
+    /// Groups of fewer points are joined.
     pub(crate) fn leaf_min(&self) -> usize {
         self.leaf_aim / 6
     }
@@ -147,6 +151,15 @@ mod tests {
             depth += 1;
         }
         of_each + groups * size / 2
+    }
+
+    #[test]
+    fn small_settings_cost_little() {
+        let of = |ef_construction| comparisons(ef_construction, 100_000);
+        assert!(of(16) * 5 <= of(64) * 2, "{} {}", of(16), of(64));
+        assert!(of(32) < of(64) && of(64) < of(128));
+        let keep = |ef_construction, list| Plan::new(ef_construction, list, Compared::ByCodes, 100_000).keep;
+        assert!(keep(16, 4) < keep(64, 4) && keep(16, 32) == keep(64, 32));
     }
 
     #[test]

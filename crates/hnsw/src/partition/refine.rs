@@ -15,11 +15,11 @@ use crate::candidates::Candidates;
 use crate::space::representation::{self, most};
 use crate::space::{Group, Products, Representation, Space};
 
-/// Points of a cell at most: their lists are kept while they are compared with others.
+/// Points of a cell at most: a thread holds the lists of all of them.
 const CELL: usize = 256;
-/// Candidates packed at a time: as many as fit into a core's cache.
+/// Candidates packed at a time: they fit into a core's cache.
 const PACKED: usize = 512;
-/// Entries of a list, in terms of what is kept, at which the nearest are selected.
+/// A list that has grown to this many times its final length is cut to its nearest entries.
 const FULL: usize = 4;
 /// Points of a cell whose distances are checked against the quantisation error.
 const SAMPLE: usize = 16;
@@ -51,7 +51,7 @@ impl Known {
     }
 }
 
-/// Cells of about the same size of the points with the same nearest pivot.
+/// Divides the points with the same nearest pivot into cells of about equal size.
 pub(crate) fn even_cells(points: &[u32]) -> std::slice::Chunks<'_, u32> {
     points.chunks(points.len().div_ceil(points.len().div_ceil(CELL).max(1)).max(1))
 }
@@ -68,13 +68,13 @@ pub(crate) struct Scratch {
     tile: Tile,
     own: Vec<Candidate>,
     lists: Vec<Vec<Candidate>>,
-    /// A distance that a list's entries must be below.
+    /// For each list, the distance that a new entry must be below.
     limits: Vec<f32>,
-    /// How many candidates each had.
+    /// The number of candidates that each point had before.
     had: Vec<usize>,
 }
 
-/// Replaces the candidates of the points of a cell by the nearest of all that they have together. `cell` has positions in `points`.
+/// Compares each point of a cell with the candidates of all its points, and keeps its nearest. `cell` has positions in `points`.
 pub(crate) fn look_again(
     space: Space<'_>,
     products: Products,
@@ -118,7 +118,7 @@ pub(crate) fn look_again(
         }
     }
     for ((&at, list), &had) in cell.iter().zip(lists).zip(&*had) {
-        // Fewer are near enough if leaves took them for nearer than they are here.
+        // A shorter list means that the leaves' representation measured smaller distances: then the old list stays.
         if list.len() >= had {
             found.replace(at as usize, list);
         }
@@ -126,8 +126,7 @@ pub(crate) fn look_again(
 }
 
 impl Scratch {
-    /// All elements that points of a cell have for candidates, and how near others must be to take their places. Lists begin with what
-    /// is passed over.
+    /// Collects the candidates of all points of a cell, and the distance below which others enter a list. Hubs stay in the lists that have them.
     fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
         let Self { cell: elements, others, seen, own, lists, limits, had, .. } = self;
         others.drain(..).for_each(|other| seen[other as usize / 64] = 0);

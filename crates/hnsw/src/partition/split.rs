@@ -15,23 +15,23 @@ use crate::select::Far;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
-/// Splits after which leaves are made unchecked: more splits would not separate the points.
+/// Depth of the last split. Larger groups become leaves as they are: more splits would not separate their points.
 const MAX_DEPTH: usize = 8;
-/// Branches of the random numbers for what is done several times; parts of a group have lower ones.
+/// First branch of the random numbers for repeated splits; the parts of a group use the branches below.
 const REPEATED: u64 = 1 << 32;
 /// How often hubs are removed from the pivots.
 const HUB_ROUNDS: usize = 3;
 /// A pivot with more than this many times its fair share of points is a hub.
 const HUB_FACTOR: usize = 16;
-/// Points for each pivot where they are few enough for one leaf.
+/// Points per pivot where all points fit into one leaf.
 const FEW: usize = 64;
-/// Parts of a large group that are put into groups at the same time, and the fewest points of a part.
+/// A large group is scattered by this many tasks at most, each with at least `LEAST_SCATTERED` points.
 const SCATTERED: usize = 32;
 const LEAST_SCATTERED: usize = 1 << 14;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
-/// Finds candidates for all points of one layer.
+/// Finds the candidates of all points of one layer.
 pub(crate) struct Partition<'a> {
     pub(crate) space: Space<'a>,
     pub(crate) points: &'a [u32],
@@ -40,7 +40,7 @@ pub(crate) struct Partition<'a> {
     /// Candidates by another metric, found in the same groups.
     pub(crate) also: Option<(Space<'a>, &'a Candidates)>,
     pub(crate) control: &'a Control,
-    /// Whether progress is counted: points of the first split.
+    /// Whether progress is reported, in points of the first split.
     pub(crate) counted: bool,
 }
 
@@ -88,7 +88,7 @@ impl Partition<'_> {
         self.plan.defect == super::plan::Defect::GroupLost && pivots_of[at as usize * fan] == pivots_of[0]
     }
 
-    /// What is found, and by which metric.
+    /// The candidate lists, each with the space that measures its distances.
     fn lists(&self) -> impl Iterator<Item = (Space<'_>, &Candidates)> {
         std::iter::once((self.space, self.found)).chain(self.also)
     }
@@ -101,7 +101,7 @@ impl Partition<'_> {
         pivots_of: &OnceLock<Vec<u32>>,
     ) -> Result<(), BuildError> {
         self.control.check()?;
-        // Clusters far from each other are better split than compared with each other.
+        // A group of clusters far from each other is split rather than compared: its distances are below the quantisation error.
         let splits = group.len() > self.plan.leaf_aim && depth < MAX_DEPTH;
         if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits)? {
             return Ok(());
@@ -129,7 +129,7 @@ impl Partition<'_> {
         })
     }
 
-    /// Overlapping parts of a group; none if it is too late to split.
+    /// Overlapping parts of a group; none at the greatest depth.
     fn parts(
         &self,
         group: &[u32],
@@ -145,7 +145,8 @@ impl Partition<'_> {
         if fan == 1 || falls_apart(group, &parts) {
             return Ok(parts);
         }
-        // Some pivot is among the nearest of nearly all points, but the very nearest of fewer. Parts of several splits by other pivots overlap.
+        // A pivot that is among the nearest of nearly all points is the single nearest of fewer. So the group is split several times by different
+        // pivots, each point going to one part of each split.
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
             parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);
@@ -153,8 +154,8 @@ impl Partition<'_> {
         Ok(parts)
     }
 
-    /// For points that do not fall apart, being equally far from everything, say: groups by chance, which overlap so that
-    /// all of them hang together.
+    /// Random overlapping groups, for points that no pivots separate, such as points that are equally far from each other. The overlap keeps the
+    /// graph connected.
     fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             let mut random = random.fork(REPEATED + again);
@@ -202,7 +203,7 @@ impl Partition<'_> {
                 return Ok(false);
             }
         }
-        // Near-identical points among others: compared with each other around a middle of their own.
+        // Near-identical points among others are compared again by themselves, around their own mean.
         if unresolved.len() > 1 && unresolved.len() < group.len() && depth < MAX_DEPTH {
             self.partition(unresolved, depth + 1, &Random::new(0), &OnceLock::new())?;
         }
@@ -232,13 +233,13 @@ impl Partition<'_> {
             nearest = self.assign(group, &pivots, fan)?;
         }
         if depth == 0 {
-            // The first group of all has every point, in order.
+            // At depth 0 the group is all points, in order.
             pivots_of.get_or_init(|| named(&nearest, &pivots));
         }
-        // In each part, points with the same nearest pivot are next to each other, so that most near pairs are compared first.
+        // Points with the same nearest pivot become adjacent in each part: near pairs are compared first, and limit what follows.
         let mut order: Vec<u32> = (0..group.len() as u32).collect();
         order.par_sort_by_key(|&at| nearest[at as usize * fan]);
-        // A part of the order makes its part of each group, so that threads share the work.
+        // Each task scatters a range of the order into its own slice of every group.
         let scatter = |order: &[u32]| {
             let mut groups = vec![Vec::new(); pivots.len()];
             for &at in order {
@@ -282,13 +283,13 @@ impl Partition<'_> {
         sizes.into_iter().map(|size| size > limit).collect()
     }
 
-    /// A leaf costs something however few points it has.
+    /// Joins groups too small for a leaf of their own, whose fixed costs would dominate.
     fn join_small(&self, groups: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
         let (small, mut joined): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.len() < self.plan.leaf_min());
         let mut current: Vec<u32> = Vec::new();
         let mut add = |mut group: Vec<u32>| {
-            // A point may be in several of them.
+            // A point may be in several of the joined groups.
             group.sort_unstable();
             group.dedup();
             joined.push(group);
@@ -305,12 +306,12 @@ impl Partition<'_> {
     }
 }
 
-/// The elements that positions among pivots stand for.
+/// Turns positions among the pivots into elements.
 fn named(nearest: &[u32], pivots: &[u32]) -> Vec<u32> {
     nearest.par_iter().map(|&pivot| pivots.get(pivot as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
 }
 
-/// Whether no part has nearly all of the group.
+/// Whether every part is clearly smaller than the group.
 fn falls_apart(group: &[u32], parts: &[Vec<u32>]) -> bool {
     !parts.is_empty() && parts.iter().all(|part| part.len() <= group.len() - group.len() / 8)
 }

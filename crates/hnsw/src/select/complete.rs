@@ -18,15 +18,15 @@ use crate::{BuildError, Control, Pool, memory};
 pub(crate) struct Gathered {
     /// All elements of the layer but duplicates, in ascending order.
     pub(crate) points: Vec<u32>,
-    /// The positions in `points`, near ones next to each other: their candidates are read from memory once.
+    /// Positions in `points`, near points adjacent, so that candidates they share are read from memory once.
     pub(crate) order: Vec<u32>,
     pub(crate) near: Candidates,
     /// Under inner product, candidates by Euclidean distance.
     pub(crate) also: Option<Candidates>,
     pub(crate) far: Far,
-    /// With fewer candidates than this the neighborhood is searched for more.
+    /// A point with fewer candidates looks for more among its candidates' candidates.
     pub(crate) at_least: usize,
-    /// Whether each element is to consider the elements that chose it.
+    /// Whether each element considers the elements that chose it, in a second round.
     pub(crate) mutual: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn fill(
         gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
     let mut chosen = choosing.run(space, pool, control, choose)?;
-    // The most memory of a build: gone before the draft has any for the lists of layer 0.
+    // Candidates take the most memory of a build: they are freed before the lists of layer 0 are allocated.
     drop((gathered.near, gathered.also));
     if layer == 0 {
         memory::give_back();
@@ -155,7 +155,7 @@ impl Gathered {
         }
     }
 
-    /// For a point in a small separate part of the graph: any others.
+    /// Adds any other points, for a point whose part of the graph is smaller than a list.
     fn everybody(&self, space: Space<'_>, at: usize, wanted: usize, known: &mut Vec<Candidate>) {
         let element = self.points[at];
         // Start behind the point, so that not all isolated points link to the same elements.

@@ -1,8 +1,8 @@
-//! Sees to it that every element is found from several others.
+//! Raises the in-degree of elements that few others link to.
 //!
 //! Where vectors differ in length, a few central elements are near all others. Then nearly all links lead to them, and the in-degree of the others
 //! is hardly above zero. (Insertion has no such trouble only because the first elements had no better neighbors than
-//! each other.) The slots that the diversity rule left over are the means: they hold links that it found superfluous.
+//! each other.) Links that the diversity rule pruned and the refill put back give way to them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

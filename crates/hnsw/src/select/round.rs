@@ -7,7 +7,7 @@ use crate::draft::Draft;
 use crate::space::{Representation, Space, representation};
 use crate::{BuildError, Control, Pool};
 
-/// The points of a layer, and the order in which they choose: near ones next to each other, by position.
+/// The points of a layer, and the order in which they choose, as positions: near points are adjacent.
 #[derive(Clone, Copy)]
 pub(crate) struct Choosing<'a> {
     pub(crate) points: &'a [u32],
@@ -18,25 +18,25 @@ pub(crate) struct Choosing<'a> {
     pub(crate) counted: bool,
 }
 
-/// Whose turn it is.
+/// The point that chooses now.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    /// In `order`.
+    /// Its place in `order`.
     pub(crate) place: usize,
-    /// In `points`.
+    /// Its position in `points`.
     pub(crate) at: usize,
     /// Whether the quantised vectors, if there are any, resolve the distances of points like this one.
     pub(crate) resolved: bool,
 }
 
-/// What all points of a layer chose, not yet in the draft.
+/// The lists that the points of a layer chose, before they are placed in the draft.
 pub(crate) struct Chosen<'a> {
     of: Choosing<'a>,
     /// In `order`.
     parts: Vec<Part>,
 }
 
-/// Points whose lists are made by one thread.
+/// Points of one task.
 const PART: usize = 64;
 
 struct Part {
@@ -45,7 +45,7 @@ struct Part {
 }
 
 impl<'a> Choosing<'a> {
-    /// The lists of all points. `choose` fills the list of the one whose turn it is, and says how many of them the diversity rule chose.
+    /// Has every point choose. `choose` fills the list of one point and returns how many neighbors the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
         space: Space<'_>,
@@ -73,7 +73,7 @@ impl<'a> Choosing<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// Who chose.
+    /// The points that chose.
     pub(crate) fn by(&self) -> Choosing<'a> {
         self.of
     }

@@ -19,7 +19,7 @@ pub(crate) struct Rule<'a> {
 /// Little slack suits data of even density, more suits hubs.
 const SLACKS: [f32; 2] = [1.02, 1.15];
 
-/// With more candidates it costs less to compare each with the chosen neighbors only than all with each other.
+/// With more candidates, comparing each with the chosen neighbors costs less than comparing all pairs.
 const MOST_COMPARED: usize = 512;
 
 /// Chooses neighbors; keeps its memory from one element to the next.
@@ -27,7 +27,7 @@ const MOST_COMPARED: usize = 512;
 pub(crate) struct Selector {
     /// The candidates by number, nearest first.
     members: Vec<u32>,
-    /// How far each is from the element.
+    /// The distance of each candidate from the element.
     distances: Vec<f32>,
     /// Numbers of the candidates that may be chosen, nearest first.
     ranked: Vec<u32>,
@@ -36,9 +36,9 @@ pub(crate) struct Selector {
     center: Vec<f32>,
     /// Distances between candidates: a row for each, right of the diagonal.
     between: Vec<f32>,
-    /// For each candidate, how near the nearest neighbor chosen so far is.
+    /// For each candidate, the distance to the nearest neighbor chosen so far.
     closest: Vec<f32>,
-    /// For each candidate, how near that may be.
+    /// For each candidate, the least such distance that the rule allows.
     limits: Vec<f32>,
     /// Numbers of the chosen candidates.
     chosen: Vec<u32>,
@@ -57,8 +57,8 @@ enum Known {
 }
 
 impl Selector {
-    /// The neighbors of an element from candidates that are distinct and in order. Where codes are too coarse for them, their distances
-    /// are measured.
+    /// Chooses the neighbors of an element from distinct candidates, nearest first. Where codes do not resolve their distances, exact ones are
+    /// computed.
     ///
     /// Under inner product the longest vectors are nearest to all others. Queries end there, but a path from one vector to another follows
     /// Euclidean distance: so a quarter of the neighbors is chosen by Euclidean distance.
@@ -106,7 +106,7 @@ impl Selector {
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
-            // What is between others that are known by values is of the other metric.
+            // Distances between candidates, where they come from values, are of the other metric.
             Known::Nothing
         };
         self.sorted.clear();
@@ -181,7 +181,7 @@ impl Selector {
                     return;
                 }
                 let number = at as usize;
-                // A tie makes superfluous, too.
+                // A candidate at the same distance is pruned, too.
                 let apart = |distance: f32| distance > self.limits[number];
                 if self.taken[number] || !apart(self.closest[number]) {
                     continue;
@@ -201,7 +201,8 @@ impl Selector {
         }
     }
 
-    /// Makes the distances between candidates, where tiles can; where the quantisation is too coarse, exact ones, to the element as well.
+    /// Computes the distances between candidates by tiles, if the metric has tiles. Where codes do not resolve them, exact distances are used, also
+    /// to the element.
     fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
         let space = rule.space;
         let count = self.members.len();

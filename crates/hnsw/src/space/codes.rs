@@ -1,4 +1,4 @@
-//! All values of a build as int8 codes, made once: what most comparisons need, in a quarter of the memory or less.
+//! Int8 codes of all values, made once per build. Most comparisons use them; they take a quarter of the memory of the values, or less.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{BuildError, Control};
 const SAMPLE: usize = 1024;
 /// Codes resolve distances whose squares are at least this many times the expected quantisation error.
 const MARGIN: f32 = 10.0;
-/// How much the share may differ from the mean.
+/// The most by which the principal components' share of a distance may differ from its mean.
 const OFF: f32 = 0.125;
 
 /// Int8 codes of all elements, by differences from their mean; under inner product with the lift as one more dimension. Of all dimensions, or of
@@ -35,12 +35,12 @@ pub(crate) struct Codes {
     euclidean: Option<Box<Self>>,
 }
 
-/// What is known of an element besides its codes: read together, so in one cache line.
+/// The terms of an element that are read with its codes, in one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(16))]
 struct Noted {
     note: CodeNote,
-    /// What the distances of the space have beyond the product of codes.
+    /// Added to the product of codes to give the distance of the space.
     term: f32,
 }
 
@@ -124,7 +124,7 @@ impl Codes {
         most((0..elements).step_by((elements / PAIRS).max(1)).map(holds))
     }
 
-    /// As if codes had half of their bits.
+    /// Drops half of the bits of all codes.
     #[cfg(test)]
     pub(crate) fn halve(&mut self) {
         let coarse = |bytes: &Bytes| {
@@ -168,7 +168,7 @@ impl Codes {
         self.width
     }
 
-    /// The bytes of an element's codes, and what is known besides.
+    /// An element's codes and their note.
     pub(crate) fn of(&self, element: u32) -> (&[u8], CodeNote) {
         let (chunk, at) = (element as usize / CHUNK, element as usize % CHUNK);
         (&self.chunks[chunk].get()[at * self.stride..][..self.width], self.noted[element as usize].note)
@@ -208,7 +208,7 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     factor > 0.0 && squared >= MARGIN * error
 }
 
-/// The mean of a sample; zero if that is no number.
+/// The mean of a sample of values; zero if it is not finite.
 fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
     let mut value = vec![0f32; products.dims];
     let mut center = vec![0f32; products.dims];

@@ -16,7 +16,7 @@ const SAMPLE: usize = 2048;
 const FEWEST: usize = 8 * SAMPLE;
 /// Components per step: a tile of codes takes this number.
 pub(crate) const STEP: usize = 64;
-/// Components computed at first, and if they are not enough.
+/// Components computed at first, and then if these do not suffice.
 const MOST: [usize; 2] = [256, 512];
 /// Steps of subspace iteration.
 const TURNS: usize = 2;

@@ -3,7 +3,7 @@ use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 use super::codes::{self, Codes};
 use super::{Products, Space};
 
-/// Of a vector's square, in steps of its last bit: distances below that are mostly rounding.
+/// Distances below this many units in the last place of a vector's squared length are mostly rounding error.
 const LOST: f32 = 64.0;
 
 /// A group of points in tiles: packed vectors, and the terms that make distances of products.
@@ -42,7 +42,7 @@ impl Group {
         self.fill_values(products, vectors, &space.lifts_of(points), center, coded);
     }
 
-    /// Packs values that need not belong to elements.
+    /// Packs values that may not belong to elements, such as queries.
     pub(crate) fn pack_values<'v>(
         &mut self,
         products: Products,
@@ -81,7 +81,7 @@ impl Group {
         self.terms[count..].fill(f32::INFINITY);
     }
 
-    /// Packs points by codes made before: distances of tiles are approximate.
+    /// Packs the codes of points: distances of tiles are approximate.
     pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
         self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
         self.coded = true;
@@ -163,7 +163,7 @@ impl Group {
     }
 }
 
-/// The mean of a sample of points, where the metric has a use for it.
+/// The mean of a sample of points; `None` unless distances are Euclidean.
 pub(crate) fn center(space: Space<'_>, products: Products, points: &[u32]) -> Option<Vec<f32>> {
     const SAMPLE: usize = 64;
     if products.metric != Metric::L2 {

@@ -19,7 +19,7 @@ impl Matrix {
         &self.values[at * self.width..][..self.width]
     }
 
-    /// So many rows, spread over all.
+    /// `count` rows at even distances.
     pub(crate) fn some(&self, count: usize) -> Self {
         let step = self.rows() / count;
         let values = (0..count).flat_map(|at| self.row(at * step)).copied().collect();

@@ -1,4 +1,4 @@
-//! What a group of points is compared by, and whether that resolves the distances in question.
+//! The representation by which a group of points is compared, and whether it resolves their distances.
 //!
 //! Candidates are compared by the cheapest representation that resolves them: the int8 codes of the build; else the group's values around their own
 //! mean, quantised once more; else exact distances, one by one. Every pass asks here: a representation is good for a group if most of the group's
@@ -9,7 +9,7 @@ use super::{Codes, Group, Products, Space, group};
 /// Near pairs by which principal components are judged in a group whose near elements are next to each other.
 const PAIRS: usize = 4;
 
-/// What a group of points is compared by.
+/// A representation of the values of a group.
 pub(crate) enum Representation<'a> {
     /// The codes of the build, of all dimensions or of principal components.
     Codes(&'a Codes),
@@ -18,7 +18,7 @@ pub(crate) enum Representation<'a> {
 }
 
 impl<'a> Representation<'a> {
-    /// What a group may be compared by, the cheapest first.
+    /// The representations for a group, cheapest first.
     pub(crate) fn of(space: Space<'a>, products: Products, points: &[u32]) -> impl Iterator<Item = Self> {
         let centered = std::iter::once_with(move || Self::Centered(group::center(space, products, points)));
         space.codes.map(Self::Codes).into_iter().chain(centered)
@@ -41,7 +41,7 @@ impl<'a> Representation<'a> {
     }
 }
 
-/// Whether most checks of a sample hold.
+/// Whether at least three quarters of the checks hold.
 pub(crate) fn most(checks: impl Iterator<Item = bool>) -> bool {
     let (held, all) = checks.fold((0, 0), |(held, all), check| (held + usize::from(check), all + 1));
     held * 4 >= all * 3

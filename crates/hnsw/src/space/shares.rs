@@ -1,4 +1,4 @@
-//! Which share of distances principal components have.
+//! The share of squared distances that principal components account for.
 
 use rayon::prelude::*;
 

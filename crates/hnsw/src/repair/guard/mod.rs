@@ -55,7 +55,7 @@ impl Look {
     /// Whether that is more than chance: of real embeddings it is less than .01, and mostly nothing.
     pub(crate) fn loses(&self) -> bool {
         const LOST: f32 = 0.012;
-        self.lost() > LOST
+        self.lost() > LOST.max(1.5 * self.deviation)
     }
 
     /// Whether a larger sample may show that it is more than chance.
