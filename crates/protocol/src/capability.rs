@@ -4,3 +4,5 @@
 pub const REDIRECT: u64 = 1;
 /// The builder can check an index: [`Check`](crate::Check) at the end of Hello. Used only if Accept repeats it.
 pub const CHECK: u64 = 2;
+/// The builder can advise which index to build: [`Ask`](crate::Ask) at the end of Hello. Used only if Accept repeats it.
+pub const ADVISE: u64 = 4;

@@ -23,15 +23,15 @@ pub use greeting::{
     PROTOCOL_VERSION, ServerType,
 };
 pub use limits::{
-    BUILDER_SILENCE_TIMEOUT, CLIENT_SILENCE_TIMEOUT, EF_CONSTRUCTION_RANGE, HEAP_TID_BYTES, HEARTBEAT_INTERVAL,
-    M_RANGE, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, MAX_PAGES_PER_FRAME, MAX_SPARSEVEC_NNZ, MAX_TEXT_BYTES,
-    MAX_VALUE_BYTES, PAGE_SIZE, TUPLES_BATCH_BYTES, max_dims, max_payload, min_ef_construction,
+    BUILDER_SILENCE_TIMEOUT, CLIENT_SILENCE_TIMEOUT, HEAP_TID_BYTES, HEARTBEAT_INTERVAL, MAX_ADVICE_QUERIES,
+    MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, MAX_PAGES_PER_FRAME, MAX_TEXT_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES,
+    max_payload,
 };
 pub use message::{
-    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Hello, Layout,
-    Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch, TuplesWriter, Wait,
-    encode_index_pages, encode_pages, kind,
+    Accept, Advice, Ask, BuilderMessage, Check, Choice, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport,
+    Findings, Hello, Layout, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch,
+    TuplesWriter, Wait, encode_index_pages, encode_pages, kind,
 };
 pub use order::SessionState;
+pub use pgvector::{Metric, PAGE_SIZE, ValueType};
 pub use sqlstate::SqlState;
-pub use value::{Metric, ValueType};

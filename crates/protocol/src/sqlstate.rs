@@ -23,6 +23,8 @@ impl SqlState {
     pub const DISK_FULL: Self = Self(*b"53100");
     /// The builder serves as many clients as it may.
     pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
+    /// What is there does not suffice for what is asked.
+    pub const OBJECT_NOT_IN_PREREQUISITE_STATE: Self = Self(*b"55000");
     /// More dimensions or rows than can be served.
     pub const PROGRAM_LIMIT_EXCEEDED: Self = Self(*b"54000");
     /// The client cancelled, or the operator did.

@@ -1,127 +1,48 @@
+use pgvector::{Metric, ValueType};
+
 use crate::ProtocolError;
 
-/// The type of the values, as a number on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ValueType {
-    /// `vector`: f32 per dimension.
-    Vector = 1,
-    /// `halfvec`: IEEE 754 binary16 per dimension.
-    HalfVec = 2,
-    /// `bit`: packed, the first dimension in the most significant bit of the first byte.
-    Bit = 3,
-    /// `sparsevec`: u32 `nnz`, `nnz` i32 indices (from 0, ascending), `nnz` f32 values.
-    SparseVec = 4,
+/// Types in the order of their numbers on the wire, from 1.
+const VALUE_TYPES: [ValueType; 4] = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
+
+/// Metrics in the order of their numbers on the wire, from 1. Values come normalised with [`Metric::Cosine`].
+const METRICS: [Metric; 6] =
+    [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1, Metric::Hamming, Metric::Jaccard];
+
+pub(crate) fn value_type(number: u8) -> Result<ValueType, ProtocolError> {
+    item(&VALUE_TYPES, number).ok_or(ProtocolError::ValueType(number))
 }
 
-impl ValueType {
-    /// The bytes of a value of `dims` dimensions; `None` where values differ in length, so that lengths are sent.
-    #[must_use]
-    pub fn value_len(self, dims: u32) -> Option<u64> {
-        let dims = u64::from(dims);
-        match self {
-            Self::Vector => Some(4 * dims),
-            Self::HalfVec => Some(2 * dims),
-            Self::Bit => Some(dims.div_ceil(8)),
-            Self::SparseVec => None,
-        }
-    }
-
-    /// Whether pgvector has an operator class for the type with the metric.
-    #[must_use]
-    pub fn supports(self, metric: Metric) -> bool {
-        matches!(metric, Metric::Hamming | Metric::Jaccard) == (self == Self::Bit)
-    }
-
-    /// The name in SQL.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vector => "vector",
-            Self::HalfVec => "halfvec",
-            Self::Bit => "bit",
-            Self::SparseVec => "sparsevec",
-        }
-    }
+pub(crate) fn metric(number: u8) -> Result<Metric, ProtocolError> {
+    item(&METRICS, number).ok_or(ProtocolError::Metric(number))
 }
 
-impl TryFrom<u8> for ValueType {
-    type Error = ProtocolError;
-
-    fn try_from(number: u8) -> Result<Self, ProtocolError> {
-        Ok(match number {
-            1 => Self::Vector,
-            2 => Self::HalfVec,
-            3 => Self::Bit,
-            4 => Self::SparseVec,
-            _ => return Err(ProtocolError::ValueType(number)),
-        })
-    }
+/// The number of a type or metric: its place in the list, from 1.
+fn number<T: PartialEq>(list: &[T], wanted: T) -> u8 {
+    list.iter().take_while(|item| **item != wanted).count() as u8 + 1
 }
 
-/// The distance that the graph is built for, as a number on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Metric {
-    /// Squared Euclidean distance.
-    L2 = 1,
-    /// Negative inner product.
-    InnerProduct = 2,
-    /// Negative inner product of values that the client has normalised.
-    Cosine = 3,
-    /// Sum of absolute differences.
-    L1 = 4,
-    /// Number of differing bits.
-    Hamming = 5,
-    /// 1 - shared bits / bits set in either.
-    Jaccard = 6,
+pub(crate) fn value_type_number(value_type: ValueType) -> u8 {
+    number(&VALUE_TYPES, value_type)
 }
 
-impl Metric {
-    /// The name for messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::L2 => "l2",
-            Self::InnerProduct => "inner product",
-            Self::Cosine => "cosine",
-            Self::L1 => "l1",
-            Self::Hamming => "hamming",
-            Self::Jaccard => "jaccard",
-        }
-    }
+pub(crate) fn metric_number(metric: Metric) -> u8 {
+    number(&METRICS, metric)
 }
 
-impl TryFrom<u8> for Metric {
-    type Error = ProtocolError;
-
-    fn try_from(number: u8) -> Result<Self, ProtocolError> {
-        Ok(match number {
-            1 => Self::L2,
-            2 => Self::InnerProduct,
-            3 => Self::Cosine,
-            4 => Self::L1,
-            5 => Self::Hamming,
-            6 => Self::Jaccard,
-            _ => return Err(ProtocolError::Metric(number)),
-        })
-    }
+fn item<T: Copy>(list: &[T], number: u8) -> Option<T> {
+    list.get(usize::from(number).checked_sub(1)?).copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Metric, ValueType};
+    use super::*;
 
     #[test]
     fn numbers_go_both_ways() {
-        let types: Vec<_> = (0..=u8::MAX).filter_map(|n| ValueType::try_from(n).ok()).map(|t| t as u8).collect();
-        let metrics: Vec<_> = (0..=u8::MAX).filter_map(|n| Metric::try_from(n).ok()).map(|m| m as u8).collect();
+        let types: Vec<_> = (0..=u8::MAX).filter_map(|n| value_type(n).ok()).map(value_type_number).collect();
+        let metrics: Vec<_> = (0..=u8::MAX).filter_map(|n| metric(n).ok()).map(metric_number).collect();
         assert_eq!((types, metrics), (vec![1, 2, 3, 4], vec![1, 2, 3, 4, 5, 6]));
-    }
-
-    #[test]
-    fn bit_metrics_are_for_bit_only() {
-        assert!(ValueType::Bit.supports(Metric::Jaccard) && !ValueType::Bit.supports(Metric::L2));
-        assert!(ValueType::SparseVec.supports(Metric::L1) && !ValueType::HalfVec.supports(Metric::Hamming));
+        assert_eq!((value_type_number(ValueType::SparseVec), metric_number(Metric::Jaccard)), (4, 6));
     }
 }

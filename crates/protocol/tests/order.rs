@@ -121,6 +121,35 @@ fn a_check_is_in_order_and_no_build() {
     assert!(run(&[CHECK[0], ('b', "accept"), CHECK[3]]).is_err());
 }
 
+const ADVISE: [(char, &str); 8] = [
+    ('c', "hello_advise"),
+    ('b', "wait"),
+    ('b', "accept_advise"),
+    ('c', "tuples"),
+    ('c', "end_of_tuples"),
+    ('b', "progress"),
+    ('b', "advice"),
+    ('b', "done"),
+];
+
+#[test]
+fn advice_is_in_order_and_no_build() {
+    assert_eq!(run(&ADVISE), Ok(SessionState::Ended));
+    for end in 3..ADVISE.len() {
+        let after = |step| run(&[&ADVISE[..end], &[step]].concat());
+        assert_eq!(after(('c', "heartbeat")), run(&ADVISE[..end]));
+        assert!(after(('b', "error")).is_ok());
+        for wrong in [('c', "index_pages"), ('c', "end_of_index"), ('b', "layout"), ('b', "pages"), ('b', "findings")] {
+            assert!(after(wrong).is_err(), "{wrong:?} after {end} steps");
+        }
+    }
+    for end in 0..=BUILD.len() {
+        assert!(run(&[&BUILD[..end], &[('b', "advice")]].concat()).is_err(), "advice after {end} steps");
+    }
+    // A builder that does not know advice takes it for a build.
+    assert_eq!(run(&[ADVISE[0], ('b', "accept"), ADVISE[3]]), Ok(SessionState::Rows));
+}
+
 #[test]
 fn names_are_those_of_the_kinds() {
     assert_eq!(ClientMessage::Cancel.name(), "Cancel");

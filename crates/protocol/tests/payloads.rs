@@ -35,7 +35,9 @@ fn every_shorter_payload_is_refused() {
         // Earlier versions end there.
         let enough = frame.payload.len() - later_fields(&frame);
         let older = match ClientMessage::from_frame(&frame) {
-            Ok(Some(ClientMessage::Hello(hello))) if hello.check.is_some() => enough - 2 - hello.build_id.len(),
+            Ok(Some(ClientMessage::Hello(hello))) if hello.check.is_some() || hello.ask.is_some() => {
+                enough - 2 - hello.build_id.len()
+            }
             _ => enough,
         };
         for len in (0..frame.payload.len()).filter(|&len| len != enough && len != older) {
@@ -51,7 +53,11 @@ fn every_shorter_payload_is_refused() {
 fn later_fields(frame: &Frame) -> usize {
     match ClientMessage::from_frame(frame) {
         Ok(Some(ClientMessage::Hello(hello))) => {
-            return if hello.check.is_some() { 10 } else { 2 + hello.build_id.len() };
+            return match (hello.check, hello.ask) {
+                (Some(_), _) => 10,
+                (None, Some(_)) => 18,
+                (None, None) => 2 + hello.build_id.len(),
+            };
         }
         Ok(Some(ClientMessage::Ping(ping))) => return 2 + ping.token.len(),
         _ => {}

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
-    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Frame, Hello,
-    Layout, Metric, PAGE_SIZE, Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType,
-    Wait, capability,
+    Accept, Advice, Ask, BuilderMessage, Check, Choice, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport,
+    Findings, Frame, Hello, Layout, Metric, PAGE_SIZE, Pages, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket,
+    Tuples, ValueType, Wait, capability,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,20 +20,25 @@ fn sqlstate() -> impl Strategy<Value = SqlState> {
 fn hello() -> impl Strategy<Value = Hello> {
     let check = any::<Option<(u32, u32, u16)>>()
         .prop_map(|check| check.map(|(blocks, sample, ef_search)| Check { blocks, sample, ef_search }));
-    let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), 1..=4u8, 1..=6u8, check);
+    let ask = any::<Option<(u32, u64, u16, u32)>>()
+        .prop_map(|ask| ask.map(|(queries, table_rows, k, target_ppm)| Ask { queries, table_rows, k, target_ppm }));
+    let kinds = (0..ValueType::ALL.len(), 0..Metric::ALL.len());
+    let numbers = (any::<[u16; 4]>(), any::<[u64; 2]>(), any::<[u32; 2]>(), kinds, check, ask);
     (numbers, [text(), text(), text(), text(), text()]).prop_map(
-        |((shorts, longs, words, value_type, metric, check), texts)| {
+        |((shorts, longs, words, (value_type, metric), check, ask), texts)| {
             let [protocol_min, protocol_max, m, ef_construction] = shorts;
             let [capabilities, estimated_rows] = longs;
             // The capability says that the fields are there.
-            let capabilities = if check.is_some() { capabilities | capability::CHECK } else { capabilities };
+            let with = |bits: u64, bit: u64, there| if there { bits | bit } else { bits & !bit };
+            let capabilities = with(capabilities, capability::CHECK, check.is_some());
+            let capabilities = with(capabilities, capability::ADVISE, ask.is_some());
             let [dims, page_size] = words;
             let [client_version, server_version, label, token, build_id] = texts;
-            let (value_type, metric) = (ValueType::try_from(value_type).unwrap(), Metric::try_from(metric).unwrap());
+            let (value_type, metric) = (ValueType::ALL[value_type], Metric::ALL[metric]);
             #[rustfmt::skip]
         let hello = Hello {
             protocol_min, protocol_max, capabilities, value_type, metric, dims, m, ef_construction, estimated_rows,
-            page_size, client_version, server_version, label, token, build_id, check,
+            page_size, client_version, server_version, label, token, build_id, check, ask,
         };
             hello
         },
@@ -126,6 +131,21 @@ fn findings() -> impl Strategy<Value = BuilderMessage> {
     })
 }
 
+fn advice() -> impl Strategy<Value = BuilderMessage> {
+    let choice = (0..ValueType::ALL.len(), any::<[u16; 4]>(), any::<u32>(), any::<[u64; 5]>()).prop_map(|(value_type, shorts, recall_ppm, longs)| {
+        let [m, ef_construction, ef_search, reranked] = shorts;
+        let [visited, index_bytes, cached_bytes, build_ms, memory_bytes] = longs;
+        let value_type = ValueType::ALL[value_type];
+        #[rustfmt::skip]
+        let choice = Choice {
+            value_type, m, ef_construction, ef_search, reranked, recall_ppm, visited, index_bytes, cached_bytes, build_ms, memory_bytes,
+        };
+        choice
+    });
+    (any::<(u64, u32)>(), vec(choice, 0..5))
+        .prop_map(|((rows, queries), choices)| BuilderMessage::Advice(Advice { rows, queries, choices }))
+}
+
 fn builder() -> impl Strategy<Value = BuilderMessage> {
     prop_oneof![
         accept(),
@@ -143,6 +163,7 @@ fn builder() -> impl Strategy<Value = BuilderMessage> {
         })),
         pages().prop_map(BuilderMessage::Pages),
         findings(),
+        advice(),
         done(),
         Just(BuilderMessage::Heartbeat),
         pong(),

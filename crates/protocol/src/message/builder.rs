@@ -2,8 +2,8 @@ use bytes::BytesMut;
 
 use crate::frame::put_frame;
 use crate::{
-    Accept, Done, ErrorReport, Findings, Frame, Layout, Pages, Pong, Progress, ProtocolError, Redirect, Refuse, Wait,
-    kind,
+    Accept, Advice, Done, ErrorReport, Findings, Frame, Layout, Pages, Pong, Progress, ProtocolError, Redirect, Refuse,
+    Wait, kind,
 };
 
 /// What a builder sends.
@@ -33,6 +33,8 @@ pub enum BuilderMessage {
     Redirect(Redirect),
     /// What it found in the index; Done follows.
     Findings(Findings),
+    /// Which indexes could be made; Done follows.
+    Advice(Advice),
 }
 
 impl BuilderMessage {
@@ -55,6 +57,7 @@ impl BuilderMessage {
             kind::PONG => Self::Pong(Pong::read(payload)?),
             kind::REDIRECT => Self::Redirect(Redirect::read(payload)?),
             kind::FINDINGS => Self::Findings(Findings::read(payload)?),
+            kind::ADVICE => Self::Advice(Advice::read(payload)?),
             _ if frame.is_optional() => return Ok(None),
             kind => return Err(ProtocolError::UnknownKind { kind }),
         }))
@@ -75,6 +78,7 @@ impl BuilderMessage {
             Self::Pong(pong) => pong.write(out),
             Self::Redirect(redirect) => redirect.write(out),
             Self::Findings(findings) => findings.write(out),
+            Self::Advice(advice) => advice.write(out),
         });
     }
 
@@ -98,6 +102,7 @@ impl BuilderMessage {
             Self::Pong(_) => kind::PONG,
             Self::Redirect(_) => kind::REDIRECT,
             Self::Findings(_) => kind::FINDINGS,
+            Self::Advice(_) => kind::ADVICE,
         }
     }
 }

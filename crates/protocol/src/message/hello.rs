@@ -3,11 +3,11 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 
 use crate::wire::{Reader, put_text};
-use crate::{Check, Metric, ProtocolError, ValueType, capability};
+use crate::{Ask, Check, Metric, ProtocolError, ValueType, capability, value};
 
 /// What a client wants built; the first message of a session.
 ///
-/// Decoding checks only what a `Hello` can say at all; whether it is within [`M_RANGE`](crate::M_RANGE) and the other
+/// Decoding checks only the form of a `Hello`; whether it is within [`M_RANGE`](pgvector::M_RANGE) and the other
 /// limits is for the builder, which refuses with a reason.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hello {
@@ -35,7 +35,7 @@ pub struct Hello {
     pub client_version: String,
     /// The database's name and version, such as `PostgreSQL 15.20`.
     pub server_version: String,
-    /// What to call the build in status and logs, usually the relation; may be empty.
+    /// What to call the build in status and logs, usually `database.schema.index`; may be empty.
     pub label: String,
     /// The secret that the builder asks for; may be empty.
     pub token: String,
@@ -43,6 +43,8 @@ pub struct Hello {
     pub build_id: String,
     /// What to check in place of a build, with [`capability::CHECK`](crate::capability::CHECK).
     pub check: Option<Check>,
+    /// What to advise on in place of a build, with [`capability::ADVISE`](crate::capability::ADVISE).
+    pub ask: Option<Ask>,
 }
 
 impl Hello {
@@ -50,8 +52,8 @@ impl Hello {
         out.put_u16_le(self.protocol_min);
         out.put_u16_le(self.protocol_max);
         out.put_u64_le(self.capabilities);
-        out.put_u8(self.value_type as u8);
-        out.put_u8(self.metric as u8);
+        out.put_u8(value::value_type_number(self.value_type));
+        out.put_u8(value::metric_number(self.metric));
         out.put_u32_le(self.dims);
         out.put_u16_le(self.m);
         out.put_u16_le(self.ef_construction);
@@ -65,6 +67,9 @@ impl Hello {
         if let Some(check) = self.check {
             check.write(out);
         }
+        if let Some(ask) = self.ask {
+            ask.write(out);
+        }
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
@@ -75,8 +80,8 @@ impl Hello {
             protocol_min,
             protocol_max,
             capabilities,
-            value_type: reader.u8("value_type")?.try_into()?,
-            metric: reader.u8("metric")?.try_into()?,
+            value_type: value::value_type(reader.u8("value_type")?)?,
+            metric: value::metric(reader.u8("metric")?)?,
             dims: reader.u32("dims")?,
             m: reader.u16("m")?,
             ef_construction: reader.u16("ef_construction")?,
@@ -88,11 +93,12 @@ impl Hello {
             token: reader.text("token")?,
             build_id: reader.text_or_end("build_id")?,
             check: if capabilities & capability::CHECK == 0 { None } else { Check::read(&mut reader)? },
+            ask: if capabilities & capability::ADVISE == 0 { None } else { Ask::read(&mut reader)? },
         })
     }
 }
 
-/// All fields but the token, of which only is said whether there is one.
+/// All fields; of the token only whether there is one.
 impl fmt::Debug for Hello {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Hello")
@@ -111,6 +117,7 @@ impl fmt::Debug for Hello {
             .field("token", &if self.token.is_empty() { "none" } else { "hidden" })
             .field("build_id", &self.build_id)
             .field("check", &self.check)
+            .field("ask", &self.ask)
             .finish()
     }
 }

@@ -6,11 +6,11 @@ pub const HELLO: u8 = 0x01;
 pub const TUPLES: u8 = 0x02;
 /// [`EndOfTuples`](crate::EndOfTuples)
 pub const END_OF_TUPLES: u8 = 0x03;
-/// The client gives the build up.
+/// The client cancels the build.
 pub const CANCEL: u8 = 0x04;
-/// Either side: still here.
+/// Sent by either side so that the other does not time out.
 pub const HEARTBEAT: u8 = 0x05;
-/// The client asks whether the builder is there.
+/// A health check.
 pub const PING: u8 = 0x06;
 /// [`Ticket`](crate::Ticket)
 pub const TICKET: u8 = 0x07;
@@ -40,6 +40,8 @@ pub const PONG: u8 = 0x89;
 pub const REDIRECT: u8 = 0x8a;
 /// [`Findings`](crate::Findings)
 pub const FINDINGS: u8 = 0x8b;
+/// [`Advice`](crate::Advice)
+pub const ADVICE: u8 = 0x8c;
 
 /// The message's name, `unknown` for kinds that are not known.
 #[must_use]
@@ -65,6 +67,7 @@ pub fn name(kind: u8) -> &'static str {
         PONG => "Pong",
         REDIRECT => "Redirect",
         FINDINGS => "Findings",
+        ADVICE => "Advice",
         _ => "unknown",
     }
 }

@@ -1,6 +1,7 @@
 //! One file per message: its fields, how they are written and how they are read.
 
 mod accept;
+mod advice;
 mod builder;
 mod check;
 mod client;
@@ -23,6 +24,7 @@ mod tuples_writer;
 mod wait;
 
 pub use accept::Accept;
+pub use advice::{Advice, Ask, Choice};
 pub use builder::BuilderMessage;
 pub use check::{Check, EndOfIndex, Findings};
 pub use client::ClientMessage;

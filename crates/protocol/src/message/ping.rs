@@ -3,7 +3,7 @@ use bytes::BytesMut;
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// A client asks whether the builder is there, and whether it would know the client's token.
+/// A health check, which also verifies the client's token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ping {
     /// The secret that the client would show; empty if it has none, or is older than this field. Older builders do not look at it.
@@ -22,7 +22,7 @@ impl Ping {
     }
 }
 
-/// Whoever knows a token can use it.
+/// Does not print the token, which is a secret.
 impl std::fmt::Debug for Ping {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Ping").finish_non_exhaustive()

@@ -35,7 +35,7 @@ pub enum Phase {
     Rows = 1,
     /// Linking the elements that are left; steps are elements.
     Graph = 2,
-    /// Completing neighbor lists and linking stranded elements; steps are elements.
+    /// Completing neighbor lists and linking unreachable elements; steps are elements.
     Repair = 3,
     /// Ordering elements for the pages; steps are elements.
     Order = 4,

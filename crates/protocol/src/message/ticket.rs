@@ -3,7 +3,7 @@ use bytes::BytesMut;
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// What a router gave the client to show to a builder: the build is one that the router sent. It comes before Hello.
+/// A router's ticket, which the client shows to the builder before its Hello.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// As in [`Redirect`](crate::Redirect); it means something only to routers and builders.
@@ -20,7 +20,7 @@ impl Ticket {
     }
 }
 
-/// Whoever knows a ticket can use it.
+/// Does not print the ticket, which is a secret.
 impl std::fmt::Debug for Ticket {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Ticket").finish_non_exhaustive()

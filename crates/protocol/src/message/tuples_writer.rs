@@ -26,7 +26,7 @@ impl TuplesWriter {
         self.push_with(tid, |out| out.extend_from_slice(value));
     }
 
-    /// Adds a row whose value `append` puts behind those that are there: a value that is made anew need not lie elsewhere first.
+    /// Adds a row whose value `append` writes at the end of the batch, without a copy.
     ///
     /// # Panics
     /// As [`push`](Self::push).

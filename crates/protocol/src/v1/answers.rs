@@ -16,7 +16,7 @@ pub enum Ending {
     Error,
 }
 
-/// Follows what a builder sends to a Lantern client, which cannot tell the end of the stream from the end of the file.
+/// Tracks a builder's answers to a Lantern client, to tell a complete file from a broken stream.
 #[derive(Debug, Default)]
 pub struct Answers {
     head: Vec<u8>,

@@ -1,10 +1,12 @@
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, min_ef_construction};
+
 use super::V1Error;
-use crate::{EF_CONSTRUCTION_RANGE, LANTERN_V1_MAGIC, M_RANGE, ValueType, max_dims, min_ef_construction};
+use crate::LANTERN_V1_MAGIC;
 
 /// The bytes of [`Init`] after the magic.
 pub const INIT_BYTES: usize = 44;
 
-/// What a client wants built, as it says it: eleven numbers in usearch's terms, after the magic that chose the protocol.
+/// A client's request: eleven numbers in usearch's terms, after the magic that chose the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
     /// 1 for product quantization.
@@ -25,7 +27,7 @@ pub struct Init {
     pub centroids: u32,
     /// Of product quantization.
     pub subvectors: u32,
-    /// Says nothing: clients send 100000 whatever the table holds.
+    /// Not used: clients send 100000 for every table.
     pub capacity: u32,
     /// Bits per dimension: 32, 16 or 1.
     pub element_bits: u32,
@@ -121,7 +123,7 @@ impl Init {
             (8, ValueType::Bit) => LanternMetric::Hamming,
             (metric, _) => return Err(V1Error::Metric { metric, quantization: self.quantization }),
         };
-        let dims = within("number of dimensions", self.dims, 1, max_dims(value_type))?;
+        let dims = within("number of dimensions", self.dims, 1, value_type.max_dims())?;
         let m = within("m", self.m, (*M_RANGE.start()).into(), (*M_RANGE.end()).into())? as u16;
         let (least, most) = (min_ef_construction(m).into(), (*EF_CONSTRUCTION_RANGE.end()).into());
         let ef_construction = within("ef_construction", self.ef_construction, least, most)? as u16;

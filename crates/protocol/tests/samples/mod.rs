@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use lantern_index_protocol::{
-    Accept, BuilderMessage, Check, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport, Findings, Hello, Layout,
-    Metric, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples, ValueType, Wait,
-    capability,
+    Accept, Advice, Ask, BuilderMessage, Check, Choice, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport,
+    Findings, Hello, Layout, Metric, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, SqlState, Ticket, Tuples,
+    ValueType, Wait, capability,
 };
 
 /// What a client sends, by the name of the file.
@@ -12,6 +12,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
     vec![
         ("hello", ClientMessage::Hello(hello())),
         ("hello_check", ClientMessage::Hello(hello_check())),
+        ("hello_advise", ClientMessage::Hello(hello_advise())),
         ("tuples", ClientMessage::Tuples(tuples())),
         ("tuples_lengths", ClientMessage::Tuples(tuples_with_lengths())),
         ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
@@ -65,12 +66,36 @@ pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
         ("redirect", BuilderMessage::Redirect(redirect())),
         ("accept_check", BuilderMessage::Accept(Accept { capabilities: capability::CHECK, ..accept() })),
         ("findings", BuilderMessage::Findings(findings())),
+        ("accept_advise", BuilderMessage::Accept(Accept { capabilities: capability::ADVISE, ..accept() })),
+        ("advice", BuilderMessage::Advice(advice())),
     ]
 }
 
 fn hello_check() -> Hello {
     let check = Some(Check { blocks: 3, sample: 100, ef_search: 40 });
     Hello { capabilities: capability::CHECK, check, ..hello() }
+}
+
+fn hello_advise() -> Hello {
+    let ask = Some(Ask { queries: 500, table_rows: 25_000_000, k: 10, target_ppm: 950_000 });
+    Hello { capabilities: capability::ADVISE, ask, ..hello() }
+}
+
+fn advice() -> Advice {
+    let choice = Choice {
+        value_type: ValueType::Bit,
+        m: 16,
+        ef_construction: 64,
+        ef_search: 120,
+        reranked: 120,
+        recall_ppm: 951_000,
+        visited: 1500,
+        index_bytes: 1 << 30,
+        cached_bytes: 1 << 29,
+        build_ms: 90_061,
+        memory_bytes: 3 << 30,
+    };
+    Advice { rows: 25_000, queries: 500, choices: vec![choice] }
 }
 
 fn findings() -> Findings {
@@ -107,6 +132,7 @@ fn hello() -> Hello {
         token: String::new(),
         build_id: "4f9a7c01d2e3b586".into(),
         check: None,
+        ask: None,
     }
 }
 
