@@ -1,0 +1,105 @@
+//! What an index would be, of the whole table.
+
+use pages::{Estimate, PAGE_SIZE};
+use pgvector::{MAX_EF_SEARCH, ValueType};
+
+use crate::Question;
+use crate::curve::Curve;
+use crate::growth::Growth;
+use crate::trial::Candidate;
+
+/// An index that could be made, and what is expected of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The type that the index has values of.
+    pub value_type: ValueType,
+    /// Neighbors per element.
+    pub m: u16,
+    /// Candidates considered when neighbors are chosen.
+    pub ef_construction: u16,
+    /// `hnsw.ef_search` of the queries.
+    pub ef_search: u16,
+    /// Rows that a query reads from the table and sorts by their values; 0 where the index's own order is the answer's.
+    pub reranked: u16,
+    /// The share of the true neighbors that queries find.
+    pub recall: f64,
+    /// Elements that a search compares with the query.
+    pub visited: f64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Bytes of it that nine of ten visits go to.
+    pub cached_bytes: u64,
+    /// Bytes that a query reads: elements of the index, and pages of the table for rows that are sorted again.
+    pub read_bytes: f64,
+    /// Seconds that this builder needs for the graph.
+    pub build_seconds: f64,
+    /// Memory in bytes that a builder needs.
+    pub builder_memory_bytes: u64,
+}
+
+/// A candidate, and what was measured of a graph of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) candidate: Candidate,
+    pub(crate) curve: Curve,
+    /// Rows of the graph.
+    pub(crate) rows: usize,
+    pub(crate) seconds: f64,
+    pub(crate) elements_per_row: f64,
+    /// The share of its elements that nine of ten visits go to.
+    pub(crate) hot_share: f64,
+    /// Mean bytes of a value in the index.
+    pub(crate) value_len: usize,
+    pub(crate) growth: Growth,
+}
+
+/// The least `ef_search` that reaches the target in a table of so many rows; pgvector's limit if none does.
+pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: Growth) -> usize {
+    let scale = growth.ef_search(rows, question.rows);
+    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target;
+    let (mut low, mut high) = (question.k, usize::from(MAX_EF_SEARCH));
+    while low < high {
+        let middle = (low + high) / 2;
+        (low, high) = if reaches(middle) { (low, middle) } else { (middle + 1, high) };
+    }
+    low
+}
+
+impl Measured {
+    /// What is expected of an index of the whole table. `threads` are the builder's, `table_value` the mean bytes of a value in the table.
+    pub(crate) fn choice(&self, question: &Question, threads: u32, table_value: usize) -> Choice {
+        let Candidate { value_type, m, ef_construction } = self.candidate;
+        let rows = question.rows.max(self.rows as u64);
+        let ef = least_ef(question, &self.curve, self.rows, self.growth);
+        let elements = ((rows as f64 * self.elements_per_row).ceil() as u64).clamp(1, rows);
+        let estimate = Estimate { value_type, value_len: self.value_len, m, rows, elements };
+        let index_bytes = estimate.index_bytes();
+        let visited = self.curve.visited_at(ef as f64) * self.growth.visits(self.rows, rows);
+        let visited = visited.min(elements as f64);
+        let reranked = if self.candidate.is_reranked(question) { ef } else { 0 };
+        let scale = self.growth.ef_search(self.rows, rows);
+        let (n, all) = (self.rows as f64, rows as f64);
+        Choice {
+            value_type,
+            m,
+            ef_construction,
+            ef_search: ef as u16,
+            reranked: reranked as u16,
+            recall: 1.0 - self.curve.misses_at(ef as f64 / scale),
+            visited,
+            index_bytes,
+            cached_bytes: (index_bytes as f64 * self.hot_share).ceil() as u64,
+            read_bytes: visited * index_bytes as f64 / elements as f64 + (reranked * row_bytes(table_value)) as f64,
+            build_seconds: self.seconds * (all * all.ln()) / (n * n.ln()),
+            builder_memory_bytes: estimate.builder_memory_bytes(threads),
+        }
+    }
+}
+
+/// Bytes of the pages that are read for a row of the table: its own, and those of a value that PostgreSQL keeps elsewhere, with a page of
+/// the index that leads there.
+fn row_bytes(value_len: usize) -> usize {
+    const IN_ROW: usize = 2000;
+    let elsewhere = if value_len > IN_ROW { 1 + value_len.div_ceil(PAGE_SIZE) } else { 0 };
+    (1 + elsewhere) * PAGE_SIZE
+}

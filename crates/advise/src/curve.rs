@@ -1,0 +1,107 @@
+//! What a graph's searches find and visit, by `ef_search`.
+
+/// All queries with one `ef_search`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) ef: usize,
+    pub(crate) recall: f64,
+    /// Elements that a search compares with the query.
+    pub(crate) visited: f64,
+}
+
+/// Points by ascending `ef_search`. Between and beyond them, the logarithms of misses (1 - recall) and visits change evenly with that of
+/// `ef_search`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    efs: Vec<f64>,
+    misses: Vec<f64>,
+    visited: Vec<f64>,
+    floor: f64,
+}
+
+impl Curve {
+    /// `floor` stands for no misses: half of the least that so many queries can show. There must be a point.
+    pub(crate) fn new(points: &[Point], floor: f64) -> Self {
+        let mut least = 1.0f64;
+        let misses = points.iter().map(|point| {
+            // More cannot be missed with more candidates, but for chance.
+            least = least.min((1.0 - point.recall).max(floor));
+            least.ln()
+        });
+        Self {
+            misses: misses.collect(),
+            efs: points.iter().map(|point| (point.ef as f64).ln()).collect(),
+            visited: points.iter().map(|point| point.visited.max(1.0).ln()).collect(),
+            floor,
+        }
+    }
+
+    /// The least `ef_search` at which at most so many are missed; `None` if no point shows that, or all do.
+    pub(crate) fn crossing(&self, misses: f64) -> Option<f64> {
+        let misses = misses.ln();
+        let at = self.misses.iter().position(|&found| found <= misses)?;
+        let before = at.checked_sub(1)?;
+        // What nobody missed says little of where the last misses ended.
+        if self.misses[at] <= self.floor.ln() {
+            return None;
+        }
+        let share = (misses - self.misses[before]) / (self.misses[at] - self.misses[before]);
+        Some((self.efs[before] + share * (self.efs[at] - self.efs[before])).exp())
+    }
+
+    /// The misses at an `ef_search`, from none to all.
+    pub(crate) fn misses_at(&self, ef: f64) -> f64 {
+        // Beyond the last point they may have come to an end.
+        let ef = ef.ln().min(self.last());
+        let misses = line(&self.efs, &self.misses, ef);
+        // Before the first point they grow at least as `ef_search` falls, though none may be missed there.
+        let before = self.efs.first().map_or(0.0, |first| first - ef).max(0.0);
+        let least = self.misses.first().map_or(f64::NEG_INFINITY, |misses| misses + before);
+        if before > 0.0 { misses.max(least).exp().min(1.0) } else { misses.exp() }
+    }
+
+    /// The visits at an `ef_search`.
+    pub(crate) fn visited_at(&self, ef: f64) -> f64 {
+        line(&self.efs, &self.visited, ef.ln()).exp()
+    }
+
+    fn last(&self) -> f64 {
+        self.efs.last().copied().unwrap_or_default()
+    }
+}
+
+/// The line through the two points on both sides of `x`, or through the nearest two.
+fn line(xs: &[f64], ys: &[f64], x: f64) -> f64 {
+    let after = xs.partition_point(|&other| other < x).clamp(1, xs.len().max(2) - 1);
+    match (xs.get(after), ys.get(after)) {
+        (Some(&x1), Some(&y1)) => {
+            let (x0, y0) = (xs[after - 1], ys[after - 1]);
+            y0 + (x - x0) / (x1 - x0) * (y1 - y0)
+        }
+        _ => ys.first().copied().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Curve, Point};
+
+    #[test]
+    fn values_between_points() {
+        let points = [(10, 0.8, 100.0), (20, 0.9, 180.0), (40, 0.895, 300.0), (80, 0.99, 500.0), (90, 1.0, 540.0)];
+        let points = points.map(|(ef, recall, visited)| Point { ef, recall, visited });
+        let curve = Curve::new(&points, 0.001);
+        let between = curve.crossing(0.15).unwrap();
+        assert!((between - 10.0 * 0.2 / 0.15).abs() < 1e-9, "{between}");
+        assert!((curve.misses_at(between) - 0.15).abs() < 1e-9);
+        assert!((curve.misses_at(40.0) - 0.1).abs() < 1e-9, "never more than with fewer candidates");
+        assert!((curve.misses_at(5.0) - 0.4).abs() < 1e-9, "as from 20 to 10");
+        assert!((curve.misses_at(900.0) - 0.001).abs() < 1e-9);
+        assert!((curve.visited_at(40.0) - 300.0).abs() < 1e-9);
+        assert!(curve.visited_at(180.0) > 540.0 && curve.visited_at(5.0) < 100.0);
+        assert_eq!((curve.crossing(0.5), curve.crossing(1e-4), curve.crossing(0.005)), (None, None, None));
+        let one = Curve::new(&points[..1], 0.001);
+        assert!((one.misses_at(5.0) - 0.4).abs() < 1e-9, "there is no better knowledge");
+        assert!((one.misses_at(40.0) - 0.2).abs() < 1e-9 && (one.visited_at(40.0) - 100.0).abs() < 1e-9);
+    }
+}

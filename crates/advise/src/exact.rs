@@ -1,0 +1,100 @@
+//! The true neighbors, by comparing each query with all rows.
+
+use distance::{Kernel, kernel};
+use hnsw::Control;
+use rayon::prelude::*;
+
+use crate::values::Values;
+use crate::{AdviseError, Question};
+
+/// Rows that are compared with all queries at a time: they stay in the processor's cache meanwhile.
+const CHUNK: usize = 128;
+
+/// The kernel of the question.
+pub(crate) fn kernel_of(question: &Question, values: &Values) -> Result<Kernel, AdviseError> {
+    kernel(values.elements(), question.metric).ok_or(AdviseError::Unsupported {
+        value_type: question.value_type.name(),
+        dims: question.dims,
+        metric: question.metric.name(),
+    })
+}
+
+/// How far the neighbors wanted of a query are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limit {
+    /// The distance of the `k`th.
+    pub(crate) own: f32,
+    /// That of the one by which graphs of different sizes are compared.
+    pub(crate) wide: f32,
+}
+
+/// How far the neighbors of each query are among the first rows of `order`: for each of `sizes`, which ascend.
+pub(crate) fn limits(
+    values: &Values,
+    order: &[u32],
+    queries: &Values,
+    kernel: Kernel,
+    question: &Question,
+    sizes: &[usize],
+    control: &Control,
+) -> Result<Vec<Vec<Limit>>, AdviseError> {
+    let k = question.wide();
+    let mut nearest = vec![Least::default(); queries.len()];
+    let mut from = 0;
+    let mut limits = Vec::new();
+    for &size in sizes {
+        let among = nearest_of(values, &order[from..size], queries, kernel, k, control)?;
+        nearest.iter_mut().zip(among).for_each(|(nearest, among)| nearest.merge(among, k));
+        limits.push(nearest.iter().map(|nearest| nearest.limit(question)).collect());
+        from = size;
+    }
+    Ok(limits)
+}
+
+fn nearest_of(
+    values: &Values,
+    rows: &[u32],
+    queries: &Values,
+    kernel: Kernel,
+    k: usize,
+    control: &Control,
+) -> Result<Vec<Least>, AdviseError> {
+    let none = || vec![Least::default(); queries.len()];
+    let chunk = |mut nearest: Vec<Least>, rows: &[u32]| {
+        control.check()?;
+        for (number, nearest) in nearest.iter_mut().enumerate() {
+            let query = queries.get(number);
+            rows.iter().for_each(|&row| nearest.offer(kernel(query, values.get(row as usize)), k));
+        }
+        Ok::<_, AdviseError>(nearest)
+    };
+    let merge = |mut one: Vec<Least>, other: Vec<Least>| {
+        one.iter_mut().zip(other).for_each(|(one, other)| one.merge(other, k));
+        Ok(one)
+    };
+    rows.par_chunks(CHUNK).try_fold(none, chunk).try_reduce(none, merge)
+}
+
+/// The least distances, in order.
+#[derive(Clone, Debug, Default)]
+struct Least(Vec<f32>);
+
+impl Least {
+    fn offer(&mut self, distance: f32, k: usize) {
+        if self.0.len() == k && self.0.last().is_some_and(|&last| distance >= last) {
+            return;
+        }
+        let at = self.0.partition_point(|&nearer| nearer <= distance);
+        self.0.insert(at, distance);
+        self.0.truncate(k);
+    }
+
+    fn merge(&mut self, other: Self, k: usize) {
+        other.0.into_iter().for_each(|distance| self.offer(distance, k));
+    }
+
+    fn limit(&self, question: &Question) -> Limit {
+        let at = |k: usize| self.0.get(k - 1).or(self.0.last()).copied().unwrap_or(f32::NEG_INFINITY);
+        Limit { own: at(question.k), wide: at(question.wide()) }
+    }
+}

@@ -1,0 +1,112 @@
+//! How the needed `ef_search` and the visits grow with the rows, from graphs of several sizes.
+
+use crate::curve::Curve;
+
+/// How fast searches get worse. For the same recall `ef_search` grows as a power of the rows; at the same `ef_search` the visits grow with
+/// their logarithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Growth {
+    /// The exponent of `ef_search`.
+    exponent: f64,
+    /// The visits that are added when rows are multiplied by e, as a share of those of the largest graph.
+    visits: f64,
+}
+
+/// The exponent where a sample has too few misses to show one.
+const USUAL: f64 = 0.35;
+/// The most that is believed.
+const MOST: f64 = 1.0;
+/// Misses at which curves are compared, in terms of those that the target allows, and how much each counts.
+const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0), (2.5, 1.0), (4.0, 0.5)];
+
+impl Growth {
+    /// From curves of graphs of ascending sizes.
+    pub(crate) fn of(curves: &[(usize, Curve)], target: f64) -> Self {
+        let mut exponents = Mean::default();
+        let mut visits = Mean::default();
+        for (level, weight) in LEVELS {
+            let misses = level * (1.0 - target);
+            let crossings: Vec<(f64, f64)> = curves
+                .iter()
+                .filter_map(|(rows, curve)| Some(((*rows as f64).ln(), curve.crossing(misses)?.ln())))
+                .collect();
+            if let Some(slope) = slope(&crossings) {
+                exponents.add(slope, weight * (crossings.len() - 1) as f64);
+            }
+            let Some(ef) = curves.last().and_then(|(_, curve)| curve.crossing(misses)) else { continue };
+            let visited: Vec<(f64, f64)> =
+                curves.iter().map(|(rows, curve)| ((*rows as f64).ln(), curve.visited_at(ef))).collect();
+            if let (Some(slope), Some(&(_, last))) = (slope(&visited), visited.last()) {
+                visits.add(slope / last, weight);
+            }
+        }
+        Self {
+            exponent: exponents.value().unwrap_or(USUAL).clamp(0.0, MOST),
+            visits: visits.value().unwrap_or(0.1).max(0.0),
+        }
+    }
+
+    /// What `ef_search` for a graph of `from` rows is multiplied by for one of `to` rows.
+    pub(crate) fn ef_search(self, from: usize, to: u64) -> f64 {
+        (to as f64 / from as f64).max(1.0).powf(self.exponent)
+    }
+
+    /// What the visits are multiplied by at the same `ef_search`.
+    pub(crate) fn visits(self, from: usize, to: u64) -> f64 {
+        1.0 + self.visits * (to as f64 / from as f64).max(1.0).ln()
+    }
+}
+
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64, weight: f64) {
+        self.sum += value * weight;
+        self.weight += weight;
+    }
+
+    fn value(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.sum / self.weight)
+    }
+}
+
+/// The slope of the line that fits best; `None` of fewer than two points.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let (x, y) = (points.iter().map(|at| at.0).sum::<f64>() / count, points.iter().map(|at| at.1).sum::<f64>() / count);
+    let spread: f64 = points.iter().map(|at| (at.0 - x).powi(2)).sum();
+    let both: f64 = points.iter().map(|at| (at.0 - x) * (at.1 - y)).sum();
+    (spread > 0.0).then(|| both / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Growth;
+    use crate::curve::{Curve, Point};
+
+    fn curve(rows: usize) -> (usize, Curve) {
+        let n = rows as f64;
+        let point = |ef: usize| Point { ef, recall: 1.0 - 0.2 * n.powf(0.3) / ef as f64, visited: ef as f64 * n.ln() };
+        (rows, Curve::new(&[10, 20, 40, 80, 160].map(point), 1e-4))
+    }
+
+    #[test]
+    fn growth_is_found_again() {
+        let growth = Growth::of(&[2500, 5000, 10_000].map(curve), 0.95);
+        assert!((growth.ef_search(10_000, 1_000_000) - 100f64.powf(0.3)).abs() < 0.02, "{growth:?}");
+        let visits = 1e6f64.ln() / 1e4f64.ln();
+        assert!((growth.visits(10_000, 1_000_000) - visits).abs() < 1e-6, "{growth:?}");
+        assert!((growth.ef_search(10_000, 500) - 1.0).abs() < 1e-9, "a table is not smaller than its sample");
+    }
+
+    #[test]
+    fn without_misses_the_usual_growth_is_expected() {
+        let perfect = |rows: usize| (rows, Curve::new(&[Point { ef: 10, recall: 1.0, visited: 100.0 }], 1e-4));
+        let growth = Growth::of(&[perfect(1000), perfect(4000)], 0.95);
+        assert!((growth.ef_search(1000, 2000) - 2f64.powf(0.35)).abs() < 1e-9);
+    }
+}

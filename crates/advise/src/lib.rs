@@ -1,0 +1,35 @@
+//! Which index, and which `ef_search`? Builds of a sample what could be built of the table, searches it as pgvector does, and
+//! extrapolates to all rows.
+//!
+//! ```text
+//!   Values (a sample, in random order)    queries (given, or held out of it)
+//!      │                                     │
+//!      ├──────────────► exact ◄──────────────┤      the true neighbors
+//!      ▼                                     ▼
+//!    trial    one graph of each candidate, searched with one ef_search after the other ─► curve
+//!      │
+//!      ▼
+//!    growth   how misses and visits grow, from graphs of a quarter, half and all of the sample
+//!      │
+//!      ▼
+//!    choice   the ef_search for the target, sizes, seconds; rank orders what is useful
+//! ```
+
+mod choice;
+mod curve;
+mod error;
+mod exact;
+mod growth;
+mod plan;
+mod question;
+mod rank;
+mod run;
+mod trial;
+mod values;
+
+pub use choice::Choice;
+pub use error::AdviseError;
+pub use plan::{least_rows, memory_bytes};
+pub use question::{MAX_QUERIES, Question};
+pub use run::{Advice, advise};
+pub use values::Values;

@@ -1,0 +1,194 @@
+use std::sync::Arc;
+
+use distance::Kernel;
+use hnsw::{Control, EngineKind, Phase, Pool};
+use pgvector::ValueType;
+
+use crate::choice::{Choice, Measured};
+use crate::exact::Limit;
+use crate::growth::Growth;
+use crate::plan::{self, Plan};
+use crate::trial::{Candidate, Form, Trial};
+use crate::values::Values;
+use crate::{AdviseError, Question, exact, least_rows, rank};
+
+/// At most every so manyth row is held out as a query.
+const HELD_OUT: usize = 10;
+/// Candidates at most that are tried on the whole sample, because they would be advised.
+const REFINED: usize = 6;
+/// Curves for the growth go on until so small a part is missed of what the target allows.
+const FURTHER: f64 = 0.5;
+
+/// What is advised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// Useful choices, best first.
+    pub choices: Vec<Choice>,
+    /// Rows that the largest graphs were built of.
+    pub rows: usize,
+    /// Queries that were searched for.
+    pub queries: usize,
+}
+
+/// What all trials are about.
+pub(crate) struct Scene<'a> {
+    pub(crate) question: &'a Question,
+    /// The rows as they are in the table, prepared for the metric.
+    pub(crate) rows: &'a Values,
+    pub(crate) queries: &'a Values,
+    /// The rows in random order: each graph is of the first of them.
+    pub(crate) order: &'a [u32],
+    pub(crate) kernel: Kernel,
+    pub(crate) engine: EngineKind,
+    pub(crate) pool: &'a Arc<Pool>,
+    pub(crate) control: &'a Control,
+}
+
+/// Builds of `rows` what could be built, and searches it for `queries`, or for rows that are held out if there are none.
+///
+/// # Errors
+/// Too few rows or queries, a type and metric that pgvector has no index for, or an error of a build.
+pub fn advise(
+    question: &Question,
+    rows: Values,
+    queries: Values,
+    engine: EngineKind,
+    pool: &Arc<Pool>,
+    control: &Control,
+) -> Result<Advice, AdviseError> {
+    let given = !queries.is_empty();
+    let (rows, mut queries) = (rows.prepared(question.metric), queries.prepared(question.metric));
+    if given && queries.is_empty() {
+        return Err(AdviseError::NoQueries);
+    }
+    let least = least_rows(question.k);
+    if (rows.len() as u64) < least {
+        return Err(AdviseError::TooFew { rows: rows.len() as u64, least });
+    }
+    let mut order = shuffled(rows.len(), question.seed);
+    if queries.is_empty() {
+        let count = question.queries().min(rows.len() / HELD_OUT);
+        for row in order.split_off(rows.len() - count) {
+            let value = rows.get(row as usize);
+            queries.extend(value, [value.len()]);
+        }
+    } else if queries.len() > question.queries() {
+        let _ = queries.split_off(question.queries());
+    }
+    let kernel = exact::kernel_of(question, &rows)?;
+    let plan = Plan::new(order.len(), rows.mean_len(), pool.threads());
+    order.truncate(plan.sizes[2]);
+    let steps = plan::types(question).into_iter().map(|value_type| plan.sizes.len() + plan::others(value_type).count());
+    let steps = steps.sum::<usize>() + REFINED;
+    control.progress().enter(Phase::Graph, steps as u64 + 1);
+    let limits = pool.run(|| exact::limits(&rows, &order, &queries, kernel, question, &plan.sizes, control))?;
+    control.progress().add(1);
+    let scene = Scene { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
+    let mut forms = Vec::new();
+    for value_type in plan::types(question) {
+        // A value may be too large for halfvec.
+        forms.extend(Form::new(&scene, value_type).map(|form| (value_type, form)));
+    }
+    if forms.is_empty() {
+        let (value_type, metric) = (question.value_type.name(), question.metric.name());
+        return Err(AdviseError::Unsupported { value_type, dims: question.dims, metric });
+    }
+    let tried = Tried { scene: &scene, plan: &plan, limits: &limits, forms: &forms };
+    Ok(Advice { choices: tried.choices()?, rows: order.len(), queries: queries.len() })
+}
+
+/// What is tried: each form of the values by graphs of the sizes in the plan.
+struct Tried<'a> {
+    scene: &'a Scene<'a>,
+    plan: &'a Plan,
+    limits: &'a [Vec<Limit>],
+    forms: &'a [(ValueType, Form<'a>)],
+}
+
+impl Tried<'_> {
+    fn choices(&self) -> Result<Vec<Choice>, AdviseError> {
+        let mut measured = Vec::new();
+        let mut dense = None;
+        for (value_type, form) in self.forms {
+            // Values as halfvec are nearly those of vector: searches get worse as fast.
+            let known = dense.filter(|_| *value_type == ValueType::HalfVec);
+            let growth = match known {
+                Some(growth) => growth,
+                None => {
+                    let (reference, growth) = self.reference(*value_type, form)?;
+                    measured.push(reference);
+                    growth
+                }
+            };
+            if *value_type == ValueType::Vector {
+                dense = Some(growth);
+            }
+            let reference = known.map(|_| plan::reference(*value_type));
+            for candidate in reference.into_iter().chain(plan::others(*value_type)) {
+                measured.push(self.measure(form, candidate, self.plan.others, growth)?);
+            }
+        }
+        // What would be advised is tried on the whole sample.
+        for _ in 0..REFINED {
+            let ranked = self.ranked(&measured);
+            let advised = |choice: &Choice| measured.iter().position(|measured| measured.candidate.is(choice));
+            let mut order = ranked.iter().filter_map(advised).filter(|&at| measured[at].rows < self.plan.sizes[2]);
+            let Some(at) = order.next() else { break };
+            let (candidate, growth) = (measured[at].candidate, measured[at].growth);
+            let form = self.forms.iter().find(|(value_type, _)| *value_type == candidate.value_type);
+            let Some((_, form)) = form else { break };
+            measured[at] = self.measure(form, candidate, 2, growth)?;
+        }
+        Ok(self.ranked(&measured))
+    }
+
+    fn ranked(&self, measured: &[Measured]) -> Vec<Choice> {
+        let threads = u32::try_from(self.scene.pool.threads()).unwrap_or(u32::MAX);
+        let (question, table_value) = (self.scene.question, self.scene.rows.mean_len());
+        let choices = measured.iter().map(|measured| measured.choice(question, threads, table_value));
+        rank::best_first(question, choices.collect())
+    }
+
+    /// The reference of a type on graphs of all sizes, and the growth that they show.
+    fn reference(&self, value_type: ValueType, form: &Form<'_>) -> Result<(Measured, Growth), AdviseError> {
+        let (scene, candidate) = (self.scene, plan::reference(value_type));
+        let mut wide = Vec::new();
+        let mut largest = None;
+        for (&rows, limits) in self.plan.sizes.iter().zip(self.limits) {
+            let trial = Trial::build(scene, form, candidate, rows, limits)?;
+            let curves = trial.curves(FURTHER * (1.0 - scene.question.target))?;
+            wide.push((rows, curves.wide));
+            largest = Some((trial, curves.own));
+            scene.control.progress().add(1);
+        }
+        let growth = Growth::of(&wide, scene.question.target);
+        let (trial, curve) = largest.expect("there are three sizes");
+        Ok((trial.measured(curve, growth)?, growth))
+    }
+
+    /// A candidate on a graph of one of the sizes.
+    fn measure(
+        &self,
+        form: &Form<'_>,
+        candidate: Candidate,
+        size: usize,
+        growth: Growth,
+    ) -> Result<Measured, AdviseError> {
+        let trial = Trial::build(self.scene, form, candidate, self.plan.sizes[size], &self.limits[size])?;
+        let curves = trial.curves(1.0 - self.scene.question.target)?;
+        self.scene.control.progress().add(1);
+        trial.measured(curves.own, growth)
+    }
+}
+
+/// The numbers below `count` in random order.
+fn shuffled(count: usize, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
+    for last in (1..order.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = ((u128::from(state) * (last as u128 + 1)) >> 64) as usize;
+        order.swap(last, at);
+    }
+    order
+}

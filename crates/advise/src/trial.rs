@@ -1,0 +1,249 @@
+//! One graph of the sample, searched as pgvector would search the index.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use distance::{Kernel, kernel};
+use graph::HeapTid;
+use hnsw::{BuildSpec, Finished, RowBatch, Searcher};
+use pgvector::{MAX_EF_SEARCH, Metric, ValueType};
+use rayon::prelude::*;
+
+use crate::choice::{Choice, Measured, least_ef};
+use crate::curve::{Curve, Point};
+use crate::exact::Limit;
+use crate::growth::Growth;
+use crate::run::Scene;
+use crate::values::Values;
+use crate::{AdviseError, Question};
+
+/// Rows that an engine is given at a time.
+const BATCH: usize = 1000;
+/// Rows of a block of the table that is made up for the sample.
+const BLOCK: usize = 200;
+/// A search keeps so many times as many elements as the one before.
+const STEP: f64 = 1.25;
+/// Points that a curve has at least: two tell how it goes on to a smaller `ef_search`.
+const POINTS: usize = 3;
+/// The share of all visits that goes to what should be cached.
+const HOT: f64 = 0.9;
+
+/// What could be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) value_type: ValueType,
+    pub(crate) m: u16,
+    pub(crate) ef_construction: u16,
+}
+
+impl Candidate {
+    /// Whether a choice is of it.
+    pub(crate) fn is(&self, choice: &Choice) -> bool {
+        (self.value_type, self.m, self.ef_construction) == (choice.value_type, choice.m, choice.ef_construction)
+    }
+
+    /// Whether an index of binary codes finds candidates, which the query then sorts by the values themselves.
+    pub(crate) fn is_reranked(&self, question: &Question) -> bool {
+        self.value_type == ValueType::Bit && question.value_type != ValueType::Bit
+    }
+}
+
+/// The sample as an index of one type has it.
+pub(crate) struct Form<'a> {
+    pub(crate) rows: Cow<'a, Values>,
+    pub(crate) queries: Cow<'a, Values>,
+}
+
+impl<'a> Form<'a> {
+    /// `None` if a value is too large for the type.
+    pub(crate) fn new(scene: &Scene<'a>, value_type: ValueType) -> Option<Self> {
+        if value_type == scene.question.value_type {
+            return Some(Self { rows: Cow::Borrowed(scene.rows), queries: Cow::Borrowed(scene.queries) });
+        }
+        let converted = |values: &Values| values.converted(value_type).map(Cow::Owned);
+        Some(Self { rows: converted(scene.rows)?, queries: converted(scene.queries)? })
+    }
+}
+
+/// A graph of the first rows of the sample.
+pub(crate) struct Trial<'a> {
+    scene: &'a Scene<'a>,
+    form: &'a Form<'a>,
+    candidate: Candidate,
+    kernel: Kernel,
+    /// Whether what is found is sorted again by the values of the table.
+    reranked: bool,
+    /// How far each query's neighbors are among these rows.
+    limits: &'a [Limit],
+    finished: Finished,
+    rows: usize,
+    seconds: f64,
+}
+
+impl<'a> Trial<'a> {
+    /// Builds the graph of the first `rows` rows.
+    pub(crate) fn build(
+        scene: &'a Scene<'a>,
+        form: &'a Form<'a>,
+        candidate: Candidate,
+        rows: usize,
+        limits: &'a [Limit],
+    ) -> Result<Self, AdviseError> {
+        let question = scene.question;
+        let reranked = candidate.is_reranked(question);
+        let metric = if reranked { Metric::Hamming } else { question.metric };
+        let unsupported = AdviseError::Unsupported {
+            value_type: candidate.value_type.name(),
+            dims: question.dims,
+            metric: metric.name(),
+        };
+        let kernel = kernel(form.rows.elements(), metric).ok_or(unsupported)?;
+        let spec = BuildSpec {
+            value_type: candidate.value_type,
+            metric,
+            dims: question.dims,
+            m: candidate.m,
+            ef_construction: candidate.ef_construction,
+            expected_rows: rows as u64,
+            rows_per_element: pgvector::HEAP_TIDS_PER_ELEMENT as u8,
+            seed: question.seed,
+        };
+        let started = Instant::now();
+        let mut engine = hnsw::start(scene.engine, spec, scene.pool.clone(), scene.control.aside())?;
+        let varying = candidate.value_type.value_len(1).is_none();
+        let (mut tids, mut values, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, batch) in scene.order[..rows].chunks(BATCH).enumerate() {
+            tids.clear();
+            values.clear();
+            lengths.clear();
+            for (at, &row) in batch.iter().enumerate() {
+                let value = form.rows.get(row as usize);
+                tids.push(tid(number * BATCH + at));
+                values.extend_from_slice(value);
+                if varying {
+                    lengths.push(value.len() as u32);
+                }
+            }
+            engine.add(RowBatch { tids: &tids, values: &values, lengths: &lengths })?;
+        }
+        let finished = engine.finish()?;
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Self { scene, form, candidate, kernel, reranked, limits, finished, rows, seconds })
+    }
+
+    /// What was measured.
+    pub(crate) fn measured(&self, curve: Curve, growth: Growth) -> Result<Measured, AdviseError> {
+        let ef = least_ef(self.scene.question, &curve, self.rows, growth);
+        Ok(Measured {
+            candidate: self.candidate,
+            curve,
+            rows: self.rows,
+            seconds: self.seconds,
+            elements_per_row: self.finished.graph.len() as f64 / self.rows.max(1) as f64,
+            hot_share: self.hot_share(ef)?,
+            value_len: self.form.rows.mean_len(),
+            growth,
+        })
+    }
+
+    /// Searches with one `ef_search` after the other until so few neighbors are missed, or pgvector's limit is reached.
+    pub(crate) fn curves(&self, enough: f64) -> Result<Curves, AdviseError> {
+        let question = self.scene.question;
+        let (mut own, mut wide) = (Vec::new(), Vec::new());
+        let mut ef = question.k;
+        loop {
+            let found = self.search(ef, None)?;
+            own.push(Point { ef, recall: found.own, visited: found.visited });
+            let enough = |recall: f64| 1.0 - recall <= enough;
+            if ef >= question.wide() {
+                wide.push(Point { ef, recall: found.wide, visited: found.visited });
+            }
+            if ef >= usize::from(MAX_EF_SEARCH) || wide.len() >= POINTS && enough(found.own) && enough(found.wide) {
+                break;
+            }
+            ef = ((ef as f64 * STEP).ceil() as usize).max(ef + 2).min(MAX_EF_SEARCH.into());
+        }
+        let curve = |points: &[Point], k| Curve::new(points, 0.5 / (self.form.queries.len() * k) as f64);
+        Ok(Curves { own: curve(&own, question.k), wide: curve(&wide, question.wide()) })
+    }
+
+    /// The share of the elements that nine of ten visits go to.
+    fn hot_share(&self, ef: usize) -> Result<f64, AdviseError> {
+        let visits: Vec<AtomicU32> = (0..self.finished.graph.len()).map(|_| AtomicU32::new(0)).collect();
+        self.search(ef, Some(&visits))?;
+        let mut visits: Vec<u32> = visits.into_iter().map(AtomicU32::into_inner).collect();
+        visits.sort_unstable_by(|a, b| b.cmp(a));
+        let wanted = HOT * visits.iter().map(|&visits| f64::from(visits)).sum::<f64>();
+        let mut sum = 0.0;
+        let hot = visits.iter().take_while(|&&visits| {
+            let before = sum;
+            sum += f64::from(visits);
+            before < wanted
+        });
+        Ok(hot.count() as f64 / visits.len().max(1) as f64)
+    }
+
+    /// All queries with one `ef_search`.
+    fn search(&self, ef: usize, visits: Option<&[AtomicU32]>) -> Result<Searched, AdviseError> {
+        let queries = &self.form.queries;
+        let (k, wide) = (self.scene.question.k, self.scene.question.wide());
+        let one = |searcher: &mut Searcher, query: usize| {
+            self.scene.control.check()?;
+            let value = queries.get(query);
+            let mut visited = 0u64;
+            let distance = |element| {
+                visited += 1;
+                if let Some(visits) = visits {
+                    visits[element as usize].fetch_add(1, Ordering::Relaxed);
+                }
+                (self.kernel)(value, self.finished.values.value(element))
+            };
+            let found = searcher.search(&self.finished.graph, distance, |_| {}, ef);
+            let tids = found.iter().flat_map(|near| self.finished.graph.heap_tids().of(near.element()));
+            let (own, limit) = (self.scene.queries.get(query), self.limits[query]);
+            let (mut hits, mut wide_hits) = (0, 0);
+            // A query that does not sort again has what the index found first.
+            let answered = |at, k| self.reranked || at < k;
+            for (at, &tid) in tids.take(if self.reranked { ef } else { wide }).enumerate() {
+                let row = self.scene.order[number(tid)] as usize;
+                let distance = (self.scene.kernel)(own, self.scene.rows.get(row));
+                // Of equally near rows any will do.
+                hits += usize::from(answered(at, k) && distance <= limit.own);
+                wide_hits += usize::from(answered(at, wide) && distance <= limit.wide);
+            }
+            Ok::<_, AdviseError>((hits.min(k), wide_hits.min(wide), visited))
+        };
+        let sum = |a: (usize, usize, u64), b: (usize, usize, u64)| Ok((a.0 + b.0, a.1 + b.1, a.2 + b.2));
+        let all = || (0..queries.len()).into_par_iter().map_init(Searcher::default, one).try_reduce(|| (0, 0, 0), sum);
+        let (hits, wide_hits, visited) = self.scene.pool.run(all)?;
+        let share = |hits: usize, k: usize| hits as f64 / (queries.len() * k) as f64;
+        Ok(Searched {
+            own: share(hits, k),
+            wide: share(wide_hits, wide),
+            visited: visited as f64 / queries.len() as f64,
+        })
+    }
+}
+
+/// What a graph's searches find of the neighbors wanted, and of those by which graphs of different sizes are compared.
+pub(crate) struct Curves {
+    pub(crate) own: Curve,
+    pub(crate) wide: Curve,
+}
+
+/// The recall of both, and elements visited.
+struct Searched {
+    own: f64,
+    wide: f64,
+    visited: f64,
+}
+
+/// The place of a row in the sample, as a place in a table.
+fn tid(number: usize) -> HeapTid {
+    HeapTid::new((number / BLOCK) as u32, (number % BLOCK + 1) as u16)
+}
+
+fn number(tid: HeapTid) -> usize {
+    tid.block() as usize * BLOCK + usize::from(tid.offset()) - 1
+}

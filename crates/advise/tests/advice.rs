@@ -1,0 +1,117 @@
+//! What is advised of a sample, against graphs of all rows.
+
+use std::sync::Arc;
+
+use advise::{Advice, AdviseError, Question, Values, advise};
+use graph::HeapTid;
+use harness::{Vectors, exact_neighbors, synthetic};
+use hnsw::{BuildError, BuildSpec, Control, EngineKind, Metric, Pool, RowBatch, Searcher};
+use pgvector::ValueType;
+
+const K: usize = 10;
+
+fn encoded(vectors: &Vectors, rows: usize) -> Values {
+    let mut values = Values::new(ValueType::Vector, vectors.dims() as u32);
+    (0..rows).for_each(|row| values.extend(&bytes(vectors.row(row)), []));
+    values
+}
+
+fn bytes(value: &[f32]) -> Vec<u8> {
+    value.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn question(vectors: &Vectors, rows: usize, target: f64) -> Question {
+    let (value_type, dims) = (ValueType::Vector, vectors.dims() as u32);
+    Question { value_type, metric: Metric::L2, dims, rows: rows as u64, target, k: K, seed: 0 }
+}
+
+fn ask(question: &Question, rows: Values, control: &Control) -> Result<Advice, AdviseError> {
+    let pool = Arc::new(Pool::new(0).unwrap());
+    let queries = Values::new(question.value_type, question.dims);
+    advise(question, rows, queries, EngineKind::Bulk, &pool, control)
+}
+
+/// Recall and visits of a graph of all rows.
+fn searched(base: &Vectors, queries: &Vectors, m: u16, ef_construction: u16, ef: usize) -> (f64, f64) {
+    let spec = BuildSpec {
+        value_type: ValueType::Vector,
+        metric: Metric::L2,
+        dims: base.dims() as u32,
+        m,
+        ef_construction,
+        expected_rows: base.rows() as u64,
+        rows_per_element: 10,
+        seed: 1,
+    };
+    let pool = Arc::new(Pool::new(0).unwrap());
+    let mut engine = hnsw::start(EngineKind::Bulk, spec, pool, Control::default()).unwrap();
+    for row in 0..base.rows() {
+        let tids = [HeapTid::new(row as u32, 1)];
+        engine.add(RowBatch { tids: &tids, values: &bytes(base.row(row)), lengths: &[] }).unwrap();
+    }
+    let finished = engine.finish().unwrap();
+    let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
+    let exact = exact_neighbors(base, queries, harness::Metric::L2, K);
+    let (mut searcher, mut visited, mut hits) = (Searcher::default(), 0, 0);
+    for (query, exact) in exact.iter().enumerate() {
+        let query = bytes(queries.row(query));
+        let distance = |element| {
+            visited += 1;
+            kernel(&query, finished.values.value(element))
+        };
+        let found = searcher.search(&finished.graph, distance, |_| {}, ef);
+        let rows = found.iter().take(K).map(|near| finished.graph.heap_tids().of(near.element())[0].block());
+        hits += rows.filter(|row| exact.contains(row)).count();
+    }
+    let count = queries.rows() as f64;
+    (hits as f64 / (count * K as f64), f64::from(visited) / count)
+}
+
+#[test]
+fn a_quarter_tells_of_all() {
+    let (base, queries) = synthetic(24_000, 300, 32, 11);
+    let advice = ask(&question(&base, base.rows(), 0.9), encoded(&base, 6000), &Control::default()).unwrap();
+    let choice = advice.choices.iter().find(|choice| choice.value_type == ValueType::Vector).unwrap();
+    let (recall, visited) = searched(&base, &queries, choice.m, choice.ef_construction, choice.ef_search.into());
+    println!("{choice:?}: recall {recall}, visited {visited}");
+    assert!((0.87..0.96).contains(&recall), "{choice:?}: {recall}");
+    assert!((choice.visited / visited - 1.0).abs() < 0.15, "{choice:?}: {visited}");
+}
+
+#[test]
+fn a_longer_way_to_the_target_costs_more() {
+    let (base, _) = synthetic(4000, 1, 32, 5);
+    let first = |target| {
+        let advice = ask(&question(&base, 100_000, target), encoded(&base, 4000), &Control::default()).unwrap();
+        *advice
+            .choices
+            .iter()
+            .find(|choice| choice.value_type == ValueType::Vector && choice.m == 16)
+            .unwrap_or(&advice.choices[0])
+    };
+    let (low, high) = (first(0.8), first(0.97));
+    assert!(high.visited > low.visited && high.recall > low.recall, "{low:?} {high:?}");
+}
+
+#[test]
+fn what_is_too_few_or_cancelled_gives_no_advice() {
+    let (base, _) = synthetic(1000, 1, 8, 5);
+    let few = ask(&question(&base, 1000, 0.9), encoded(&base, 999), &Control::default());
+    assert!(matches!(few, Err(AdviseError::TooFew { rows: 999, least: 1000 })), "{few:?}");
+    // Vectors of norm zero have no neighbors by angle.
+    let zeros = Vectors::new(8, vec![0.0; 8 * 2000]);
+    let question = Question { metric: Metric::Cosine, ..question(&base, 2000, 0.9) };
+    let none = ask(&question, encoded(&zeros, 2000), &Control::default());
+    assert!(matches!(none, Err(AdviseError::TooFew { rows: 0, .. })), "{none:?}");
+    let control = Control::default();
+    control.cancel();
+    let cancelled = ask(&question, encoded(&base, 1000), &control);
+    assert!(matches!(cancelled, Err(AdviseError::Build(BuildError::Cancelled))), "{cancelled:?}");
+}
+
+#[test]
+fn equal_rows_are_no_trouble() {
+    let one = Vectors::new(8, (0..3000 * 8).map(|at| (at % 8) as f32).collect());
+    let advice = ask(&question(&one, 3000, 0.95), encoded(&one, 3000), &Control::default()).unwrap();
+    assert!(advice.choices.iter().all(|choice| choice.recall > 0.94), "{advice:?}");
+}
