@@ -5,9 +5,9 @@ use service::{CodecError, LIMITS_HINT, Queued};
 use thiserror::Error;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::book::{Refusal, Wish};
 use crate::opening::Client;
 use crate::pool::{Lease, Pool};
+use crate::scheduler::{Refusal, Wish};
 
 /// How long a last message to a client may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ pub(crate) enum NoBuilder {
     Builder(Box<Refuse>),
 }
 
-/// Waits for a builder, while the client hears what it waits for and may cancel.
+/// Waits for a builder, tells the client what it waits for, and lets it cancel.
 pub(crate) async fn wait(
     client: &mut Client,
     pool: &Pool,
@@ -73,7 +73,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Says something to a client, which must read it in time.
+/// Sends a message, which the client must read within `patience`.
 pub(crate) async fn say(client: &mut Client, message: &BuilderMessage, patience: Duration) -> Result<(), NoBuilder> {
     match timeout(patience, client.writer.send(message)).await {
         Ok(sent) => Ok(_ = sent.map_err(CodecError::from)?),
@@ -81,7 +81,7 @@ pub(crate) async fn say(client: &mut Client, message: &BuilderMessage, patience:
     }
 }
 
-/// What a client may say while it waits.
+/// Checks a frame that comes while the client waits.
 pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Result<(), NoBuilder> {
     let frame = frame?.ok_or(NoBuilder::Left)?;
     match ClientMessage::from_frame(&frame).map_err(CodecError::from)? {

@@ -5,10 +5,10 @@ use protocol::{BuilderMessage, Done, Frame, HEADER_BYTES, PAGE_SIZE, Phase, SqlS
 
 use crate::stages::Stages;
 
-/// Bytes of a payload that are looked into: Progress and Done are shorter, an Error begins with its SQLSTATE.
+/// The most bytes of a payload that are parsed: Progress and Done are shorter, an Error begins with its SQLSTATE.
 const MAX_LOOK: usize = 64;
 
-/// What a builder has said since it was looked at last.
+/// What a builder has reported since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
     /// Rows that it has taken.
@@ -19,9 +19,9 @@ pub(crate) struct News {
     pub(crate) done: Option<Done>,
 }
 
-/// Follows where frames end in a builder's stream that is passed on as bytes, and what it says of its progress.
+/// Tracks frame boundaries and progress in a builder's stream that is relayed as bytes.
 ///
-/// Whether frames are right is for their receiver to say.
+/// It does not verify frames: that is the client's task.
 #[derive(Debug)]
 pub(crate) struct Boundary {
     header: [u8; HEADER_BYTES],

@@ -13,9 +13,9 @@ use crate::tls::BuilderTls;
 /// What a router does with a client when it has a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It passes on the bytes between client and builder.
+    /// It relays all bytes between client and builder.
     Relay,
-    /// It sends the client to the builder. Clients that cannot be sent are relayed.
+    /// It redirects the client to the builder. Clients that do not support that are relayed.
     Redirect,
 }
 
@@ -24,7 +24,7 @@ pub enum Mode {
 pub enum Source {
     /// Processes on this machine.
     Process(ProcessConfig),
-    /// A list, and the secrets for tickets if these builders ask for such.
+    /// A fixed list, and the ticket keys if these builders require tickets.
     Static(Vec<FixedBuilder>, Option<Arc<TicketKeys>>),
     /// Pods, and the least and most memory of one, in bytes; 0 leaves it as the template has it.
     #[cfg(feature = "kubernetes")]
@@ -46,7 +46,7 @@ pub struct Config {
     pub status_labels: bool,
     /// What is asked of clients.
     pub access: Access,
-    /// How to know builders, when connections to them are encrypted.
+    /// How builders' certificates are verified, when connections to them are encrypted.
     pub builder_tls: Option<Arc<BuilderTls>>,
     /// The name that the builders' certificate is for, when it is not the router's.
     pub builder_name: String,
@@ -68,16 +68,16 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// How long relayed builds may go on when the daemon shuts down.
     pub grace: Duration,
-    /// How long a client may be silent while it waits or sends rows, or leave unread what it was sent.
+    /// How long a client may be silent while it waits or sends rows, or not read what it is sent.
     pub idle_timeout: Duration,
     /// How long a build may take from when it has a builder to its end, whatever its client says; `None` for as long as it takes.
     pub max_build_time: Option<Duration>,
-    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
+    /// Connections at a time. Beyond it the oldest pending connection is closed.
     pub max_connections: usize,
     /// Connections to accept per second; more wait.
     pub max_handshakes: u32,
-    /// Memory in bytes that a builder for such a build is to have; `u64::MAX`: as much as there may be. The builder's own estimate,
-    /// from whoever knows both: a router builds nothing.
+    /// Memory in bytes that a builder needs for this build; `u64::MAX`: the maximum. The caller passes the builder's own formula, since
+    /// the router does not link the engine.
     pub memory_for: fn(&Hello) -> u64,
 }
 

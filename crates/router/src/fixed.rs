@@ -10,9 +10,9 @@ use service::Clock;
 use crate::health;
 use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
 
-/// How often a builder is asked whether it is still there.
+/// The interval of health checks.
 const CHECK: Duration = Duration::from_secs(1);
-/// Checks in a row that may go wrong.
+/// Consecutive health checks that may fail.
 const MISSES: u32 = 3;
 
 /// A builder that somebody else runs.
@@ -26,12 +26,12 @@ pub struct FixedBuilder {
     pub status_port: u16,
 }
 
-/// Builders from a list: to start one is to find one that is well, to stop it to put it back.
+/// Builders from a list: starting one means finding a healthy one, stopping it means putting it back.
 pub(crate) struct Fixed {
     free: Free,
 }
 
-/// The builders that nobody uses, the one that was used last at the end.
+/// Unused builders, the most recently used last.
 type Free = Arc<Mutex<VecDeque<FixedBuilder>>>;
 
 impl Fixed {
@@ -100,7 +100,7 @@ impl Found {
         }
     }
 
-    /// Puts the builder back into the list. Not when this is dropped: whoever watches the builder holds on to it for longer than the pool.
+    /// Puts the builder back into the list. This is no `Drop`, since the health check holds the builder for longer than the pool does.
     fn put_back(&self) {
         if !self.back.swap(true, Ordering::Relaxed) {
             lock(&self.free).push_back(self.builder.clone());

@@ -34,7 +34,7 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
     })
 }
 
-/// Connects to the builder and hears its greeting.
+/// Connects to the builder and reads its greeting.
 ///
 /// # Errors
 /// When the builder cannot be reached or is none.
@@ -49,7 +49,7 @@ pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Resu
     Ok(stream)
 }
 
-/// Connects to the builder and says the client's Hello to it.
+/// Connects to the builder and sends it the client's Hello.
 ///
 /// # Errors
 /// When the builder cannot be reached or is none.
@@ -66,7 +66,7 @@ pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -
     Ok(Asked { reader: FrameReader::new(read), write })
 }
 
-/// What came of the builder's admission.
+/// Whether the builder accepted the build.
 pub(crate) enum Admission {
     /// The frame that ends it: Accept, Refuse or Error.
     Decided(Frame),
@@ -74,7 +74,7 @@ pub(crate) enum Admission {
     BuilderLost(String),
 }
 
-/// Passes on what the builder says until it takes the build or does not. The frame that decides is not passed on yet.
+/// Relays the builder's frames up to the one that accepts or refuses the build, which is not relayed yet.
 ///
 /// # Errors
 /// When the client is gone or cancels.

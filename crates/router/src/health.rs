@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_ANSWER: usize = 1 << 20;
 /// How often a builder is asked whether its build has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// Answers in a row that may be missing.
+/// Consecutive requests that may go unanswered.
 const MISSES: u32 = 5;
 
 /// Builds of a builder, as its metrics tell.

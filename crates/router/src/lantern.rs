@@ -11,12 +11,12 @@ use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
 
-use crate::book::Wish;
 use crate::handover::greeted;
 use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
 use crate::relay::{Broken, copy, discard};
 use crate::router::Shared;
+use crate::scheduler::Wish;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
@@ -41,7 +41,7 @@ impl Session<'_> {
             Ok(client) => client,
             Err(text) => return self.lantern_refuse(stream, &text).await,
         };
-        self.shared.door.newcomers.settle(self.id);
+        self.shared.door.pending.settle(self.id);
         let lease = match self.lantern_lease(&mut stream, &client).await {
             Ok(lease) => lease,
             Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
@@ -86,7 +86,7 @@ impl Session<'_> {
         }
         tracing::Span::current().record("build", &subject.build);
         let queued = self.shared.activity.queue(subject);
-        self.shared.door.newcomers.settle(self.id);
+        self.shared.door.pending.settle(self.id);
         let found = tokio::select! {
             found = timeout(PATIENCE, self.lantern_builder(&mut stream, &client, &init)) => found.unwrap_or_else(|_| {
                 Err(NoBuilder::Told("no builder is ready yet; one may be starting, try again".to_owned()))
@@ -248,7 +248,7 @@ impl Session<'_> {
     }
 }
 
-/// The last words to a client, in one segment. If it is gone, that is the end as well.
+/// Sends the last message in one segment. Failures are ignored: the session ends in any case.
 async fn tell(mut stream: Box<dyn Transport>, bytes: &[u8]) {
     let last = async {
         stream.write_all(bytes).await?;

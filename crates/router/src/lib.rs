@@ -1,9 +1,8 @@
-//! The router: databases point at it, it finds or starts a builder for each build and hands the client over.
+//! The router: databases point at it, it finds or starts a builder for each build, and relays the connection or redirects the client.
 //!
-//! `book` has the rules, without clock or network; `pool` carries them out with a `spawner`; `session` speaks with clients.
+//! `scheduler` decides, without clock or network; `pool` carries out its actions with a `spawner`; `session` serves clients.
 
 mod admission;
-mod book;
 mod boundary;
 mod config;
 mod error;
@@ -19,6 +18,7 @@ mod process;
 mod relay;
 mod relayed;
 mod router;
+mod scheduler;
 mod sent;
 mod session;
 mod spawner;

@@ -23,7 +23,7 @@ pub(crate) enum Opening {
     LanternAddress(Box<dyn Transport>),
     /// A build for a Lantern client, which can only be relayed: it has not asked for an address.
     LanternBuild(Box<dyn Transport>, Init),
-    /// Nothing: it looked whether somebody is there.
+    /// Nothing: a health check or port scan.
     Nothing,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Client {
     pub(crate) hello: Hello,
     /// The bytes of the Hello as they came: it may say more than this version knows.
     pub(crate) frame: BytesMut,
-    /// A ticket with which it was sent to a builder in vain; may be empty.
+    /// The ticket of a redirect that failed; may be empty.
     pub(crate) ticket: String,
     /// The name of its certificate.
     pub(crate) certificate: Option<String>,

@@ -37,7 +37,7 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
 }
 
-/// Builders are processes of this machine, and end with the router, however that ends: they watch a pipe that it holds.
+/// Builders are processes of this machine. They watch a pipe that the router holds, and so end with it even if it is killed.
 pub(crate) struct Processes {
     config: ProcessConfig,
     ticket_key: PathBuf,
@@ -46,8 +46,8 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// `ticket_key` is the text of the key, which the builders inherit as a file without a place: it is gone with the last process that
-    /// has it, however that ends.
+    /// `ticket_key` is the text of the key. Builders inherit it as an anonymous file (`memfd`), which goes with the last process that has
+    /// it open.
     pub(crate) fn new(config: ProcessConfig, ticket_key: &str) -> io::Result<Self> {
         let mut secret = File::from(memfd_create("ticket-key", MemfdFlags::empty())?);
         secret.write_all(ticket_key.as_bytes())?;

@@ -14,15 +14,15 @@ use crate::boundary::Boundary;
 
 /// Bytes that are passed on at a time.
 const BUFFER: usize = 256 << 10;
-/// How long a last word may take to arrive when the other side has gone.
+/// How long a last frame may take to arrive when the other side is gone.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How the bytes of a build came to an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The builder said its last word, of this kind.
+    /// The builder sent its last frame, of this kind.
     Said(u8),
-    /// The builder is gone without a last word.
+    /// The builder is gone without a last frame.
     Lost,
     /// The client is gone.
     Left,
@@ -37,9 +37,9 @@ pub(crate) struct Side {
     pub(crate) pending: BytesMut,
 }
 
-/// Passes bytes on in both directions until one side ends, or takes nothing for `patience`. `see` is called with the boundary whenever the
-/// client has taken something, `forth` with the number of bytes that the builder has taken. A builder that is lost is not reported to the
-/// client: that is for [`report`]. After [`End::Said`] the client has yet to read what is on its way: see [`linger`].
+/// Relays bytes in both directions until one side ends, or reads nothing for `patience`. `see` is called with the boundary after each
+/// write to the client, `forth` with the number of bytes written to the builder. If the builder is lost, [`report`] tells the client. After
+/// [`End::Said`] the client may have bytes left to read: see [`linger`].
 pub(crate) async fn pass(
     client: &mut Side,
     builder: &mut Side,
@@ -92,8 +92,8 @@ pub(crate) async fn pass(
     }
 }
 
-/// Waits until the client has closed, so that it can read all that is on its way: closing a socket that has unread bytes would throw that
-/// away. As the builder does, for as long as a client may leave unread what it was sent.
+/// Waits until the client has closed, for as long as it may take to read: closing a socket with unread bytes would discard what the
+/// client has yet to read.
 pub(crate) async fn linger(client: &mut Side, patience: Duration) {
     let _ = timeout(patience, discard(&mut client.read)).await;
 }
@@ -125,7 +125,7 @@ pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
     }
 }
 
-/// Reads and forgets, so that closing does not throw away what is on its way to the other side.
+/// Reads and discards, so that closing does not discard bytes on their way to the other side.
 pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
     let mut rest = vec![0; BUFFER];
     while from.read(&mut rest).await.is_ok_and(|read| read > 0) {}

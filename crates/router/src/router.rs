@@ -5,7 +5,6 @@ use service::{Activity, Daemon, Door, Ending, Role, Shutdown, TicketKeys};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::book::Rules;
 use crate::config::{Config, Source};
 use crate::error::RouterError;
 use crate::fixed::Fixed;
@@ -13,6 +12,7 @@ use crate::fixed::Fixed;
 use crate::kubernetes::Pods;
 use crate::pool::{BuilderState, Pool};
 use crate::process::Processes;
+use crate::scheduler::Rules;
 use crate::sent::Sent;
 use crate::session;
 use crate::spawner::Spawner;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: Pool,
     pub(crate) sent: Arc<Sent>,
-    /// What accepts connections, and knows those that have not said what they want, or that they may have it.
+    /// Accepts connections, and knows the pending ones: those whose client has not sent a request or is not admitted yet.
     pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.

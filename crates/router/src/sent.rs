@@ -3,8 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// The tickets of clients that were sent to their builders. One that comes back was of no use to its client, and its builder need not
-/// be kept.
+/// Tickets of redirected clients. A client that comes back with its ticket could not use the builder, which then need not be reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     tickets: Mutex<HashMap<String, CancellationToken>>,
@@ -20,7 +19,7 @@ impl Sent {
         Away { sent: self.clone(), ticket: ticket.to_owned(), back }
     }
 
-    /// A client shows the ticket that it was given: it asks again. Tickets of other routers are nothing to us.
+    /// A client has come back with its ticket. Tickets of other routers are ignored.
     pub(crate) fn comes_back_with(&self, ticket: &str) {
         if let Some(back) = self.tickets().get(ticket) {
             back.cancel();
@@ -32,7 +31,7 @@ impl Sent {
     }
 }
 
-/// A client that was sent away, until this is dropped.
+/// A redirected client, until this is dropped.
 pub(crate) struct Away {
     sent: Arc<Sent>,
     ticket: String,

@@ -9,7 +9,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{NoBuilder, refuse_client, say, say_last, wait};
-use crate::book::Wish;
 use crate::config::Mode;
 use crate::handover::{can_be_sent, redirect};
 use crate::health;
@@ -17,9 +16,10 @@ use crate::opening::{Client, Opening, open};
 use crate::pool::{Followed, Lease, TICKET_LIFETIME};
 use crate::relayed::{self, Relayed};
 use crate::router::Shared;
+use crate::scheduler::Wish;
 use crate::stages::Stages;
 
-/// Builders that may be lost one after the other before any has taken the build.
+/// Builders that may be lost, one after the other, before one accepts the build.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
@@ -87,7 +87,7 @@ impl Session<'_> {
             queued.turn_away(&refuse);
             return say_last(&mut client, &BuilderMessage::Refuse(*refuse)).await;
         }
-        self.shared.door.newcomers.settle(self.id);
+        self.shared.door.pending.settle(self.id);
         tracing::Span::current().record("label", printable(&client.hello.label));
         let wish = Wish { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
         tracing::info!(client = %wish.client, memory = wish.memory, again = !client.ticket.is_empty(), "build asked for");
@@ -128,7 +128,7 @@ impl Session<'_> {
         refuse(client, queued, &NoBuilder::Refused(Box::new(why))).await;
     }
 
-    /// Sends the client to the builder, and keeps that one for it as long as the build takes.
+    /// Redirects the client, and reserves the builder until the build has ended.
     async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) {
         // Before the client knows: else its build might be over before we look.
         let before = match health::builds(lease.place()).await {

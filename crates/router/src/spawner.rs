@@ -6,14 +6,14 @@ use service::Clock;
 use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::book::Others;
+use crate::scheduler::Others;
 
 /// A future of a trait object.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where builders come from.
 pub(crate) trait Spawner: Send + Sync {
-    /// Gets a builder that takes builds. When it returns an error, nothing is left behind.
+    /// Starts a builder and waits until it takes builds. An error leaves nothing behind.
     fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>>;
 
     /// Whether builders go on when the router ends.
@@ -21,12 +21,12 @@ pub(crate) trait Spawner: Send + Sync {
         false
     }
 
-    /// Builders whose router is gone; each is returned once.
+    /// Builders without a router, to take over; each is returned once.
     fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What other routers do that share the places for builders. Never changes where a router is alone.
+    /// The state of other routers that share `max_builders`. It never changes for a single router.
     fn surroundings(&self) -> watch::Receiver<Surroundings> {
         watch::channel(Surroundings::default()).1
     }
@@ -47,7 +47,7 @@ pub(crate) struct Surroundings {
 pub(crate) trait Builder: Send + Sync {
     /// Its name in logs, status and tickets.
     fn name(&self) -> &str;
-    /// What tickets for it are made out to.
+    /// The name that its tickets carry.
     fn ticket_name(&self) -> &str {
         self.name()
     }
@@ -57,17 +57,17 @@ pub(crate) trait Builder: Send + Sync {
     fn memory(&self) -> u64;
     /// Waits until it is gone and says why.
     fn gone(&self) -> Boxed<'_, String>;
-    /// Takes it away. Returns when nothing is left of it.
+    /// Stops it. Returns when nothing is left of it.
     fn stop(&self) -> Boxed<'_, ()>;
-    /// Leaves it to another router, if it is idle and that can be; else takes it away.
+    /// Hands it over to another router if it is idle, else stops it.
     fn let_go(&self) -> Boxed<'_, ()> {
         self.stop()
     }
-    /// Whether it is of an earlier set-up of the router and is to take no further build.
+    /// Whether it was started with an earlier configuration and gets no further build.
     fn is_outdated(&self) -> bool {
         false
     }
-    /// Lets others see whether it has a build, soon.
+    /// Publishes, within moments, whether it has a build.
     fn show_building(&self, _building: bool) {}
 }
 
@@ -105,18 +105,18 @@ pub(crate) struct Order {
     pub(crate) memory: u64,
     /// How long it may take.
     pub(crate) limit: Duration,
-    /// For what those who wait are told.
+    /// Reports what waiting clients are told.
     pub(crate) tell: watch::Sender<String>,
 }
 
 /// What another start may bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// The reason may be over soon.
+    /// The cause may go away by itself.
     Passing,
-    /// Trying again at once is in vain.
+    /// Another start would fail too.
     Lasting,
-    /// Nothing is wrong: other routers have all the builders that there may be.
+    /// No fault: other routers have all of `max_builders`.
     Full,
 }
 
@@ -133,18 +133,18 @@ pub(crate) struct SpawnError {
 }
 
 impl SpawnError {
-    /// One that may be over soon.
+    /// An error whose cause may go away by itself.
     pub(crate) fn passing(text: impl Into<String>) -> Self {
         Self { text: text.into(), hint: String::new(), outlook: Outlook::Passing }
     }
 
-    /// One that is over when another router has one builder less.
+    /// `max_builders` is reached by builders of other routers.
     #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only pods are places that routers share"))]
     pub(crate) fn full(text: impl Into<String>) -> Self {
         Self { outlook: Outlook::Full, ..Self::passing(text) }
     }
 
-    /// One that somebody has to do something about.
+    /// An error that lasts until somebody fixes its cause.
     pub(crate) fn lasting(text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { text: text.into(), hint: hint.into(), outlook: Outlook::Lasting }
     }

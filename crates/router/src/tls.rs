@@ -11,7 +11,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use service::Reload;
 use thiserror::Error;
 
-/// Why builders cannot be told from others.
+/// Why builders' certificates cannot be verified.
 #[derive(Debug, Error)]
 pub enum BuilderTlsError {
     /// The file cannot be read or is not PEM.
@@ -30,7 +30,7 @@ pub enum BuilderTlsError {
     Rejected(#[from] rustls::Error),
 }
 
-/// How the router knows a builder by its certificate.
+/// How the router verifies a builder's certificate.
 #[derive(Debug)]
 pub struct BuilderTls {
     file: PathBuf,
@@ -62,7 +62,7 @@ impl BuilderTls {
         Self::new(file, "localhost", Trust::Pinned(pinned, Arc::new(config)))
     }
 
-    /// Builders show a certificate for `name` that one in `file` vouches for.
+    /// Builders show a certificate for `name`, signed by one in `file`.
     ///
     /// # Errors
     /// [`BuilderTlsError`]

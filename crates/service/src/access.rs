@@ -9,31 +9,31 @@ use crate::client::Client;
 use crate::daemon::{DaemonError, exposed};
 use crate::{Tls, Tokens};
 
-/// What a daemon asks of clients.
+/// What clients must show.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Secrets of which clients must know one.
+    /// Tokens, of which clients must show one.
     pub tokens: Option<Arc<Tokens>>,
-    /// What is asked of clients in TLS; `None` if connections are not encrypted.
+    /// TLS, perhaps with client certificates; `None` if connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
-    /// Without `tls`: whether to listen where other machines can connect. Rows would cross the network readable.
+    /// Without `tls`: whether to listen beyond loopback. Rows would cross the network in plaintext.
     pub allow_plaintext_beyond_loopback: bool,
-    /// Whether to listen where other machines can connect without asking them who they are.
+    /// Whether to listen beyond loopback without authentication of clients.
     pub allow_anonymous: bool,
 }
 
 impl Access {
-    /// Whether clients must say who they are: by a token or a certificate.
+    /// Whether clients must authenticate, by token or certificate.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
         self.tokens.is_some() || self.tls.as_ref().is_some_and(|tls| tls.asks_clients())
     }
 
-    /// The client, if it may have something built, by the token in its Hello and the name of its certificate. `daemon` is the daemon's
-    /// word for itself.
+    /// Authenticates a client by the token in its Hello and the name of its certificate. `daemon` is `builder` or `router`, for
+    /// messages.
     ///
     /// # Errors
-    /// What to tell a client that may not.
+    /// The refusal for the client.
     pub fn admit(
         &self,
         daemon: &str,
@@ -65,7 +65,7 @@ impl Access {
     /// As [`Access::admit`], for a Lantern client, whose protocol has no place for a token.
     ///
     /// # Errors
-    /// What to tell a client that may not.
+    /// The refusal for the client.
     pub fn admit_lantern(&self, daemon: &str, peer: SocketAddr, certificate: Option<&str>) -> Result<Client, String> {
         match self.tokens {
             Some(_) => Err(format!("this {daemon} wants a token, and the client cannot send one")),
@@ -77,8 +77,7 @@ impl Access {
         Client { name: certificate.map(Into::into), ..Client::unnamed(peer) }
     }
 
-    /// Whether a client that asks whether somebody is there may hear that all is well: not if it shows a token with which it could have nothing
-    /// built. A client that shows none hears it; older ones cannot show any.
+    /// Whether a ping is answered: not if it has an invalid token. A ping without a token is answered, since older clients send none.
     ///
     /// # Errors
     /// What to tell the client.
@@ -86,8 +85,8 @@ impl Access {
         if token.is_empty() { Ok(()) } else { self.admit(daemon, peer, token, None).map(drop) }
     }
 
-    /// Whether the daemon may listen where it is to: other machines get in only encrypted and if they say who they are, unless
-    /// somebody said explicitly that they may. `otherwise_asked`: clients that nothing here asks show a ticket of a router.
+    /// Whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the configuration waives
+    /// them. `otherwise_asked`: clients authenticate by a router's ticket.
     ///
     /// # Errors
     /// The address that other machines can reach.

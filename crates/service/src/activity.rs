@@ -1,7 +1,7 @@
-//! What the daemon does: the one place that metrics and status are told of builds.
+//! What the daemon does: the one source of metrics and status.
 
 mod build;
-mod pace;
+mod phase_rates;
 mod queued;
 mod state;
 
@@ -26,7 +26,7 @@ use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls};
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
-/// Log lines about peers' errors, per period.
+/// The most log lines about peers' errors per period.
 const PEER_ERRORS: u32 = 20;
 const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,7 @@ pub enum NotCancelled {
     /// No build has this number.
     #[error("there is no build {0}")]
     Unknown(String),
-    /// The client was sent to a builder.
+    /// The client was redirected to a builder.
     #[error(
         "build {build} has been sent to builder {builder}: cancel the statement in the database, or end that builder"
     )]
@@ -62,7 +62,7 @@ pub struct Activity {
     started_ms: u64,
     threads: AtomicU32,
     readiness: AtomicU8,
-    /// Whether the owner lets no build begin.
+    /// Whether the operator has drained the daemon.
     drained: AtomicBool,
     metrics: Metrics,
     state: Mutex<State>,
@@ -103,7 +103,7 @@ impl Activity {
         &self.metrics
     }
 
-    /// Whether to log an error that a peer made: strangers must not be able to fill the disk with log lines.
+    /// Whether to log a peer's error: unauthenticated peers must not be able to fill the disk with log lines.
     #[must_use]
     pub fn peer_errors(&self) -> &Throttle {
         &self.peer_errors
@@ -127,7 +127,7 @@ impl Activity {
         self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
     }
 
-    /// Lets no build begin from now on, or lets builds begin again. Builds that have begun go on.
+    /// Refuses new builds from now on, or accepts them again. Running builds go on.
     pub fn drain(&self, drained: bool) {
         tracing::info!(
             "{}",
@@ -137,7 +137,7 @@ impl Activity {
         self.show_readiness();
     }
 
-    /// What to tell a client while the owner lets no build begin. `daemon` is the daemon's word for itself.
+    /// The refusal while the daemon is drained. `daemon` is `builder` or `router`, for the message.
     #[must_use]
     pub fn refuses(&self, daemon: &str) -> Option<Box<Refuse>> {
         self.drained.load(Ordering::Relaxed).then(|| {
@@ -192,21 +192,20 @@ impl Activity {
         self.state().set_threads(threads);
     }
 
-    /// Says how many bytes of memory all builds together may reserve, and how it is looked up how many they have. That is not the
-    /// sum over those that are shown as running: a build's memory is another's before its last pages are sent. `reserved` must not
-    /// wait.
+    /// Sets the limit of memory that all builds together may reserve, and the function that returns how much they have reserved, which must
+    /// not wait. That is not the sum over running builds: a build's memory is released before its last pages are sent.
     pub fn set_memory(&self, limit: u64, reserved: impl Fn() -> u64 + Send + Sync + 'static) {
         self.state().memory_limit = Some(limit);
         self.metrics.memory_limit.set(as_gauge(limit));
         *lock(&self.reserved) = Some(Box::new(reserved));
     }
 
-    /// A router's: how its builders are looked up for the status. `read` must not wait.
+    /// For a router: the function that returns its builders for status, which must not wait.
     pub fn set_builders(&self, read: impl Fn() -> Vec<BuilderReport> + Send + Sync + 'static) {
         *lock(&self.builders) = Some(Box::new(read));
     }
 
-    /// Says what the daemon's connections are encrypted with, for the date on which that expires.
+    /// Sets the TLS configuration, for the certificate's expiry date.
     pub fn set_tls(&self, tls: Arc<Tls>) {
         // Only the first one counts, and there is only one.
         let _ = self.tls.set(tls);
@@ -256,6 +255,7 @@ impl Activity {
         let reserved_bytes = self.reserved();
         let state = self.state();
         let (status, status_updated_at) = state.status();
+        let builds: Vec<_> = state.running.values().map(|build| build.report(&state.phase_rates)).collect();
         Report {
             version: REPORT_VERSION,
             role: self.role,
@@ -267,13 +267,14 @@ impl Activity {
             started_ms: self.started_ms,
             threads: self.threads.load(Ordering::Relaxed),
             connections: u64::try_from(self.metrics.connections.get()).unwrap_or(0),
+            cpu_seconds: crate::metrics::cpu_seconds(),
             memory: MemoryReport {
                 limit_bytes: state.memory_limit,
                 reserved_bytes,
                 resident_bytes: crate::metrics::resident_bytes(),
             },
-            builds: state.running.values().map(|build| build.report(&state.pace)).collect(),
-            queue: state.queue(),
+            queue: state.queue(&builds),
+            builds,
             ended: state.ended(),
             throughput,
             certificate_expires_ms: self.certificate_expiry().and_then(|at| u64::try_from(at).ok()).map(|at| at * 1000),
@@ -343,7 +344,7 @@ impl fmt::Debug for Activity {
     }
 }
 
-/// The line by which the log accounts for a build.
+/// Logs the summary of a build.
 fn log(report: &EndedReport) {
     let EndedReport { subject, phases, .. } = report;
     tracing::info!(
@@ -372,7 +373,7 @@ fn log(report: &EndedReport) {
     );
 }
 
-/// Every change is complete in itself, so a panic elsewhere leaves nothing half done.
+/// Every change is complete in itself, so a lock that a panic poisoned can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -381,7 +382,7 @@ fn as_gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The beginning of a peer's text, without what could command a terminal or turn around the text next to it.
+/// The beginning of a peer's text, without control and bidirectional characters.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let harmful = |c: char| {

@@ -1,4 +1,4 @@
-//! What a daemon's owner may do with it, over a Unix socket that nobody else can open.
+//! Administration by the daemon's owner, over a Unix socket that only its account can open.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a certificate says of itself.
+//! Dates and names of certificates.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use x509_parser::parse_x509_certificate;
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
-/// A certificate that expires sooner is worth a warning.
+/// The log warns of certificates that expire sooner.
 const WARN: i64 = 14 * DAY;
 
 /// The seconds since 1970 from and up to which a certificate is valid; `None` if it cannot be read.
@@ -33,7 +33,7 @@ pub(crate) fn fault_of_dates((from, to): (i64, i64), now: i64) -> Option<String>
     }
 }
 
-/// What is worth a warning about a certificate with these dates at `now`.
+/// A warning about a certificate with these dates at `now`, if there is one.
 pub(crate) fn warning_of_dates(dates: (i64, i64), now: i64) -> Option<String> {
     let left = dates.1 - now;
     fault_of_dates(dates, now).or_else(|| (left < WARN).then(|| format!("expires in {}", days(left))))

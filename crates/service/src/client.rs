@@ -1,4 +1,4 @@
-//! For whom a build is.
+//! Clients: names, addresses and limits.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use protocol::{Refuse, SqlState};
 
-/// Where the limits of named clients are, for those who are refused.
+/// The hint for clients beyond their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
 /// What a named client may take at a time; 0 stands for no limit.
@@ -51,7 +51,7 @@ impl Limits {
     }
 }
 
-/// For whom a build is: a name, if the client has shown one, and where it connected from.
+/// The client of a build: its name, if it has authenticated with one, and its address.
 ///
 /// Builds of clients with the same [`key`](Client::key) share one place in a fair queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Client {
         Self { name: None, address: peer.ip().to_canonical(), limits: Limits::default() }
     }
 
-    /// What clients have in common that share a place in a fair queue: the name, or the address of a client without one.
+    /// The key by which the fair queue groups clients: the name, else the address.
     #[must_use]
     pub fn key(&self) -> Arc<str> {
         self.name.clone().unwrap_or_else(|| self.address.to_string().into())

@@ -5,7 +5,7 @@ use protocol::{BuilderMessage, Frame, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, Pro
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Room for a read when it is not known how much is to come.
+/// The size of a read when the length of the frame is not known.
 const READ_BYTES: usize = 16 << 10;
 
 /// Why no frame could be read.
@@ -34,12 +34,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self { stream, buffer: BytesMut::new(), limit: MAX_DATA_PAYLOAD }
     }
 
-    /// Reads from a stranger: no payload may be longer than that of a control frame, until [`FrameReader::trust`].
+    /// Reads from a client that is not authenticated: payloads are limited to those of control frames, until [`FrameReader::trust`].
     pub fn of_stranger(stream: R) -> Self {
         Self { limit: MAX_CONTROL_PAYLOAD, ..Self::new(stream) }
     }
 
-    /// Takes rows from now on.
+    /// Accepts large frames from now on.
     pub fn trust(&mut self) {
         self.limit = MAX_DATA_PAYLOAD;
     }
@@ -68,7 +68,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         (self.stream, self.buffer)
     }
 
-    /// Reads and forgets everything up to the end of the stream.
+    /// Reads and discards everything up to the end of the stream.
     ///
     /// # Errors
     /// When the connection is broken.

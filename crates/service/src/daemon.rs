@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Activity, Door, Newcomers, Readiness, Role, Shutdown, StatusError, StatusServer};
+use crate::{Activity, Door, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
 
 /// How long sessions may take to tell their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -25,13 +25,13 @@ pub enum DaemonError {
         /// What the system says.
         source: io::Error,
     },
-    /// Rows would cross the network readable.
+    /// Rows would cross the network in plaintext.
     #[error(
         "{0} can be reached from other machines and connections would not be encrypted: give a certificate and its key, or \
          listen on 127.0.0.1, or allow plaintext beyond loopback if the network is trusted"
     )]
     Plaintext(SocketAddr),
-    /// Anybody could have indexes built.
+    /// Clients would not be authenticated.
     #[error(
         "{0} can be reached from other machines and clients would not be asked who they are: give tokens or an authority for \
          client certificates, or listen on 127.0.0.1, or allow anonymous clients if the network is trusted"
@@ -55,7 +55,7 @@ pub enum DaemonError {
     Metrics(String),
 }
 
-/// What the sessions of a daemon know of its end. Clones are the same.
+/// How sessions learn that the daemon stops. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     /// No new builds.
@@ -120,7 +120,7 @@ impl Daemon {
     #[must_use]
     pub fn door(&self, max_connections: usize, max_handshakes: u32) -> Door {
         let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
-        Door { max_connections, max_handshakes, newcomers: Newcomers::default(), activity, tasks }
+        Door { max_connections, max_handshakes, pending: PendingConnections::default(), activity, tasks }
     }
 
     /// For its sessions.

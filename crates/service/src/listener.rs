@@ -1,4 +1,4 @@
-//! Accepts connections: so many at a time and so many per second, and those that have not said what they want make room for others.
+//! Accepts connections, up to a number at a time and per second. Pending connections are closed to make room for others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::newcomers::Newcomers;
-use crate::pace::Pace;
+use crate::pending::PendingConnections;
+use crate::rate_limiter::RateLimiter;
 use crate::{Activity, Closed};
 
 const BACK_OFF: Duration = Duration::from_millis(10);
@@ -21,12 +21,12 @@ const BACK_OFF_MOST: Duration = Duration::from_secs(1);
 /// How connections of clients are accepted.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
+    /// Connections at a time. Beyond it the oldest pending connection is closed.
     pub max_connections: usize,
     /// Connections to accept per second; more wait.
     pub max_handshakes: u32,
-    /// Those that have not said yet what they want.
-    pub newcomers: Newcomers,
+    /// Pending connections.
+    pub pending: PendingConnections,
     /// What the daemon does.
     pub activity: Arc<Activity>,
     /// The sessions.
@@ -41,11 +41,11 @@ impl Door {
         F: Future<Output = ()> + Send + 'static,
     {
         let permits = Arc::new(Semaphore::new(self.max_connections));
-        let mut pace = Pace::new(self.max_handshakes);
+        let mut rate_limiter = RateLimiter::new(self.max_handshakes);
         let sessions = AtomicU64::new(0);
         let mut back_off = BACK_OFF;
         loop {
-            pace.next().await;
+            rate_limiter.next().await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     back_off = BACK_OFF;
@@ -55,10 +55,10 @@ impl Door {
                     let (door, session) = (self.clone(), serve(stream, peer, id));
                     let session = async move {
                         let _open = door.activity.metrics().connection();
-                        let newcomer = door.newcomers.enter(id);
+                        let pending = door.pending.enter(id);
                         tokio::select! {
                             () = session => {}
-                            () = newcomer.closed() => {
+                            () = pending.closed() => {
                                 let text = format_args!("too many connections, and this one has not said what it wants");
                                 door.activity.closed(Closed::Limit, text);
                             }
@@ -77,14 +77,14 @@ impl Door {
         }
     }
 
-    /// A permit for one more connection; others that have not said what they want are closed for it.
+    /// A permit for one more connection; a pending one is closed for it if need be.
     async fn permit(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = permits.clone().try_acquire_owned() {
             return Some(permit);
         }
         loop {
             // One that was closed may take a moment to be gone.
-            let wait = self.newcomers.close_oldest().err().unwrap_or(BACK_OFF_MOST);
+            let wait = self.pending.close_oldest().err().unwrap_or(BACK_OFF_MOST);
             if let Ok(permit) = timeout(wait, permits.clone().acquire_owned()).await {
                 return permit.ok();
             }

@@ -12,7 +12,7 @@ use crate::activity::{ELEMENT_PHASES, phase_name};
 use crate::report::EndedReport;
 use crate::{Closed, Outcome, Refusal};
 
-/// Builds and their phases take milliseconds or hours.
+/// Buckets for builds and phases, from milliseconds to hours.
 const DURATION_BUCKETS: [f64; 15] =
     [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0];
 
@@ -23,7 +23,7 @@ const TYPES: [&str; 5] = ["vector", "halfvec", "bit", "sparsevec", "other"];
 
 const PHASES: [Phase; 5] = [Phase::Rows, Phase::Graph, Phase::Repair, Phase::Order, Phase::Pages];
 
-/// The numbers that Prometheus scrapes, in a registry of their own.
+/// Prometheus metrics, in a registry of their own.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -142,7 +142,7 @@ impl Metrics {
         }
     }
 
-    /// Makes every label appear from the start: a rate over a counter that appears with its first event misses it.
+    /// Initialises every label: a rate over a counter that appears with its first event would miss that event.
     fn show_all(&self) {
         for outcome in Outcome::ALL {
             self.builds.with_label_values(&[outcome.name()]);
@@ -255,6 +255,12 @@ pub(crate) fn resident_bytes() -> u64 {
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     });
     kilobytes.sum::<u64>().saturating_mul(1024)
+}
+
+/// Processor seconds of this process, of all its threads.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn now_seconds() -> i64 {

@@ -4,8 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager that started the process how it is (systemd's `sd_notify`): `READY=1`, `STOPPING=1`. Does nothing
-/// where nobody wants to know.
+/// Sends a state to the service manager (systemd's `sd_notify`): `READY=1`, `STOPPING=1`. Does nothing without `NOTIFY_SOCKET`.
 pub fn notify_manager(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(path.as_bytes(), state) {

@@ -85,9 +85,9 @@ impl Refusal {
 /// `lantern_index_connections_closed_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// No TLS session came about.
+    /// The TLS handshake failed.
     Tls,
-    /// What it sent is no protocol that is spoken here.
+    /// It sent bytes of no known protocol.
     Protocol,
     /// It took too long.
     Timeout,
@@ -144,6 +144,6 @@ impl Readiness {
 pub enum Role {
     /// It builds.
     Builder,
-    /// It hands builds to builders.
+    /// It assigns builds to builders.
     Router,
 }

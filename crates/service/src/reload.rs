@@ -16,7 +16,7 @@ use crate::{TicketKeys, Tls, Tokens, notify_manager};
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Something that is made from files.
+/// State that is read from files.
 pub trait Reload: Send + Sync {
     /// What it is, for logs.
     fn what(&self) -> &'static str;
@@ -100,7 +100,7 @@ pub fn keep_fresh(parts: Vec<Arc<dyn Reload>>) -> io::Result<()> {
     Ok(())
 }
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file.
 type Version = Option<(u64, u64, i64, i64, u64)>;
 
 struct Part {
@@ -148,7 +148,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// That a reload begins, in systemd's words: which one it is, it tells by the time.
+/// systemd's message that a reload begins, with the time by which systemd identifies it.
 fn reloading() -> String {
     let now = clock_gettime(ClockId::Monotonic);
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)

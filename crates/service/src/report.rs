@@ -1,5 +1,4 @@
-//! What `/status` answers, as JSON. `deploy/monitoring.md` says what each field means to people; a change that breaks a reader raises
-//! [`REPORT_VERSION`].
+//! The JSON of `/status`. `deploy/monitoring.md` describes the fields for users; an incompatible change raises [`REPORT_VERSION`].
 
 use std::net::SocketAddr;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::hex::hex;
 use crate::{Client, Outcome, Readiness, Role};
 
-/// The version of this form.
+/// The version of the format.
 pub const REPORT_VERSION: u32 = 1;
 
 /// A daemon, and what it does.
@@ -36,6 +35,9 @@ pub struct Report {
     pub threads: u32,
     /// Open connections of clients.
     pub connections: u64,
+    /// Processor seconds that the daemon has used since its start, on all cores.
+    #[serde(default)]
+    pub cpu_seconds: f64,
     /// Memory.
     pub memory: MemoryReport,
     /// Builds under way, the oldest first.
@@ -173,6 +175,9 @@ pub struct QueuedReport {
     pub memory_bytes: u64,
     /// Seconds since it came.
     pub waiting_seconds: f64,
+    /// Seconds until as many running builds have ended as its position says, if it can be told: its turn comes then, or sooner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<f64>,
 }
 
 /// A build that ended.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-/// The pods that this router answers for: by uid, since names are used again.
+/// The pods that this router owns, by uid: names are reused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Own(Arc<Mutex<Inner>>);
 
@@ -28,7 +28,7 @@ impl Own {
         inner.coming.remove(name);
     }
 
-    /// This router answers for one more.
+    /// This router owns one more.
     pub(super) fn add(&self, uid: String) {
         self.lock().uids.insert(uid);
     }
@@ -38,7 +38,7 @@ impl Own {
         self.lock().uids.remove(uid);
     }
 
-    /// Whether this router answers for a pod, or is just making it.
+    /// Whether this router owns a pod, or is just creating it.
     pub(super) fn has(&self, pod: &Pod) -> bool {
         let inner = self.lock();
         pod.metadata.uid.as_ref().is_some_and(|uid| inner.uids.contains(uid)) || inner.coming.contains(&pod.name_any())

@@ -153,7 +153,7 @@ fn place(pod: &Pod) -> Option<Place> {
     Some(Place { host: Some(host), port, status_host: None, status_port, clock })
 }
 
-/// Has Kubernetes show whether a pod's builder has a build: the last word, whenever there is one.
+/// Labels a pod with whether its builder has a build; only the latest state is written.
 async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>) {
     while building.changed().await.is_ok() {
         let now = *building.borrow_and_update();
@@ -161,7 +161,7 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
     }
 }
 
-/// Changes a pod, however often it takes to reach the API server; nothing if it is gone.
+/// Patches a pod, with retries until the API server answers. A pod that is gone is no error.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     let mut forbidden = 0;
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
@@ -177,7 +177,7 @@ async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     }
 }
 
-/// Deletes a pod, however often it takes to reach the API server, and waits until it is gone.
+/// Deletes a pod, with retries until the API server answers, and waits until it is gone.
 pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, limit: Duration) {
     let this_one = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let how = how.preconditions(this_one);

@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Own, look};
-    use crate::book::Others;
+    use crate::scheduler::Others;
     use crate::spawner::Surroundings;
 
     /// A pod `uid` of a router, which says what it does, and for which another router may wait.

@@ -12,7 +12,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Which router answers for a pod.
+/// Which router owns a pod.
 const ROUTER_LABEL: &str = "lantern-index/router";
 /// Which set of routers a pod belongs to.
 const INSTANCE_LABEL: &str = "lantern-index/instance";
@@ -24,10 +24,10 @@ const MEMORY_ANNOTATION: &str = "lantern-index/memory";
 const TEMPLATE_ANNOTATION: &str = "lantern-index/template";
 /// Which other router waits for the builder.
 const WANTED_ANNOTATION: &str = "lantern-index/wanted-by";
-/// By which the cluster's autoscaler leaves a builder with a build alone.
+/// Keeps the cluster's autoscaler from evicting a builder with a build.
 const EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// Why a template is none.
+/// Why a template cannot be used.
 #[derive(Debug, Error)]
 pub enum TemplateError {
     /// It cannot be read.
@@ -133,7 +133,7 @@ pub(super) fn memory(pod: &Pod) -> u64 {
     pod.annotations().get(MEMORY_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Which router answers for a pod; empty: none.
+/// Which router owns a pod; empty: none.
 pub(super) fn router_of(pod: &Pod) -> &str {
     pod.labels().get(ROUTER_LABEL).map_or("", String::as_str)
 }

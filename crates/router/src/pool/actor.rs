@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::snapshot::Snapshot;
 use super::{Lease, Message, Waiting};
-use crate::book::{Action, Book, BuilderId, Refusal, RequestId, Rules};
 use crate::health;
+use crate::scheduler::{Action, BuilderId, Refusal, RequestId, Rules, Scheduler};
 use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
 
-/// How long a client has to begin with its builder.
+/// How long a client may take to begin its build.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
-/// How often those who wait hear what a start is doing.
+/// How often waiting clients are told about the progress of a start.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long a stop may take before the router ends without it.
 const CLOSE: Duration = Duration::from_secs(10);
@@ -27,10 +27,10 @@ pub(super) struct Client {
     answer: oneshot::Sender<Result<Lease, Refusal>>,
 }
 
-/// A builder in the book.
+/// A builder that the scheduler knows.
 pub(super) struct Known {
     since: Instant,
-    /// What its start says it is doing.
+    /// The progress of its start.
     pub(super) news: watch::Receiver<String>,
     /// Once it has started.
     pub(super) builder: Option<Arc<dyn Builder>>,
@@ -40,7 +40,7 @@ pub(super) struct Known {
 }
 
 pub(super) struct Actor {
-    pub(super) book: Book,
+    pub(super) scheduler: Scheduler,
     start_timeout: Duration,
     spawner: Arc<dyn Spawner>,
     key: Option<Arc<TicketKeys>>,
@@ -62,7 +62,7 @@ impl Actor {
     ) -> Self {
         Self {
             start_timeout: rules.start_timeout,
-            book: Book::new(rules),
+            scheduler: Scheduler::new(rules),
             spawner,
             key,
             activity,
@@ -73,10 +73,10 @@ impl Actor {
         }
     }
 
-    /// Takes a builder over that an earlier router has left; it may still be building.
+    /// Takes over a builder of an earlier router; it may still be building.
     fn adopt(&mut self, builder: Arc<dyn Builder>) {
         tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
-        let id = self.book.adopt(builder.memory(), builder.is_outdated());
+        let id = self.scheduler.adopt(builder.memory(), builder.is_outdated());
         self.know(id, watch::channel(String::new()).1);
         self.watch(id, builder.clone());
         self.rest(id);
@@ -88,12 +88,12 @@ impl Actor {
         self.look_around(&before);
         let mut draining = false;
         loop {
-            for action in self.book.act(Instant::now().into_std()) {
+            for action in self.scheduler.act(Instant::now().into_std()) {
                 self.perform(action);
             }
             self.tell();
             let news = (!self.clients.is_empty()).then(|| Instant::now() + NEWS);
-            let deadline = self.book.next_deadline().map(Instant::from_std).into_iter().chain(news).min();
+            let deadline = self.scheduler.next_deadline().map(Instant::from_std).into_iter().chain(news).min();
             let wake = async {
                 match deadline {
                     Some(at) => sleep_until(at).await,
@@ -116,7 +116,7 @@ impl Actor {
                 }
                 () = drain.cancelled(), if !draining => {
                     draining = true;
-                    self.book.drain();
+                    self.scheduler.drain();
                 }
                 () = wake => {}
             }
@@ -124,12 +124,12 @@ impl Actor {
     }
 
     fn look_around(&mut self, now: &Surroundings) {
-        self.book.others(now.others);
+        self.scheduler.others(now.others);
         let is_wanted = |known: &Known| {
             known.builder.as_ref().is_some_and(|it| now.wanted.iter().any(|name| name == it.ticket_name()))
         };
         let wanted: Vec<_> = self.builders.iter().filter(|(_, known)| is_wanted(known)).map(|(&id, _)| id).collect();
-        self.book.wanted(&wanted);
+        self.scheduler.wanted(&wanted);
     }
 
     fn hear(&mut self, message: Message) {
@@ -137,21 +137,21 @@ impl Actor {
         match message {
             Message::Ask { wish, waiting, answer } => {
                 let client = wish.client.clone();
-                match self.book.ask(wish) {
+                match self.scheduler.ask(wish) {
                     Ok(request) => _ = self.clients.insert(request, Client { client, waiting, answer }),
                     Err(refusal) => _ = answer.send(Err(refusal)),
                 }
             }
             Message::Left => {
                 let gone = self.clients.extract_if(|_, client| client.answer.is_closed());
-                gone.for_each(|(request, _)| self.book.leave(request));
+                gone.for_each(|(request, _)| self.scheduler.leave(request));
             }
             Message::Adopted { builder } => self.adopt(builder),
             Message::Started { id, builder } => {
                 let took = self.builders.get(&id).map_or(Duration::ZERO, |known| now - known.since);
                 self.activity.metrics().builder_start.observe(took.as_secs_f64());
                 tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
-                self.book.started(id, builder.memory(), now.into_std());
+                self.scheduler.started(id, builder.memory(), now.into_std());
                 builder.show_building(false);
                 self.watch(id, builder);
             }
@@ -162,14 +162,14 @@ impl Actor {
                     tracing::warn!(%error, "builder not started");
                 }
                 self.builders.remove(&id);
-                self.book.failed(id, error, now.into_std());
+                self.scheduler.failed(id, error, now.into_std());
             }
             Message::GivenBack { id } => {
-                self.book.given_back(id);
+                self.scheduler.given_back(id);
                 self.rest(id);
             }
             Message::Rested { id } => {
-                self.book.rested(id, now.into_std());
+                self.scheduler.rested(id, now.into_std());
                 if let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.as_ref()) {
                     builder.show_building(false);
                 }
@@ -180,12 +180,12 @@ impl Actor {
                         let name = known.builder.as_ref().map_or("", |builder| builder.name());
                         tracing::warn!(builder = name, why, "builder lost");
                     }
-                    self.book.lost(id);
+                    self.scheduler.lost(id);
                 }
             }
             Message::Stopped { id } => {
                 self.builders.remove(&id);
-                self.book.stopped(id);
+                self.scheduler.stopped(id);
             }
             // Only `run` gets it.
             Message::Close { .. } => {}

@@ -5,8 +5,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::Message;
-use crate::book::BuilderId;
 use crate::health::{self, Builds};
+use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Place};
 
 /// A builder for one build; it goes back when this is dropped.
@@ -50,12 +50,12 @@ impl Lease {
         timeout(patience, self.lost.wait_for(Option::is_some)).await.ok()?.ok()?.clone()
     }
 
-    /// The builder is of no use: it is to be taken away.
+    /// The builder has failed and is to be stopped.
     pub(crate) fn condemn(&self, why: &str) {
         let _ = self.messages.send(Message::Lost { id: self.id, why: why.to_owned() });
     }
 
-    /// Keeps the builder for a client that goes there by itself, until its build is over or it has not come in time.
+    /// Reserves the builder for a redirected client until its build is over, or until the client has not arrived in time.
     pub(crate) async fn follow(self, before: Builds, patience: Duration) -> Followed {
         let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
@@ -76,7 +76,7 @@ impl Lease {
     }
 }
 
-/// What became of a client that went to its builder.
+/// What became of a redirected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     Built,

@@ -1,4 +1,4 @@
-//! Carries out what the book says: starts and stops builders, tells those who wait, and watches what becomes of it all.
+//! Carries out what the scheduler says: starts and stops builders, tells those who wait, and watches what becomes of it all.
 
 mod actor;
 mod lease;
@@ -17,7 +17,7 @@ pub(crate) use actor::TICKET_LIFETIME;
 pub(crate) use lease::{Followed, Lease};
 pub(crate) use snapshot::{BuilderState, Snapshot};
 
-use crate::book::{BuilderId, Refusal, Rules, Wish};
+use crate::scheduler::{BuilderId, Refusal, Rules, Wish};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::{Activity, TicketKeys};
 

@@ -4,14 +4,14 @@ use super::snapshot::{BuilderState, Snapshot};
 use crate::spawner::Outlook;
 
 impl Actor {
-    /// Tells all who listen how things are.
+    /// Publishes the state of the pool.
     pub(super) fn tell(&self) {
-        let busy = self.book.is_full();
-        let failure = self.book.last_failure().map_or_else(String::new, |error| match error.outlook {
+        let busy = self.scheduler.is_full();
+        let failure = self.scheduler.last_failure().map_or_else(String::new, |error| match error.outlook {
             Outlook::Full => error.text.clone(),
             _ => format!("no builder could be started: {error}; trying again"),
         });
-        let states = self.book.builders();
+        let states = self.scheduler.builders();
         let starting = states.iter().filter(|(_, state)| *state == "starting");
         let mut news = starting.filter_map(|(id, _)| Some(self.builders.get(id)?.news.borrow().clone()));
         let news = news.rfind(|news| !news.is_empty()).unwrap_or_default();
@@ -21,7 +21,7 @@ impl Actor {
             (false, true, false) => failure,
             (false, true, true) => "a builder is starting".to_owned(),
         };
-        for (index, request) in self.book.waiting().into_iter().enumerate() {
+        for (index, request) in self.scheduler.waiting().into_iter().enumerate() {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let now = Waiting { position, reason: reason.clone() };

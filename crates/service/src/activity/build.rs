@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use protocol::Phase;
 use tokio_util::sync::CancellationToken;
 
-use super::pace::{self, Pace};
+use super::phase_rates::{self, PhaseRates};
 use super::{Activity, now_ms};
 use crate::Outcome;
 use crate::report::{BuildReport, EndedReport, Subject};
@@ -119,14 +119,14 @@ impl Build {
         rest
     }
 
-    pub(super) fn report(&self, pace: &Pace) -> BuildReport {
+    pub(super) fn report(&self, phase_rates: &PhaseRates) -> BuildReport {
         let stage = (self.read)();
         let rows = self.rows.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
         let mut seen = self.seen();
         let rate = seen.rate(&stage);
         let still = seen.still(&stage);
-        let eta = eta(&stage, rate, still, rows, &self.subject, pace);
+        let eta = eta(&stage, rate, still, rows, &self.subject, phase_rates);
         if let Some(eta) = eta {
             let elapsed = elapsed.as_secs_f64();
             seen.fraction = seen.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
@@ -158,7 +158,7 @@ impl Build {
             ended_ms: now_ms(),
             waited_seconds: self.waited.as_secs_f64(),
             seconds: self.since.elapsed().as_secs_f64(),
-            phases: pace::by_name(&stage.spent),
+            phases: phase_rates::by_name(&stage.spent),
             rows: self.rows.load(Ordering::Relaxed),
             elements: self.elements.load(Ordering::Relaxed),
             pages: self.pages.load(Ordering::Relaxed),
@@ -211,7 +211,14 @@ impl Seen {
 }
 
 /// Seconds to go: this phase by its rate, the others by what they took before. `None` when nothing can be said.
-fn eta(stage: &Stage, rate: f64, still: Duration, rows: u64, subject: &Subject, pace: &Pace) -> Option<f64> {
+fn eta(
+    stage: &Stage,
+    rate: f64,
+    still: Duration,
+    rows: u64,
+    subject: &Subject,
+    phase_rates: &PhaseRates,
+) -> Option<f64> {
     let all_rows = if stage.phase == Phase::Rows { rows.max(subject.expected_rows) } else { rows };
     let left = stage.total.saturating_sub(stage.done) as f64;
     let here = if stage.phase == Phase::Rows {
@@ -222,7 +229,7 @@ fn eta(stage: &Stage, rate: f64, still: Duration, rows: u64, subject: &Subject, 
     } else {
         // The first steps tell less than earlier builds, the last ones more.
         let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
-        let expected = pace.of(stage.phase, subject, all_rows);
+        let expected = phase_rates.of(stage.phase, subject, all_rows);
         let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
         let trust = share.max((spent / expected.max(1e-9)).min(1.0));
         let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
@@ -230,7 +237,7 @@ fn eta(stage: &Stage, rate: f64, still: Duration, rows: u64, subject: &Subject, 
         let by_steps = by_steps.max(still.as_secs_f64());
         trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
-    Some(here + pace.after(stage.phase, subject, all_rows))
+    Some(here + phase_rates.after(stage.phase, subject, all_rows))
 }
 
 /// The name of a phase in status, metrics and logs.

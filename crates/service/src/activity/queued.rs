@@ -37,6 +37,7 @@ impl Waiting {
             position: self.position.load(Ordering::Relaxed),
             memory_bytes: self.memory.load(Ordering::Relaxed),
             waiting_seconds: self.since.elapsed().as_secs_f64(),
+            eta_seconds: None,
         }
     }
 }

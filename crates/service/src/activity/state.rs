@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::phase_rates::PhaseRates;
 use super::{Build, Waiting, now_ms};
 use crate::Outcome;
-use crate::report::{EndedReport, PhaseSeconds, QueuedReport};
+use crate::report::{BuildReport, EndedReport, PhaseSeconds, QueuedReport};
 
 /// How many of the last builds are shown.
 const ENDED: usize = 40;
@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) queue: BTreeMap<u64, Arc<Waiting>>,
     pub(super) running: BTreeMap<u64, Arc<Build>>,
     pub(super) memory_limit: Option<u64>,
-    pub(super) pace: Pace,
+    pub(super) phase_rates: PhaseRates,
     ended: VecDeque<EndedReport>,
     refused: VecDeque<EndedReport>,
     last: Option<Outcome>,
@@ -32,7 +32,7 @@ impl State {
     }
 
     pub(super) fn set_threads(&mut self, threads: u32) {
-        self.pace = Pace::new(threads);
+        self.phase_rates = PhaseRates::new(threads);
     }
 
     pub(super) fn status(&self) -> (u8, u64) {
@@ -49,10 +49,16 @@ impl State {
         self.running.values().map(|build| build.memory()).sum()
     }
 
-    /// Those that wait, the next one first, and those without a place last.
-    pub(super) fn queue(&self) -> Vec<QueuedReport> {
+    /// Waiting builds, the next one first, and those without a place last. `running` tells when their turns come.
+    pub(super) fn queue(&self, running: &[BuildReport]) -> Vec<QueuedReport> {
         let mut queue: Vec<_> = self.queue.values().map(|waiting| waiting.report()).collect();
         queue.sort_by_key(|waiting| waiting.position.wrapping_sub(1));
+        let mut ends: Vec<f64> = running.iter().filter_map(|build| build.eta_seconds).collect();
+        ends.sort_unstable_by(f64::total_cmp);
+        for waiting in &mut queue {
+            let before = waiting.position.checked_sub(1).map(|before| before as usize);
+            waiting.eta_seconds = before.and_then(|before| ends.get(before).copied());
+        }
         queue
     }
 
@@ -78,7 +84,7 @@ impl State {
     pub(super) fn end(&mut self, key: u64, spent: &[Duration; 5], report: EndedReport) {
         self.running.remove(&key);
         if report.outcome == Outcome::Succeeded {
-            self.pace.learn(&report.subject, report.rows, spent);
+            self.phase_rates.learn(&report.subject, report.rows, spent);
         }
         self.last = Some(report.outcome);
         self.updated_ms = now_ms();

@@ -57,6 +57,23 @@ fn labels_are_shown_only_when_asked_and_never_raw() {
 }
 
 #[test]
+fn waiting_builds_have_an_estimate_of_their_wait() {
+    let activity = activity(false);
+    let running = begin(&activity);
+    let waiting: Vec<_> = (1..=2).map(|place| (activity.queue(subject()), place)).collect();
+    waiting.iter().for_each(|(queued, place)| queued.place(*place, 10));
+    let nameless = activity.queue(subject());
+    let report = activity.report();
+    let left = report.builds[0].eta_seconds.unwrap();
+    let turns: Vec<_> = report.queue.iter().map(|waiting| waiting.eta_seconds).collect();
+    // One build is running: nobody knows when the second of those that wait has its turn.
+    assert_eq!(turns, [Some(left), None, None]);
+    assert!(left > 0.0 && report.cpu_seconds > 0.0);
+    drop((running, nameless));
+    assert_eq!(activity.report().queue[0].eta_seconds, None);
+}
+
+#[test]
 fn a_build_is_described() {
     let activity = activity(false);
     let queued = [activity.queue(subject()), activity.queue(subject()), activity.queue(subject())];

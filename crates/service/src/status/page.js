@@ -56,6 +56,17 @@ function tile(value, name, extra) {
   return make("div", { class: extra ? "tile wide" : "tile" }, make("b", {}, value), ...(extra || []), make("span", {}, name));
 }
 
+// The last two reports that differ in time say how busy the processor is.
+let before = null;
+let cores = null;
+
+function busyCores({ cpu_seconds: cpu, now_ms: now, started_ms: started }) {
+  if (typeof cpu !== "number") return null;
+  if (before && before.started === started && now > before.now) cores = Math.max(0, (cpu - before.cpu) * 1000 / (now - before.now));
+  before = { cpu, now, started };
+  return cores;
+}
+
 function showTiles(report) {
   const { limit_bytes: limit, reserved_bytes: reserved, resident_bytes: resident } = report.memory;
   const tiles = [
@@ -64,6 +75,8 @@ function showTiles(report) {
     tile(number(report.connections), "connections"),
   ];
   if (report.threads > 0) tiles.push(tile(number(report.threads), "threads"));
+  const busy = busyCores(report);
+  if (busy !== null) tiles.push(tile(busy.toFixed(1), "cores busy"));
   const used = limit ? Math.min(1, reserved / limit) : null;
   const ofLimit = limit ? `reserved of ${bytes(limit)} · ${bytes(resident)} in use` : "in use";
   tiles.push(tile(bytes(limit ? reserved : resident), ofLimit, [used === null ? null : bar(used, "memory reserved")]));
@@ -135,6 +148,7 @@ function showQueue(queue) {
     make("h3", {}, build.position ? `${build.position}. ` : "", titleOf(build), make("span", {}, detailOf(build))),
     make("p", { class: "facts" },
       make("span", {}, `for ${span(build.waiting_seconds)}`),
+      typeof build.eta_seconds === "number" ? make("span", {}, `its turn in ~${span(build.eta_seconds)}`) : null,
       build.memory_bytes ? make("span", {}, `needs ${bytes(build.memory_bytes)}`) : null,
       make("span", {}, `about ${number(build.expected_rows)} rows`), make("span", {}, clientOf(build))))));
 }

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use service::Client;
 
-use super::Book;
+use super::Scheduler;
 use crate::spawner::SpawnError;
 
 /// The number of a request.
 pub(crate) type RequestId = u64;
 
-/// What somebody wants.
+/// A request for a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The client; each gets its share.
@@ -55,7 +55,7 @@ pub(super) struct Waiting {
     pub(super) starting_since: Option<Instant>,
 }
 
-impl Book {
+impl Scheduler {
     /// Those who wait, in the order in which they are served.
     pub(crate) fn waiting(&self) -> Vec<RequestId> {
         self.fair_order().into_iter().map(|(id, _)| id).collect()

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Book, BuilderId};
+use super::{BuilderId, Scheduler};
 
 /// What a builder is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It comes up.
+    /// It is starting.
     Starting,
-    /// It could take a build.
+    /// It is idle.
     Idle { since: Instant },
     /// It was granted for a build of this client, which counts with so many bytes of memory.
     Taken { client: Arc<str>, memory: u64 },
@@ -16,7 +16,7 @@ pub(super) enum State {
     Resting,
     /// It broke; nobody has been told to stop it yet.
     Lost,
-    /// It is being taken away.
+    /// It is being stopped.
     Stopping,
 }
 
@@ -70,7 +70,7 @@ impl Entry {
     }
 }
 
-impl Book {
+impl Scheduler {
     /// The builders by number, with what each is doing.
     pub(crate) fn builders(&self) -> Vec<(BuilderId, &'static str)> {
         let mut all: Vec<_> = self.builders.iter().map(|(&id, entry)| (id, entry.name())).collect();

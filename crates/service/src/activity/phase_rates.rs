@@ -1,4 +1,4 @@
-//! How long the phases to come will take, from what those of earlier builds took.
+//! Estimates how long the remaining phases of a build take, from the phases of earlier builds.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use protocol::Phase;
 
 use crate::report::{PhaseSeconds, Subject};
 
-/// Fewer rows say little about more.
+/// Builds of fewer rows are not learned from.
 const LEAST_ROWS: u64 = 500;
 
 /// Seconds that each phase takes per unit of [`work`], in the order of the phases.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct PhaseRates {
     units: [f64; 5],
     /// Whether a build has been seen: until then the units are what another machine took.
     learned: bool,
 }
 
-impl Default for Pace {
+impl Default for PhaseRates {
     fn default() -> Self {
         Self::new(1)
     }
 }
 
-impl Pace {
+impl PhaseRates {
     pub(super) fn new(threads: u32) -> Self {
         let threads = f64::from(threads.max(1));
         Self { units: [0.0, 3e-9 / threads, 1e-9 / threads, 3e-9, 3e-9], learned: false }
@@ -77,23 +77,23 @@ mod tests {
 
     use protocol::Phase;
 
-    use super::Pace;
+    use super::PhaseRates;
     use crate::report::Subject;
 
     #[test]
     fn a_second_build_like_the_first_takes_as_long() {
         let subject = Subject { dims: 128, m: 16, ..Subject::default() };
-        let mut pace = Pace::new(2);
+        let mut rates = PhaseRates::new(2);
         let spent = [5, 10, 2, 1, 3].map(Duration::from_secs);
-        pace.learn(&subject, 100_000, &spent);
+        rates.learn(&subject, 100_000, &spent);
         let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
-        close(pace.after(Phase::Rows, &subject, 100_000), 16.0);
-        close(pace.after(Phase::Order, &subject, 200_000), 6.0);
-        close(pace.of(Phase::Graph, &subject, 100_000), 10.0);
-        assert!(pace.of(Phase::Graph, &subject, 10_000_000) > 1000.0, "it grows faster than the rows");
-        assert!(pace.after(Phase::Pages, &subject, 100_000).abs() < 1e-9);
-        let before = pace.after(Phase::Rows, &subject, 1000);
-        pace.learn(&subject, 3, &[Duration::from_secs(100); 5]);
-        assert!((pace.after(Phase::Rows, &subject, 1000) - before).abs() < 1e-9, "three rows say nothing");
+        close(rates.after(Phase::Rows, &subject, 100_000), 16.0);
+        close(rates.after(Phase::Order, &subject, 200_000), 6.0);
+        close(rates.of(Phase::Graph, &subject, 100_000), 10.0);
+        assert!(rates.of(Phase::Graph, &subject, 10_000_000) > 1000.0, "it grows faster than the rows");
+        assert!(rates.after(Phase::Pages, &subject, 100_000).abs() < 1e-9);
+        let before = rates.after(Phase::Rows, &subject, 1000);
+        rates.learn(&subject, 3, &[Duration::from_secs(100); 5]);
+        assert!((rates.after(Phase::Rows, &subject, 1000) - before).abs() < 1e-9, "three rows say nothing");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use service::Client;
 
-use super::{Action, Book, RequestId, Rules, Wish};
+use super::{Action, RequestId, Rules, Scheduler, Wish};
 
 /// What happens later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +31,7 @@ fn two_hundred_builds_over_fifty_builders() {
     let begin = Instant::now();
     let rules = Rules { max_builders: BUILDERS, memory: (1, 64), ..Rules::default() };
     let idle_ttl = rules.idle_ttl;
-    let mut book = Book::new(rules);
+    let mut scheduler = Scheduler::new(rules);
     let mut events: BTreeMap<(Duration, u64), Event> = BTreeMap::new();
     let mut number = 0;
     let mut later = |events: &mut BTreeMap<_, _>, at: Duration, event| {
@@ -53,23 +53,23 @@ fn two_hundred_builds_over_fifty_builders() {
 
     let mut now = Duration::ZERO;
     loop {
-        let due = book.next_deadline().map(|at| at.duration_since(begin));
+        let due = scheduler.next_deadline().map(|at| at.duration_since(begin));
         match events.first_key_value().map(|(&(at, _), _)| at) {
             Some(at) if due.is_none_or(|due| at <= due) => {
                 now = at;
                 match events.pop_first().unwrap().1 {
                     Event::Arrives(build) => {
                         let memory = 1 + noise(build as u64) % 64;
-                        let request = book.ask(Wish { client: client(build), memory }).unwrap();
+                        let request = scheduler.ask(Wish { client: client(build), memory }).unwrap();
                         asked.insert(request, (build, now));
                     }
-                    Event::Starts(id, memory) => book.started(id, memory, begin + now),
+                    Event::Starts(id, memory) => scheduler.started(id, memory, begin + now),
                     Event::Ends(id) => {
-                        book.given_back(id);
-                        book.rested(id, begin + now);
+                        scheduler.given_back(id);
+                        scheduler.rested(id, begin + now);
                         end = now;
                     }
-                    Event::Stopped(id) => book.stopped(id),
+                    Event::Stopped(id) => scheduler.stopped(id),
                 }
             }
             _ => match due {
@@ -77,7 +77,7 @@ fn two_hundred_builds_over_fifty_builders() {
                 None => break,
             },
         }
-        for action in book.act(begin + now) {
+        for action in scheduler.act(begin + now) {
             match action {
                 Action::Start { id, memory } => {
                     starts += 1;
@@ -94,10 +94,14 @@ fn two_hundred_builds_over_fifty_builders() {
                 Action::Refuse { request, refusal } => panic!("{request}: {refusal:?}"),
             }
         }
-        most = most.max(book.builders().len());
+        most = most.max(scheduler.builders().len());
     }
 
-    assert_eq!((waited.len(), asked.len(), book.builders().len()), (BUILDS, 0, 0), "all were served, nothing is left");
+    assert_eq!(
+        (waited.len(), asked.len(), scheduler.builders().len()),
+        (BUILDS, 0, 0),
+        "all were served, nothing is left"
+    );
     assert!(most <= BUILDERS, "{most} builders at a time");
     // No double start: a builder per build at most, and most builds take one that is there.
     assert!(starts < BUILDS, "{starts} builders started");

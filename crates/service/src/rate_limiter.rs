@@ -1,22 +1,22 @@
-//! So many events per second.
+//! Limits events per second.
 
 use tokio::time::{Duration, Instant, sleep};
 
-/// Lets so much happen per second, and a second's worth at once.
+/// A token bucket that holds one second's worth of events.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     per_second: f64,
     allowance: f64,
     since: Instant,
 }
 
-impl Pace {
+impl RateLimiter {
     pub(crate) fn new(per_second: u32) -> Self {
         let per_second = f64::from(per_second.max(1));
         Self { per_second, allowance: per_second, since: Instant::now() }
     }
 
-    /// Waits until one more may happen.
+    /// Waits for the next event's turn.
     pub(crate) async fn next(&mut self) {
         let now = Instant::now();
         let earned = now.duration_since(self.since).as_secs_f64() * self.per_second;
@@ -32,13 +32,13 @@ impl Pace {
 mod tests {
     use tokio::time::Instant;
 
-    use super::Pace;
+    use super::RateLimiter;
 
     #[tokio::test(start_paused = true)]
     async fn so_many_per_second() {
-        let (mut pace, since) = (Pace::new(10), Instant::now());
+        let (mut limiter, since) = (RateLimiter::new(10), Instant::now());
         for _ in 0..40 {
-            pace.next().await;
+            limiter.next().await;
         }
         let seconds = since.elapsed().as_secs_f64();
         assert!((2.9..3.2).contains(&seconds), "{seconds}");

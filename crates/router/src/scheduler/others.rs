@@ -1,4 +1,4 @@
-use super::{Book, BuilderId};
+use super::{BuilderId, Scheduler};
 
 /// Builders of other routers, which share the least, the most and the spare number of builders with this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Others {
     pub(crate) idle_before: usize,
 }
 
-impl Book {
+impl Scheduler {
     /// How the builders of other routers are.
     pub(crate) fn others(&mut self, others: Others) {
         self.others = others;

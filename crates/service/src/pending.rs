@@ -1,4 +1,4 @@
-//! Connections that have not said yet what they want.
+//! Pending connections: those whose client has not sent a request yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Younger ones are not closed in favor of others: they may just be about to say what they want.
+/// Connections younger than this are not closed: their request may be on its way.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Connections that have not said yet what they want. When there are too many connections, the oldest of these makes room:
-/// whoever only opens connections cannot keep others out.
+/// Connections whose client has not sent a request yet. When there are too many connections, the oldest of these is closed, so that
+/// clients that only open connections cannot keep others out.
 #[derive(Clone, Debug, Default)]
-pub struct Newcomers {
+pub struct PendingConnections {
     /// In order of arrival.
     list: Arc<Mutex<VecDeque<Entry>>>,
 }
@@ -24,23 +24,23 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// A connection among the newcomers, until it is settled or dropped.
+/// A pending connection, until it is settled or dropped.
 #[derive(Debug)]
-pub struct Newcomer {
-    newcomers: Newcomers,
+pub struct PendingConnection {
+    pending: PendingConnections,
     id: u64,
     close: CancellationToken,
 }
 
-impl Newcomers {
+impl PendingConnections {
     /// Enters a connection by its number.
-    pub fn enter(&self, id: u64) -> Newcomer {
+    pub fn enter(&self, id: u64) -> PendingConnection {
         let close = CancellationToken::new();
         self.list().push_back(Entry { id, since: Instant::now(), close: close.clone() });
-        Newcomer { newcomers: self.clone(), id, close }
+        PendingConnection { pending: self.clone(), id, close }
     }
 
-    /// It has said what it wants, and is not closed any more.
+    /// Its client has sent a request: it is no longer pending.
     pub fn settle(&self, id: u64) {
         self.list().retain(|entry| entry.id != id);
     }
@@ -63,16 +63,16 @@ impl Newcomers {
     }
 }
 
-impl Newcomer {
-    /// Completes when it has to make room; never after it was settled.
+impl PendingConnection {
+    /// Completes when the connection is to be closed; never after it was settled.
     pub async fn closed(&self) {
         self.close.cancelled().await;
     }
 }
 
-impl Drop for Newcomer {
+impl Drop for PendingConnection {
     fn drop(&mut self) {
-        self.newcomers.settle(self.id);
+        self.pending.settle(self.id);
     }
 }
 
@@ -80,19 +80,19 @@ impl Drop for Newcomer {
 mod tests {
     use tokio::time::{Duration, advance};
 
-    use super::Newcomers;
+    use super::PendingConnections;
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_that_is_not_settled_makes_room() {
-        let newcomers = Newcomers::default();
-        let [a, b, c] = [1, 2, 3].map(|id| newcomers.enter(id));
-        newcomers.settle(1);
-        assert_eq!(newcomers.close_oldest(), Err(Duration::from_secs(1)));
+        let pending = PendingConnections::default();
+        let [a, b, c] = [1, 2, 3].map(|id| pending.enter(id));
+        pending.settle(1);
+        assert_eq!(pending.close_oldest(), Err(Duration::from_secs(1)));
         advance(Duration::from_secs(2)).await;
-        assert_eq!(newcomers.close_oldest(), Ok(()));
+        assert_eq!(pending.close_oldest(), Ok(()));
         b.closed().await;
         assert!(!a.close.is_cancelled() && !c.close.is_cancelled());
         drop(c);
-        assert!(newcomers.close_oldest().is_err(), "nobody is left");
+        assert!(pending.close_oldest().is_err(), "nobody is left");
     }
 }

@@ -1,6 +1,6 @@
-//! Which build gets which builder, and when builders come and go: the rules alone, without clock, network or tasks.
+//! Which build gets which builder, and when builders start and stop: the rules alone, without clock, network or tasks.
 //!
-//! Whoever uses it reports what happened, calls [`Book::act`] and does what that returns.
+//! The caller reports events, calls [`Scheduler::act`] and carries out the actions that it returns.
 
 mod builders;
 mod others;
@@ -22,7 +22,7 @@ pub(crate) use rules::Rules;
 
 use crate::spawner::{Outlook, SpawnError};
 
-/// The number of a builder in this book.
+/// The number by which the scheduler knows a builder.
 pub(crate) type BuilderId = u64;
 
 /// What is to be done.
@@ -30,37 +30,37 @@ pub(crate) type BuilderId = u64;
 pub(crate) enum Action {
     /// Start a builder.
     Start { id: BuilderId, memory: u64 },
-    /// Take a builder away, then call [`Book::stopped`].
+    /// Stop a builder, then call [`Scheduler::stopped`].
     Stop { id: BuilderId },
-    /// Leave an idle builder to another router, or take it away where that cannot be; then call [`Book::stopped`].
+    /// Hand an idle builder over to another router, or stop it where that is not possible; then call [`Scheduler::stopped`].
     LetGo { id: BuilderId },
-    /// Give the request the builder, until [`Book::given_back`].
+    /// Give the request the builder, until [`Scheduler::given_back`].
     Grant { request: RequestId, id: BuilderId },
-    /// Send the request away.
+    /// Refuse the request.
     Refuse { request: RequestId, refusal: Refusal },
 }
 
 /// All builders and requests.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Scheduler {
     rules: Rules,
     builders: HashMap<BuilderId, Entry>,
     queue: Vec<Waiting>,
     next_builder: BuilderId,
     next_request: RequestId,
-    /// Starts that went wrong one after the other.
+    /// Consecutive failed starts.
     failures: u32,
     last_failure: Option<SpawnError>,
-    /// No start before.
+    /// The end of the pause after a failed start.
     not_before: Option<Instant>,
-    /// The builders of other routers that share the places.
+    /// The builders of other routers, which share `max_builders`.
     others: Others,
-    /// The router ends: its builders finish their builds and then go.
+    /// The router is stopping: its builders finish their builds and are then stopped.
     draining: bool,
 }
 
-impl Book {
-    /// An empty book.
+impl Scheduler {
+    /// A scheduler without builders and requests.
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -76,10 +76,10 @@ impl Book {
         }
     }
 
-    /// Somebody wants a builder.
+    /// Queues a request for a builder.
     ///
     /// # Errors
-    /// Why the client may not even wait.
+    /// The client has reached a limit and may not wait.
     pub(crate) fn ask(&mut self, wish: Wish) -> Result<RequestId, Refusal> {
         if let Some(refusal) = self.refusal(&wish) {
             return Err(refusal);
@@ -90,7 +90,7 @@ impl Book {
         Ok(id)
     }
 
-    /// Somebody who waits wants none any more.
+    /// Withdraws a request that waits.
     pub(crate) fn leave(&mut self, request: RequestId) {
         self.queue.retain(|waiting| waiting.id != request);
     }
@@ -103,7 +103,7 @@ impl Book {
         }
     }
 
-    /// A builder has not started, and nothing is left of it.
+    /// A builder has failed to start, and nothing is left of it.
     pub(crate) fn failed(&mut self, id: BuilderId, error: SpawnError, now: Instant) {
         self.builders.remove(&id);
         if error.outlook == Outlook::Full {
@@ -117,7 +117,7 @@ impl Book {
         self.last_failure = Some(error);
     }
 
-    /// A builder that was there before. `outdated`: only for the build that it may have.
+    /// Takes over a builder that was started before this router. `outdated`: it may finish its build, but gets no other.
     pub(crate) fn adopt(&mut self, memory: u64, outdated: bool) -> BuilderId {
         let id = self.new_builder(memory, State::Resting);
         if let Some(entry) = self.builders.get_mut(&id) {
@@ -126,17 +126,17 @@ impl Book {
         id
     }
 
-    /// The build for which a builder was granted is over, but maybe not yet in the builder.
+    /// The session of a build has ended; the builder may still be at work on it.
     pub(crate) fn given_back(&mut self, id: BuilderId) {
         self.set(id, State::Resting);
     }
 
-    /// A builder that was given back or adopted can take another build.
+    /// A builder that was given back or adopted is idle.
     pub(crate) fn rested(&mut self, id: BuilderId, now: Instant) {
         self.set(id, State::Idle { since: now });
     }
 
-    /// A builder is lost: it is to be stopped, in case that something is left of it.
+    /// A builder is lost: it is to be stopped, in case it still runs.
     pub(crate) fn lost(&mut self, id: BuilderId) {
         self.set(id, State::Lost);
     }
@@ -146,7 +146,7 @@ impl Book {
         self.builders.remove(&id);
     }
 
-    /// What is to be done now. Everything that is returned counts as begun.
+    /// The actions to carry out now. The scheduler counts them as begun.
     pub(crate) fn act(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         self.not_before = self.not_before.filter(|&until| now < until);
@@ -163,7 +163,7 @@ impl Book {
         actions
     }
 
-    /// Grants what is there, starts what is missing, refuses what cannot be had.
+    /// Grants idle builders, starts missing ones, and refuses requests that cannot be met.
     fn serve(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut coming: HashSet<BuilderId> =
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
@@ -179,7 +179,7 @@ impl Book {
                 actions.push(Action::Grant { request, id });
                 continue;
             }
-            // A builder that is to come for this one, which others behind it cannot count on.
+            // A builder that is starting is reserved for the first request in the queue that it fits.
             let expected = coming.iter().copied().filter(|id| self.builders[id].memory >= need).min();
             if let Some(id) = expected {
                 coming.remove(&id);
@@ -189,7 +189,7 @@ impl Book {
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
             } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place()) {
-                // Too small for this one: it makes room.
+                // No idle builder is large enough: stop one to make room.
                 self.set(id, State::Stopping);
                 actions.push(Action::Stop { id });
             } else if self.builders.len() < self.rules.max_builders {
@@ -202,7 +202,7 @@ impl Book {
                     actions.push(self.start(need));
                 }
             } else {
-                // All are busy; that is no fault, however long it takes.
+                // All builders are busy: the wait does not count towards the start timeout.
                 self.wait_for_start_again(request);
             }
             if self.waited_for_start(request, now) >= self.rules.start_timeout {
@@ -213,8 +213,8 @@ impl Book {
         }
     }
 
-    /// Idle builders that are of no use here go: all of them at the router's end, else those for which another router waits, and
-    /// those of an earlier template.
+    /// Stops or hands over idle builders: all of them while the router stops, else those that another router wants, and those of an
+    /// earlier template.
     fn let_go(&mut self, actions: &mut Vec<Action>) {
         for (&id, entry) in &mut self.builders {
             if !entry.is_idle() {
@@ -253,17 +253,17 @@ impl Book {
         }
     }
 
-    /// The builder that has been idle longest and is not to be kept, and when it goes.
+    /// The builder that has been idle longest and is beyond the minimum, and when it is stopped.
     ///
-    /// What is kept is kept by all routers together. Each counts only the builders of the routers before it, so that two that look
-    /// at the same time do not each rely on the other's.
+    /// The minimum holds for all routers together. Each counts only the builders of the routers before it, so that two routers do not
+    /// each rely on the other's builders.
     fn next_to_retire(&self) -> Option<(BuilderId, Instant)> {
         let enough = self.others.all_before + self.count(|entry| !entry.is_going()) > self.rules.min_builders
             && self.others.idle_before + self.count(Entry::is_idle) > self.rules.spare_builders;
         self.longest_idle().filter(|_| enough).map(|(id, since)| (id, since + self.rules.idle_ttl))
     }
 
-    /// When [`act`](Self::act) has something to do although nothing happened.
+    /// When [`act`](Self::act) must be called next even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let idle = self.next_to_retire().map(|(_, at)| at);
         let late = self.queue.iter().filter_map(|waiting| Some(waiting.starting_since? + self.rules.start_timeout));
@@ -283,14 +283,14 @@ impl Book {
         id
     }
 
-    /// After a failure one start at a time, and not before the pause is over.
+    /// After a failed start, only one start at a time, and none before the pause is over.
     fn may_start(&self, now: Instant) -> bool {
         let pause = self.not_before.is_some_and(|until| now < until);
         let trouble = self.failures > 0 || self.others_have_all();
         !pause && (!trouble || self.count(Entry::is_coming) == 0)
     }
 
-    /// Whether there is a builder in every place, of this router or another.
+    /// Whether `max_builders` is reached, by builders of this router and of others.
     fn has_no_place(&self) -> bool {
         self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all()
     }
@@ -300,7 +300,7 @@ impl Book {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
     }
 
-    /// Why no start is tried now, when it would be in vain, and nothing else is to be had either.
+    /// The last error, if another start would fail as well and no busy builder can be waited for.
     fn broken(&self, now: Instant) -> Option<SpawnError> {
         let error = self.last_failure.as_ref().filter(|_| !self.is_any_busy())?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;

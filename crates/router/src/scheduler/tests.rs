@@ -1,0 +1,341 @@
+use std::time::{Duration, Instant};
+
+use service::{Client, Limits};
+
+use super::{Action, Others, Refusal, RequestId, Rules, Scheduler, Wish};
+use crate::spawner::SpawnError;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn client(number: u8) -> Client {
+    Client::unnamed(([10, 0, 0, number], 5432).into())
+}
+
+fn ask(scheduler: &mut Scheduler, from: u8, memory: u64) -> RequestId {
+    scheduler.ask(Wish { client: client(from), memory }).unwrap()
+}
+
+#[test]
+fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.memory) = (2, (0, 100))), Instant::now());
+    for action in scheduler.act(now) {
+        let Action::Start { id, .. } = action else { panic!("{action:?}") };
+        scheduler.started(id, 100, now);
+    }
+    let limits = Limits { builds: 1, waiting: 1, memory: 50, rows: 0 };
+    let named = Client { name: Some("tenant".into()), limits, ..client(1) };
+    let ask_named = |scheduler: &mut Scheduler, memory| scheduler.ask(Wish { client: named.clone(), memory });
+    assert_eq!(ask_named(&mut scheduler, 51), Err(Refusal::Beyond { needed: 51, limit: 50 }));
+    let first = ask_named(&mut scheduler, 20).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
+    let second = ask_named(&mut scheduler, u64::MAX).unwrap();
+    assert_eq!(ask_named(&mut scheduler, 1), Err(Refusal::Waiting(1)));
+    assert_eq!(scheduler.act(now), [], "one build at a time");
+    let other = ask(&mut scheduler, 1, 20);
+    assert_eq!(
+        scheduler.act(now),
+        [Action::Grant { request: other, id: 2 }],
+        "the same address, but not the same client"
+    );
+    scheduler.given_back(1);
+    scheduler.rested(1, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
+}
+
+fn scheduler(change: impl FnOnce(&mut Rules)) -> Scheduler {
+    let mut rules = Rules { max_builders: 2, idle_ttl: 10 * SECOND, start_timeout: 60 * SECOND, ..Rules::default() };
+    change(&mut rules);
+    Scheduler::new(rules)
+}
+
+#[test]
+fn a_builder_comes_for_a_build_and_goes_after_it() {
+    let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
+    assert_eq!(scheduler.act(now), []);
+    let request = ask(&mut scheduler, 1, 7);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 7 }]);
+    assert_eq!(scheduler.act(now), [], "once is enough");
+    scheduler.started(1, 7, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request, id: 1 }]);
+    scheduler.given_back(1);
+    assert_eq!(scheduler.act(now + 100 * SECOND), [], "its build may go on");
+    scheduler.rested(1, now);
+    assert_eq!(scheduler.next_deadline(), Some(now + 10 * SECOND));
+    assert_eq!(scheduler.act(now + 9 * SECOND), []);
+    assert_eq!(scheduler.act(now + 10 * SECOND), [Action::Stop { id: 1 }]);
+    scheduler.stopped(1);
+    assert_eq!((scheduler.builders(), scheduler.next_deadline()), (vec![], None));
+}
+
+#[test]
+fn no_more_builders_than_allowed_and_nobody_is_refused_for_that() {
+    let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
+    let requests: Vec<_> = (0..3).map(|_| ask(&mut scheduler, 1, 1)).collect();
+    assert_eq!(scheduler.act(now).len(), 2);
+    assert!(!scheduler.is_full());
+    scheduler.started(1, 1, now);
+    scheduler.started(2, 1, now);
+    assert_eq!(scheduler.act(now).len(), 2);
+    assert!(scheduler.is_full());
+    assert_eq!(scheduler.waiting(), requests[2..]);
+    assert_eq!(scheduler.act(now + 9999 * SECOND), []);
+    scheduler.given_back(2);
+    scheduler.rested(2, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: requests[2], id: 2 }]);
+}
+
+#[test]
+fn each_database_gets_its_share() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.max_builders = 1), Instant::now());
+    let greedy: Vec<_> = (0..3).map(|_| ask(&mut scheduler, 1, 1)).collect();
+    let modest = ask(&mut scheduler, 2, 1);
+    assert_eq!(scheduler.waiting(), [greedy[0], modest, greedy[1], greedy[2]]);
+    scheduler.act(now);
+    scheduler.started(1, 1, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: greedy[0], id: 1 }]);
+    assert_eq!(scheduler.waiting(), [modest, greedy[1], greedy[2]], "whoever builds already comes later");
+}
+
+#[test]
+fn whoever_leaves_is_forgotten() {
+    let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
+    let request = ask(&mut scheduler, 1, 1);
+    scheduler.act(now);
+    scheduler.leave(request);
+    scheduler.started(1, 1, now);
+    assert_eq!(scheduler.act(now), []);
+    assert_eq!(scheduler.builders(), [(1, "idle")]);
+}
+
+#[test]
+fn builders_fit_their_builds() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
+    let small = ask(&mut scheduler, 1, 1);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
+    let large = ask(&mut scheduler, 1, 9999);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 100 }], "the most there is");
+    scheduler.started(2, 100, now);
+    scheduler.started(1, 10, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: small, id: 1 }, Action::Grant { request: large, id: 2 }]);
+    for id in [1, 2] {
+        scheduler.given_back(id);
+    }
+    scheduler.rested(1, now);
+    let large = ask(&mut scheduler, 1, 50);
+    assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }], "too small, it makes room");
+    scheduler.stopped(1);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 50 }]);
+    scheduler.rested(2, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: large, id: 2 }], "whichever is there first");
+}
+
+#[test]
+fn some_are_kept() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.spare_builders) = (1, 1)), Instant::now());
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 0 }]);
+    scheduler.started(1, 0, now);
+    assert_eq!(scheduler.act(now + 99 * SECOND), []);
+    let request = ask(&mut scheduler, 1, 0);
+    let actions = [Action::Grant { request, id: 1 }, Action::Start { id: 2, memory: 0 }];
+    assert_eq!(scheduler.act(now), actions, "another spare");
+    scheduler.started(2, 0, now);
+    scheduler.given_back(1);
+    scheduler.rested(1, now + SECOND);
+    assert_eq!(scheduler.act(now + 10 * SECOND), [Action::Stop { id: 2 }], "the one that was idle longest");
+    scheduler.stopped(2);
+    assert_eq!(scheduler.act(now + 99 * SECOND), [], "the last one stays");
+    scheduler.lost(1);
+    assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }, Action::Start { id: 3, memory: 0 }], "another one for it");
+}
+
+#[test]
+fn failed_starts_are_tried_again_ever_more_slowly() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.breaker = 3), Instant::now());
+    let request = ask(&mut scheduler, 1, 1);
+    let other = ask(&mut scheduler, 2, 1);
+    assert_eq!(scheduler.act(now).len(), 2);
+    let error = SpawnError::passing("no route to host");
+    scheduler.failed(1, error.clone(), now);
+    scheduler.failed(2, error.clone(), now);
+    assert_eq!(scheduler.last_failure(), Some(&error));
+    assert_eq!(scheduler.act(now + SECOND), []);
+    assert_eq!(scheduler.next_deadline(), Some(now + 2 * SECOND));
+    let again = now + 2 * SECOND;
+    assert_eq!(scheduler.act(again), [Action::Start { id: 3, memory: 1 }], "one, to try");
+    scheduler.failed(3, error.clone(), again);
+    let refused = |request| Action::Refuse { request, refusal: Refusal::NoStart(error.clone(), 4 * SECOND) };
+    assert_eq!(scheduler.act(again), [refused(request), refused(other)], "the third time, nobody is kept waiting");
+    let request = ask(&mut scheduler, 1, 1);
+    assert_eq!(scheduler.act(again), [refused(request)]);
+    let request = ask(&mut scheduler, 1, 1);
+    let again = again + 4 * SECOND;
+    assert_eq!(scheduler.act(again), [Action::Start { id: 4, memory: 1 }]);
+    scheduler.started(4, 1, again);
+    assert_eq!(scheduler.act(again), [Action::Grant { request, id: 4 }]);
+    assert_eq!(scheduler.last_failure(), None);
+}
+
+#[test]
+fn what_lasts_is_said_at_once() {
+    let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
+    let request = ask(&mut scheduler, 1, 1);
+    scheduler.act(now);
+    let error = SpawnError::lasting("forbidden", "Look at the role.");
+    scheduler.failed(1, error.clone(), now);
+    assert_eq!(scheduler.act(now), [Action::Refuse { request, refusal: Refusal::NoStart(error, SECOND) }]);
+}
+
+#[test]
+fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
+    for error in [SpawnError::passing("exceeded quota"), SpawnError::lasting("forbidden", "")] {
+        let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 3), Instant::now());
+        let first = ask(&mut scheduler, 1, 1);
+        scheduler.act(now);
+        scheduler.started(1, 1, now);
+        assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
+        let second = ask(&mut scheduler, 2, 1);
+        // Far longer than a start may take, and more often than a start may fail.
+        for id in 2..200 {
+            assert_eq!(scheduler.act(now), [Action::Start { id, memory: 1 }], "one at a time");
+            scheduler.failed(id, error.clone(), now);
+            assert_eq!(scheduler.act(now), []);
+            now = scheduler.next_deadline().unwrap();
+        }
+        scheduler.given_back(1);
+        scheduler.rested(1, now);
+        assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
+        // Nobody builds any more whose builder could be had.
+        let third = ask(&mut scheduler, 2, 1);
+        scheduler.lost(1);
+        scheduler.act(now);
+        scheduler.stopped(1);
+        scheduler.failed(200, error, now);
+        assert!(matches!(scheduler.act(now)[..], [Action::Refuse { request, .. }] if request == third));
+    }
+}
+
+#[test]
+fn builds_wait_while_other_routers_have_all_builders() {
+    let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 2), Instant::now());
+    let requests = [ask(&mut scheduler, 1, 1), ask(&mut scheduler, 2, 1)];
+    assert_eq!(scheduler.act(now).len(), 2);
+    scheduler.failed(1, SpawnError::full("all are taken"), now);
+    scheduler.failed(2, SpawnError::full("all are taken"), now);
+    // Far longer than a start may take, and more often than a start may fail.
+    for id in 3..200 {
+        assert_eq!(scheduler.act(now), []);
+        now = scheduler.next_deadline().unwrap();
+        assert_eq!(scheduler.act(now), [Action::Start { id, memory: 1 }], "one at a time");
+        scheduler.failed(id, SpawnError::full("all are taken"), now);
+    }
+    now += SECOND;
+    assert_eq!(scheduler.act(now), [Action::Start { id: 200, memory: 1 }]);
+    scheduler.started(200, 1, now);
+    let granted = scheduler.act(now);
+    assert!(granted.contains(&Action::Grant { request: requests[0], id: 200 }), "{granted:?}");
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_start() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.breaker = 99), Instant::now());
+    let request = ask(&mut scheduler, 1, 1);
+    scheduler.act(now);
+    assert_eq!(scheduler.next_deadline(), Some(now + 60 * SECOND));
+    let refusal = Refusal::Late(60 * SECOND, None);
+    assert_eq!(scheduler.act(now + 60 * SECOND), [Action::Refuse { request, refusal }]);
+}
+
+#[test]
+fn what_is_kept_is_kept_by_all_routers_together() {
+    let now = Instant::now();
+    let some = |all, ready| Others { all, ready, ..Others::default() };
+    let kept = |rules: &mut Rules| (rules.min_builders, rules.max_builders) = (2, 4);
+    for (others, starts) in [(some(0, 0), 2), (some(1, 0), 1), (some(2, 0), 0), (some(9, 9), 0)] {
+        let mut scheduler = scheduler(kept);
+        scheduler.others(others);
+        assert_eq!(scheduler.act(now).len(), starts, "{others:?}");
+    }
+    let spare = |rules: &mut Rules| (rules.spare_builders, rules.max_builders) = (2, 4);
+    for (others, starts) in [(some(3, 0), 1), (some(1, 1), 1), (some(2, 2), 0), (some(4, 0), 0)] {
+        let mut scheduler = scheduler(spare);
+        scheduler.others(others);
+        assert_eq!(scheduler.act(now).len(), starts, "{others:?}");
+    }
+}
+
+#[test]
+fn of_two_routers_that_keep_too_much_only_one_lets_go() {
+    let now = Instant::now();
+    for (min_builders, spare_builders) in [(1, 0), (0, 1)] {
+        let change = |rules: &mut Rules| (rules.min_builders, rules.spare_builders) = (min_builders, spare_builders);
+        let mut books = [scheduler(change), scheduler(change)];
+        for scheduler in &mut books {
+            let id = scheduler.adopt(1, false);
+            scheduler.rested(id, now);
+        }
+        // Each sees one idle builder of the other; the first is before the second.
+        books[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
+        books[1].others(Others { all: 1, ready: 1, all_before: 1, idle_before: 1 });
+        let later = now + 10 * SECOND;
+        assert_eq!(books[0].act(later), [], "{min_builders}, {spare_builders}");
+        assert_eq!(books[1].act(later), [Action::Stop { id: 1 }], "{min_builders}, {spare_builders}");
+    }
+}
+
+#[test]
+fn a_builder_for_which_another_router_waits_is_lent_when_it_is_idle() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.max_builders, rules.spare_builders) = (1, 1)), Instant::now());
+    scheduler.act(now);
+    scheduler.started(1, 7, now);
+    let request = ask(&mut scheduler, 1, 1);
+    scheduler.wanted(&[1]);
+    assert_eq!(scheduler.act(now), [Action::Grant { request, id: 1 }], "its own clients come first");
+    scheduler.given_back(1);
+    assert_eq!(scheduler.act(now), [], "its build may go on");
+    scheduler.rested(1, now);
+    assert_eq!(scheduler.act(now), [Action::LetGo { id: 1 }]);
+    scheduler.stopped(1);
+    scheduler.others(Others { all: 1, ..Others::default() });
+    assert_eq!(scheduler.act(now), [], "the other router has the place");
+}
+
+#[test]
+fn a_builder_that_is_too_small_makes_room_although_others_have_the_rest() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.memory = (1, 9)), Instant::now());
+    let id = scheduler.adopt(1, false);
+    scheduler.rested(id, now);
+    scheduler.others(Others { all: 1, ..Others::default() });
+    ask(&mut scheduler, 1, 9);
+    assert_eq!(scheduler.act(now), [Action::Stop { id }]);
+}
+
+#[test]
+fn a_router_that_ends_starts_nothing_to_keep_and_lets_its_builders_go() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.spare_builders) = (2, 2)), Instant::now());
+    assert_eq!(scheduler.act(now).len(), 2);
+    scheduler.drain();
+    scheduler.started(1, 0, now);
+    assert_eq!(scheduler.act(now), [Action::LetGo { id: 1 }]);
+    scheduler.stopped(1);
+    assert_eq!(scheduler.act(now), [], "no other one for it");
+    scheduler.started(2, 0, now);
+    assert_eq!(scheduler.act(now), [Action::LetGo { id: 2 }]);
+    let id = scheduler.adopt(0, false);
+    assert_eq!(scheduler.act(now), [], "its build may go on");
+    scheduler.rested(id, now);
+    assert_eq!(scheduler.act(now), [Action::LetGo { id }]);
+}
+
+#[test]
+fn builders_of_an_earlier_template_take_no_build() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.max_builders, rules.min_builders) = (1, 1)), Instant::now());
+    let id = scheduler.adopt(1, true);
+    let request = ask(&mut scheduler, 1, 1);
+    assert_eq!(scheduler.act(now), [], "the one that it has goes on");
+    scheduler.rested(id, now);
+    assert_eq!(scheduler.act(now), [Action::Stop { id }]);
+    scheduler.stopped(id);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 1 }]);
+    scheduler.started(2, 1, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request, id: 2 }]);
+}
