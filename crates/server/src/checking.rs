@@ -4,21 +4,19 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use distance::{Elements, Kernel, kernel};
-use graph::ValueType;
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
 use pages::{Estimate, Linked, Options, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
+use pgvector::{MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
 
 use crate::admission::Size;
-use crate::end::SessionError;
+use crate::session_error::SessionError;
 
 /// True neighbors that searches should find, as the database's own check counts them.
 const WANTED: usize = 10;
 /// The most elements to search for.
 const MAX_SAMPLE: usize = 10_000;
-/// The most elements that a search keeps: pgvector's limit of hnsw.ef_search.
-const MAX_EF_SEARCH: u16 = 1000;
 /// Elements that a search visits at most, several times what searches of good graphs do: in an index made to waste memory each search might visit all.
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all that is searched for before it looks whether to stop.
@@ -203,12 +201,7 @@ struct Sample<'a> {
 impl Sample<'_> {
     /// How many elements were searched for, and the share of their true neighbors that was found.
     fn recall(&self, pages: &[PageBytes], control: &Control) -> Result<(u32, Option<f64>), SessionError> {
-        let elements = match self.spec.value_type {
-            ValueType::Vector => Elements::F32,
-            ValueType::HalfVec => Elements::F16,
-            ValueType::Bit => Elements::Bits,
-            ValueType::SparseVec => Elements::Sparse,
-        };
+        let elements = Elements::of(self.spec.value_type);
         let Some(kernel) = kernel(elements, self.spec.metric) else { return Ok((0, None)) };
         let Some(linked) = Linked::new(pages, self.spec.value_type) else { return Ok((0, None)) };
         let queries = self.draw(&linked);

@@ -19,15 +19,15 @@ pub struct Config {
     pub status_port: u16,
     /// Whether status shows what clients call their builds, which are names of relations.
     pub status_labels: bool,
-    /// What is asked of clients.
+    /// What clients must show.
     pub access: Access,
-    /// Whom to let in, when only those that a router sends.
+    /// Tickets that clients must show, if only builds of a router are accepted.
     pub tickets: Option<Arc<TicketGate>>,
-    /// With `tickets`: whether Lantern's clients, which cannot show one, are let in all the same.
+    /// With `tickets`: whether Lantern's clients, which cannot show one, are accepted all the same.
     pub lantern_without_ticket: bool,
     /// The most rows that a build may have; 0 for as many as there is memory for.
     pub max_rows: u64,
-    /// What builds the graphs.
+    /// The engine that builds graphs.
     pub engine: EngineKind,
     /// Threads for the CPU work of each build; 0 takes one per core.
     pub threads: usize,
@@ -37,19 +37,19 @@ pub struct Config {
     pub spool_dir: Option<PathBuf>,
     /// Builds at a time; 0 for as many as there is memory for.
     pub max_builds: usize,
-    /// Whether what a Lantern client announces as cosine is inner product: it calls both so.
+    /// Whether a Lantern client's cosine is taken for inner product: it announces both as cosine.
     pub lantern_inner_product: bool,
-    /// How long a client may be silent while its rows are due, or leave unread what it was sent.
+    /// How long a client may be silent while its rows are due, or not read what it is sent.
     pub idle_timeout: Duration,
     /// How long a build may take from its admission to its end, whatever its client says; `None` for as long as it takes.
     pub max_build_time: Option<Duration>,
-    /// How long the rows of a build may take to come, however often its client says that it is alive.
+    /// How long the rows of a build may take to arrive; heartbeats do not extend it.
     pub max_rows_time: Option<Duration>,
     /// How long a client has from the connection to its first frame.
     pub handshake_timeout: Duration,
     /// How long builds may go on when the daemon shuts down.
     pub drain_timeout: Duration,
-    /// Connections at a time. When there are more, the oldest of those that have not said what they want is closed.
+    /// Connections at a time. Beyond it the oldest pending connection is closed.
     pub max_connections: usize,
     /// Connections to accept per second; more wait to be accepted.
     pub max_handshakes: u32,

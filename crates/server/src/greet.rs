@@ -11,7 +11,7 @@ pub(crate) enum Choice {
     V2,
     /// Lantern's. With a ticket if a router passes the client on.
     LanternV1(Option<String>),
-    /// No protocol we know.
+    /// No known protocol.
     Unknown([u8; 4]),
 }
 
@@ -37,7 +37,7 @@ where
     }))
 }
 
-/// The ticket that a router sends ahead of its client's bytes.
+/// The ticket that a router sends before it relays its client's bytes.
 async fn ticket(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
     let length = usize::from(stream.read_u16_le().await?);
     if length > MAX_TICKET_BYTES {

@@ -1,14 +1,15 @@
-use graph::{HEAP_TIDS_PER_ELEMENT, ValueType};
-use hnsw::{BuildSpec, Metric};
-use protocol::{
-    Check, EF_CONSTRUCTION_RANGE, Hello, M_RANGE, PAGE_SIZE, PROTOCOL_VERSION, Refuse, SqlState, max_dims,
+use hnsw::BuildSpec;
+use pgvector::{
+    EF_CONSTRUCTION_RANGE, HEAP_TIDS_PER_ELEMENT, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE,
     min_ef_construction,
 };
+use protocol::{Ask, Check, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
 use service::LIMITS_HINT;
 
 use crate::admission::{Never, NoPlace, Size};
+use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
-use crate::end::SessionError;
+use crate::session_error::SessionError;
 
 /// What a client wants built, if it is within the limits.
 pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refuse>> {
@@ -39,7 +40,9 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
             "",
         ));
     }
-    let most = max_dims(value_type);
+    // Of a vector that is too long for its own index, one of another type may be made.
+    let most = value_type.max_dims();
+    let most = if hello.ask.is_some() { MAX_TABLE_DIMS.max(most) } else { most };
     if !(1..=most).contains(&hello.dims) {
         return Err(refuse(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
@@ -61,20 +64,8 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
     let detail = format!("With m = {} it must be at least {least}.", hello.m);
     check_range("ef_construction", hello.ef_construction, least, *EF_CONSTRUCTION_RANGE.end(), detail)?;
     Ok(BuildSpec {
-        value_type: match value_type {
-            protocol::ValueType::Vector => ValueType::Vector,
-            protocol::ValueType::HalfVec => ValueType::HalfVec,
-            protocol::ValueType::Bit => ValueType::Bit,
-            protocol::ValueType::SparseVec => ValueType::SparseVec,
-        },
-        metric: match hello.metric {
-            protocol::Metric::L2 => Metric::L2,
-            protocol::Metric::InnerProduct => Metric::InnerProduct,
-            protocol::Metric::Cosine => Metric::Cosine,
-            protocol::Metric::L1 => Metric::L1,
-            protocol::Metric::Hamming => Metric::Hamming,
-            protocol::Metric::Jaccard => Metric::Jaccard,
-        },
+        value_type,
+        metric: hello.metric,
         dims: hello.dims,
         m: hello.m,
         ef_construction: hello.ef_construction,
@@ -85,7 +76,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
     })
 }
 
-/// The refusal of a build that may not even wait.
+/// The refusal of a build that may not wait in the queue.
 pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
     match no_place {
         NoPlace::Never(never) => refuse_never(hello, never),
@@ -123,8 +114,8 @@ pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, B
     Ok(CheckNeed::new(spec, check))
 }
 
-/// The refusal of a check that may not even wait.
-pub(crate) fn refuse_check(no_place: NoPlace) -> Box<Refuse> {
+/// The refusal of a check or an advice (`what`) that may not wait in the queue.
+pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
     let (Never { needed, limit }, whose) = match no_place {
         NoPlace::Never(never) => (never, "builder"),
         NoPlace::BeyondClient(never) => (never, "client"),
@@ -132,10 +123,27 @@ pub(crate) fn refuse_check(no_place: NoPlace) -> Box<Refuse> {
     };
     refuse(
         SqlState::OUT_OF_MEMORY,
-        format!("check of the index needs more memory than this {whose} may use"),
+        format!("{what} needs more memory than this {whose} may use"),
         format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)),
         "",
     )
+}
+
+/// What advice needs, with `threads` threads.
+pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u32) -> Result<SampleNeed, Box<Refuse>> {
+    check_range("k", ask.k, 1, MAX_EF_SEARCH, String::new())?;
+    let wrong = |message: String| refuse(SqlState::INVALID_PARAMETER, message, String::new(), "");
+    if !(1..1_000_000).contains(&ask.target_ppm) {
+        let target = f64::from(ask.target_ppm) / 1e6;
+        return Err(wrong(format!("target_recall is {target}, must be above 0 and below 1")));
+    }
+    if ask.queries > MAX_ADVICE_QUERIES || u64::from(ask.queries) > hello.estimated_rows {
+        return Err(wrong(format!(
+            "{} queries, there may be {MAX_ADVICE_QUERIES} among the rows announced",
+            ask.queries
+        )));
+    }
+    Ok(SampleNeed::new(spec, hello.estimated_rows, threads))
 }
 
 /// The refusal of a build that would not fit even alone.
@@ -152,7 +160,7 @@ fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     )
 }
 
-/// What a client is told whose build would never fit into the memory, but does with its values in the spool.
+/// The NOTICE for a build that fits only with its values in the spool file.
 pub(crate) fn spool_remark(never: Never) -> String {
     let (needed, limit) = (Size(never.needed), Size(never.limit));
     format!("values are kept in a file, as the build would need {needed} of memory, and the limit is {limit}")
@@ -185,12 +193,13 @@ fn refuse(sqlstate: SqlState, message: String, detail: String, hint: &str) -> Bo
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use protocol::{Hello, Metric, ValueType};
 
     use super::check;
 
-    fn hello() -> Hello {
+    /// A request that a builder takes.
+    pub(crate) fn hello() -> Hello {
         Hello {
             protocol_min: 2,
             protocol_max: 2,
@@ -208,6 +217,7 @@ mod tests {
             token: String::new(),
             build_id: String::new(),
             check: None,
+            ask: None,
         }
     }
 

@@ -7,14 +7,15 @@ use std::time::Instant;
 use bytes::Bytes;
 use graph::HeapTid;
 use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch, Storage};
-use protocol::{Check, Done, Findings, Pages, Tuples};
+use protocol::{Advice, Ask, Check, Done, Findings, Pages, Tuples};
 use tokio::sync::mpsc;
 
 use crate::admission::Reservation;
+use crate::advising::Sample;
 use crate::checking::{CheckNeed, Incoming};
-use crate::end::SessionError;
 use crate::paging;
 use crate::server::Shared;
+use crate::session_error::SessionError;
 use crate::v1::{self, Lantern};
 
 /// What a client gets in the end.
@@ -25,12 +26,14 @@ pub(crate) enum Form {
     Nodes(Lantern),
     /// What is found in the pages of an index: pages come in place of rows.
     Findings(Check, CheckNeed),
+    /// Which index to build, by a sample of the rows.
+    Advice(Ask),
 }
 
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
 const QUEUE: usize = 4;
 
-/// What the build thread is given.
+/// Input of the build thread.
 pub(crate) enum Input {
     Rows(Tuples),
     /// There are no more rows.
@@ -41,7 +44,7 @@ pub(crate) enum Input {
     EndOfIndex(u32),
 }
 
-/// What the build thread has to say.
+/// Events of the build thread.
 pub(crate) enum Event {
     /// The engine takes rows.
     Started,
@@ -53,7 +56,8 @@ pub(crate) enum Event {
         body: Bytes,
     },
     Findings(Box<Findings>),
-    /// All pages have been said, and the graph's memory is free again.
+    Advice(Box<Advice>),
+    /// All pages have been sent, and the graph's memory is free again.
     Done(Done),
     Failed(SessionError),
 }
@@ -145,6 +149,9 @@ impl Build {
         if let Form::Findings(check, need) = self.form {
             return self.check(&check, &need, &pool);
         }
+        if let Form::Advice(ask) = self.form {
+            return self.advise(&ask, &pool);
+        }
         let finished = self.graph(&pool)?;
         let report = finished.report;
         tracing::info!(
@@ -161,7 +168,9 @@ impl Build {
         );
         let say = |event| self.say(event);
         let sent = match &self.form {
-            Form::Pages | Form::Findings(..) => paging::send(&finished, &self.spec, &pool, &self.control, say)?,
+            Form::Pages | Form::Findings(..) | Form::Advice(_) => {
+                paging::send(&finished, &self.spec, &pool, &self.control, say)?
+            }
             Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, say)?,
         };
         drop(finished);
@@ -177,7 +186,7 @@ impl Build {
             match self.input.blocking_recv() {
                 Some(Input::Rows(batch)) => {
                     let batch = match &mut self.form {
-                        Form::Pages | Form::Findings(..) => batch,
+                        Form::Pages | Form::Findings(..) | Form::Advice(_) => batch,
                         Form::Nodes(lantern) => lantern.prepare(batch),
                     };
                     tids.clear();
@@ -239,6 +248,44 @@ impl Build {
         Ok(done)
     }
 
+    fn advise(&mut self, ask: &Ask, pool: &Arc<Pool>) -> Result<Done, SessionError> {
+        let mut sample = Sample::new(&self.spec, ask, &self.control);
+        self.say(Event::Started)?;
+        let mut rows = 0;
+        loop {
+            match self.input.blocking_recv() {
+                Some(Input::Rows(tuples)) => {
+                    rows += u64::from(tuples.count);
+                    sample.add(&tuples, &self.control);
+                }
+                Some(Input::End) => break,
+                Some(Input::Pages(_) | Input::EndOfIndex(_)) => return Err(mixed()),
+                None => return Err(BuildError::Cancelled.into()),
+            }
+        }
+        let advice = sample.advise(self.engine, pool, &self.control)?;
+        tracing::info!(
+            rows,
+            built = advice.rows,
+            queries = advice.queries,
+            choices = advice.choices.len(),
+            seconds = self.started.elapsed().as_secs_f64(),
+            "advice given"
+        );
+        self.say(Event::Advice(Box::new(advice)))?;
+        Ok(Done {
+            rows,
+            elements: 0,
+            relinked: 0,
+            unreachable: 0,
+            self_recall_ppm: 0,
+            build_ms: self.milliseconds(),
+            blocks: 0,
+            checksum: 0,
+            recall_ppm: None,
+        })
+    }
+
     fn milliseconds(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -286,7 +333,7 @@ fn guard<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, Session
 #[cfg(test)]
 mod tests {
     use super::guard;
-    use crate::end::SessionError;
+    use crate::session_error::SessionError;
 
     #[test]
     fn a_panic_is_an_error_of_the_build() {

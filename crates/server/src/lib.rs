@@ -4,15 +4,15 @@
 //! threads for each build.
 
 mod admission;
+mod advising;
 mod checking;
 mod config;
 mod connection;
-mod end;
-mod ended;
 mod error;
 mod greet;
 mod hello;
 mod job;
+mod lifecycle;
 mod meter;
 mod paging;
 mod progress;
@@ -20,6 +20,7 @@ mod reading;
 mod rows;
 mod server;
 mod session;
+mod session_error;
 mod sizing;
 mod ticket;
 mod v1;

@@ -4,15 +4,25 @@ use hnsw::Storage;
 use protocol::Tuples;
 
 use crate::admission::{Need, Never, Reservation};
-use crate::end::SessionError;
+use crate::session_error::SessionError;
 
-/// More rows than the client expected: room for so many more is reserved at a time, if there is any.
+/// The number of rows for which memory is reserved at a time when more arrive than estimated.
 const STEP: u64 = 10_000;
 
-/// Rows that the engine takes into memory yet when it is told to spool: a chunk.
+/// Rows that the engine still stores in memory after it is told to spool: one chunk.
 const UNDERWAY: u64 = 512;
 
-/// Keeps the memory that is reserved in step with the rows that come.
+/// What bounds the rows that arrive, and keeps the memory reservation in step with them.
+pub(crate) trait Bound {
+    /// Called before a batch is passed on. Returns whether the reservation has grown.
+    fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError>;
+    /// All rows have come.
+    fn end(&self);
+    /// Bytes reserved.
+    fn reserved(&self) -> u64;
+}
+
+/// The bound of a build: as many rows as the client may send, and memory for them.
 #[derive(Debug)]
 pub(crate) struct Meter {
     need: Need,
@@ -30,8 +40,24 @@ impl Meter {
         Self { need, storage, reservation, max_rows, rows: 0, bytes: 0, spooling: false }
     }
 
-    /// Before a batch is handed on: reserves more if the rows are more than was thought. Returns whether it did.
-    pub(crate) fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError> {
+    /// Reserves memory for more rows than have come.
+    fn reserve_ahead(&self) -> Result<(), Never> {
+        self.reservation.resize(self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP)))
+    }
+
+    /// Reserves memory for the rows that have come.
+    fn reserve(&self) -> Result<(), Never> {
+        self.reservation.resize(self.need(self.rows))
+    }
+
+    fn need(&self, rows: u64) -> u64 {
+        self.need.of_rows(rows, self.rows, self.bytes)
+    }
+}
+
+impl Bound for Meter {
+    /// Reserves more memory if there are more rows than estimated.
+    fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError> {
         self.rows = self.rows.saturating_add(u64::from(tuples.count));
         self.bytes = self.bytes.saturating_add(tuples.values.len() as u64);
         if self.max_rows > 0 && self.rows > self.max_rows {
@@ -62,31 +88,16 @@ impl Meter {
         Ok(true)
     }
 
-    /// Reserves memory for more rows than have come.
-    fn reserve_ahead(&self) -> Result<(), Never> {
-        self.reservation.resize(self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP)))
-    }
-
-    /// Reserves memory for the rows that have come.
-    fn reserve(&self) -> Result<(), Never> {
-        self.reservation.resize(self.need(self.rows))
-    }
-
-    /// Bytes reserved.
-    pub(crate) fn reserved(&self) -> u64 {
+    fn reserved(&self) -> u64 {
         self.reservation.bytes()
     }
 
-    /// All rows have come: gives back what was reserved for more.
-    pub(crate) fn end(&self) {
+    /// Gives back what was reserved for more rows.
+    fn end(&self) {
         let needed = self.need(self.rows);
         if needed < self.reservation.bytes() {
             // Less can always be had.
             let _ = self.reservation.resize(needed);
         }
-    }
-
-    fn need(&self, rows: u64) -> u64 {
-        self.need.of_rows(rows, self.rows, self.bytes)
     }
 }

@@ -4,8 +4,8 @@ use pages::{IndexMeta, Layout, LayoutError, PAGE_SIZE, PageWriter};
 use protocol::{StreamChecksum, encode_pages};
 use rayon::prelude::*;
 
-use crate::end::SessionError;
 use crate::job::Event;
+use crate::session_error::SessionError;
 
 /// Pages per frame: half a MiB, so that a few of them in flight are little memory.
 const PAGES_PER_FRAME: u32 = 64;
@@ -16,7 +16,7 @@ pub(crate) struct Sent {
     pub(crate) checksum: u32,
 }
 
-/// Makes the pages of a finished graph, in order, and says them batch by batch; `say` waits for the client.
+/// Makes the pages of a finished graph, in order, and passes them to `say` batch by batch; `say` waits for the client.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,

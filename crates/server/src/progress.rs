@@ -6,7 +6,7 @@ use hnsw::Control;
 use protocol::{Phase, Progress};
 use service::Stage;
 
-/// How far a session's build is: in the engine until the pages begin. Clones are the same value.
+/// The progress of a session's build: that of the engine until pages are made. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     control: Control,

@@ -7,10 +7,11 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::end::SessionError;
+use crate::advising::SampleMeter;
 use crate::job::Input;
-use crate::meter::Meter;
+use crate::meter::{Bound, Meter};
 use crate::rows::RowTotals;
+use crate::session_error::SessionError;
 
 /// What comes after Accept.
 pub(crate) enum Intake {
@@ -18,6 +19,8 @@ pub(crate) enum Intake {
     Rows(RowTotals, Meter),
     /// So many pages to check.
     Index(u32),
+    /// A sample of rows for advice.
+    Sample(RowTotals, SampleMeter),
 }
 
 /// What the client sends.
@@ -32,7 +35,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Self { frames: FrameReader::of_stranger(stream), state: SessionState::Opened, metrics }
     }
 
-    /// The next message that may come now, with the checksum of its frame. What the client lets us skip reads as a heartbeat.
+    /// The next message that the protocol allows now, with the checksum of its frame. Optional messages that are not known read as heartbeats.
     pub(crate) async fn next(&mut self) -> Result<(ClientMessage, u32), SessionError> {
         let frame: Frame = self.frames.next().await?.ok_or(SessionError::Left)?;
         self.metrics.received_bytes.inc_by((HEADER_BYTES + frame.payload.len()) as u64);
@@ -43,7 +46,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Ok((message, frame.crc))
     }
 
-    /// The client's half of a build: hands its rows, or the pages to check, to the job, then listens whether it leaves. Ends only by an error.
+    /// The receiving half of a build: passes rows, or the pages to check, to the job, then waits for the client to leave. Returns only an error.
     pub(crate) async fn drive(
         &mut self,
         intake: Intake,
@@ -55,6 +58,10 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         let taken = match intake {
             Intake::Rows(totals, meter) => {
                 self.state = SessionState::Rows;
+                self.rows(totals, meter, job, idle_timeout, running).await
+            }
+            Intake::Sample(totals, meter) => {
+                self.state = SessionState::Sample;
                 self.rows(totals, meter, job, idle_timeout, running).await
             }
             Intake::Index(blocks) => {
@@ -75,10 +82,11 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
+    /// The rows of a table, or a sample of them.
     async fn rows(
         &mut self,
         mut totals: RowTotals,
-        mut meter: Meter,
+        mut meter: impl Bound,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
         running: &Running,
@@ -153,14 +161,14 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
-    /// Reads and forgets what the client still sends.
+    /// Reads and discards what the client still sends.
     pub(crate) async fn discard(&mut self) {
         // If the connection breaks, that is the end as well.
         let _ = self.frames.discard().await;
     }
 }
 
-/// Gives the build thread its input, waiting for it to take what came before. If it has ended, it says why itself.
+/// Passes input to the build thread, and waits while its channel is full. If the thread has ended, its events say why.
 pub(crate) async fn hand_over(job: &mpsc::Sender<Input>, input: Input) {
     if job.send(input).await.is_err() {
         pending::<()>().await;

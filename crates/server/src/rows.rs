@@ -1,9 +1,9 @@
-use graph::ValueType;
+use pgvector::ValueType;
 use protocol::{EndOfTuples, ProtocolError, StreamChecksum, Tuples};
 
-use crate::end::SessionError;
+use crate::session_error::SessionError;
 
-/// Checks batches of rows for what does not need their values, and keeps the totals.
+/// Checks the lengths of batches, and keeps totals of rows and checksums.
 #[derive(Debug)]
 pub(crate) struct RowTotals {
     /// Bytes of every value; `None` where they differ.

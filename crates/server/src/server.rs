@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     /// Threads of each build.
     pub(crate) threads: usize,
     pub(crate) admission: Arc<Admission>,
-    /// What accepts connections, and knows those that have not said what they want, or that they may have it.
+    /// Accepts connections, and knows the pending ones: those whose client has not sent a request or is not admitted yet.
     pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
     /// No new builds.
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Where a build keeps its values: in memory, and in the spool if it comes to that.
+    /// Where a build keeps its values: in memory, or in the spool file if it is told to.
     pub(crate) fn storage(&self) -> Storage {
         self.config.spool_dir.clone().map_or_else(Storage::default, Storage::with_spool)
     }

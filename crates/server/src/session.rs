@@ -8,24 +8,22 @@ use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong, Refuse};
 use service::report::Subject;
-use service::{Activity, Client, Closed, Outcome, Queued, Transport, printable};
+use service::{Activity, Client, Closed, Queued, Transport, printable};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::time::timeout;
 
 use self::admit::NotBegun;
-use crate::end::SessionError;
-use crate::ended::EndedBuild;
 use crate::greet::{self, Choice};
+use crate::lifecycle::{self, EndedBuild};
 use crate::reading::Reader;
 use crate::server::Shared;
+use crate::session_error::SessionError;
 use crate::ticket;
 use crate::v1;
 use crate::writing::Writer;
 
 /// How long a frame that is being written may take when the session is to end.
 const LAST_FRAME: Duration = Duration::from_secs(2);
-/// How long the client may take to close after it was told of an error.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// The builder's name and version.
 const VERSION: &str = concat!("lantern-index ", env!("CARGO_PKG_VERSION"));
@@ -63,11 +61,8 @@ where
             None
         }
     };
-    match build {
-        // The client is not kept waiting for the build thread, nor the status for the client.
-        Some(build) => _ = tokio::join!(session.close(build.outcome), build.end()),
-        None => session.close(Outcome::Refused).await,
-    }
+    let close = async { tokio::join!(session.writer.shutdown(), session.reader.discard()) };
+    lifecycle::close(shared, build, close).await;
 }
 
 fn log_other(activity: &Activity, choice: &io::Result<Option<Choice>>) {
@@ -118,7 +113,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             self.refuse(queued, refuse).await;
             return None;
         }
-        self.shared.door.newcomers.settle(self.id);
+        self.shared.door.pending.settle(self.id);
         tracing::Span::current().record("label", printable(&hello.label));
         match self.begin(&hello, &client, &queued).await {
             Ok(begun) => return Some(self.build(&hello, &client, begun, queued).await),
@@ -128,8 +123,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         None
     }
 
-    /// The client that may have something built: by its ticket, if it comes from a router, and by its token and certificate. What the ticket
-    /// says counts more: between the two is the router, which has asked the client.
+    /// Authenticates the client, by its ticket if it comes through a router, and by token and certificate. The ticket takes precedence,
+    /// since the router has authenticated the client.
     fn admit(&self, token: &str, ticket: &str) -> Result<Client, Box<Refuse>> {
         if let Some(refuse) = self.shared.activity.refuses("builder") {
             return Err(refuse);
@@ -150,11 +145,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
 
     /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.
     async fn hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
-        let (limit, drain) = (self.shared.config.handshake_timeout, &self.shared.drain);
-        tokio::select! {
-            hello = timeout(limit, self.pings_and_hello()) => hello.map_err(|_| SessionError::Late(limit))?,
-            () = drain.cancelled() => Err(SessionError::Shutdown),
-        }
+        let shared = self.shared;
+        lifecycle::in_time(shared, self.pings_and_hello()).await
     }
 
     async fn pings_and_hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
@@ -188,19 +180,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         })
     }
 
-    /// Logs why the session ends and tells the client, if it listens.
+    /// Logs why the session ends, and tells the client if it can still read.
     async fn fail(&mut self, error: &SessionError) {
-        let report = error.report();
-        let sqlstate = report.as_ref().map_or("", |report| report.sqlstate.as_str());
-        match (self.shared.activity.peer_errors().pass(), error.outcome()) {
-            (None, _) => {}
-            (Some(held_back), Outcome::Failed) => tracing::warn!(%error, sqlstate, held_back, "build failed"),
-            (Some(held_back), _) => tracing::info!(%error, sqlstate, held_back, "build ended early"),
-        }
+        lifecycle::log_failure(&self.shared.activity, error);
         self.explain(error).await;
     }
 
-    /// Tells the client why the session ends, if it listens.
+    /// Tells the client why the session ends, if it can still read.
     async fn explain(&mut self, error: &SessionError) {
         if let Some(report) = error.report() {
             self.tell(&BuilderMessage::Error(report)).await;
@@ -215,17 +201,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "client does not hear why"),
             Err(_) => tracing::debug!("client does not read why"),
-        }
-    }
-
-    /// Ends the stream and gives the client time to read what is on its way: closing a socket that has unread bytes would
-    /// throw that away.
-    async fn close(&mut self, outcome: Outcome) {
-        let limit = if outcome == Outcome::Succeeded { self.shared.config.idle_timeout } else { LINGER };
-        let both = async { tokio::join!(self.writer.shutdown(), self.reader.discard()) };
-        tokio::select! {
-            _ = timeout(limit, both) => {}
-            () = self.shared.stop.cancelled() => {}
         }
     }
 }

@@ -1,10 +1,11 @@
 use protocol::Hello;
 
 use crate::admission::{self, Need};
+use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::hello;
 
-/// Threads of a machine that is yet to be found: each has some thousand values unpacked.
+/// Threads assumed of a machine that is not chosen yet: each thread decodes some thousand values at a time.
 const THREADS: u32 = 16;
 
 /// Memory in bytes of the least machine or container where a builder with default settings takes the build: an estimate, as good as
@@ -13,6 +14,10 @@ const THREADS: u32 = 16;
 pub fn machine_for(hello: &Hello) -> u64 {
     match hello::check(hello, 0) {
         Ok(spec) if let Some(check) = hello.check => admission::machine_for(CheckNeed::new(&spec, &check).bytes()),
+        Ok(spec) if hello.ask.is_some() => {
+            let need = SampleNeed::new(&spec, hello.estimated_rows, THREADS);
+            admission::machine_for(need.at_first())
+        }
         Ok(_) if hello.estimated_rows == 0 => u64::MAX,
         Ok(spec) => admission::machine_for(Need::new(&spec, THREADS).at_first(hello.estimated_rows)),
         Err(_) => 0,
@@ -21,30 +26,14 @@ pub fn machine_for(hello: &Hello) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{Hello, Metric, ValueType};
+    use protocol::{Hello, ValueType};
 
     use super::machine_for;
+    use crate::hello::tests::hello;
 
     #[test]
     fn machines_grow_with_the_rows() {
-        let hello = |value_type, dims, estimated_rows| Hello {
-            protocol_min: 2,
-            protocol_max: 2,
-            capabilities: 0,
-            value_type,
-            metric: Metric::L2,
-            dims,
-            m: 16,
-            ef_construction: 64,
-            estimated_rows,
-            page_size: 8192,
-            client_version: String::new(),
-            server_version: String::new(),
-            label: String::new(),
-            token: String::new(),
-            build_id: String::new(),
-            check: None,
-        };
+        let hello = |value_type, dims, estimated_rows| Hello { value_type, dims, estimated_rows, ..hello() };
         let of = |rows| machine_for(&hello(ValueType::Vector, 1536, rows));
         assert!((7..10).contains(&(of(1_000_000) >> 30)));
         assert!(of(10) < 1 << 30);

@@ -1,7 +1,7 @@
 use protocol::{Refuse, SqlState};
 use service::{Client, TicketGate};
 
-/// Whether a builder that belongs to a router lets the client in; the client that the ticket names, if it names one.
+/// Verifies the ticket of a builder that only serves a router; returns the client that the ticket names, if any.
 pub(crate) fn check(gate: Option<&TicketGate>, ticket: &str) -> Result<Option<Client>, Box<Refuse>> {
     let Some(gate) = gate else { return Ok(None) };
     match gate.admit(ticket) {

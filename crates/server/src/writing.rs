@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::end::SessionError;
 use crate::job::Event;
 use crate::progress::Watch;
+use crate::session_error::SessionError;
 
-/// How often the client hears of the build, whatever it does.
+/// The interval of progress messages to the client.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The way to the client, which does not wait forever for it to read.
+/// Sends to the client, which must read within the idle timeout.
 pub(crate) struct Writer<'a, W> {
     frames: FrameWriter<W>,
     idle_timeout: Duration,
@@ -48,7 +48,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
         self.metrics.sent_bytes.inc_by(bytes);
     }
 
-    /// Whether another frame may follow: not after one that was given up halfway.
+    /// Whether another frame may follow: not after a partly written one.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.between_frames
     }
@@ -64,7 +64,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
     ) -> Result<Option<Done>, SessionError> {
         let mut progress = interval(PROGRESS_INTERVAL);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut checked = false;
+        let mut other_than_build = false;
         loop {
             let event = tokio::select! {
                 biased;
@@ -87,12 +87,16 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                     watch.add_pages(count);
                 }
                 Some(Event::Findings(findings)) => {
-                    checked = true;
+                    other_than_build = true;
                     self.send(&BuilderMessage::Findings(*findings)).await?;
                 }
+                Some(Event::Advice(advice)) => {
+                    other_than_build = true;
+                    self.send(&BuilderMessage::Advice(*advice)).await?;
+                }
                 Some(Event::Done(done)) => {
-                    // A check says nothing of the builder's own graphs.
-                    if !checked {
+                    // A check or an advice says nothing of the graph of an index.
+                    if !other_than_build {
                         running.set_elements(done.elements);
                         running.set_quality(done.self_recall_ppm, done.recall_ppm);
                     }

@@ -6,11 +6,11 @@ use std::path::{Component, Path};
 /// Where the system shows control groups (version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// What is left to the rest when nobody says how much builds may take: an eighth, and for connections and page cache.
+/// What the default limit leaves to the rest of the system: an eighth, and some for connections and page cache.
 const MARGIN_SHARE: u64 = 8;
 const MARGIN: u64 = 128 << 20;
 
-/// Bytes that builds may take when nobody says: the memory of the system or, if that is less, the limit of the control groups
+/// The default limit in bytes: the memory of the system or, if that is less, the limit of the control groups
 /// around this process, less a margin.
 pub(crate) fn default_limit() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));

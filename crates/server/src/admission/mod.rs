@@ -1,4 +1,4 @@
-//! Who may build now. Memory is reserved before a row is sent and given back when the build's memory is free again.
+//! Admission: memory is reserved before a row is sent, and released when the build's memory is free again.
 
 mod limit;
 mod need;

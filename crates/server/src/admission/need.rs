@@ -55,8 +55,8 @@ impl Need {
 
 #[cfg(test)]
 mod tests {
-    use graph::ValueType;
     use hnsw::{BuildSpec, Metric};
+    use pgvector::ValueType;
 
     use super::Need;
 

@@ -67,7 +67,7 @@ pub(crate) enum NoPlace {
     Waiting(u32),
 }
 
-/// How things stand, for status and messages.
+/// Figures for status and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) limit: u64,
@@ -81,7 +81,7 @@ impl Admission {
         Arc::new(Self { limit, max_builds, state: Mutex::default(), changed: Arc::default() })
     }
 
-    /// Takes a place in the queue, for a build of `client` that needs so many bytes of memory.
+    /// Queues a build of `client` that needs this many bytes of memory.
     pub(crate) fn enter(self: &Arc<Self>, bytes: u64, client: &Client) -> Result<Place, NoPlace> {
         if bytes > self.limit {
             return Err(NoPlace::Never(Never { needed: bytes, limit: self.limit }));
@@ -115,7 +115,7 @@ impl Admission {
         super::free().map_or(unreserved, |system| system.min(unreserved))
     }
 
-    /// Takes more memory for a build that runs. Builds that run come before builds that wait.
+    /// Reserves more memory for a running build. Running builds take precedence over waiting ones.
     pub(super) fn grow(&self, client: &Arc<str>, limits: &Limits, by: u64) -> Result<(), Never> {
         let mut state = self.state();
         let reserved = state.reserved.saturating_add(by);
@@ -197,8 +197,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The reservation, if it is this build's turn and there is room. Only the next build may pass: a large build is not kept waiting by
-    /// small ones that come later.
+    /// The reservation, if it is this build's turn and there is room. Only the first build in the queue can get one, so that small builds do
+    /// not overtake a large one.
     pub(crate) fn take(&self) -> Option<Reservation> {
         let Admission { limit, max_builds, .. } = *self.admission;
         let mut state = self.admission.state();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_wakes_those_who_wait() {
+    async fn a_change_wakes_waiting_builds() {
         let admission = Admission::new(10, 0);
         let running = enter(&admission, 10).take().unwrap();
         let place = enter(&admission, 10);

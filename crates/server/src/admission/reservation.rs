@@ -4,7 +4,7 @@ use service::Limits;
 
 use super::queue::{Admission, Never};
 
-/// Memory that is set aside for a build, and its place among those that run. Given back when it is dropped or released.
+/// Memory reserved for a build, and its place among running builds. Released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     admission: Arc<Admission>,
@@ -20,7 +20,7 @@ impl Reservation {
         Self { admission, client, limits, bytes: Mutex::new(Some(bytes)) }
     }
 
-    /// Bytes set aside.
+    /// Bytes reserved.
     pub(crate) fn bytes(&self) -> u64 {
         self.lock().unwrap_or(0)
     }

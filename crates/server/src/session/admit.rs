@@ -8,17 +8,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Session;
 use crate::admission::{Need, NoPlace, Place, Reservation};
-use crate::end::SessionError;
+use crate::advising::SampleNeed;
 use crate::hello;
 use crate::job::{Form, Job};
+use crate::session_error::SessionError;
 
-/// A build that has its memory and whose engine takes rows, or a check that takes pages.
+/// A build that has its memory and whose engine takes rows, a check that takes pages, or an advice that takes a sample.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
     pub(super) work: Work,
     pub(super) reservation: Arc<Reservation>,
-    /// What the client's user should know; may be empty.
+    /// A remark for the user; may be empty.
     pub(super) remark: String,
 }
 
@@ -28,6 +29,8 @@ pub(super) enum Work {
     Build(Need, Storage),
     /// A check of so many pages.
     Check(u32),
+    /// Advice on a sample.
+    Advice(SampleNeed),
 }
 
 /// Why there is no build.
@@ -39,19 +42,26 @@ pub(super) enum NotBegun {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// From the Hello to the Accept, which is still to be sent.
+    /// From the Hello up to the Accept, which the caller sends.
     pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
         client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
-        let (place, form, storage, work, remark) = match hello.check {
-            Some(check) => {
+        let (place, form, storage, work, remark) = match (hello.check, hello.ask) {
+            (Some(check), _) => {
                 let need = hello::check_need(&spec, &check).map_err(NotBegun::Refused)?;
-                let refused = |no_place| NotBegun::Refused(hello::refuse_check(no_place));
+                let refused = |no_place| NotBegun::Refused(hello::refuse_other("check of the index", no_place));
                 let place = self.shared.admission.enter(need.bytes(), client).map_err(refused)?;
                 let (form, work) = (Form::Findings(check, need), Work::Check(check.blocks));
                 (place, form, Storage::default(), work, String::new())
             }
-            None => {
+            (None, Some(ask)) => {
+                let need = hello::sample_need(&spec, hello, &ask, self.shared.threads());
+                let need = need.map_err(NotBegun::Refused)?;
+                let refused = |no_place| NotBegun::Refused(hello::refuse_other("advice", no_place));
+                let place = self.shared.admission.enter(need.at_first(), client).map_err(refused)?;
+                (place, Form::Advice(ask), Storage::default(), Work::Advice(need), String::new())
+            }
+            (None, None) => {
                 let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
                 (place, Form::Pages, storage.clone(), Work::Build(need, storage), remark)
             }
@@ -89,7 +99,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         Ok((place, spooled, storage, hello::spool_remark(never)))
     }
 
-    /// Waits for its turn, and says so; the client may cancel or leave meanwhile.
+    /// Waits in the queue, and tells the client its position; the client may cancel or leave meanwhile.
     async fn queue(&mut self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
         let limit = self.shared.config.idle_timeout;
         let mut heartbeat = interval(HEARTBEAT_INTERVAL);

@@ -3,7 +3,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, Phase, capability};
-use service::{Client, Limits, Outcome, Queued, Running};
+use service::{Client, Limits, Queued};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -11,38 +11,32 @@ use tokio_util::sync::CancellationToken;
 use super::admit::{Begun, Work};
 use super::{LAST_FRAME, Session, VERSION};
 use crate::Config;
-use crate::end::SessionError;
-use crate::ended::{CancelOnDrop, EndedBuild};
-use crate::job::Job;
+use crate::advising::SampleMeter;
+use crate::lifecycle::{ClientInfo, EndedBuild, StartedBuild};
 use crate::meter::Meter;
 use crate::progress::Watch;
 use crate::reading::Intake;
 use crate::rows::RowTotals;
+use crate::session_error::SessionError;
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// From the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
-        let Begun { mut job, spec, work, reservation, remark } = begun;
-        let cancel = CancelOnDrop::new(&job.control);
-        let watch = Watch::new(job.control.clone());
-        let stage = watch.clone();
-        let running = queued.begin(reservation.bytes(), move || stage.stage());
-        tracing::info!(
-            value_type = spec.value_type.name(),
-            metric = spec.metric.name(),
-            dims = spec.dims,
-            m = spec.m,
-            ef_construction = spec.ef_construction,
-            expected_rows = spec.expected_rows,
-            memory = reservation.bytes(),
-            check_blocks = hello.check.map(|check| check.blocks),
-            client = ?hello.client_version,
-            postgres = ?hello.server_version,
-            "build started"
-        );
+        let Begun { job, spec, work, reservation, remark } = begun;
+        let info = ClientInfo {
+            client: &hello.client_version,
+            postgres: Some(&hello.server_version),
+            check_blocks: hello.check.map(|check| check.blocks),
+            advice_for: hello.ask.map(|ask| ask.table_rows),
+        };
+        let mut build = StartedBuild::new(job, queued, &spec, reservation.bytes(), &info);
         let accept = BuilderMessage::Accept(Accept {
             protocol: PROTOCOL_VERSION,
-            capabilities: if hello.check.is_some() { capability::CHECK } else { 0 },
+            capabilities: match &work {
+                Work::Build(..) => 0,
+                Work::Check(_) => capability::CHECK,
+                Work::Advice(_) => capability::ADVISE,
+            },
             session: self.id,
             memory_reserved: reservation.bytes(),
             threads: self.shared.threads(),
@@ -57,30 +51,25 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 Intake::Rows(totals, Meter::new(need, storage, reservation, max_rows))
             }
             Work::Check(blocks) => Intake::Index(blocks),
-        };
-        let result = match self.writer.send(&accept).await {
-            Ok(()) => self.drive(intake, &mut job, &watch, &running).await,
-            Err(error) => Err(error),
-        };
-        let (outcome, reason) = match result {
-            Ok(()) => (Outcome::Succeeded, None),
-            Err(error) => {
-                job.control.cancel();
-                self.fail(&error).await;
-                (error.outcome(), Some(error.to_string()))
+            Work::Advice(need) => {
+                let totals = RowTotals::new(spec.value_type, spec.dims);
+                Intake::Sample(totals, SampleMeter::new(need, reservation))
             }
         };
-        EndedBuild::new(job, running, outcome, reason, cancel)
+        let result = match self.writer.send(&accept).await {
+            Ok(()) => self.drive(intake, &mut build).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &result {
+            build.job.control.cancel();
+            self.fail(error).await;
+        }
+        build.end(&result)
     }
 
     /// Both halves of the build at once, until one of them ends it.
-    async fn drive(
-        &mut self,
-        intake: Intake,
-        job: &mut Job,
-        watch: &Watch,
-        running: &Running,
-    ) -> Result<(), SessionError> {
+    async fn drive(&mut self, intake: Intake, build: &mut StartedBuild) -> Result<(), SessionError> {
+        let StartedBuild { job, watch, running, .. } = build;
         let stop = CancellationToken::new();
         let mut writing = pin!(self.writer.drive(&mut job.events, watch, running, &stop));
         let error = tokio::select! {

@@ -1,8 +1,8 @@
 use protocol::{ErrorReport, Refuse};
 
-use crate::end::SessionError;
+use crate::session_error::SessionError;
 
-/// What a client is told in the one text that it shows: the message, and what it may do about it.
+/// Message and hint in the one text that a client shows.
 pub(super) fn of_error(error: &SessionError) -> String {
     error
         .report()

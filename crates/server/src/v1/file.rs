@@ -1,13 +1,13 @@
 use bytes::Bytes;
-use graph::ValueType;
 use hnsw::{BuildSpec, Control, Finished, Metric};
 use node_file::{Content, NodeFile};
 use pages::PAGE_SIZE;
+use pgvector::ValueType;
 use protocol::v1::result_head;
 
-use crate::end::SessionError;
 use crate::job::Event;
 use crate::paging::Sent;
+use crate::session_error::SessionError;
 
 /// About how many bytes of the file are made at a time.
 const CHUNK_BYTES: u64 = 1 << 20;

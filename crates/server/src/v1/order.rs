@@ -1,11 +1,11 @@
-use graph::ValueType;
-use hnsw::{BuildSpec, Metric};
+use hnsw::BuildSpec;
+use pgvector::Metric;
 use protocol::Tuples;
 use protocol::v1::{BuildOrder, LanternMetric};
 
 use super::unit::Units;
 
-/// What is different in a build for a Lantern client.
+/// How a Lantern client's rows are prepared.
 #[derive(Clone, Debug)]
 pub(crate) struct Lantern {
     /// Makes unit vectors of the values where the metric is cosine.
@@ -15,11 +15,7 @@ pub(crate) struct Lantern {
 impl Lantern {
     /// The build for a client's order. Clients announce inner product as cosine: `inner_product` says what it means here.
     pub(crate) fn new(order: &BuildOrder, inner_product: bool) -> (BuildSpec, Self) {
-        let (value_type, dims) = match order.value_type {
-            protocol::ValueType::HalfVec => (ValueType::HalfVec, order.dims),
-            protocol::ValueType::Bit => (ValueType::Bit, order.dims),
-            protocol::ValueType::Vector | protocol::ValueType::SparseVec => (ValueType::Vector, order.dims),
-        };
+        let BuildOrder { value_type, dims, .. } = *order;
         let metric = match order.metric {
             LanternMetric::CosineOrInnerProduct if inner_product => Metric::InnerProduct,
             LanternMetric::CosineOrInnerProduct => Metric::Cosine,
@@ -40,7 +36,7 @@ impl Lantern {
         (spec, Self { units: (metric == Metric::Cosine).then(|| Units::new(value_type, dims)) })
     }
 
-    /// Rows as pgvector would index them; those that it would leave out are missing.
+    /// Rows as pgvector would index them, without those that it skips.
     pub(crate) fn prepare(&mut self, rows: Tuples) -> Tuples {
         match &mut self.units {
             Some(units) => units.make(&rows),
@@ -48,7 +44,7 @@ impl Lantern {
         }
     }
 
-    /// Logs what may not be as the client meant it.
+    /// Logs a warning if the client may have meant inner product.
     pub(crate) fn remark(&self) {
         let Some(units) = &self.units else { return };
         let (zeros, scaled) = (units.zeros(), units.scaled());

@@ -6,12 +6,12 @@ use service::{Metrics, Running};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
-use crate::end::SessionError;
 use crate::job::Input;
-use crate::meter::Meter;
+use crate::meter::{Bound, Meter};
 use crate::reading::hand_over;
+use crate::session_error::SessionError;
 
-/// Room for a read. Rows come one by one, and many small reads would cost more than they carry.
+/// The size of the read buffer. Clients send rows one by one; small reads would be mostly overhead.
 const READ_BYTES: usize = 256 << 10;
 
 /// What the client sends.
@@ -39,7 +39,7 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         self.ended
     }
 
-    /// The client's half of a build: hands its rows to the job, then waits whether it leaves. Ends only by an error.
+    /// The receiving half of a build: passes rows to the job, then waits for the client to leave. Returns only an error.
     ///
     /// There is no limit to the time that it takes: a scan may find no row for hours, and these clients have no way to say so. A
     /// host that vanished is noticed by keepalive.
@@ -95,7 +95,7 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         }
     }
 
-    /// Reads and forgets what the client still sends.
+    /// Reads and discards what the client still sends.
     pub(super) async fn discard(&mut self) {
         let mut buffer = BytesMut::new();
         while self.read(&mut buffer).await.is_ok() {

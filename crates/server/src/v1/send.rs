@@ -7,9 +7,9 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::end::SessionError;
 use crate::job::Event;
 use crate::progress::Watch;
+use crate::session_error::SessionError;
 
 /// The way to the client.
 pub(super) struct Sender<'a, W> {
@@ -53,7 +53,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
             match events.recv().await {
                 Some(Event::Started) => {}
                 // Its job is a build.
-                Some(Event::Findings(_)) => {}
+                Some(Event::Findings(_) | Event::Advice(_)) => {}
                 Some(Event::Layout(layout)) => watch.enter_pages(layout.blocks),
                 Some(Event::Pages { count, head, body }) => {
                     self.begun = true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hnsw::{BuildSpec, Storage};
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
 use service::report::{Subject, new_build_id};
-use service::{Client, Outcome, Queued, Refusal, Transport};
+use service::{Client, Queued, Refusal, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
@@ -13,19 +13,16 @@ use super::receive::Receiver;
 use super::send::Sender;
 use super::{Lantern, answer};
 use crate::admission::{Need, Never, NoPlace, Place, Reservation};
-use crate::end::SessionError;
-use crate::ended::{CancelOnDrop, EndedBuild};
 use crate::hello;
 use crate::job::{Form, Job};
+use crate::lifecycle::{self, ClientInfo, EndedBuild, LINGER, StartedBuild};
 use crate::meter::Meter;
-use crate::progress::Watch;
 use crate::server::Shared;
+use crate::session_error::SessionError;
 use crate::ticket;
 
 /// How long a build may wait for its turn: clients give up when they are not answered within 10 seconds.
 const PATIENCE: Duration = Duration::from_secs(7);
-/// How long the client may take to close after it was told of an error.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// Serves a connection after the choice of the protocol, and after the ticket if a router passes it on.
 pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr, ticket: Option<String>)
@@ -42,11 +39,15 @@ where
     let receiver = Receiver::new(read, metrics);
     let sender = Sender::new(write, shared.config.idle_timeout, metrics);
     let mut session = Session { id, peer, certificate, shared, ticket, receiver, sender };
-    match session.run().await {
-        // The client is not kept waiting for the build thread, nor the status for the client.
-        (told, Some(build)) => _ = tokio::join!(session.close(told, build.outcome), build.end()),
-        (told, None) => session.close(told, Outcome::Refused).await,
-    }
+    let (told, build) = session.run().await;
+    let Session { mut receiver, mut sender, .. } = session;
+    // A client that was not told has its connection reset, which is an error for it.
+    let close = async move {
+        if told {
+            tokio::join!(sender.shutdown(), receiver.discard());
+        }
+    };
+    lifecycle::close(shared, build, close).await;
 }
 
 struct Session<'a, S> {
@@ -55,7 +56,7 @@ struct Session<'a, S> {
     /// The name of the client's certificate.
     certificate: Option<String>,
     shared: &'a Arc<Shared>,
-    /// What the router that passes the client on has shown.
+    /// The ticket of the router that relays the client.
     ticket: Option<String>,
     receiver: Receiver<'a, ReadHalf<S>>,
     sender: Sender<'a, WriteHalf<S>>,
@@ -89,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let queued = self.shared.activity.queue(subject);
         let begun = match admitted {
             Ok(client) => {
-                self.shared.door.newcomers.settle(self.id);
+                self.shared.door.pending.settle(self.id);
                 self.begin(&spec, lantern, &client, &queued).await
             }
             Err(refused) => Err(refused),
@@ -110,14 +111,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// What the client wants, which must come in time.
+    /// The client's order.
     async fn order(&mut self) -> Result<BuildOrder, SessionError> {
-        let limit = self.shared.config.handshake_timeout;
-        let init = tokio::select! {
-            init = timeout(limit, self.receiver.init()) => init.map_err(|_| SessionError::Late(limit))??,
-            () = self.shared.drain.cancelled() => return Err(SessionError::Shutdown),
-        };
-        Ok(init.order()?)
+        Ok(lifecycle::in_time(self.shared, self.receiver.init()).await?.order()?)
     }
 
     fn subject(&self, spec: &BuildSpec, client: &Client) -> Subject {
@@ -136,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// The client that may have something built.
+    /// Authenticates the client.
     fn admit(&self) -> Result<Client, (Refusal, String)> {
         if let Some(refuse) = self.shared.activity.refuses("builder") {
             return Err((Refusal::Draining, refuse.message));
@@ -158,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(sent.unwrap_or(own))
     }
 
-    /// From the order to the answer, which is still to be sent.
+    /// From the order up to the answer, which the caller sends.
     async fn begin(
         &self,
         spec: &BuildSpec,
@@ -210,57 +206,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Told, EndedBuild) {
-        let Begun { mut job, reservation, need, storage } = begun;
-        let cancel = CancelOnDrop::new(&job.control);
-        let watch = Watch::new(job.control.clone());
-        let stage = watch.clone();
-        let running = queued.begin(reservation.bytes(), move || stage.stage());
-        tracing::info!(
-            value_type = spec.value_type.name(),
-            metric = spec.metric.name(),
-            dims = spec.dims,
-            m = spec.m,
-            ef_construction = spec.ef_construction,
-            memory = reservation.bytes(),
-            "build started for a Lantern client"
-        );
+        let Begun { job, reservation, need, storage } = begun;
+        let info = ClientInfo { client: "Lantern", postgres: None, check_blocks: None, advice_for: None };
+        let mut build = StartedBuild::new(job, queued, spec, reservation.bytes(), &info);
         let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
         let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
         let result = match self.sender.send(&ACK).await {
-            Ok(()) => tokio::select! {
-                sent = self.sender.drive(&mut job.events, &watch, &running) => sent,
-                error = self.receiver.drive(decoder, meter, &job.rows, &running) => Err(error),
-                () = running.cancelled() => Err(SessionError::Operator),
-                () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
-            },
+            Ok(()) => {
+                let StartedBuild { job, watch, running, .. } = &mut build;
+                tokio::select! {
+                    sent = self.sender.drive(&mut job.events, watch, running) => sent.map(drop),
+                    error = self.receiver.drive(decoder, meter, &job.rows, running) => Err(error),
+                    () = running.cancelled() => Err(SessionError::Operator),
+                    () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
+                }
+            }
             Err(error) => Err(error),
         };
-        match result {
-            Ok(_) => (true, EndedBuild::new(job, running, Outcome::Succeeded, None, cancel)),
+        let told = match &result {
+            Ok(()) => true,
             Err(error) => {
-                job.control.cancel();
-                let reason = Some(error.to_string());
+                build.job.control.cancel();
                 let waits = self.receiver.has_ended() && !self.sender.has_begun();
-                let told = match &error {
-                    SessionError::Left | SessionError::Connection(_) => self.fail(&error).await,
+                match error {
+                    SessionError::Left | SessionError::Connection(_) => self.fail(error).await,
                     error if waits => self.fail(error).await,
                     error => {
                         tracing::warn!(%error, "connection reset: a Lantern client cannot be told why at this time");
                         false
                     }
-                };
-                (told, EndedBuild::new(job, running, error.outcome(), reason, cancel))
+                }
             }
-        }
+        };
+        (told, build.end(&result))
     }
 
     /// Logs why the session ends and tells the client, which waits for an answer.
     async fn fail(&mut self, error: &SessionError) -> Told {
-        match (self.shared.activity.peer_errors().pass(), error.outcome()) {
-            (None, _) => {}
-            (Some(held_back), Outcome::Failed) => tracing::warn!(%error, held_back, "build failed"),
-            (Some(held_back), _) => tracing::info!(%error, held_back, "build ended early"),
-        }
+        lifecycle::log_failure(&self.shared.activity, error);
         self.explain(error).await
     }
 
@@ -274,18 +257,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     async fn tell(&mut self, text: &str) -> Told {
         matches!(timeout(LINGER, self.sender.send(&error_frame(text))).await, Ok(Ok(())))
-    }
-
-    /// Ends the stream if the client is to read it to its end, and lets it. Otherwise the connection is reset.
-    async fn close(mut self, told: Told, outcome: Outcome) {
-        if !told {
-            return;
-        }
-        let limit = if outcome == Outcome::Succeeded { self.shared.config.idle_timeout } else { LINGER };
-        let both = async { tokio::join!(self.sender.shutdown(), self.receiver.discard()) };
-        tokio::select! {
-            _ = timeout(limit, both) => {}
-            () = self.shared.stop.cancelled() => {}
-        }
     }
 }

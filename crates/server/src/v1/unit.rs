@@ -1,6 +1,6 @@
 use bytes::{BufMut, BytesMut};
-use graph::ValueType;
 use half::f16;
+use pgvector::ValueType;
 use protocol::{HEAP_TID_BYTES, Tuples};
 
 /// Makes vectors of length 1 of others, as pgvector does before it indexes them by cosine.
@@ -78,8 +78,8 @@ fn halves(value: &[u8]) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use graph::ValueType;
     use half::f16;
+    use pgvector::ValueType;
     use protocol::Tuples;
 
     use super::{Units, halves, singles};

@@ -60,5 +60,6 @@ pub fn hello(dims: u32) -> Hello {
         token: String::new(),
         build_id: String::new(),
         check: None,
+        ask: None,
     }
 }

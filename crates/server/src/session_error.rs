@@ -4,6 +4,7 @@ use std::io::{
 };
 use std::time::Duration;
 
+use advise::AdviseError;
 use hnsw::BuildError;
 use node_file::NodeFileError;
 use protocol::v1::V1Error;
@@ -46,6 +47,10 @@ pub(crate) enum SessionError {
     IndexBlocks { received: u32, sent: u32, blocks: u32 },
     #[error("pages have checksum {received:#010x}, the client's have {sent:#010x}")]
     IndexChecksum { received: u32, sent: u32 },
+    #[error("sample has more than the {most} rows that were announced")]
+    Sample { most: u64 },
+    #[error(transparent)]
+    NoAdvice(AdviseError),
     #[error("more than {0} rows")]
     TooManyRows(u64),
     #[error("build needs more memory than it was taken on with, and there is no more")]
@@ -84,6 +89,8 @@ impl SessionError {
             | Self::IndexPages { .. }
             | Self::IndexBlocks { .. }
             | Self::IndexChecksum { .. }
+            | Self::Sample { .. }
+            | Self::NoAdvice(_)
             | Self::TooManyRows(_)
             | Self::Outgrown { .. }
             | Self::Overdue(_)
@@ -93,7 +100,7 @@ impl SessionError {
         }
     }
 
-    /// Why a connection that never came to say what to build was closed.
+    /// Why a connection was closed before its client requested a build.
     pub(crate) fn closed(&self) -> Closed {
         match self {
             Self::Late(_) => Closed::Timeout,
@@ -102,14 +109,16 @@ impl SessionError {
         }
     }
 
-    /// What to tell the client; `None` when nobody listens.
+    /// The error report for the client; `None` when it cannot be reached.
     pub(crate) fn report(&self) -> Option<ErrorReport> {
         let sqlstate = match self {
             Self::Left | Self::Connection(_) | Self::Unread(_) => return None,
             Self::Cancelled | Self::Operator => SqlState::QUERY_CANCELED,
             Self::Silent(_) | Self::Late(_) => SqlState::CONNECTION_FAILURE,
             Self::Protocol(error) => error.sqlstate(),
-            Self::V1(_) | Self::BeyondEnd | Self::IndexPages { .. } => SqlState::PROTOCOL_VIOLATION,
+            Self::V1(_) | Self::BeyondEnd | Self::IndexPages { .. } | Self::Sample { .. } => {
+                SqlState::PROTOCOL_VIOLATION
+            }
             Self::NodeFile(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::RowCount { .. }
             | Self::RowChecksum { .. }
@@ -117,6 +126,7 @@ impl SessionError {
             | Self::IndexChecksum { .. } => SqlState::DATA_CORRUPTED,
             Self::TooManyRows(_) | Self::Overdue(_) | Self::RowsOverdue(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
             Self::Outgrown { .. } => SqlState::OUT_OF_MEMORY,
+            Self::NoAdvice(error) => advice_sqlstate(error),
             Self::Build(error) => build_sqlstate(error),
             Self::Defect(_) => SqlState::INTERNAL_ERROR,
             Self::Shutdown => SqlState::ADMIN_SHUTDOWN,
@@ -137,6 +147,9 @@ impl SessionError {
             }
             Self::Build(BuildError::Internal(_)) | Self::Defect(_) => "The builder's log may say more.",
             Self::NodeFile(NodeFileError::Empty) => "Create the index without the option external.",
+            Self::NoAdvice(AdviseError::TooFew { .. }) => {
+                "So few rows are searched exactly within milliseconds, without an index. If the table has more, ask with a larger sample."
+            }
             Self::Shutdown => "Try again when the builder is back.",
             _ => "",
         };
@@ -164,6 +177,14 @@ impl From<CodecError> for SessionError {
             CodecError::Io(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Self::Left,
             CodecError::Io(error) => Self::Connection(error),
         }
+    }
+}
+
+fn advice_sqlstate(error: &AdviseError) -> SqlState {
+    match error {
+        AdviseError::TooFew { .. } | AdviseError::NoQueries => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        AdviseError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        AdviseError::Build(error) => build_sqlstate(error),
     }
 }
 

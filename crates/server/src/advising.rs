@@ -1,0 +1,152 @@
+//! Advice: a sample of rows in, which index to build out.
+
+use std::sync::Arc;
+
+use advise::{AdviseError, Question, Values};
+use hnsw::{BuildSpec, Control, EngineKind, Phase, Pool};
+use pgvector::ValueType;
+use protocol::{Advice, Ask, Choice, MAX_ADVICE_QUERIES, Tuples};
+
+use crate::admission::Reservation;
+use crate::meter::Bound;
+use crate::session_error::SessionError;
+
+/// Frames on their way, and what every advice needs.
+const FIXED: u64 = 12 << 20;
+/// Bytes of a sparse value before any was seen: 64 entries.
+const SPARSE_VALUE: usize = 4 + 8 * 64;
+
+/// The memory of an advice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleNeed {
+    value_type: ValueType,
+    /// Bytes of every value, if they are the same.
+    value_len: Option<usize>,
+    /// Rows that may come, queries included.
+    most: u64,
+    threads: u32,
+}
+
+impl SampleNeed {
+    pub(crate) fn new(spec: &BuildSpec, most: u64, threads: u32) -> Self {
+        Self { value_type: spec.value_type, value_len: spec.value_type.value_len(spec.dims), most, threads }
+    }
+
+    /// Bytes before any row has come.
+    pub(crate) fn at_first(&self) -> u64 {
+        self.of(self.value_len.unwrap_or(SPARSE_VALUE))
+    }
+
+    /// Bytes when `rows` rows with `bytes` bytes of values have come.
+    fn after(&self, rows: u64, bytes: u64) -> u64 {
+        let mean = bytes.checked_div(rows).map_or(SPARSE_VALUE, |mean| usize::try_from(mean + 1).unwrap_or(usize::MAX));
+        self.of(self.value_len.unwrap_or(mean))
+    }
+
+    fn of(&self, value_len: usize) -> u64 {
+        advise::memory_bytes(self.value_type, value_len, self.most, self.threads).saturating_add(FIXED)
+    }
+}
+
+/// Keeps a sample within the rows that were said, and the memory in step with their bytes.
+#[derive(Debug)]
+pub(crate) struct SampleMeter {
+    need: SampleNeed,
+    reservation: Arc<Reservation>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl SampleMeter {
+    pub(crate) fn new(need: SampleNeed, reservation: Arc<Reservation>) -> Self {
+        Self { need, reservation, rows: 0, bytes: 0 }
+    }
+}
+
+impl Bound for SampleMeter {
+    fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError> {
+        self.rows = self.rows.saturating_add(u64::from(tuples.count));
+        self.bytes = self.bytes.saturating_add(tuples.values.len() as u64);
+        if self.rows > self.need.most {
+            return Err(SessionError::Sample { most: self.need.most });
+        }
+        let (needed, reserved) = (self.need.after(self.rows, self.bytes), self.reservation.bytes());
+        if needed <= reserved {
+            return Ok(false);
+        }
+        let grown = self.reservation.resize(needed);
+        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit })?;
+        Ok(true)
+    }
+
+    /// The whole sample is kept until the answer.
+    fn end(&self) {}
+
+    fn reserved(&self) -> u64 {
+        self.reservation.bytes()
+    }
+}
+
+/// The rows of a sample as they come: queries first, if there are any.
+pub(crate) struct Sample {
+    question: Question,
+    queries: usize,
+    values: Values,
+}
+
+impl Sample {
+    pub(crate) fn new(spec: &BuildSpec, ask: &Ask, control: &Control) -> Self {
+        let question = Question {
+            value_type: spec.value_type,
+            metric: spec.metric,
+            dims: spec.dims,
+            rows: ask.table_rows,
+            target: f64::from(ask.target_ppm) / 1e6,
+            k: ask.k.into(),
+            seed: spec.seed,
+        };
+        control.progress().enter(Phase::Rows, spec.expected_rows);
+        Self { question, queries: ask.queries as usize, values: Values::new(spec.value_type, spec.dims) }
+    }
+
+    pub(crate) fn add(&mut self, tuples: &Tuples, control: &Control) {
+        self.values.extend(&tuples.values, tuples.value_lens().map(|length| length as usize));
+        control.progress().add(tuples.count.into());
+    }
+
+    /// Tries what could be built.
+    pub(crate) fn advise(
+        self,
+        engine: EngineKind,
+        pool: &Arc<Pool>,
+        control: &Control,
+    ) -> Result<Advice, SessionError> {
+        let mut queries = self.values;
+        let rows = queries.split_off(self.queries.min(queries.len()));
+        let found =
+            advise::advise(&self.question, rows, queries, engine, pool, control).map_err(|error| match error {
+                AdviseError::Build(error) => error.into(),
+                other => SessionError::NoAdvice(other),
+            })?;
+        let choice = |choice: &advise::Choice| Choice {
+            value_type: choice.value_type,
+            m: choice.m,
+            ef_construction: choice.ef_construction,
+            ef_search: choice.ef_search,
+            reranked: choice.reranked,
+            recall_ppm: (choice.recall.clamp(0.0, 1.0) * 1e6).round() as u32,
+            visited: choice.visited.round() as u64,
+            index_bytes: choice.index_bytes,
+            cached_bytes: choice.cached_bytes,
+            build_ms: (choice.build_seconds * 1e3).ceil() as u64,
+            memory_bytes: choice.builder_memory_bytes,
+        };
+        Ok(Advice {
+            rows: found.rows as u64,
+            queries: found.queries as u32,
+            choices: found.choices.iter().map(choice).collect(),
+        })
+    }
+}
+
+const _: () = assert!(MAX_ADVICE_QUERIES as usize == advise::MAX_QUERIES);
