@@ -15,10 +15,22 @@ COMMENT ON FUNCTION ping() IS 'connects to the builder, as a build would, and as
 
 CREATE FUNCTION estimate(
     relation regclass, column_name name, m integer DEFAULT 16,
-    OUT rows bigint, OUT index_bytes bigint, OUT builder_memory_bytes bigint, OUT wire_bytes bigint
+    OUT rows bigint, OUT index_bytes bigint, OUT builder_memory_bytes bigint, OUT wire_bytes bigint,
+    OUT backend_memory_bytes bigint
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_estimate_wrapper' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION estimate(regclass, name, integer) IS 'what an hnsw index on a column would take to build';
+
+CREATE FUNCTION advise(
+    relation regclass, column_name name, opclass text DEFAULT NULL, target_recall double precision DEFAULT 0.95,
+    k integer DEFAULT 10, queries text DEFAULT NULL, max_rows integer DEFAULT 100000,
+    OUT statement text, OUT settings text, OUT query text, OUT recall double precision, OUT ef_search integer,
+    OUT visited bigint, OUT index_bytes bigint, OUT cached_bytes bigint, OUT build_seconds double precision,
+    OUT builder_memory_bytes bigint
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'lantern_index_advise_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5;
+COMMENT ON FUNCTION advise(regclass, name, text, double precision, integer, text, integer) IS
+    'which hnsw indexes would do, and how to search them, best first: tried by the builder on a sample';
 
 CREATE FUNCTION "check"(
     index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL,
@@ -60,8 +72,9 @@ CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, e
 $$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
--- No part of it waits for a lock: sizes come from index_state(), and what is being built is told by its progress. last_idx_scan is there
--- from PostgreSQL 16 on.
+-- No part of it waits for a lock: sizes come from index_state(). An index that is not valid is being built while another session holds the lock
+-- of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE take the same lock.
+-- last_idx_scan is there from PostgreSQL 16 on.
 CREATE VIEW indexes AS
     SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, pg_get_indexdef(i.indexrelid, 1, true) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
@@ -82,9 +95,12 @@ CREATE VIEW indexes AS
     LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
     CROSS JOIN LATERAL (SELECT t.n_dead_tup / nullif((t.n_live_tup + t.n_dead_tup)::double precision, 0)) d (dead_share)
     CROSS JOIN LATERAL (
-        SELECT EXISTS (SELECT FROM pg_stat_progress_create_index p
-                       WHERE p.relid = i.indrelid AND p.datname = current_database() AND NOT i.indisvalid
-                         AND p.index_relid = i.indexrelid)
+        SELECT NOT i.indisvalid AND EXISTS (
+            SELECT FROM pg_locks l
+            WHERE l.locktype = 'relation' AND l.relation = i.indrelid AND l.granted
+              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'AccessExclusiveLock') AND l.pid <> pg_backend_pid()
+              AND l.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum UNION ALL SELECT pid FROM pg_stat_progress_analyze))
     ) b (building)
     LEFT JOIN LATERAL index_state(i.indexrelid, u.idx_scan, d.dead_share, k.advice, v.extversion) s ON true;
 COMMENT ON VIEW indexes IS 'all hnsw indexes of the database, and one word of advice for each';

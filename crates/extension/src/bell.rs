@@ -1,10 +1,10 @@
-//! Wakes a thread that waits for sockets.
+//! A pair of file descriptors by which two threads wake each other from a wait on sockets.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// One of two, each of which rings the other.
+/// One end of the pair.
 pub(crate) struct Bell(UnixStream);
 
 impl Bell {
@@ -15,13 +15,13 @@ impl Bell {
         Ok((Self(one), Self(other)))
     }
 
-    /// What waits for the other one, now or later, goes on. Never waits itself.
+    /// Wakes whoever waits on the other end, now or later. Never blocks.
     pub(crate) fn ring(&self) {
         // No room means that it rings already.
         let _ = (&self.0).write(&[1]);
     }
 
-    /// Ends the ringing of this one. Whoever waits looks around after this, not before.
+    /// Resets this end. Check the awaited condition after this, not before.
     pub(crate) fn hush(&self) {
         let mut bytes = [0; 64];
         while (&self.0).read(&mut bytes).is_ok_and(|read| read == bytes.len()) {}

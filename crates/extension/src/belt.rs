@@ -1,9 +1,9 @@
-//! Boxes that go from one thread to another full, and come back empty.
+//! A bounded queue between two threads that recycles its buffers: they go to one side full, and come back empty.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// As many boxes as it was made with: so nothing piles up between a fast side and a slow one.
+/// The number of buffers is fixed, so a slow side holds a fast one back.
 pub(crate) struct Belt<T> {
     full: Mutex<VecDeque<T>>,
     empty: Mutex<Vec<T>>,
@@ -15,28 +15,28 @@ impl<T> Belt<T> {
         Self { full: Mutex::new(VecDeque::new()), empty }
     }
 
-    /// A box to be filled, if one is there.
+    /// An empty buffer, if there is one.
     pub(crate) fn empty(&self) -> Option<T> {
         lock(&self.empty).pop()
     }
 
-    /// Sends a box.
+    /// Sends a full buffer.
     pub(crate) fn put(&self, full: T) {
         lock(&self.full).push_back(full);
     }
 
-    /// The next box that was sent.
+    /// The next full buffer.
     pub(crate) fn next(&self) -> Option<T> {
         lock(&self.full).pop_front()
     }
 
-    /// Sends a box back.
+    /// Returns an empty buffer.
     pub(crate) fn give_back(&self, empty: T) {
         lock(&self.empty).push(empty);
     }
 }
 
-/// Nothing can fail while one of these is locked.
+/// Nothing panics while a lock is held, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,17 +9,17 @@ use crate::engage;
 use crate::failure::{Failure, News, context, info, information, or_raise, printable};
 use crate::hook::{self, owned};
 use crate::options::{self, IndexOptions};
-use crate::pace::{Pace, Stopwatch};
 use crate::progress::{self, Phase};
 use crate::raised;
+use crate::rate_limit::{RateLimit, Stopwatch};
 use crate::scan::{self, Scanned};
 use crate::session::Session;
 use crate::settings::{self, Fallback, Settings};
 use crate::writer::{self, Expected};
 
-/// Builds an index: elsewhere if that was asked for, else as pgvector does.
+/// `ambuild`: builds an external index by the builder, any other by pgvector.
 ///
-/// Not guarded and without anything to drop, so that the errors of pgvector and of users' functions pass through it as they are.
+/// Not guarded, and with nothing to drop, so that errors of pgvector and of users' functions pass through unchanged.
 pub(crate) unsafe extern "C-unwind" fn ambuild(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
     }
 }
 
-/// Null if the index is for pgvector to build, or an error was kept.
+/// Null if pgvector is to build the index, or an error was kept.
 #[pg_guard]
 unsafe extern "C-unwind" fn build_externally(
     heap: pg_sys::Relation,
@@ -44,7 +44,7 @@ unsafe extern "C-unwind" fn build_externally(
     raised::until_raised(|| unsafe { try_externally(heap, index, info) }).unwrap_or(std::ptr::null_mut())
 }
 
-/// Null if the index is for pgvector to build.
+/// Null if pgvector is to build the index.
 ///
 /// # Safety
 /// As for `ambuild`.
@@ -100,12 +100,12 @@ struct Built {
     rows: u64,
 }
 
-/// A builder that has taken the build.
+/// A builder that has accepted the build.
 struct Engaged {
     column: Column,
     session: Session,
     estimate: u64,
-    /// The number by which router and builder know the build.
+    /// The build's number at router and builder.
     build_id: String,
 }
 
@@ -123,8 +123,9 @@ unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: Index
         (Column::of(index, options)?, scan::estimate_rows(heap))
     };
     let settings = Settings::get();
-    // SAFETY: as promised by the caller.
-    let hello = unsafe { hello(index, &column, options, estimate) };
+    // SAFETY: the relation is open.
+    let label = unsafe { label((*index).rd_id) };
+    let hello = hello(label, &column, options, estimate);
     context::build_id(&hello.build_id);
     let build_id = hello.build_id.clone();
     // SAFETY: as promised by the caller.
@@ -145,12 +146,12 @@ unsafe fn build(
 ) -> Result<Built, Failure> {
     let Engaged { column, mut session, estimate, build_id } = engaged;
     let key = random_key()?;
-    let mut pace = Pace::new(settings::max_rate());
+    let mut rate_limit = RateLimit::new(settings::max_rate());
     let mut stopwatch = Stopwatch::start();
     scan::enter(estimate);
     // SAFETY: as promised by the caller.
     let Scanned { heap_tuples, digest, workers } =
-        unsafe { scan::run(heap, index, index_info, &column, &mut session, &mut pace, key)? };
+        unsafe { scan::run(heap, index, index_info, &column, &mut session, &mut rate_limit, key)? };
     session.end_of_tuples()?;
     let scanning = stopwatch.lap();
     let rows = session.rows();
@@ -168,7 +169,7 @@ unsafe fn build(
     };
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
-    unsafe { writer::write(index, &mut session, Expected { meta, layout, digest, key }, &mut pace)? };
+    unsafe { writer::write(index, &mut session, Expected { meta, layout, digest, key }, &mut rate_limit)? };
     progress::tuples(rows, rows);
     let writing = stopwatch.lap();
     // SAFETY: as promised by the caller.
@@ -189,21 +190,29 @@ unsafe fn build(
     Ok(Built { heap_tuples, rows })
 }
 
-/// What the builder needs to know beforehand.
+/// What a relation is called in status and logs: database, schema and name, joined by dots.
 ///
 /// # Safety
-/// `index` must be an open index.
-pub(crate) unsafe fn hello(
-    index: pg_sys::Relation,
-    column: &Column,
-    options: IndexOptions,
-    estimated_rows: u64,
-) -> Hello {
+/// Must be called in a transaction.
+pub(crate) unsafe fn label(relation: pg_sys::Oid) -> String {
+    // SAFETY: catalogs are read; the names are copied.
+    let names = unsafe {
+        [
+            owned(pg_sys::get_database_name(pg_sys::MyDatabaseId)),
+            owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation))),
+            owned(pg_sys::get_rel_name(relation)),
+        ]
+    };
+    names.map(Option::unwrap_or_default).join(".")
+}
+
+/// The Hello: what is to be built; `label` is what the build is called in status and logs.
+pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estimated_rows: u64) -> Hello {
     Hello {
         protocol_min: PROTOCOL_VERSION,
         protocol_max: PROTOCOL_VERSION,
         capabilities: capability::REDIRECT,
-        value_type: column.wire_type(),
+        value_type: column.value_type,
         metric: column.metric,
         dims: column.dims,
         m: options.m,
@@ -212,15 +221,15 @@ pub(crate) unsafe fn hello(
         page_size: pg_sys::BLCKSZ,
         client_version: concat!("lantern_index ", env!("CARGO_PKG_VERSION")).into(),
         server_version: format!("PostgreSQL {}", server_version()),
-        // SAFETY: the name of an open relation.
-        label: unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default(),
+        label,
         token: String::new(),
         build_id: build_id(),
         check: None,
+        ask: None,
     }
 }
 
-/// A number by which logs and status of all parties know the build; empty if there are no random numbers.
+/// The build's number in the logs and status of database, router and builder; empty if there are no random numbers.
 fn build_id() -> String {
     let mut bytes = [0u8; 8];
     // SAFETY: writes that many bytes.

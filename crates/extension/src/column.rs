@@ -1,8 +1,7 @@
-//! What kind of values an index holds, and what pgvector demands of them.
+//! The indexed column: type, metric, dimensions, and pgvector's checks of its values.
 
-use graph::ValueType;
 use pgrx::prelude::*;
-use protocol::Metric;
+use pgvector::{Metric, ValueType};
 
 use crate::failure::Failure;
 use crate::hook::owned;
@@ -13,9 +12,6 @@ use crate::type_info::{CheckValue, TypeInfo};
 const DISTANCE: u16 = 1;
 const NORM: u16 = 2;
 const TYPE_INFO: u16 = 3;
-
-/// The most dimensions of type vector, which has no support function to say so.
-const MAX_VECTOR_DIMS: i32 = 2000;
 
 /// The indexed column or expression.
 pub(crate) struct Column {
@@ -32,7 +28,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Looks the index up, with pgvector's own checks in its order and words.
+    /// Looks the index up, with pgvector's own checks, in its order and with its messages.
     ///
     /// # Safety
     /// `index` must be an open hnsw index.
@@ -52,7 +48,9 @@ impl Column {
                 .hint("Build the index in the database: leave out \"external\".")
             };
             check_count((*(*index).rd_index).indnatts)?;
-            let mut info = TypeInfo { max_dims: MAX_VECTOR_DIMS, normalize: None, check: None };
+            // Type vector has no support function that tells its limit.
+            let max_dims = ValueType::Vector.max_dims().cast_signed();
+            let mut info = TypeInfo { max_dims, normalize: None, check: None };
             let mut value_type = ValueType::Vector;
             if let Some(SupportFunction { oid, name }) = support(TYPE_INFO) {
                 value_type = self::value_type(&name).ok_or_else(unsupported)?;
@@ -66,19 +64,9 @@ impl Column {
             Ok(Self { value_type, metric, dims, collation, norm, normalize, check })
         }
     }
-
-    /// The type in the words of the protocol.
-    pub(crate) fn wire_type(&self) -> protocol::ValueType {
-        match self.value_type {
-            ValueType::Vector => protocol::ValueType::Vector,
-            ValueType::HalfVec => protocol::ValueType::HalfVec,
-            ValueType::Bit => protocol::ValueType::Bit,
-            ValueType::SparseVec => protocol::ValueType::SparseVec,
-        }
-    }
 }
 
-/// pgvector's branch for filtered searches has indexes of more columns, whose tuples are others.
+/// pgvector's development branch for filtered searches has multicolumn indexes with another tuple format.
 fn check_count(columns: i16) -> Result<(), Failure> {
     if columns == 1 {
         return Ok(());

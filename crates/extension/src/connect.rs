@@ -14,7 +14,7 @@ use crate::resolve::resolve;
 use crate::settings::Settings;
 use crate::wait;
 
-/// The most time to find out whether a server speaks TLS.
+/// The time limit for finding out whether a server speaks TLS.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Connects to the first address of the builder that answers.
@@ -42,7 +42,7 @@ pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Fail
     Err(last)
 }
 
-/// Whether a server that has not greeted takes what no TLS client sends as TLS does: with an alert.
+/// Whether a server that sends no greeting speaks TLS: it then answers an invalid handshake with an alert.
 pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
     const ALERT: [u8; 2] = [21, 3];
     let ask = || -> io::Result<[u8; 2]> {

@@ -1,6 +1,6 @@
 //! Bytes to and from the builder over a socket that never blocks, with TLS or without.
 //!
-//! While there is something to send, what arrives is read as well, so that neither side waits for the other.
+//! It reads while it sends, so that neither side can deadlock with full buffers.
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use crate::waiter::Waiter;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes that may have been received and not been looked at: more than a builder sends that keeps to the protocol.
+/// The most received bytes that may wait to be parsed: more than a builder sends that follows the protocol.
 const RECEIVED_BYTES: usize = 2 * protocol::MAX_DATA_PAYLOAD;
 /// Bytes that may wait to be sent.
 const UNSENT_BYTES: usize = 512 << 10;
@@ -39,7 +39,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and agrees on TLS.
+    /// Connects, with a TLS handshake if it is on.
     pub(crate) fn open(settings: &Settings) -> Result<Self, Failure> {
         let peer = format!("{}:{}", settings.host, settings.port);
         let tls = settings.tls.as_ref().map(tls::client).transpose()?.map(Box::new);
@@ -78,7 +78,7 @@ impl Connection {
         self.waiter = Waiter::Backend;
     }
 
-    /// What has been received and not been taken yet.
+    /// Received bytes that were not consumed yet.
     pub(crate) fn received(&mut self) -> &mut BytesMut {
         &mut self.received
     }
@@ -146,7 +146,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what can be moved at once, in both directions.
+    /// Sends and receives as far as possible without waiting.
     pub(crate) fn exchange(&mut self) -> Result<(), Failure> {
         while self.wants_write() {
             let written = match &mut self.tls {
@@ -174,7 +174,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One read, so that received bytes are looked at before there are many. Returns how many came.
+    /// One read, so that received bytes are parsed before there are many. Returns their number.
     fn read(&mut self) -> Result<usize, Failure> {
         if self.closed {
             return Ok(0);
@@ -212,7 +212,7 @@ impl Connection {
         !self.wants_write()
     }
 
-    /// Waits until bytes can be moved, for a short while at most; goes no further if the statement was cancelled.
+    /// Waits briefly until the socket is ready. Fails if the statement was cancelled.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.wait_at_most(Duration::MAX)
     }
@@ -227,7 +227,7 @@ impl Connection {
         self.waiter.check()
     }
 
-    /// Gives up on a builder that has not said anything for too long.
+    /// Fails if the builder has been silent for too long.
     pub(crate) fn check_silence(&self) -> Result<(), Failure> {
         let limit = protocol::BUILDER_SILENCE_TIMEOUT;
         if self.silence() < limit {
@@ -272,7 +272,7 @@ fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     Ok(read)
 }
 
-/// rustls takes a few KiB at a time: goes on until there is enough to be worth a look.
+/// rustls returns a few KiB at a time: reads on until there is enough to parse.
 fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     let mut total = 0;
     while total < READ_BYTES {

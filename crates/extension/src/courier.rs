@@ -1,9 +1,9 @@
-//! A thread that speaks with the builder while PostgreSQL reads the table or writes the index.
+//! A thread that handles the connection while PostgreSQL reads the table or writes the index.
 //!
-//! So encryption, checksums and the checks of pages take no time of the backend's own; and the builder hears that we are alive, and
-//! is heard, while PostgreSQL is away for minutes: it says nothing of rows that the predicate of an index rejects, and one row of an
-//! expression index may take long. The thread calls nothing of PostgreSQL. If it fails it cancels the statement as PostgreSQL's own
-//! timeouts do, by a signal to the process; an expression that catches that comes as far as the next batch.
+//! Encryption, checksums and page verification run beside the scan. Heartbeats go both ways even while PostgreSQL calls nothing of ours
+//! for minutes: it does not report rows that an index predicate rejects, and one row of an expression index may take long. The thread
+//! calls no function of PostgreSQL. If it fails, it cancels the statement by a signal to the process, as PostgreSQL's own timeouts do; an
+//! expression that catches the cancel runs on until the next batch.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,16 +19,15 @@ use crate::link::Link;
 use crate::session::Session;
 use crate::threads;
 
-/// The thread has ended before its time: its failure is the statement's.
+/// The thread has ended early: its failure is the statement's.
 pub(crate) struct Gone;
 
 thread_local! {
-    /// What the backend has in common with the thread that runs now.
+    /// The link to the running thread.
     static CURRENT: Cell<*const Link> = const { Cell::new(null()) };
 }
 
-/// Ends the thread and waits for that, where a FATAL error has left everything else as it was: before memory goes away that the thread
-/// may use.
+/// Joins the thread after a FATAL error, which runs no destructors, before memory is freed that the thread uses.
 pub(crate) fn end_for_good() {
     // SAFETY: while there is a thread, the frame of `beside` is there.
     if let Some(link) = unsafe { CURRENT.get().as_ref() } {
@@ -39,8 +38,8 @@ pub(crate) fn end_for_good() {
     }
 }
 
-/// Runs `work` in the backend and beside it, in a thread that has the session, `errand`. Either looks around each `tick` while it waits.
-/// Returns what both come to.
+/// Runs `work` in the backend, and `errand` in a thread that owns the session. Both re-check their conditions each `tick` while they
+/// wait. Returns both results.
 pub(crate) fn beside<T, A: Send>(
     session: &mut Session,
     tick: Duration,

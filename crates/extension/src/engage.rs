@@ -1,4 +1,4 @@
-//! From the settings to a builder that has taken the build: it may be busy, and there may be a router in front of it.
+//! From the settings to a builder that has accepted the build, through queue and router.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::progress::{self, Phase};
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// How often at most the user is told how the queue moves.
+/// The least interval between NOTICEs about the queue.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a builder or router answers.
@@ -21,7 +21,7 @@ enum Answer {
     Elsewhere(Redirect),
 }
 
-/// Asks for a build and waits until a builder takes it.
+/// Requests a build and waits until a builder accepts it.
 pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Session, Failure> {
     let mut unused = None;
     loop {
@@ -39,7 +39,7 @@ pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Se
     }
 }
 
-/// Asks the builder that a router named.
+/// Connects to the builder that a router named.
 fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News) -> Result<Session, Failure> {
     let Redirect { port, host, server_name, ticket } = redirect;
     if host.is_empty() || port == 0 {
@@ -91,7 +91,7 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
     }
 }
 
-/// What was said about the queue, and what of it the user knows.
+/// What the builder has reported about the queue, and what the user was told.
 #[derive(Default)]
 struct Queue {
     news: Option<Wait>,
@@ -106,7 +106,7 @@ impl Queue {
         self.news = Some(wait).filter(|wait| self.told.as_ref().is_none_or(|(told, _)| told != wait));
     }
 
-    /// Tells news, unless others were told only just now. Returns how long to wait for the builder until there is more to tell.
+    /// Sends a NOTICE about a change, unless the last one is too recent. Returns how long to wait until the next may be sent.
     fn tell(&mut self) -> Duration {
         let Some(wait) = self.news.take() else { return Duration::MAX };
         if let Some((_, when)) = self.told

@@ -1,4 +1,4 @@
-//! Why a build failed, as the user gets to see it.
+//! Failures as the user sees them.
 
 use std::panic::AssertUnwindSafe;
 
@@ -65,13 +65,13 @@ impl Failure {
         &self.message
     }
 
-    /// Whether it was the connection that failed: another builder may be better.
+    /// Whether the connection failed, so that another builder may be tried.
     pub(crate) fn is_of_connection(&self) -> bool {
         use PgSqlErrorCode::{ERRCODE_CONNECTION_FAILURE, ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION};
         matches!(self.code, ERRCODE_CONNECTION_FAILURE | ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION)
     }
 
-    /// Says one more thing that can be done.
+    /// Adds a sentence to the hint.
     pub(crate) fn also_hint(mut self, hint: &str) -> Self {
         self.hint = format!("{} {hint}", self.hint).trim_start().into();
         self
@@ -84,7 +84,7 @@ impl Failure {
         unreachable!("an error does not return")
     }
 
-    /// Says that the index is built in the database for this reason.
+    /// Warns that the index is built in the database, and why.
     pub(crate) fn warn_of_fallback(mut self) {
         self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
         self.message = "building the index in the database, because no builder can be had".into();
@@ -106,7 +106,7 @@ impl Failure {
     }
 }
 
-/// Tells the user something that ends nothing.
+/// Sends a message below ERROR.
 ///
 /// PostgreSQL ends each message with a look for interrupts, and a cancel found there would jump over our destructors, since pgrx
 /// guards no messages: the socket would stay open as long as the session. So they wait until the message is out.
@@ -119,14 +119,14 @@ pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     pgrx::check_for_interrupts!();
 }
 
-/// A line about how a build goes. PostgreSQL sends INFO whatever the client wants to hear.
+/// An INFO about a build. PostgreSQL sends INFO whatever `client_min_messages` says.
 pub(crate) fn info(report: ErrorReport) {
     // SAFETY: reads a setting.
     let wanted = unsafe { pg_sys::client_min_messages } <= PgLogLevel::NOTICE as i32;
     tell(if wanted { PgLogLevel::INFO } else { PgLogLevel::DEBUG1 }, report);
 }
 
-/// How much is told of the steps of a build: of one of many partitions, only that it is done.
+/// How much is reported about a build: for one of many partitions, only its end.
 #[derive(Clone, Copy)]
 pub(crate) struct News {
     pub(crate) of_partition: bool,

@@ -1,8 +1,8 @@
-//! The way into an unmodified pgvector.
+//! How the library intercepts an unmodified pgvector.
 //!
-//! fmgr asks every loaded library whether it wants to see calls of a function, and if so tells it right before each call. When
-//! the function is pgvector's index access method handler, our own is called in its place, which asks pgvector's and replaces
-//! three callbacks in a copy of the answer.
+//! PostgreSQL's function manager lets loaded libraries intercept function calls (`needs_fmgr_hook`, `fmgr_hook`). When the function is
+//! pgvector's access method handler, the hook calls ours instead, which calls pgvector's and replaces three callbacks in a copy of its
+//! result.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 
 use crate::{build, options, progress};
 
-/// pgvector's callbacks that ours stand in front of.
+/// pgvector's callbacks, which ours wrap.
 #[derive(Clone, Copy)]
 pub(crate) struct Original {
     pub(crate) build: unsafe extern "C-unwind" fn(
@@ -35,12 +35,12 @@ thread_local! {
     static NEXT_HOOK: Cell<pg_sys::fmgr_hook_type> = const { Cell::new(None) };
 }
 
-/// pgvector's callbacks. They are known once its handler was called, and ours are not called before.
+/// pgvector's callbacks. They are known once its handler was called, which is before any of ours is.
 pub(crate) fn original() -> Original {
     ORIGINAL.get().expect("pgvector's handler was called")
 }
 
-/// Puts the hooks in place, in front of those that other libraries installed.
+/// Installs the hooks, chained to those of other libraries.
 pub(crate) fn install() {
     // SAFETY: PostgreSQL's hook variables are read and written by the only thread of the process.
     unsafe {
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn hook(event: Event, flinfo: *mut pg_sys::FmgrInfo, pr
     }
 }
 
-/// Stands in for `hnswhandler`.
+/// Called in place of `hnswhandler`.
 #[pg_guard]
 unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let pgvector = HANDLER.get().expect("set when this function was put in place");

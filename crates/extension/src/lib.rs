@@ -1,22 +1,22 @@
-//! `CREATE INDEX … USING hnsw … WITH (external = true)`: pgvector's index, built by a builder elsewhere.
+//! `CREATE INDEX … USING hnsw … WITH (external = true)`: a pgvector index that a builder outside PostgreSQL builds.
 //!
 //! PostgreSQL calls pgvector's handler function to learn how to build an index. [`hook`] puts [`build`] in its place; everything
 //! else of the access method stays pgvector's own, and so does the index.
 //!
 //! | module | question it answers |
 //! |---|---|
-//! | [`hook`] | how do we get into an unmodified pgvector? |
+//! | [`hook`] | how is an unmodified pgvector intercepted? |
 //! | [`options`] | is this index to be built externally? |
 //! | [`settings`] | where is the builder, and how do we talk to it? |
 //! | [`column`] | which type, metric and dimensions? |
-//! | [`type_info`] | what does this pgvector say of a type? |
+//! | [`type_info`] | which limits and functions has a type in this pgvector? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
-//! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | bytes, and what is said with them |
-//! | [`engage`] | who builds: queue and router |
-//! | [`pace`] | how fast, and how long did it take? |
-//! | [`courier`], [`link`], [`belt`], [`bell`], [`waiter`], [`threads`] | who speaks with the builder while PostgreSQL scans and writes? |
+//! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | how are messages sent and received? |
+//! | [`engage`] | which builder accepts the build, through queue and router? |
+//! | [`rate_limit`] | how fast may bytes flow, and how long did a phase take? |
+//! | [`courier`], [`link`], [`belt`], [`bell`], [`waiter`], [`threads`] | which thread handles the connection while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
-//! | [`raised`] | how do errors of users' functions get out as they are? |
+//! | [`raised`] | how do errors of users' functions pass through unchanged? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
@@ -34,9 +34,9 @@ mod functions;
 mod hook;
 mod link;
 mod options;
-mod pace;
 mod progress;
 mod raised;
+mod rate_limit;
 mod resolve;
 mod scan;
 mod session;

@@ -1,4 +1,4 @@
-//! What the backend and the thread beside it know of each other, and how each waits for the other.
+//! The state that the backend and its thread share, and how each waits for the other.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::wait;
 
 pub(crate) struct Link {
-    /// How long either waits at most before it looks around.
+    /// The longest wait before either re-checks its conditions.
     tick: Duration,
     /// What the thread listens to, and rings the backend with.
     thread: Bell,
@@ -44,14 +44,14 @@ impl Link {
         })
     }
 
-    /// The backend has something for the thread.
+    /// Wakes the thread.
     pub(crate) fn call_thread(&self) {
         if self.thread_rests() {
             self.backend.ring();
         }
     }
 
-    /// The thread has something for the backend.
+    /// Wakes the backend.
     pub(crate) fn call_backend(&self) {
         if self.backend_waits.load(Ordering::SeqCst) {
             self.thread.ring();
@@ -70,8 +70,8 @@ impl Link {
 
     /// Backend: waits until it is called, for a short while at most. Ends the statement if it was cancelled.
     ///
-    /// The first call only says that one is going to wait: look again, then call again. So nobody is woken who does not wait. Between
-    /// looking and the second call nothing else may wait for the same.
+    /// A two-phase wait: the first call announces the wait; re-check the condition, then call again to block. So the other side sends a
+    /// wake-up only to a side that waits. Nothing else may wait on the same end in between.
     pub(crate) fn wait(&self) {
         if !self.backend_waits.swap(true, Ordering::SeqCst) {
             return;
@@ -81,7 +81,7 @@ impl Link {
         self.backend_waits.store(false, Ordering::SeqCst);
     }
 
-    /// Thread: fails when nobody waits for it any more.
+    /// Thread: fails when the backend no longer needs it.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.stopped.load(Ordering::SeqCst) {
             return Err(Failure::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, "the statement has ended"));
@@ -126,7 +126,7 @@ impl Link {
         self.call_thread();
     }
 
-    /// Thread: ends what PostgreSQL does meanwhile.
+    /// Thread: cancels the statement.
     pub(crate) fn cancel(&self) {
         if self.check().is_err() {
             return;

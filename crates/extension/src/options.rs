@@ -1,7 +1,7 @@
 //! The option `external` in `WITH (…)`, next to pgvector's own.
 //!
-//! pgvector parses everything else, so its checks and messages stay what they are. Our option is parsed by itself and stored
-//! behind pgvector's structure, where pgvector does not look.
+//! pgvector parses all other options, so its checks and messages are unchanged. Ours is parsed separately and stored behind pgvector's
+//! structure, which pgvector does not read.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -42,7 +42,7 @@ thread_local! {
     static KIND: Cell<pg_sys::relopt_kind::Type> = const { Cell::new(0) };
 }
 
-/// What a user asked of an index.
+/// The options of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexOptions {
     pub(crate) external: bool,
@@ -50,7 +50,7 @@ pub(crate) struct IndexOptions {
     pub(crate) ef_construction: u16,
 }
 
-/// Makes the option known.
+/// Registers the option.
 pub(crate) fn register() {
     // SAFETY: the strings are static; called once, when the library is loaded.
     unsafe {
@@ -90,7 +90,7 @@ pub(crate) unsafe fn of(index: pg_sys::Relation) -> IndexOptions {
 
 /// Parses the options of an index.
 ///
-/// Not guarded and without anything to drop, so that pgvector's errors pass through it as they are.
+/// Not guarded, and with nothing to drop, so that pgvector's errors pass through unchanged.
 pub(crate) unsafe extern "C-unwind" fn amoptions(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     // SAFETY: PostgreSQL passes null or an array of text; pgvector gets the same kind of array.
     unsafe {

@@ -23,7 +23,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// What the builder says it does; rows that it has not taken yet are waited for.
+    /// The builder's phase; while it still takes rows, the backend waits for it.
     pub(crate) fn of_builder(phase: u8) -> Self {
         match protocol::Phase::from_number(phase) {
             Some(protocol::Phase::Graph) => Self::BuildingGraph,

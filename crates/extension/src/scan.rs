@@ -21,8 +21,8 @@ use crate::column::Column;
 use crate::courier::{self, Gone};
 use crate::failure::{Failure, information, tell};
 use crate::link::Link;
-use crate::pace::Pace;
 use crate::progress::{self, Phase};
+use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::wait;
 
@@ -54,7 +54,7 @@ pub(crate) unsafe fn run(
     info: *mut pg_sys::IndexInfo,
     column: &Column,
     session: &mut Session,
-    pace: &mut Pace,
+    rate_limit: &mut RateLimit,
     key: [u64; 4],
 ) -> Result<Scanned, Failure> {
     let value_len = column.value_type.value_len(column.dims);
@@ -83,7 +83,7 @@ pub(crate) unsafe fn run(
     let (found, digest) = courier::beside(
         session,
         tick,
-        |session, link| send(session, link, batches, &closed, pace, RowDigest::new(key)),
+        |session, link| send(session, link, batches, &closed, rate_limit, RowDigest::new(key)),
         |link| {
             let backend = Backend { link, batches, workers: workers.as_ref() };
             // SAFETY: as promised by the caller.
@@ -113,7 +113,7 @@ fn send(
     link: &Link,
     batches: Batches<'_>,
     closed: &AtomicBool,
-    pace: &mut Pace,
+    rate_limit: &mut RateLimit,
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
@@ -126,7 +126,7 @@ fn send(
                 let rows = batch.rows();
                 rows.for_each(|tid, value| digest.add(HeapTid(tid), value));
                 session.send(&rows)?;
-                let pause = pace.pause_after(rows.bytes());
+                let pause = rate_limit.pause_after(rows.bytes());
                 drop(batch);
                 link.call_backend();
                 session.pause(pause)?;

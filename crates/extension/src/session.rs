@@ -17,10 +17,10 @@ use crate::link::Link;
 use crate::settings::Settings;
 use crate::tls;
 
-/// The most time to wait for the greeting where no timeout is set.
+/// The time limit for the greeting where no timeout is set.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a builder may take for its greeting before it is asked whether it speaks TLS.
+/// How long a builder may take for its greeting before it is probed for TLS.
 const QUIET: Duration = Duration::from_millis(500);
 
 const NO_BUILDER: &str =
@@ -99,7 +99,7 @@ impl Session {
         result
     }
 
-    /// Sends a batch of rows, and looks whether the builder has something to say.
+    /// Sends a batch of rows, and handles messages that have arrived.
     pub(crate) fn send(&mut self, batch: &TuplesBatch<'_>) -> Result<(), Failure> {
         let rows = batch.rows() as u64;
         let sent = batch.emit(|part| self.connection.send(part));
@@ -119,7 +119,12 @@ impl Session {
         self.state == SessionState::IndexPages
     }
 
-    /// Sends a frame with pages of an index that is to be checked, and looks whether the builder has something to say.
+    /// Whether the builder has taken a question for advice, and waits for a sample of rows.
+    pub(crate) fn takes_sample(&self) -> bool {
+        self.state == SessionState::Sample
+    }
+
+    /// Sends a frame with pages of an index to check, and handles messages that have arrived.
     pub(crate) fn send_index(&mut self, head: &[u8], pages: &[u8], crc: u32) -> Result<(), Failure> {
         for part in [head, pages] {
             self.pass(|connection| connection.send(part))?;
@@ -134,8 +139,7 @@ impl Session {
         self.sent.value()
     }
 
-    /// For the time between batches: tells the builder that we are alive, hears what it has to say, and notices if it is gone. Waits a
-    /// short while for that.
+    /// Between batches: sends heartbeats, handles the builder's messages, and detects a lost connection. Waits briefly.
     pub(crate) fn idle(&mut self) -> Result<(), Failure> {
         self.idle_at_most(Duration::MAX)
     }
@@ -190,7 +194,7 @@ impl Session {
         &mut self.connection
     }
 
-    /// Whether a router was reached: it may name a builder.
+    /// Whether the peer is a router, which may redirect.
     pub(crate) fn is_router(&self) -> bool {
         self.is_router
     }
@@ -200,7 +204,7 @@ impl Session {
         self.rows
     }
 
-    /// Waits for the builder's next message. Errors it reports are failures, heartbeats are not worth a message.
+    /// Waits for the builder's next message. An Error becomes a failure; heartbeats are skipped.
     pub(crate) fn next(&mut self) -> Result<BuilderMessage, Failure> {
         loop {
             if let Some(message) = self.next_within(Duration::MAX)? {
@@ -260,7 +264,7 @@ impl Session {
         }
     }
 
-    /// Moves bytes; if that fails, the builder may have said why.
+    /// Sends and receives; if that fails, the builder may have reported why.
     pub(crate) fn pass(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Failure>) -> Result<(), Failure> {
         action(&mut self.connection).map_err(|failure| self.report_or(failure))
     }

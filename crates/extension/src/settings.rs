@@ -51,7 +51,7 @@ pub(crate) enum SslMode {
     VerifyFull,
 }
 
-/// Where the builder is, and how to get there, at one moment.
+/// A snapshot of the settings that lead to the builder.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) host: String,
@@ -96,7 +96,7 @@ impl Settings {
     }
 }
 
-/// Whether indexes are built externally that do not ask for it themselves.
+/// Whether all hnsw indexes are built externally, also those without the option.
 pub(crate) fn external_by_default() -> bool {
     EXTERNAL.get()
 }
@@ -116,7 +116,7 @@ fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
     setting.get().map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
 }
 
-/// Makes the settings known.
+/// Defines the settings.
 pub(crate) fn define() {
     loss::notice();
     GucRegistry::define_bool_guc(
@@ -230,7 +230,7 @@ unsafe extern "C-unwind" fn check_token(
     false
 }
 
-/// A secret is not to be read off a screen, a superuser's neither.
+/// SHOW hides the secret, from superusers too.
 unsafe extern "C-unwind" fn show_token() -> *const c_char {
     if text(&TOKEN).is_some() { HIDDEN.as_ptr() } else { c"".as_ptr() }
 }

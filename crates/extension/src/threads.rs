@@ -1,4 +1,4 @@
-//! Threads in a backend, of which PostgreSQL knows nothing.
+//! Threads in a backend, which PostgreSQL does not know about.
 //!
 //! They call none of PostgreSQL's functions, and never run one of its signal handlers.
 

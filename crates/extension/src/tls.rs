@@ -27,8 +27,7 @@ pub(crate) fn client(settings: &TlsSettings) -> Result<ClientConnection, Failure
     Ok(client)
 }
 
-/// Whether the builder says that it does not take the certificate shown to it, or wants one. In TLS 1.3 that comes when, for the
-/// client, the handshake is over.
+/// Whether the builder rejects the client's certificate, or requires one. In TLS 1.3 this alert arrives after the client's handshake.
 pub(crate) fn is_about_our_certificate(error: &Error) -> bool {
     use AlertDescription::*;
     let Error::AlertReceived(alert) = error else { return false };
@@ -80,7 +79,7 @@ pub(crate) fn failure(peer: &str, error: &Error) -> Failure {
     disagreement(peer).detail(detail(error)).hint(hint)
 }
 
-/// No handshake came about.
+/// The handshake failed.
 pub(crate) fn disagreement(peer: &str) -> Failure {
     let message = format!("could not agree on TLS with external indexing server on {peer}");
     Failure::new(PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE, message)

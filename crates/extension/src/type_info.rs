@@ -1,7 +1,7 @@
-//! pgvector's `HnswTypeInfo`, whose fields do not stay where they are.
+//! pgvector's `HnswTypeInfo`, whose layout differs between releases.
 //!
-//! A function called for another ends the backend, and nothing in the structure tells its form: neither a version (that of the SQL
-//! objects is not the library's) nor a size. So each word is looked up, and what fits no known form is refused.
+//! Calling a wrong function pointer would crash the backend, and the structure has neither a version (that of the SQL objects is not the
+//! library's) nor a size. So each word is resolved to a symbol, and a layout that is not known is refused.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -53,7 +53,7 @@ fn unknown(name: &str) -> Failure {
     .hint("Build the index in the database: leave out \"external\". A newer lantern_index may know this pgvector.")
 }
 
-/// What the loaded libraries have at an address.
+/// The symbol that the loaded libraries have at an address.
 fn look_up(address: *const c_void) -> Word {
     if address.is_null() {
         return Word::Null;

@@ -1,8 +1,8 @@
 //! From a column's datum to the bytes that the index will hold.
 
-use graph::ValueType;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
+use pgvector::ValueType;
 use protocol::MAX_VALUE_BYTES;
 
 use crate::column::Column;
@@ -23,7 +23,7 @@ pub(crate) enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// The bytes of the value as it travels.
+    /// The bytes of the value on the wire.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::AsItIs(bytes) | Self::Divided(bytes, _) => bytes.len(),
@@ -31,7 +31,7 @@ impl Element<'_> {
         }
     }
 
-    /// Writes the value as it travels to a place of that many bytes.
+    /// Writes the value in its wire encoding to a slice of that many bytes.
     pub(crate) fn write(&self, out: &mut [u8]) {
         match *self {
             Self::AsItIs(bytes) => out.copy_from_slice(bytes),

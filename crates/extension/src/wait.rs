@@ -1,4 +1,4 @@
-//! Waiting as a backend has to: for a socket, and for whatever else concerns it.
+//! Waits of a backend: for a socket, its latch and interrupts.
 
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use crate::raised;
 
-/// How often a wait looks around.
+/// The longest wait between checks.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
 /// Waits until the socket can be read (or written, if that is wanted too) or the time is over. Ends the statement if it was cancelled.
@@ -16,7 +16,7 @@ pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
 }
 
-/// Does nothing for so long.
+/// Pauses for a time.
 pub(crate) fn pause(pause: Duration) {
     let started = Instant::now();
     while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {

@@ -1,4 +1,4 @@
-//! Who waits for the builder, and how.
+//! How the backend and its thread wait for the builder.
 
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,9 +10,9 @@ use crate::link::Link;
 use crate::wait;
 
 pub(crate) enum Waiter {
-    /// PostgreSQL's own thread: by its latch.
+    /// The backend: on its latch.
     Backend,
-    /// The thread beside it, until the backend has no more use for it.
+    /// The thread, until the backend no longer needs it.
     Thread(Arc<Link>),
 }
 
@@ -26,7 +26,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Goes no further if the statement was cancelled.
+    /// Fails if the statement was cancelled.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self {
             Self::Backend => wait::interrupts(),

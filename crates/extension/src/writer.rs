@@ -1,4 +1,4 @@
-//! Puts pages into the index, checked and logged while they arrive.
+//! Verifies pages as they arrive, logs them, and writes them into the index.
 
 mod batch;
 #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
@@ -18,8 +18,8 @@ use crate::belt::Belt;
 use crate::courier::{self, Gone};
 use crate::failure::{Failure, tell};
 use crate::link::Link;
-use crate::pace::Pace;
 use crate::progress;
+use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::wait;
 use batch::Batch;
@@ -38,7 +38,7 @@ pub(crate) struct Expected {
     pub(crate) key: [u64; 4],
 }
 
-/// Receives all pages, and stores each after it was checked.
+/// Receives all pages, and writes each after it was verified.
 ///
 /// # Safety
 /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn write(
     index: pg_sys::Relation,
     session: &mut Session,
     expected: Expected,
-    pace: &mut Pace,
+    rate_limit: &mut RateLimit,
 ) -> Result<(), Failure> {
     let Expected { meta, layout, digest, key } = expected;
     let Layout { rows, elements, blocks } = layout;
@@ -59,7 +59,7 @@ pub(crate) unsafe fn write(
         session,
         wait::TICK,
         |session, link| Receiver::new(link, &belt, verifier).receive(session, layout, digest),
-        |link| store(link, &belt, &mut file, blocks, pace),
+        |link| store(link, &belt, &mut file, blocks, rate_limit),
     )?;
     file.finish();
     warn_of_poor_graph(&done);
@@ -67,7 +67,13 @@ pub(crate) unsafe fn write(
 }
 
 /// Stores what the thread has checked.
-fn store(link: &Link, belt: &Belt<Batch>, file: &mut IndexFile, blocks: u32, pace: &mut Pace) -> Result<(), Gone> {
+fn store(
+    link: &Link,
+    belt: &Belt<Batch>,
+    file: &mut IndexFile,
+    blocks: u32,
+    rate_limit: &mut RateLimit,
+) -> Result<(), Gone> {
     let mut written = 0;
     while written < blocks {
         // Asked first: a batch may come between looking for one and asking.
@@ -88,12 +94,12 @@ fn store(link: &Link, belt: &Belt<Batch>, file: &mut IndexFile, blocks: u32, pac
         written += count as u32;
         progress::blocks(written, blocks);
         pgrx::check_for_interrupts!();
-        pace.keep(count * pages::PAGE_SIZE);
+        rate_limit.keep(count * pages::PAGE_SIZE);
     }
     Ok(())
 }
 
-/// A valid index may still be a bad one.
+/// A valid index may still have a low recall: warns.
 fn warn_of_poor_graph(done: &Done) {
     const POOR: u32 = 800_000;
     // Under inner product a row need not be its own nearest neighbor: older builders only tell whether rows find themselves.

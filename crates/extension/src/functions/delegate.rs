@@ -11,7 +11,7 @@ use crate::column::Column;
 use crate::engage::engage;
 use crate::failure::{Failure, News};
 use crate::options::IndexOptions;
-use crate::pace::Pace;
+use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::settings::{self, Settings};
 
@@ -32,7 +32,7 @@ pub(super) unsafe fn check(
     // SAFETY: as promised by the caller.
     let (mut pages, hello) = unsafe {
         let pages = LivePages::new(index);
-        (pages, build::hello(index, column, options, elements(column, options, index)))
+        (pages, build::hello(build::label((*index).rd_id), column, options, elements(column, options, index)))
     };
     let blocks = pages.blocks();
     let sample = u32::try_from(sample).unwrap_or(u32::MAX);
@@ -51,7 +51,7 @@ pub(super) unsafe fn check(
         )
         .hint("Use a lantern-index builder of this version or later."));
     }
-    send(&mut session, &mut pages, blocks, &mut Pace::new(settings::max_rate()))?;
+    send(&mut session, &mut pages, blocks, &mut RateLimit::new(settings::max_rate()))?;
     hear(&mut session, blocks)
 }
 
@@ -65,7 +65,7 @@ unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relati
     super::check::elements_in(column, options.m, blocks).unwrap_or_default()
 }
 
-fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, pace: &mut Pace) -> Result<(), Failure> {
+fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &mut RateLimit) -> Result<(), Failure> {
     let mut first = 0;
     while first < blocks {
         let count = PAGES_PER_FRAME.min(blocks - first);
@@ -77,7 +77,7 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, pace: &mut Pa
         let len = bytes.len();
         let (head, body, crc) = encode_index_pages(first, bytes.freeze());
         session.send_index(&head, &body, crc)?;
-        pace.keep(len);
+        rate_limit.keep(len);
         first += count;
     }
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };

@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-use graph::ValueType;
 use pages::Estimate;
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use pgvector::ValueType;
 
 use super::statistics::Statistics;
 use super::{bigint, gone, name, require_select};
@@ -24,7 +24,13 @@ fn lantern_index_estimate(
     m: i32,
 ) -> TableIterator<
     'static,
-    (name!(rows, i64), name!(index_bytes, i64), name!(builder_memory_bytes, i64), name!(wire_bytes, i64)),
+    (
+        name!(rows, i64),
+        name!(index_bytes, i64),
+        name!(builder_memory_bytes, i64),
+        name!(wire_bytes, i64),
+        name!(backend_memory_bytes, i64),
+    ),
 > {
     // SAFETY: called with an oid and a name, in a transaction.
     let estimate = or_raise(unsafe { estimate(relation, column_name, m) });
@@ -33,12 +39,13 @@ fn lantern_index_estimate(
         bigint(estimate.index_bytes()),
         bigint(estimate.builder_memory_bytes(THREADS)),
         bigint(estimate.wire_bytes()),
+        bigint(estimate.backend_memory_bytes()),
     ))
 }
 
 unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<Estimate, Failure> {
-    let m = u16::try_from(m).ok().filter(|m| protocol::M_RANGE.contains(m)).ok_or_else(|| {
-        let (min, max) = (protocol::M_RANGE.start(), protocol::M_RANGE.end());
+    let m = u16::try_from(m).ok().filter(|m| pgvector::M_RANGE.contains(m)).ok_or_else(|| {
+        let (min, max) = (pgvector::M_RANGE.start(), pgvector::M_RANGE.end());
         Failure::new(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             format!("m must be between {min} and {max}, not {m}"),
@@ -50,19 +57,28 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
-        let (column, value_type, dims) = column(relation, column_name)?;
+        let Found { number, value_type, dims, .. } = column_of(relation, column_name)?;
+        let most = value_type.max_dims();
+        if dims > most {
+            let message = format!("column cannot have more than {most} dimensions for hnsw index");
+            return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+        }
         // The planner takes a table that was never vacuumed for one that is about to be filled.
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
         let all = if blocks == 0 { 0 } else { scan::estimate_rows(table) };
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
-        let statistics = Statistics::of(relation, column);
+        let statistics = Statistics::of(relation, number);
         let rows = statistics.rows(all);
         let value_len = value_type.value_len(dims).unwrap_or_else(|| mean_sparsevec_len(relation, column_name));
         Ok(Estimate { value_type, value_len, m, rows, elements: statistics.elements(all, rows) })
     }
 }
 
-unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
+/// Whether it is something that can have an index.
+///
+/// # Safety
+/// Must be called in a transaction.
+pub(super) unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
     // SAFETY: reads catalogs.
     let (kind, name) = unsafe { (pg_sys::get_rel_relkind(relation) as u8, name(relation)) };
     let wrong = |what| Err(Failure::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is {what}")));
@@ -78,8 +94,20 @@ unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
     }
 }
 
-/// The column's number, type and dimensions, with pgvector's own checks in its words.
-unsafe fn column(relation: pg_sys::Oid, column_name: &CStr) -> Result<(pg_sys::AttrNumber, ValueType, u32), Failure> {
+/// A column that can have an hnsw index.
+pub(super) struct Found {
+    pub(super) number: pg_sys::AttrNumber,
+    pub(super) value_type: ValueType,
+    /// The schema of the type, if its name has to be written with it.
+    pub(super) schema: Option<String>,
+    pub(super) dims: u32,
+}
+
+/// The column, with pgvector's own checks in its words.
+///
+/// # Safety
+/// The relation must be open.
+pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Result<Found, Failure> {
     // SAFETY: the relation is open; the column exists from the first check on.
     unsafe {
         let column = pg_sys::get_attnum(relation, column_name.as_ptr());
@@ -91,41 +119,35 @@ unsafe fn column(relation: pg_sys::Oid, column_name: &CStr) -> Result<(pg_sys::A
         let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
         pg_sys::get_atttypetypmodcoll(relation, column, &raw mut type_oid, &raw mut typmod, &raw mut collation);
         let type_oid = pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod);
-        let value_type = match type_name(type_oid).as_str() {
-            "vector" => ValueType::Vector,
-            "halfvec" => ValueType::HalfVec,
-            "bit" => ValueType::Bit,
-            "sparsevec" => ValueType::SparseVec,
-            other => {
-                let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
-                let hint = "Columns of the types vector, halfvec, bit and sparsevec can have one.";
-                return Err(Failure::new(code, format!("type {other} is not supported by hnsw indexes")).hint(hint));
-            }
-        };
+        let (type_name, schema) = type_name(type_oid);
+        let value_type = ValueType::named(&type_name).ok_or_else(|| {
+            let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+            let hint = "Columns of the types vector, halfvec, bit and sparsevec can have one.";
+            Failure::new(code, format!("type {type_name} is not supported by hnsw indexes")).hint(hint)
+        })?;
         let Some(dims) = u32::try_from(typmod).ok().filter(|&dims| dims > 0) else {
             let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
             return Err(Failure::new(code, "column does not have dimensions"));
         };
-        let most = pages::max_dims(value_type);
-        if dims > most {
-            let message = format!("column cannot have more than {most} dimensions for hnsw index");
-            return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
-        }
-        Ok((column, value_type, dims))
+        Ok(Found { number: column, value_type, schema, dims })
     }
 }
 
-unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
+/// A type's name, and the schema that has to stand before it.
+unsafe fn type_name(type_oid: pg_sys::Oid) -> (String, Option<String>) {
     // SAFETY: the entry is released when its name has been copied.
     unsafe {
         let entry = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::TYPEOID as i32, type_oid.into());
         if entry.is_null() {
-            return String::new();
+            return (String::new(), None);
         }
         let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_type>();
         let name = owned((*form).typname.data.as_ptr());
+        let namespace = (*form).typnamespace;
         pg_sys::ReleaseSysCache(entry);
-        name.unwrap_or_default()
+        let hidden = !pg_sys::TypeIsVisible(type_oid);
+        let schema = if hidden { owned(pg_sys::get_namespace_name(namespace)) } else { None };
+        (name.unwrap_or_default(), schema)
     }
 }
 
@@ -145,6 +167,6 @@ unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize
          FROM (SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1000) t (v)"
     );
     let mean = Spi::get_one::<f64>(&sql).ok().flatten().unwrap_or(HEAD);
-    let entries = ((mean - HEAD) / ENTRY).clamp(0.0, protocol::MAX_SPARSEVEC_NNZ as f64);
+    let entries = ((mean - HEAD) / ENTRY).clamp(0.0, pgvector::MAX_SPARSEVEC_NNZ as f64);
     4 + (entries * ENTRY) as usize
 }

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | [`ping`] | is the builder there? |
 //! | [`estimate`] | what would a build take? |
+//! | [`advise`] | which index, and which settings? [`sample`] reads the table, [`choices`] writes the statements |
 //! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] has a builder look at them, [`recall`] searches it, [`advice`] judges |
 //! | [`state`] | how is this index, by a few of its pages? for the view of all |
 
 mod advice;
+mod advise;
 mod check;
+mod choices;
 mod delegate;
 mod estimate;
 mod live;
@@ -16,6 +19,7 @@ mod owner;
 mod ping;
 mod recall;
 mod rows;
+mod sample;
 mod state;
 mod statistics;
 

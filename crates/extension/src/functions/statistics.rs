@@ -40,7 +40,7 @@ impl Statistics {
         if distinct == 0 || distinct >= rows {
             return rows;
         }
-        let share = graph::HEAP_TIDS_PER_ELEMENT as u64;
+        let share = pgvector::HEAP_TIDS_PER_ELEMENT as u64;
         distinct.saturating_mul(rows.div_ceil(distinct.saturating_mul(share)).max(1)).min(rows)
     }
 }

@@ -1,7 +1,7 @@
-//! Batches of rows on their way to the builder, in memory that processes share.
+//! Batches of rows for the builder, in shared memory.
 //!
-//! Whoever reads the table fills them, the thread beside the backend sends them. Each batch is empty, being filled, full or being sent, and
-//! belongs to whoever made it so: nobody waits for a lock. Knows nothing of PostgreSQL.
+//! Backend and parallel workers fill them, the backend's thread sends them. Each batch is empty, being filled, full or being sent, and owned
+//! by the one that put it into this state, so no locks are needed. This file calls nothing of PostgreSQL.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;

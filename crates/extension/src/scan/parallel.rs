@@ -1,8 +1,8 @@
 //! PostgreSQL's parallel workers, which read the table together with the backend.
 //!
-//! They fill batches in shared memory and do nothing else: the connection is the backend's. As many as `plan` says are asked for, and as
-//! many as there are come: none is no failure. An error of theirs is raised in the backend where that looks for interrupts, and an error of
-//! the backend ends them with its transaction.
+//! They only fill batches in shared memory; the backend has the connection. `plan` says how many are requested; PostgreSQL may start fewer,
+//! or none. An error of a worker is raised in the backend at its next check for interrupts; an error of the backend ends the workers with
+//! the transaction.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -184,7 +184,7 @@ impl Workers {
         }
     }
 
-    /// Makes sure that all that were launched have come to life; else nobody could say when they are done.
+    /// Waits until all launched workers have attached; else their end could not be told.
     pub(super) fn wait_until_attached(&self) {
         // SAFETY: the context lives until `end`.
         unsafe { raised::keeping(|| wait_until_attached(self.context)) };

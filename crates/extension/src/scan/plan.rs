@@ -5,8 +5,8 @@ use pgrx::prelude::*;
 /// The workers that PostgreSQL plans for an index: by `max_parallel_maintenance_workers`, the table's `parallel_workers` or its size; none
 /// where an expression is not safe, or for temporary tables.
 ///
-/// Two things are different for us. Values that lie out of line are read as well, so they count for the size. And workers sort nothing, so
-/// that `maintenance_work_mem` need not be shared out among them.
+/// Two things differ from other index builds. TOAST values are read, so they count towards the table's size. And workers do not sort, so
+/// `maintenance_work_mem` need not be divided among them.
 ///
 /// # Safety
 /// The relations must be open and locked as for `ambuild`.

@@ -10,7 +10,7 @@ use crate::courier::Gone;
 use crate::failure::{Failure, or_raise};
 use crate::raised;
 
-/// The process that reads rows, as far as it matters where they go.
+/// Where a process that reads rows gets its batches.
 pub(super) trait Reader {
     /// An empty batch; waits until there is one.
     fn empty_batch(&self) -> Result<Filling<'_>, Gone>;
@@ -18,7 +18,7 @@ pub(super) trait Reader {
     /// A batch was filled.
     fn has_filled(&self);
 
-    /// Called for each row: time for others.
+    /// Called for each row, to handle other events.
     fn look_around(&self);
 }
 

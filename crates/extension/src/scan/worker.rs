@@ -62,7 +62,7 @@ struct Opened {
 
 /// What PostgreSQL calls in a worker.
 ///
-/// Not guarded and without anything to drop, so that errors of users' functions pass through it as they are.
+/// Not guarded, and with nothing to drop, so that errors of users' functions pass through unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lantern_index_scan_worker(
     _segment: *mut pg_sys::dsm_segment,
@@ -117,7 +117,7 @@ unsafe extern "C-unwind" fn close(opened: Opened) {
     }
 }
 
-/// Reads rows, or keeps an error.
+/// Reads rows; an error is kept.
 #[pg_guard]
 unsafe extern "C-unwind" fn read(toc: *mut pg_sys::shm_toc, relations: Relations) {
     // SAFETY: as for `lantern_index_scan_worker`; the relations are open.

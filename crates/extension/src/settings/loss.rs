@@ -1,4 +1,4 @@
-//! Settings that pgvector has discarded.
+//! Settings that pgvector discards when it is loaded.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,7 +28,7 @@ pub(super) fn notice() {
     }
 }
 
-/// Rows must not go to the default address unencrypted or unverified because the settings that say otherwise got lost.
+/// Rows must not be sent to the default address, or unverified, because settings were lost.
 pub(super) fn warn_before_defaults_are_used(settings: &Settings) {
     let defaults = settings.host == DEFAULT_HOST && settings.tls.as_ref().is_some_and(|tls| tls.root_cert.is_none());
     if defaults && LOST.swap(false, Ordering::Relaxed) {

@@ -6,7 +6,7 @@ const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages ar
 /// As many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
 const PAGES: usize = 32;
 
-/// Direct I/O wants its buffers so (`PG_IO_ALIGN_SIZE`).
+/// The alignment of buffers for direct I/O (`PG_IO_ALIGN_SIZE`).
 #[repr(C, align(4096))]
 struct Aligned([PageBytes; PAGES]);
 

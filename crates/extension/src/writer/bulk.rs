@@ -5,7 +5,7 @@ use pages::{PAGE_SIZE, PageBytes};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
-/// PostgreSQL's own, of which nothing is known outside.
+/// PostgreSQL's opaque structure.
 #[repr(C)]
 struct BulkWriteState {
     _private: [u8; 0],

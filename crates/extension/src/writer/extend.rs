@@ -7,11 +7,11 @@ use pgrx::prelude::*;
 pub(super) struct IndexFile {
     index: pg_sys::Relation,
     logged: bool,
-    /// Nobody needs it after a crash.
+    /// Whether the index is temporary, so that it need not survive a crash.
     temporary: bool,
     /// Blocks that it will have.
     blocks: u32,
-    /// Where recovery would have begun when this did.
+    /// The redo pointer when writing began.
     redo: pg_sys::XLogRecPtr,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that hears the pages: nothing that it has not checked gets any further.
+//! The thread that receives pages: it passes on only what it has verified.
 
 use pages::{IncomingError, IncomingVerifier, PAGE_SIZE, RowDigest};
 use protocol::{BuilderMessage, Done, Layout};
@@ -22,7 +22,7 @@ impl<'a> Receiver<'a> {
         Self { link, belt, verifier, batch: None }
     }
 
-    /// Hears and checks all pages. `sent`: are all rows in them that were sent, and no other?
+    /// Receives and verifies all pages. `sent` is the digest of the rows sent, with which the rows in the pages are compared.
     pub(super) fn receive(mut self, session: &mut Session, layout: Layout, sent: RowDigest) -> Result<Done, Failure> {
         let done = loop {
             match session.next()? {
@@ -59,7 +59,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Hands a full batch on, and waits for an empty one while the backend has all of them.
+    /// Passes on a full batch, and waits for an empty one if the backend has all of them.
     fn next_batch(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
         if let Some(full) = full {
             self.belt.put(full);

@@ -1,4 +1,4 @@
-//! Knows neither PostgreSQL nor a clock, so that it can be tested.
+//! The arithmetic of the rate limit, without PostgreSQL and clock, so that it can be tested.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! How fast a build goes: as fast as the settings allow, and how long it took.
+//! The limit of `hnsw.external_index_max_rate`, and a stopwatch for the phases of a build.
 
 mod allowance;
 
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use self::allowance::Allowance;
 use crate::wait;
 
-/// Holds rows and pages back, so that they do not come faster than a limit.
-pub(crate) struct Pace(Option<Allowance>);
+/// Delays rows and pages, so that they do not exceed a rate.
+pub(crate) struct RateLimit(Option<Allowance>);
 
-impl Pace {
-    /// `None`: as fast as can be.
+impl RateLimit {
+    /// `None`: no limit.
     pub(crate) fn new(bytes_per_second: Option<u64>) -> Self {
         Self(bytes_per_second.map(|rate| Allowance::new(rate, Instant::now())))
     }
 
-    /// Pauses for what was moved. Ends the statement if it was cancelled.
+    /// Pauses for the bytes that were sent or received. Ends the statement if it was cancelled.
     pub(crate) fn keep(&mut self, bytes: usize) {
         wait::pause(self.pause_after(bytes));
     }
 
-    /// How long to pause for what was moved.
+    /// How long to pause for the bytes that were sent or received.
     pub(crate) fn pause_after(&mut self, bytes: usize) -> Duration {
         self.0.as_mut().map_or(Duration::ZERO, |allowance| allowance.spend(bytes, Instant::now()))
     }

@@ -1,0 +1,220 @@
+//! `lantern_index.advise(relation, column_name, opclass, target_recall, k, queries, max_rows)`
+
+use std::ffi::CStr;
+
+use pgrx::prelude::*;
+use pgvector::MAX_EF_SEARCH;
+use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
+
+use super::choices::{self, Names};
+use super::sample::{self, Batch};
+use super::{bigint, estimate, require_select};
+use crate::build;
+use crate::column::Column;
+use crate::engage::engage;
+use crate::failure::{Failure, News, information, or_raise, tell};
+use crate::options::IndexOptions;
+use crate::rate_limit::RateLimit;
+use crate::session::Session;
+use crate::settings::{self, Settings};
+
+/// Rows that are asked for at least and at most.
+const ROWS: std::ops::RangeInclusive<i32> = 1000..=10_000_000;
+
+/// Empty where relation or column are NULL.
+#[pg_extern]
+#[allow(clippy::type_complexity, clippy::too_many_arguments)] // as SQL has them, column by column
+fn lantern_index_advise(
+    relation: Option<pg_sys::Oid>,
+    column_name: Option<&CStr>,
+    opclass: Option<&str>,
+    target_recall: Option<f64>,
+    k: Option<i32>,
+    queries: Option<&str>,
+    max_rows: Option<i32>,
+) -> TableIterator<
+    'static,
+    (
+        name!(statement, String),
+        name!(settings, String),
+        name!(query, String),
+        name!(recall, f64),
+        name!(ef_search, i32),
+        name!(visited, i64),
+        name!(index_bytes, i64),
+        name!(cached_bytes, i64),
+        name!(build_seconds, f64),
+        name!(builder_memory_bytes, i64),
+    ),
+> {
+    let (Some(relation), Some(column_name)) = (relation, column_name) else { return TableIterator::new(None) };
+    let wanted = or_raise(Wanted::new(opclass, target_recall, k, queries, max_rows));
+    // SAFETY: called with an oid and a name, in a transaction with a snapshot.
+    let (names, advice) = or_raise(unsafe { advise(relation, column_name, &wanted) });
+    let rows = advice.choices.into_iter().map(move |choice| {
+        let texts = choices::texts(&names, &choice, wanted.k);
+        (
+            texts.statement,
+            texts.settings,
+            texts.query,
+            f64::from(choice.recall_ppm) / 1e6,
+            i32::from(choice.ef_search),
+            bigint(choice.visited),
+            bigint(choice.index_bytes),
+            bigint(choice.cached_bytes),
+            choice.build_ms as f64 / 1e3,
+            bigint(choice.memory_bytes),
+        )
+    });
+    TableIterator::new(rows.collect::<Vec<_>>())
+}
+
+/// What the caller wants, but for table and column.
+struct Wanted {
+    opclass: Option<String>,
+    target_ppm: u32,
+    k: u16,
+    queries: Option<String>,
+    max_rows: u32,
+}
+
+impl Wanted {
+    /// NULL stands for the default.
+    fn new(
+        opclass: Option<&str>,
+        target: Option<f64>,
+        k: Option<i32>,
+        queries: Option<&str>,
+        max_rows: Option<i32>,
+    ) -> Result<Self, Failure> {
+        let wrong = |message| Failure::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message);
+        let (target, k, max_rows) = (target.unwrap_or(0.95), k.unwrap_or(10), max_rows.unwrap_or(100_000));
+        if !(0.5..=0.999).contains(&target) {
+            let hint = "Only a scan of the whole table finds all neighbors for certain.";
+            return Err(wrong(format!("target_recall must be between 0.5 and 0.999, not {target}")).hint(hint));
+        }
+        if !(1..=i32::from(MAX_EF_SEARCH)).contains(&k) {
+            return Err(wrong(format!("k must be between 1 and {MAX_EF_SEARCH}, not {k}")));
+        }
+        if !ROWS.contains(&max_rows) {
+            let (least, most) = (ROWS.start(), ROWS.end());
+            return Err(wrong(format!("max_rows must be between {least} and {most}, not {max_rows}")));
+        }
+        Ok(Self {
+            opclass: opclass.map(str::to_owned),
+            target_ppm: (target * 1e6).round() as u32,
+            k: k as u16,
+            queries: queries.map(str::to_owned),
+            max_rows: max_rows as u32,
+        })
+    }
+}
+
+/// Sends a sample to a builder, and hears which indexes could be made.
+///
+/// # Safety
+/// `relation` must be an oid; a snapshot must be active.
+unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> Result<(Names, Advice), Failure> {
+    // SAFETY: the table is locked while it is looked at; the lock stays until the end of the transaction.
+    unsafe {
+        estimate::check_kind(relation)?;
+        require_select(relation);
+        let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+        let table = pg_sys::relation_open(relation, lock);
+        let found = estimate::column_of(relation, column_name)?;
+        let names = Names::new(relation, column_name, &found, wanted.opclass.as_deref())?;
+        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
+        let reltuples = f64::from((*(*table).rd_rel).reltuples);
+        pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
+        if blocks == 0 {
+            return Err(nothing(&names));
+        }
+        let column = Column {
+            value_type: names.value_type,
+            metric: names.metric,
+            dims: names.dims,
+            collation: pg_sys::Oid::INVALID,
+            norm: None,
+            normalize: None,
+            check: None,
+        };
+        let queries = match &wanted.queries {
+            Some(queries) => sample::queries(&column, &names.queries(queries, MAX_ADVICE_QUERIES))?,
+            None => Batch::new(),
+        };
+        let rows = sample::rows(&names, relation, found.number, blocks, reltuples)?;
+        ask(&names, build::label(relation), &column, wanted, rows, queries).map(|advice| (names, advice))
+    }
+}
+
+/// The conversation with the builder.
+///
+/// # Safety
+/// As for [`advise`].
+unsafe fn ask(
+    names: &Names,
+    label: String,
+    column: &Column,
+    wanted: &Wanted,
+    rows: u64,
+    queries: Batch,
+) -> Result<Advice, Failure> {
+    let options = IndexOptions { external: true, m: 16, ef_construction: 64 };
+    let count = queries.rows();
+    // The number of rows is an estimate.
+    let most = u64::from(wanted.max_rows).min(rows.saturating_add(rows / 2).saturating_add(1000));
+    let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
+    let hello = build::hello(label, column, options, most + count);
+    let hello = Hello { capabilities: hello.capabilities | capability::ADVISE, ask: Some(ask), ..hello };
+    let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;
+    if !session.takes_sample() {
+        // It has taken it for a build, and stops it when the connection is closed.
+        let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+        return Err(Failure::new(code, "external indexing server gives no advice")
+            .hint("Use a lantern-index builder of this version or later."));
+    }
+    let mut rate_limit = RateLimit::new(settings::max_rate());
+    queries.send(&mut session, &mut rate_limit)?;
+    let percent = 100.0 * most as f64 / rows.max(1) as f64;
+    // SAFETY: as promised by the caller.
+    let sent = unsafe { sample::send(column, &names.sample(percent, most), most, &mut session, &mut rate_limit)? };
+    if sent == 0 {
+        return Err(nothing(names));
+    }
+    session.end_of_tuples()?;
+    let advice = hear(&mut session)?;
+    let reached = advice.choices.iter().any(|choice| choice.recall_ppm + 1 >= wanted.target_ppm);
+    if !reached {
+        let report = information("no index is expected to reach the target recall")
+            .set_detail("The choices that come nearest are shown, with the highest ef_search.")
+            .set_hint("Ask for a lower target_recall.");
+        tell(PgLogLevel::NOTICE, report);
+    }
+    Ok(advice)
+}
+
+fn hear(session: &mut Session) -> Result<Advice, Failure> {
+    let mut given = None;
+    loop {
+        match session.next()? {
+            BuilderMessage::Progress(_) => {}
+            BuilderMessage::Advice(advice) => given = Some(advice),
+            BuilderMessage::Done(done) => {
+                // The order of messages has been checked: Advice came before.
+                let advice = given.take().ok_or_else(|| Failure::protocol("Done without Advice."))?;
+                if done.rows != session.rows() {
+                    return Err(Failure::protocol("The builder has seen other rows than were sent."));
+                }
+                return Ok(advice);
+            }
+            other => return Err(Failure::protocol(format!("{} while an advice was made.", other.name()))),
+        }
+    }
+}
+
+fn nothing(names: &Names) -> Failure {
+    let Names { column, relation, .. } = names;
+    let message = format!("column {column} of \"{relation}\" has no values to try indexes on");
+    Failure::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .hint("Ask again when the table has rows like those that it will have.")
+}

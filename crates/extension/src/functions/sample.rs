@@ -1,0 +1,203 @@
+//! Values that queries return, on their way to the builder.
+
+use std::ffi::CString;
+
+use bytes::BytesMut;
+use pgrx::prelude::*;
+use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
+
+use super::choices::Names;
+use super::statistics::Statistics;
+use crate::column::Column;
+use crate::failure::Failure;
+use crate::rate_limit::RateLimit;
+use crate::session::Session;
+
+/// Rows that are fetched at a time.
+const FETCH: i64 = 200;
+/// Rows of a block that is made up: the builder wants a place for every row.
+const PER_BLOCK: u64 = 200;
+/// Blocks that tell how many rows a table has that was never analysed.
+const PILOT_BLOCKS: f64 = 200.0;
+
+/// Some values, as they travel.
+#[derive(Default)]
+pub(super) struct Batch {
+    tids: Vec<u8>,
+    lengths: Vec<u8>,
+    values: BytesMut,
+    varying: bool,
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        (self.tids.len() / protocol::HEAP_TID_BYTES) as u64
+    }
+
+    /// Appends a value; `number` is that of its row.
+    ///
+    /// # Safety
+    /// `value` must be a value of the column's type, not null.
+    unsafe fn push(&mut self, column: &Column, number: u64, value: pg_sys::Datum) -> Result<(), Failure> {
+        // SAFETY: as promised by the caller.
+        let Some(element) = (unsafe { column.element(value)? }) else { return Ok(()) };
+        let at = self.values.len();
+        self.values.resize(at + element.len(), 0);
+        element.write(&mut self.values[at..]);
+        self.varying = column.value_type.value_len(column.dims).is_none();
+        self.lengths.extend_from_slice(&(element.len() as u32).to_le_bytes());
+        let (block, offset) = ((number / PER_BLOCK) as u32, (number % PER_BLOCK + 1) as u16);
+        self.tids.extend_from_slice(&graph::HeapTid::new(block, offset).0);
+        Ok(())
+    }
+
+    /// Sends the values, in frames of the usual size.
+    pub(super) fn send(&self, session: &mut Session, rate_limit: &mut RateLimit) -> Result<(), Failure> {
+        let (tids, lengths) = (self.tids.as_chunks::<6>().0, self.lengths.as_chunks::<4>().0);
+        let (mut row, mut byte) = (0, 0);
+        while row < tids.len() {
+            let (first, start) = (row, byte);
+            while row < tids.len() && (row == first || byte - start < TUPLES_BATCH_BYTES) {
+                byte += u32::from_le_bytes(lengths[row]) as usize;
+                row += 1;
+            }
+            let batch = TuplesBatch {
+                tids: tids[first..row].as_flattened(),
+                lengths: self.varying.then(|| lengths[first..row].as_flattened()),
+                values: &self.values[start..byte],
+            };
+            session.send(&batch)?;
+            rate_limit.keep(batch.bytes());
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.tids.clear();
+        self.lengths.clear();
+        self.values.clear();
+    }
+}
+
+/// The values that a query returns.
+///
+/// # Safety
+/// A snapshot must be active; the query must return values of the column's type in its first column.
+pub(super) unsafe fn queries(column: &Column, sql: &str) -> Result<Batch, Failure> {
+    let mut batch = Batch::new();
+    // SAFETY: as promised by the caller.
+    unsafe { for_each(sql, |value| batch.push(column, batch.rows(), value))? };
+    if batch.rows() == 0 {
+        let message = "queries return no values";
+        return Err(Failure::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+            .hint("Leave queries out to have some rows of the table searched for."));
+    }
+    Ok(batch)
+}
+
+/// Sends the values of a query, at most `most`. Returns how many there were.
+///
+/// # Safety
+/// As for [`queries`].
+pub(super) unsafe fn send(
+    column: &Column,
+    sql: &str,
+    most: u64,
+    session: &mut Session,
+    rate_limit: &mut RateLimit,
+) -> Result<u64, Failure> {
+    let (mut batch, mut sent) = (Batch::new(), 0);
+    // SAFETY: as promised by the caller.
+    unsafe {
+        for_each(sql, |value| {
+            if sent + batch.rows() >= most {
+                return Ok(());
+            }
+            batch.push(column, sent + batch.rows(), value)?;
+            if batch.values.len() >= TUPLES_BATCH_BYTES {
+                batch.send(session, rate_limit)?;
+                sent += batch.rows();
+                batch.clear();
+            }
+            Ok(())
+        })?;
+    }
+    batch.send(session, rate_limit)?;
+    Ok(sent + batch.rows())
+}
+
+/// Rows of the table that have a value: by its statistics or, if it has none, by some of its blocks.
+///
+/// # Safety
+/// A snapshot must be active.
+pub(super) unsafe fn rows(
+    names: &Names,
+    relation: pg_sys::Oid,
+    column: pg_sys::AttrNumber,
+    blocks: u32,
+    reltuples: f64,
+) -> Result<u64, Failure> {
+    if reltuples >= 0.0 {
+        // SAFETY: reads catalogs.
+        return Ok(unsafe { Statistics::of(relation, column) }.rows(reltuples as u64));
+    }
+    let share = (PILOT_BLOCKS / f64::from(blocks)).min(1.0);
+    let mut counted = 0;
+    // SAFETY: as promised by the caller; the query returns a bigint.
+    unsafe {
+        for_each(&names.count(100.0 * share), |count| {
+            counted = i64::from_datum(count, false).unwrap_or_default();
+            Ok(())
+        })?;
+    }
+    Ok((counted as f64 / share).round() as u64)
+}
+
+/// Runs a query that only reads, as the caller of the function, and looks at the first column of its rows, where that is not NULL.
+///
+/// # Safety
+/// A snapshot must be active.
+unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(), Failure>) -> Result<(), Failure> {
+    let sql = CString::new(sql).map_err(|_| Failure::new(PgSqlErrorCode::ERRCODE_SYNTAX_ERROR, "NUL in a query"))?;
+    // SAFETY: what is opened here is closed here or, after an error of PostgreSQL, by the end of the transaction. Values are read while
+    // their row is there, and what they need is freed with the context.
+    unsafe {
+        pg_sys::SPI_connect();
+        let context = pg_sys::AllocSetContextCreateInternal(
+            pg_sys::CurrentMemoryContext,
+            c"hnsw index advice".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let (name, types, values, nulls) =
+            (std::ptr::null(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null());
+        let portal = pg_sys::SPI_cursor_open_with_args(name, sql.as_ptr(), 0, types, values, nulls, true, 0);
+        let mut result = Ok(());
+        while result.is_ok() {
+            pg_sys::SPI_cursor_fetch(portal, true, FETCH);
+            let (table, count) = (pg_sys::SPI_tuptable, pg_sys::SPI_processed as usize);
+            if count == 0 {
+                break;
+            }
+            let before = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = context;
+            result = (0..count).try_for_each(|row| {
+                let mut null = false;
+                let tuple = *(*table).vals.add(row);
+                let value = pg_sys::SPI_getbinval(tuple, (*table).tupdesc, 1, &raw mut null);
+                if null { Ok(()) } else { visit(value) }
+            });
+            pg_sys::CurrentMemoryContext = before;
+            pg_sys::MemoryContextReset(context);
+            pg_sys::SPI_freetuptable(table);
+        }
+        pg_sys::SPI_cursor_close(portal);
+        pg_sys::SPI_finish();
+        result
+    }
+}
