@@ -1,3 +1,4 @@
+mod advise;
 mod gen_cert;
 mod maintain;
 mod token;
@@ -6,8 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pages::ValueType;
+use hnsw::Level;
+use pgvector::{M_RANGE, MAX_SPARSEVEC_NNZ, ValueType};
 
+pub use self::advise::Advise;
 pub use self::gen_cert::GenCert;
 pub use self::maintain::Maintain;
 pub use self::token::{NewToken, TokenCommand};
@@ -15,7 +18,7 @@ use crate::daemon::Daemon;
 use crate::router::Router;
 use crate::{count, owner, period};
 
-/// What the program's end says.
+/// The exit codes, for --help.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success; of daemons: a signal ended it and builds were given their time
@@ -32,7 +35,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// With the commit, where whoever compiled this has told it.
+/// With the commit, if `LANTERN_INDEX_COMMIT` was set at compile time.
 fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     option_env!("LANTERN_INDEX_COMMIT").map_or(version.to_owned(), |commit| format!("{version} ({commit})"))
@@ -42,61 +45,65 @@ fn version() -> String {
 pub enum Command {
     /// Run the builder daemon
     ///
-    /// It takes builds on one port and status requests on another. SIGTERM or SIGINT gives running builds the
-    /// drain timeout to end, a second one does not wait. SIGHUP reads certificates and tokens again.
+    /// It accepts builds on one port and status requests on another. After SIGTERM or SIGINT running builds have the
+    /// drain timeout to end; a second signal ends the builder at once. SIGHUP reloads certificates and tokens.
     Serve(Box<Serve>),
     /// Run the router, which finds or starts a builder for each build
     ///
-    /// Databases point at it as at a builder. By itself it runs builders as processes of this machine.
+    /// Databases connect to it as to a builder. By default it runs builders as processes of this machine.
     Router(Box<Router>),
     /// Make a self-signed certificate and its key
     ///
     /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
-    /// a copy of it, but never of the key. With --client it is one that a client shows to a builder.
+    /// a copy of the certificate, never of the key. With --client it makes a client certificate.
     GenCert(GenCert),
-    /// Make tokens, by which clients say who they are
+    /// Make tokens, by which clients authenticate
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Verify the pages of an index file and say what is in it
+    /// Verify the pages of an index file and summarise its content
     ///
-    /// The exit code is 1 if anything is wrong with the index, and 64 if the file is not one of an hnsw index.
+    /// The exit code is 1 if the index has errors, and 64 if the file is not that of an hnsw index.
     Inspect(Inspect),
-    /// Tell what a build will take: index size, memory of the builder, bytes on the wire
+    /// Estimate a build: index size, memory of the builder, bytes on the wire
     ///
-    /// In the database, lantern_index.estimate() tells the same of a table.
+    /// In the database, lantern_index.estimate() does the same for a table.
     Estimate(Estimate),
-    /// Say which kernels this machine's processor is served by
-    Cpu,
-    /// Show what a daemon does: its builds, its queue, how the last builds ended
+    /// Tell which index to build and which ef_search to use, by trying on the vectors of a file
     ///
-    /// The exit code is 0 if the daemon takes builds, 1 if it does not answer, and 3 if it answers, but is starting or
-    /// shutting down.
+    /// Graphs of a sample are built and searched, and the outcome is extrapolated to all rows. In the database, lantern_index.advise() does
+    /// the same for a table.
+    Advise(Advise),
+    /// Show the distance kernels for this machine's processor
+    Cpu,
+    /// Show a daemon's running builds, its queue, and how the last builds ended
+    ///
+    /// The exit code is 0 if the daemon accepts builds, 1 if it does not answer, and 3 if it is starting or shutting down.
     Status(Status),
     /// List the builds of a daemon on this machine, with their numbers and clients
     Builds(owner::Socket),
-    /// End a build of a daemon on this machine
+    /// Cancel a build of a daemon on this machine
     Cancel(owner::Cancel),
-    /// Let a daemon on this machine take no more builds; builds that have begun go on
+    /// Let a daemon on this machine accept no more builds; running builds go on
     Drain(owner::Drain),
-    /// Look after the hnsw indexes of databases: which need what, and with --rebuild do it
+    /// Find hnsw indexes of databases that need maintenance, and with --rebuild maintain them
     ///
     /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index, and the role
     /// must own the indexes. SIGTERM ends a rebuild under way and drops what it leaves. The exit code is 0 if nothing is left to do, 3 if
     /// something is, and 1 if a step failed or a database cannot be reached.
     Maintain(Maintain),
-    /// Look at the settings of the daemons
+    /// Check and show the settings of the daemons
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Write the manual pages into a directory
     Man {
-        /// Where to
+        /// The directory
         dir: PathBuf,
     },
     /// Print the completions for a shell
     ///
     /// As in `lantern-index completions bash > /usr/share/bash-completion/completions/lantern-index`.
     Completions {
-        /// Which
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
@@ -119,45 +126,49 @@ pub struct Serve {
     /// Threads of each build; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
-    /// Memory that all builds together may take, as in 48GB; builds for which there is none wait or are refused
-    /// [default: what the control group or the machine has, less an eighth]
+    /// Memory limit for all builds together, as in 48GB; builds that do not fit wait or are refused
+    /// [default: 7/8 of what the control group or the machine has, less 128 MB]
     #[arg(long, value_name = "SIZE", value_parser = service::parse_size)]
     pub memory_limit: Option<u64>,
-    /// Directory for a file with the values of builds that do not fit into the memory otherwise
+    /// Directory for a spool file with the values of builds that do not fit into memory
     #[arg(long, value_name = "DIR")]
     pub spool_dir: Option<PathBuf>,
-    /// Builds at a time, more wait; 0 for as many as there is memory for
+    /// Builds at a time; more wait. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_builds: u16,
-    /// Rows that a build may have; 0 for as many as there is memory for
+    /// Rows that a build may have. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rows: u64,
-    /// Connections at a time; when there are more, the oldest that has not said what it wants is closed
+    /// Connections at a time; beyond it the oldest is closed whose client has not sent a request
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
-    /// What builds the graphs
+    /// The engine that builds graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
     pub engine: EngineName,
-    /// Take what a Lantern client announces as cosine for inner product: it calls both so
+    /// Distance kernels for this level of processors, for tests: portable, avx2, avx512, vnni, amx, neon or neondot
+    /// [default: the highest that the processor has]
+    #[arg(long, value_name = "LEVEL", value_parser = Level::named)]
+    pub cpu_level: Option<Level>,
+    /// Take a Lantern client's cosine for inner product: it announces both as cosine
     #[arg(long, env = "LANTERN_INDEX_LANTERN_INNER_PRODUCT")]
     pub lantern_inner_product: bool,
-    /// How long the rows of a build may take to come, however often the client says that it is alive [default: as long as it takes]
+    /// How long the rows of a build may take to arrive [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_rows_time: Option<Duration>,
     /// How long running builds may take to end after SIGTERM: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub drain_timeout: Duration,
-    /// Take only builds that a router sends: the file with the secret that it makes tickets with
+    /// Accept only builds of a router: the file with the key that it signs tickets with
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
     /// The name by which the router knows this builder; tickets for others are refused
     #[arg(long, value_name = "NAME", default_value = "", requires = "ticket_key")]
     pub ticket_name: String,
-    /// With a ticket key: let Lantern's clients in all the same, which cannot show a ticket
+    /// With a ticket key: accept Lantern's clients all the same, which cannot show a ticket
     #[arg(long)]
     pub lantern_without_ticket: bool,
-    /// End at once when standard input ends, as it does when the process that started this one is gone;
-    /// as after SIGTERM when anything comes from there
+    /// Stop at once when standard input ends, which it does with the process that started this one;
+    /// any input stops the builder as SIGTERM does
     #[arg(long)]
     pub stop_at_eof: bool,
 }
@@ -178,7 +189,7 @@ pub enum EngineName {
 pub struct Inspect {
     /// The index's file in the data directory, as pg_relation_filepath() says; its further segments are read too
     pub file: PathBuf,
-    /// Type of the indexed column [default: what its values look like]
+    /// Type of the indexed column [default: recognised by its values]
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub value_type: Option<TypeName>,
 }
@@ -195,13 +206,13 @@ pub struct Estimate {
     #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = TypeName::Vector)]
     pub value_type: TypeName,
     /// Neighbors per element and layer, as in WITH (m = …)
-    #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=100))]
+    #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(i64::from(*M_RANGE.start())..=i64::from(*M_RANGE.end())))]
     pub m: u16,
-    /// Different values among the rows: equal ones share an element, up to ten [default: all are different]
+    /// Distinct values among the rows: up to ten rows of equal values share an element [default: all are distinct]
     #[arg(long, value_name = "N", value_parser = count::parse)]
     pub distinct: Option<u64>,
     /// Of sparsevec: how many values of a row are not zero, on average
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=MAX_SPARSEVEC_NNZ as i64))]
     pub nonzero: u16,
     /// Threads of the builder [default: one per core of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

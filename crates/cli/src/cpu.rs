@@ -9,14 +9,13 @@ use crate::failure::Failure;
 
 /// Prints which kernels are chosen here, and what else they could have been.
 pub fn run() -> Result<(), Failure> {
-    let name = |level: &Level| format!("{level:?}").to_lowercase();
-    let available: Vec<String> = Level::available().iter().map(name).collect();
+    let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
     let cores = available_parallelism().map_or(1, NonZero::get);
     let mut out = stdout().lock();
     let text = format!(
         "architecture  {}\nkernels       {}\navailable     {}\nthreads       {cores}\n",
         std::env::consts::ARCH,
-        name(&Level::detect()),
+        Level::current(),
         available.join(", "),
     );
     out.write_all(text.as_bytes()).context("cannot write to stdout")?;

@@ -45,32 +45,32 @@ pub struct Daemon {
     /// Show the names of relations in status, not only types and sizes
     #[arg(long)]
     pub status_labels: bool,
-    /// File with secrets, one per line, of which clients must know one (hnsw.external_index_token); `lantern-index token new` makes a line
+    /// File with tokens, one per line, of which clients must show one (hnsw.external_index_token); `lantern-index token new` makes a line
     /// with a name and limits. Read again at SIGHUP and when it changes
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Authorities (PEM) of whom clients must show a certificate (hnsw.external_index_sslcert); read again as the token file
+    /// Certificate authorities (PEM) that sign the certificates of clients (hnsw.external_index_sslcert); reloaded like the token file
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub client_ca: Option<PathBuf>,
-    /// Listen where other machines can connect without asking them who they are: everybody there can have indexes built
+    /// Listen beyond loopback without authentication: whoever reaches the port can have indexes built
     #[arg(long)]
     pub allow_anonymous: bool,
-    /// How long a client may be silent while it waits or its rows are due, or leave unread what it was sent: 90s, 10m, 1h
+    /// How long a client may be silent while it waits or its rows are due, or not read what it is sent: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,
-    /// How long a build may take once it has begun, whatever its client says [default: as long as it takes]
+    /// How long a build may take once it has begun [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_build_time: Option<Duration>,
     /// Connections to accept per second; more wait
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_handshakes: u32,
-    /// Listen without encryption where other machines can connect: the values of indexed rows cross the network readable
+    /// Listen beyond loopback without encryption: the values of indexed rows cross the network in plaintext
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
-    /// How log lines look on stderr: text or json; on stdout, two lines of text say where the daemon listens, whatever the format
+    /// Format of the log on stderr: text or json. Two lines on stdout say where the daemon listens, in either format
     #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
+    /// Log level: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
     pub log_level: String,
 }

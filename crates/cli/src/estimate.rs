@@ -3,7 +3,7 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, anyhow};
-use pages::{ValueType, max_dims};
+use pgvector::ValueType;
 use serde_json::json;
 
 use crate::args::Estimate;
@@ -28,6 +28,7 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
             "blocks": estimate.blocks(),
             "index_bytes": estimate.index_bytes(),
             "builder_memory_bytes": memory,
+            "backend_memory_bytes": estimate.backend_memory_bytes(),
             "wire_bytes": estimate.wire_bytes(),
         });
         format!("{object}\n")
@@ -35,6 +36,7 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
         let whose = if arguments.threads.is_none() { ", one per core of this machine" } else { "" };
         format!(
             "{} of {}({}), m = {}\nindex              {:>10}  {} blocks\nmemory of builder  {:>10}  with {}{whose}\n\
+             memory of backend  {:>10}\n\
              on the wire        {:>10}  both ways\n",
             count::of(estimate.rows, "row"),
             value_type.name(),
@@ -44,6 +46,7 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
             estimate.blocks(),
             human(memory),
             count::of(threads.into(), "thread"),
+            human(estimate.backend_memory_bytes()),
             human(estimate.wire_bytes()),
         )
     };
@@ -53,7 +56,7 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
 
 fn estimate(arguments: &Estimate, value_type: ValueType) -> anyhow::Result<pages::Estimate> {
     let (dims, rows) = (arguments.dims, arguments.rows);
-    let most = max_dims(value_type);
+    let most = value_type.max_dims();
     if dims > most {
         return Err(anyhow!("pgvector indexes a {} of at most {most} dimensions", value_type.name()));
     }

@@ -1,5 +1,6 @@
 //! The `lantern-index` binary: arguments in, library calls out.
 
+mod advise;
 mod args;
 mod config;
 mod count;
@@ -20,6 +21,7 @@ mod router_config;
 mod serve;
 mod status;
 mod token;
+mod vectors;
 
 use std::env;
 use std::ffi::OsString;
@@ -59,6 +61,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Token(TokenCommand::New(new)) => token::new(new),
         Command::Inspect(inspect) => inspect::run(inspect),
         Command::Maintain(maintain) => maintain::run(maintain),
+        Command::Advise(advise) => advise::run(advise),
         Command::Estimate(estimate) => estimate::run(estimate),
         Command::Cpu => cpu::run(),
         Command::Man { dir } => documents::man(dir),

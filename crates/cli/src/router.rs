@@ -18,13 +18,13 @@ use crate::router_config::{config, explain, parse_builder};
 pub struct Router {
     #[command(flatten)]
     pub daemon: Daemon,
-    /// What happens to a client when there is a builder for it
+    /// How clients reach their builder
     #[arg(long, value_enum, default_value_t = ModeName::Relay)]
     pub mode: ModeName,
     /// Where builders come from
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
-    /// Connections at a time; when there are more, the oldest that has not said what it wants is closed
+    /// Connections at a time; beyond it the oldest is closed whose client has not sent a request
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// Builders that are kept, idle or not
@@ -42,7 +42,7 @@ pub struct Router {
     /// How long a client waits for a builder that starts
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
     pub start_timeout: Duration,
-    /// How long relayed builds may go on when the router is told to end
+    /// How long relayed builds may go on when the router is stopped
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period::parse)]
     pub grace: Duration,
     /// With --builders process: a further argument of `lantern-index serve`, as in --builder-arg=--threads=4; may be repeated
@@ -54,13 +54,13 @@ pub struct Router {
     #[cfg(feature = "kubernetes")]
     #[command(flatten)]
     pub pods: Pods,
-    /// Certificates (PEM) that vouch for the builders', when connections to them are encrypted
+    /// Certificates (PEM) that signed the builders' certificates, when connections to builders are encrypted
     #[arg(long, value_name = "FILE", requires = "builder_name")]
     pub builder_ca: Option<PathBuf>,
     /// The name that the builders' certificate is for
     #[arg(long, value_name = "NAME")]
     pub builder_name: Option<String>,
-    /// The file with the secret that tickets are made with, where builders are not started by this router
+    /// The file with the key that tickets are signed with, where this router does not start the builders
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
 }
@@ -68,9 +68,9 @@ pub struct Router {
 /// The names of the modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// The router passes on the bytes: clients reach only the router
+    /// The router relays all bytes: clients connect only to the router
     Relay,
-    /// The client is sent to the builder, which it must be able to reach; clients that cannot be sent are relayed
+    /// The client is redirected to the builder, which it must be able to reach; clients without support for that are relayed
     Redirect,
 }
 
@@ -79,7 +79,7 @@ pub enum ModeName {
 pub enum SourceName {
     /// Processes of this machine, which end with the router
     Process,
-    /// Those given with --builder, which somebody else runs
+    /// Those given with --builder, which the router does not start
     Static,
     /// Pods
     #[cfg(feature = "kubernetes")]

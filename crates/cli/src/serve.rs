@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hnsw::{EngineKind, Storage};
+use hnsw::{EngineKind, Level, Storage};
 use server::{Config, Server, ServerError};
 use service::{Reload, Shutdown, TicketGate, TicketKeys};
 
@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// Runs the builder daemon until a signal ends it.
 pub fn run(arguments: &Serve) -> Result<(), Failure> {
     hnsw::memory::map_large_blocks();
+    if let Some(level) = arguments.cpu_level {
+        level.choose().context("--cpu-level").map_err(Failure::usage)?;
+    }
     arguments
         .daemon
         .run(async || serve(config(arguments)?, arguments.stop_at_eof, arguments.daemon.admin_socket.clone()).await)
@@ -44,6 +47,7 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
         threads = server.threads(),
         memory_limit = server.memory_limit(),
         engine,
+        kernels = Level::current().name(),
         "builder started"
     );
     if !encrypted && !server.local_addr().ip().is_loopback() {

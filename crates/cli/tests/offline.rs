@@ -24,7 +24,15 @@ fn estimates() {
     assert_eq!((json["blocks"].as_u64(), json["index_bytes"].as_u64()), (Some(1_000_001), Some(8_192_008_192)));
     let memory = json["builder_memory_bytes"].as_u64().unwrap();
     assert!((6_144_000_000..12_288_000_000).contains(&memory), "{memory}");
+    // Ten million elements more: 8 to 16 bytes for each.
+    let backend = |rows: &str| -> u64 {
+        let json = out(&format!("estimate --rows {rows} --dims 1536 --json"));
+        serde_json::from_str::<Value>(&json).unwrap()["backend_memory_bytes"].as_u64().unwrap()
+    };
+    let more = backend("11M") - backend("1M");
+    assert!((80_000_000..200_000_000).contains(&more), "{more}");
     let text = out("estimate --rows 1000000 --dims 1536");
+    assert!(text.contains("memory of backend"), "{text}");
     assert!(text.contains("vector(1536)") && text.contains("7.6 GiB") && text.contains("1000001 blocks"), "{text}");
     let few: Value = serde_json::from_str(&out("estimate --rows 1000000 --dims 1536 --distinct 1 --json")).unwrap();
     assert_eq!(few["elements"].as_u64(), Some(100_000));
@@ -111,9 +119,20 @@ fn pages_of_the_manual() {
 #[test]
 fn help_names_every_command() {
     let help = out("--help");
-    for command in
-        ["serve", "router", "gen-cert", "token", "inspect", "estimate", "cpu", "status", "config", "man", "completions"]
-    {
+    for command in [
+        "serve",
+        "router",
+        "gen-cert",
+        "token",
+        "inspect",
+        "estimate",
+        "advise",
+        "cpu",
+        "status",
+        "config",
+        "man",
+        "completions",
+    ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{command}: {help}");
     }
 }
@@ -147,4 +166,60 @@ fn completions_of_every_shell() {
         assert!(text.contains("status-port") && text.contains("gen-cert"), "{shell}");
     }
     assert_eq!(run("completions tcsh").status.code(), Some(64));
+}
+
+/// The sample of sentence embeddings.
+fn embeddings(name: &str) -> String {
+    format!("{}/../../tests/data/minilm-384/{name}.npy", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn advice_on_a_file() {
+    let (base, queries) = (embeddings("base"), embeddings("query"));
+    let json = out(&format!("advise {base} --queries {queries} --max-rows 3000 --rows 1M --target-recall 0.9 --json"));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["rows"].as_u64(), json["tried"].as_u64()), (Some(1_000_000), Some(3000)));
+    let choices = json["choices"].as_array().unwrap();
+    assert!(!choices.is_empty());
+    for choice in choices {
+        let recall = choice["recall"].as_f64().unwrap();
+        assert!((0.89..=1.0).contains(&recall), "{choice}");
+        assert!(choice["index_bytes"].as_u64() > Some(100_000_000), "{choice}");
+    }
+    let text = out(&format!("advise {base} --max-rows 1.5k --target-recall 0.8 --metric l2 -k 5"));
+    assert!(text.contains("7000 rows of vector(384)") && text.contains("recall@5 0.8"), "{text}");
+    assert!(text.lines().count() > 2, "{text}");
+}
+
+#[test]
+fn files_that_tell_nothing() {
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let vector = |dims: i32, values: &[f32]| {
+        dims.to_le_bytes().into_iter().chain(values.iter().flat_map(|x| x.to_le_bytes())).collect::<Vec<u8>>()
+    };
+    let short = [vector(2, &[1.0, 2.0]), vector(2, &[3.0, 4.0])].concat();
+    let uneven = [vector(2, &[1.0, 2.0]), vector(3, &[3.0, 4.0])].concat();
+    let cases = [
+        (write("empty.npy", b""), "neither a .npy nor a .fvecs file"),
+        (write("text.npy", b"some words that are no vectors"), "neither a .npy nor a .fvecs file"),
+        (write("short.fvecs", &short), "2 rows with values are too few for advice"),
+        (write("uneven.fvecs", &uneven), "vector 1 has other dimensions than 2"),
+        (write("cut.fvecs", &short[..20]), "20 bytes are no vectors of 2 dimensions"),
+        (write("nan.fvecs", &vector(1, &[f32::NAN])), "infinite or no numbers"),
+        ("no/such.npy".to_owned(), "No such file"),
+        (format!("{} --queries {}", embeddings("base"), write("q.fvecs", &short)), "has 2 dimensions, not 384"),
+        (format!("{} --target-recall 1", embeddings("base")), "between 0.5 and 0.999"),
+        (format!("{} -k 0", embeddings("base")), "0"),
+    ];
+    for (arguments, text) in cases {
+        let output = run(&format!("advise {arguments}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{arguments}: {said}");
+        assert!(said.contains(text), "{arguments}: {said}");
+    }
 }

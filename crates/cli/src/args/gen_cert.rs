@@ -25,7 +25,7 @@ pub struct GenCert {
     /// Replace files that exist
     #[arg(long)]
     pub force: bool,
-    /// If both files exist, leave them and be content
+    /// If both files exist, keep them and succeed
     #[arg(long, conflicts_with = "force")]
     pub keep: bool,
 }

@@ -33,7 +33,7 @@ pub struct Maintain {
     /// How old a transaction of others may be when a rebuild begins, which would wait for it
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub max_transaction: Duration,
-    /// How long to wait for replicas and transactions before an index is left for the next time
+    /// How long to wait for replicas and transactions before an index is left for the next run
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub patience: Duration,
     /// Print plan and outcome as JSON

@@ -4,9 +4,9 @@ use crate::count;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and say what daemon and database must know of it
+    /// Make a token, and print the lines for the daemon's and the database's configuration
     ///
-    /// The token is shown once. The daemon's token file gets a line with its hash, of which the token cannot be learned.
+    /// The token is shown once. The line for the daemon's token file has only its hash.
     New(NewToken),
 }
 

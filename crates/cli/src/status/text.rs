@@ -109,7 +109,8 @@ pub fn progress(build: &BuildReport) -> String {
 pub fn waiting(build: &QueuedReport) -> String {
     let place = if build.position > 0 { format!("{}. ", build.position) } else { String::new() };
     let needs = if build.memory_bytes > 0 { format!(", needs {}", bytes(build.memory_bytes)) } else { String::new() };
-    format!("{place}{}, for {}{needs}", subject(&build.subject), span(build.waiting_seconds))
+    let turn = build.eta_seconds.map(|seconds| format!(", its turn in ~{}", span(seconds))).unwrap_or_default();
+    format!("{place}{}, for {}{turn}{needs}", subject(&build.subject), span(build.waiting_seconds))
 }
 
 /// How a build ended.

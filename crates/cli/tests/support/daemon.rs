@@ -1,3 +1,4 @@
+use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,9 +12,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Client, Rows, hello};
 
-/// The program, without what this machine's own builder is told.
+/// The program, without what this machine's own builder is told. `LANTERN_INDEX_EMULATOR` is the command that runs it where it is made
+/// for another architecture.
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
+    let emulator = env::var("LANTERN_INDEX_EMULATOR").unwrap_or_default();
+    let mut words = emulator.split_whitespace().chain([env!("CARGO_BIN_EXE_lantern-index")]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
     command.stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
     command
 }

@@ -20,14 +20,8 @@ impl Made {
     }
 
     pub fn estimate(&self) -> Estimate {
-        let value_type = match self.value_type {
-            ValueType::Vector => pages::ValueType::Vector,
-            ValueType::HalfVec => pages::ValueType::HalfVec,
-            ValueType::Bit => pages::ValueType::Bit,
-            ValueType::SparseVec => pages::ValueType::SparseVec,
-        };
-        let value_len = value_type.value_len(self.dims).expect("no sparse values here");
-        Estimate { value_type, value_len, m: self.m, rows: self.rows, elements: self.rows }
+        let value_len = self.value_type.value_len(self.dims).expect("no sparse values here");
+        Estimate { value_type: self.value_type, value_len, m: self.m, rows: self.rows, elements: self.rows }
     }
 
     pub fn hello(&self) -> Hello {

@@ -1,0 +1,183 @@
+//! Whole builds by the program with the distance kernels of each level that this processor has.
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use half::f16;
+use hnsw::{Level, Links};
+use pages::{Linked, Options, PageBytes, verify};
+use protocol::{Hello, Metric, TuplesWriter, ValueType};
+use support::{Daemon, command, hello};
+use tempfile::TempDir;
+
+const ROWS: usize = 1000;
+const DIMS: usize = 64;
+/// Rows that the index is searched for.
+const QUERIES: usize = 100;
+const EF_SEARCH: usize = 40;
+
+/// What is built: each kernel is of use to one of them.
+const BUILDS: [(ValueType, Metric); 8] = [
+    (ValueType::Vector, Metric::L2),
+    (ValueType::Vector, Metric::InnerProduct),
+    (ValueType::Vector, Metric::Cosine),
+    (ValueType::Vector, Metric::L1),
+    (ValueType::HalfVec, Metric::L2),
+    (ValueType::SparseVec, Metric::Cosine),
+    (ValueType::Bit, Metric::Hamming),
+    (ValueType::Bit, Metric::Jaccard),
+];
+
+/// Builds that spread over fewer levels than the engine knows say nothing about the others: these are named.
+#[test]
+fn indexes_are_good_at_every_level_of_this_processor() {
+    let available = Level::available();
+    for level in Level::ALL {
+        if !available.contains(&level) {
+            // Not captured, as what is printed would be.
+            writeln!(std::io::stderr(), "skipped: builds at level {level}, which this processor does not have")
+                .unwrap();
+            continue;
+        }
+        let dir = TempDir::new().unwrap();
+        let daemon = Daemon::start(&["--cpu-level", level.name(), "--threads", "2"], dir.path());
+        daemon.wait_for_line(&["builder started", &format!("kernels=\"{level}\"")]);
+        for (value_type, metric) in BUILDS {
+            let recall = build(&daemon, value_type, metric);
+            assert!(recall >= 0.97, "{level}, {} by {}: recall {recall}", value_type.name(), metric.name());
+        }
+    }
+}
+
+#[test]
+fn levels_that_the_processor_lacks_are_refused() {
+    let foreign = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
+    let lacks = format!("this processor does not have {foreign}; it has portable");
+    for (level, why) in
+        [(foreign, lacks.as_str()), ("sse9", "no processor level is called \"sse9\"; there are portable")]
+    {
+        for from_environment in [false, true] {
+            let mut serve = command();
+            serve.args(["serve", "--port", "0", "--status-port", "0"]);
+            if from_environment {
+                serve.env("LANTERN_INDEX_CPU_LEVEL", level);
+            } else {
+                serve.args(["--cpu-level", level]);
+            }
+            let output = serve.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(64), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
+/// Has an index built, verifies its pages, and returns the recall of searches in them.
+fn build(daemon: &Daemon, value_type: ValueType, metric: Metric) -> f64 {
+    let rows = rows(value_type, metric);
+    let mut client = daemon.connect();
+    client.admitted(Hello { value_type, metric, estimated_rows: ROWS as u64, ..hello(DIMS as u32) });
+    let mut writer = TuplesWriter::new(value_type == ValueType::SparseVec);
+    for (number, row) in (0u32..).zip(&rows) {
+        let [b0, b1, b2, b3] = (number / 50).to_le_bytes();
+        writer.push([b2, b3, b0, b1, (number % 50 + 1) as u8, 0], &encode(value_type, row));
+    }
+    client.batch(&mut writer);
+    client.end_of_rows(ROWS as u64);
+    let pages = client.pages().pages;
+
+    let report = verify(&mut pages.as_slice(), Options { value_type: Some(value_type) });
+    assert!(report.is_ok() && report.heap_tids == ROWS as u64, "{report}");
+    recall(&pages, value_type, metric, &rows)
+}
+
+/// The share of the ten nearest rows that searches find; rows as near as the tenth are as good. Distances are computed here, without
+/// the kernels.
+fn recall(pages: &[PageBytes], value_type: ValueType, metric: Metric, rows: &[Vec<f32>]) -> f64 {
+    let index = Index(Linked::new(pages, value_type).unwrap());
+    let numbers: HashMap<_, _> = rows.iter().enumerate().map(|(row, value)| (encode(value_type, value), row)).collect();
+    let row_of: Vec<usize> =
+        (0..index.len() as u32).map(|element| numbers[&index.0.value(element).unwrap().concat()]).collect();
+    let mut hits = 0;
+    for query in rows.iter().step_by(ROWS / QUERIES).take(QUERIES) {
+        let mut exact: Vec<f32> = rows.iter().map(|row| distance(metric, query, row)).collect();
+        exact.sort_by(f32::total_cmp);
+        let near = |element: &u32| distance(metric, query, &rows[row_of[*element as usize]]);
+        let found = hnsw::search_with(&index, |element| near(&element), |_| {}, EF_SEARCH);
+        hits += found.iter().take(10).filter(|element| near(element) <= exact[9]).count();
+    }
+    hits as f64 / (10 * QUERIES) as f64
+}
+
+struct Index<'a>(Linked<'a>);
+
+impl Links for Index<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.0.entry()
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        self.0.neighbors(element, layer)
+    }
+}
+
+fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f32 {
+    let sum = |term: fn(f32, f32) -> f32| a.iter().zip(b).map(|(&a, &b)| term(a, b)).sum::<f32>();
+    match metric {
+        Metric::L2 => sum(|a, b| (a - b) * (a - b)),
+        Metric::InnerProduct | Metric::Cosine => -sum(|a, b| a * b),
+        // Of bits, which are 0 or 1, the number of those that differ.
+        Metric::L1 | Metric::Hamming => sum(|a, b| (a - b).abs()),
+        Metric::Jaccard => 1.0 - sum(f32::min) / sum(f32::max).max(1.0),
+    }
+}
+
+/// Points around a few centers, in numbers that a type can hold; the same each time.
+fn rows(value_type: ValueType, metric: Metric) -> Vec<Vec<f32>> {
+    let mut state = 17_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let centers: Vec<Vec<f32>> = (0..30).map(|_| (0..DIMS).map(|_| next()).collect()).collect();
+    let mut row = |number: usize| -> Vec<f32> {
+        let value = centers[number % centers.len()].iter().map(|center| center + 0.6 * next());
+        let mut value: Vec<f32> = match value_type {
+            ValueType::Vector => value.collect(),
+            ValueType::HalfVec => value.map(|x| f16::from_f32(x).to_f32()).collect(),
+            ValueType::SparseVec => value.map(|x| if x < 0.0 { 0.0 } else { x }).collect(),
+            ValueType::Bit => value.map(|x| f32::from(x > 0.0)).collect(),
+        };
+        if metric == Metric::Cosine {
+            // As the extension sends them.
+            let norm = value.iter().map(|x| x * x).sum::<f32>().sqrt();
+            value.iter_mut().for_each(|x| *x /= norm);
+        }
+        value
+    };
+    (0..ROWS).map(&mut row).collect()
+}
+
+fn encode(value_type: ValueType, row: &[f32]) -> Vec<u8> {
+    match value_type {
+        ValueType::Vector => row.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        ValueType::HalfVec => row.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
+        ValueType::Bit => {
+            let byte = |bits: &[f32]| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit > 0.0));
+            row.chunks(8).map(byte).collect()
+        }
+        ValueType::SparseVec => {
+            let set: Vec<(u32, f32)> = (0u32..).zip(row.iter().copied()).filter(|(_, x)| *x != 0.0).collect();
+            let mut bytes = (set.len() as u32).to_le_bytes().to_vec();
+            bytes.extend(set.iter().flat_map(|(at, _)| at.to_le_bytes()));
+            bytes.extend(set.iter().flat_map(|(_, x)| x.to_le_bytes()));
+            bytes
+        }
+    }
+}
