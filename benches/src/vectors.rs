@@ -4,7 +4,7 @@ use std::thread;
 use anyhow::Result;
 use clap::ValueEnum;
 use distance::{Kernel, Metric};
-use harness::Vectors;
+use harness::{Vectors, cores};
 
 /// A metric on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -40,7 +40,7 @@ pub fn read_values(path: &Path, metric: Metric) -> Result<Vec<Vec<u8>>> {
 
 /// The numbers of the ten rows nearest to each query.
 pub fn exact_neighbors(base: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<usize>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores();
     let share = queries.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let parts: Vec<_> = queries

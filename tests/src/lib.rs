@@ -5,6 +5,7 @@
 
 mod account;
 mod agree;
+pub mod apt;
 mod builder;
 mod cluster;
 mod control_plane;
@@ -36,6 +37,7 @@ mod scratch;
 mod session;
 mod sql_case;
 mod standby;
+pub mod step;
 mod strangers;
 mod synthetic;
 mod wait;
@@ -63,7 +65,7 @@ pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
 pub use phase::{Building, Phase};
 pub use processes::{
-    children, connections_to, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable,
+    children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable,
 };
 pub use proxy::{Direction, Proxy};
 pub use random::Random;

@@ -1,152 +1,123 @@
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
 
-use crate::bench::{self, Bench};
-use crate::dist::DistOptions;
-
-pub const USAGE: &str = "\
-usage: cargo xtask TASK
-
-  setup   [--pg-config P]      install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
-  install [--pg-config P]      build the extension and put it into a PostgreSQL
-  demo    [--keep] [--rows N]  build the same index in the database and outside, and compare
-  dist    [--check] [--quick]  make Debian packages of daemon and library in target/dist; --check installs, uses and removes
-                               them on a clean Debian, --quick packs what is built already
-  dist    --image [--check] [--quick]
-                               what goes into CloudNativePG's extension image; --check starts PostgreSQL 18 with it, --quick
-                               compiles as the demo does
-  chaos   [--seed S] [--rounds N] [--kubernetes]
-                               builds of several databases with a fault in each round: what was found, and figures; with
-                               --kubernetes by builders that are pods, on the control plane of `test kubernetes`
-  soak                         200 builds of random shapes and endings against one daemon; prints what is left of them
-  test    [NAME] [--pg N]      all checks and tests, on the PostgreSQL found, on 18, and what meets the database on 17; NAME: fmt,
-                               clippy, versions, unit, integration, a file of tests/tests, or a part of a test's name, on the
-                               PostgreSQL found; --pg N: on release N only (17 and 18 are fetched from Debian if not here)
-  test    pgvector [--pg N]    pgvector's own regression and TAP tests, with every hnsw index built externally
-  test    aarch64              the kernels for that architecture, cross-compiled and emulated
-  test    kubernetes           builders as pods, on a control plane built from Go sources once; no part of a whole run
-  bench   [OPTION]...          builds by several means, compared; --help lists the options
-  bench   NAME [OPTION]...     offload, load, insert, search, memory or distributed: what articles about pgvector measured,
-                               measured here; documents: all of them
-
-PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers.";
-
-/// What is to be done.
-#[derive(Debug, PartialEq)]
-pub enum Task {
-    Help,
-    Setup {
-        pg_config: Option<PathBuf>,
-    },
-    Install {
-        pg_config: Option<PathBuf>,
-    },
-    Demo(DemoOptions),
-    Dist(DistOptions),
-    Soak,
-    /// The words are for the program that does it.
-    Chaos(Vec<String>),
-    Test {
-        name: Option<String>,
-        pg: Option<u32>,
-    },
-    Bench(Box<Bench>),
+/// Set-up, demo, tests and benchmarks
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo xtask",
+    after_help = "PG_CONFIG, or --pg-config, names the PostgreSQL to use. Without: the newest one that has its headers."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub task: Task,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq, Subcommand)]
+pub enum Task {
+    /// Install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
+    Setup(Postgres),
+    /// Build the extension and put it into a PostgreSQL
+    Install(Postgres),
+    /// Build the same index in the database and outside, and compare
+    Demo(DemoOptions),
+    /// Make Debian packages of daemon and library in target/dist
+    Dist(DistOptions),
+    /// All checks and tests: on the PostgreSQL found, on 18, and what meets the database on 17
+    Test(TestOptions),
+    /// Compare builds by several means, hard data, and what documents measured; --help lists the options
+    Bench(Words),
+    /// 200 builds of random shapes and endings against one daemon; prints what is left of them
+    Soak,
+    /// Builds of several databases with a fault in each round; --help lists the options
+    Chaos(Words),
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct Postgres {
+    /// The PostgreSQL to use
+    #[arg(long, value_name = "PATH")]
+    pub pg_config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Leave the cluster and the builder running.
+    /// Leave the cluster and the builder running
+    #[arg(long)]
     pub keep: bool,
-    /// How many of the sample's rows to take.
+    /// How many of the sample's rows to take
+    #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
 }
 
-/// Reads the command line: few enough words to do without a library, which every fresh clone would compile first.
-pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Task> {
-    let mut arguments = arguments.peekable();
-    if arguments.next_if(|word| word == "bench").is_some() {
-        return bench::parse(arguments).map(|bench| Task::Bench(Box::new(bench)));
-    }
-    if arguments.next_if(|word| word == "chaos").is_some() {
-        return Ok(Task::Chaos(arguments.collect()));
-    }
-    let mut words = Vec::new();
-    let (mut keep, mut help, mut rows, mut pg, mut pg_config) = (false, false, None, None, None);
-    let (mut check, mut quick, mut image) = (false, false, false);
-    while let Some(argument) = arguments.next() {
-        let (flag, attached) = match argument.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => (flag.to_owned(), Some(value.to_owned())),
-            _ => (argument, None),
-        };
-        let mut value =
-            || attached.clone().or_else(|| arguments.next()).with_context(|| format!("{flag} wants a value"));
-        match flag.as_str() {
-            "--help" | "-h" => help = true,
-            "--keep" => keep = true,
-            "--check" => check = true,
-            "--quick" => quick = true,
-            "--image" => image = true,
-            "--rows" => rows = Some(value()?.parse().context("--rows wants a number")?),
-            "--pg" => pg = Some(value()?.parse().context("--pg wants a release, for instance 17")?),
-            "--pg-config" => pg_config = Some(PathBuf::from(value()?)),
-            other if other.starts_with('-') => bail!("unknown option {other}\n\n{USAGE}"),
-            _ => words.push(flag),
-        }
-    }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if help || words.is_empty() || words == ["help"] {
-        return Ok(Task::Help);
-    }
-    let is_demo = words[0] == "demo";
-    let (is_test, is_dist) = (words[0] == "test", words[0] == "dist");
-    let takes_postgres = is_dist || matches!(words[0], "setup" | "install");
-    if (!is_demo && (keep || rows.is_some()))
-        || (!takes_postgres && pg_config.is_some())
-        || (!is_test && pg.is_some())
-        || (!is_dist && (check || quick || image))
-    {
-        bail!("that option does not go with {}\n\n{USAGE}", words[0]);
-    }
-    match words[..] {
-        ["setup"] => Ok(Task::Setup { pg_config }),
-        ["install"] => Ok(Task::Install { pg_config }),
-        ["demo"] => Ok(Task::Demo(DemoOptions { keep, rows })),
-        ["dist"] => Ok(Task::Dist(DistOptions { pg_config, check, quick, image })),
-        ["soak"] => Ok(Task::Soak),
-        ["test"] => Ok(Task::Test { name: None, pg }),
-        ["test", name] => Ok(Task::Test { name: Some(name.to_owned()), pg }),
-        _ => bail!("cannot make sense of {:?}\n\n{USAGE}", words.join(" ")),
-    }
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct DistOptions {
+    #[command(flatten)]
+    pub postgres: Postgres,
+    /// Install the packages on a clean Debian, use and remove them; with --image start PostgreSQL 18 with it
+    #[arg(long)]
+    pub check: bool,
+    /// Pack what is built already; with --image compile as the demo does
+    #[arg(long)]
+    pub quick: bool,
+    /// What goes into CloudNativePG's extension image, instead of packages
+    #[arg(long)]
+    pub image: bool,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct TestOptions {
+    /// fmt, clippy, versions, unit, integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found; pgvector
+    /// (pgvector's own regression and TAP tests, with every hnsw index built externally); aarch64 (the kernels for that architecture and
+    /// builds with them, cross-compiled and emulated); kubernetes (builders as pods, on a control plane built from Go sources once; no
+    /// part of a whole run)
+    pub name: Option<String>,
+    /// On this release only; 17 and 18 are fetched from Debian if not here
+    #[arg(long, value_name = "N")]
+    pub pg: Option<u32>,
+}
+
+/// Words for the program that does it.
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+#[command(disable_help_flag = true)]
+pub struct Words {
+    #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Task> {
-        parse(line.split_whitespace().map(str::to_owned))
+    fn parse(line: &str) -> Result<Task, clap::Error> {
+        Arguments::try_parse_from(["xtask"].into_iter().chain(line.split_whitespace())).map(|all| all.task)
     }
 
     #[test]
     fn tasks_and_their_options() {
-        assert_eq!(words("").unwrap(), Task::Help);
-        assert_eq!(words("demo --keep --rows 500").unwrap(), Task::Demo(DemoOptions { keep: true, rows: Some(500) }));
-        assert_eq!(
-            words("install --pg-config=/x/pg_config").unwrap(),
-            Task::Install { pg_config: Some("/x/pg_config".into()) }
-        );
+        assert_eq!(parse("demo --keep --rows 500").unwrap(), Task::Demo(DemoOptions { keep: true, rows: Some(500) }));
+        let config = Postgres { pg_config: Some("/x/pg_config".into()) };
+        assert_eq!(parse("install --pg-config=/x/pg_config").unwrap(), Task::Install(config));
         let check = DistOptions { check: true, ..DistOptions::default() };
-        assert_eq!(words("dist --check").unwrap(), Task::Dist(check));
-        assert_eq!(
-            words("test failures --pg 17").unwrap(),
-            Task::Test { name: Some("failures".to_owned()), pg: Some(17) }
-        );
+        assert_eq!(parse("dist --check").unwrap(), Task::Dist(check));
+        let failures = TestOptions { name: Some("failures".to_owned()), pg: Some(17) };
+        assert_eq!(parse("test failures --pg 17").unwrap(), Task::Test(failures));
+    }
+
+    #[test]
+    fn other_programs_get_their_words_as_they_are() {
+        let words = |line: &str| Words { words: line.split_whitespace().map(str::to_owned).collect() };
+        assert_eq!(parse("bench").unwrap(), Task::Bench(Words::default()));
+        assert_eq!(parse("bench --help").unwrap(), Task::Bench(words("--help")));
+        assert_eq!(parse("bench hard crowd --rows 100").unwrap(), Task::Bench(words("hard crowd --rows 100")));
+        assert_eq!(parse("chaos --seed 7 --help").unwrap(), Task::Chaos(words("--seed 7 --help")));
     }
 
     #[test]
     fn nonsense_is_refused() {
         for line in [
+            "",
             "test a b",
             "demo --rows",
             "demo --rows many",
@@ -157,7 +128,7 @@ mod tests {
             "setup --check",
             "dance",
         ] {
-            assert!(words(line).is_err(), "{line}");
+            assert!(parse(line).is_err(), "{line}");
         }
     }
 }

@@ -1,8 +1,7 @@
+use std::env;
 use std::ffi::OsString;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
-use std::{env, thread};
 
 use anyhow::Result;
 use harness::PgConfig;
@@ -104,16 +103,10 @@ pub fn chaos() -> Result<[PathBuf; 2]> {
     Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))
 }
 
-/// Builds the programs `graph`, `visits` and `hard` of the benchmarks, optimised; where they lie.
-pub fn benches() -> Result<[PathBuf; 3]> {
+/// Builds the programs of the benchmarks, optimised; where the one lies that runs them.
+pub fn benches() -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index-benches", "--bins"]);
     step::command("building the benchmarks", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
-    let dir = step::target_dir()?.join("release");
-    Ok(["graph", "visits", "hard"].map(|name| dir.join(name)))
-}
-
-/// How many things can be done at once.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    Ok(step::target_dir()?.join("release/bench"))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: Debian packages of the daemon and of the library.
+//! `cargo xtask dist`: Debian packages of the daemon and of the library, with a bill of materials and checksums.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
+use crate::arguments::DistOptions;
 use crate::build::Profile;
 use crate::{apt, build, setup, step, unpacked};
 
@@ -15,26 +16,15 @@ mod daemon;
 mod image;
 mod library;
 mod package;
-
-/// What to make.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct DistOptions {
-    /// The PostgreSQL that the library is for.
-    pub pg_config: Option<PathBuf>,
-    /// Install the packages on a clean system, use them, and remove them again.
-    pub check: bool,
-    /// Pack what is built already, for tests.
-    pub quick: bool,
-    /// The content of CloudNativePG's extension image instead of packages.
-    pub image: bool,
-}
+mod sbom;
 
 /// Makes the packages or the image's content, and says where they are.
 pub fn run(options: &DistOptions) -> Result<()> {
     if options.image {
         return image(options);
     }
-    let config = setup::tools(options.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
+    let config =
+        setup::tools(options.postgres.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
     let missing: Vec<String> = [("dpkg-shlibdeps", "dpkg-dev")]
         .iter()
         .filter(|(tool, _)| !apt::has_program(tool))
@@ -48,7 +38,9 @@ pub fn run(options: &DistOptions) -> Result<()> {
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let daemon = daemon::package(&program)?.build(&out)?;
     let library = library::package(&shared, config.major)?.build(&out)?;
-    println!("{}\n{}", daemon.display(), library.display());
+    let bill = sbom::write(&out)?;
+    let sums = checksums(&out, &[&daemon, &library, &bill])?;
+    println!("{}\n{}\n{}\n{}", daemon.display(), library.display(), bill.display(), sums.display());
     if !options.check {
         return Ok(());
     }
@@ -61,6 +53,15 @@ pub fn run(options: &DistOptions) -> Result<()> {
         ensure!(fs::read(first)? == fs::read(&second)?, "{} is not the same when made again", first.display());
     }
     check::run(&daemon, &library, config.major)
+}
+
+/// Writes the SHA-256 of each file, as `sha256sum --check` reads it.
+fn checksums(out: &Path, files: &[&PathBuf]) -> Result<PathBuf> {
+    let names = files.iter().filter_map(|path| path.file_name());
+    let sums = package::run(Command::new("sha256sum").args(names).current_dir(out))?;
+    let path = out.join("SHA256SUMS");
+    fs::write(&path, sums).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 fn image(options: &DistOptions) -> Result<()> {

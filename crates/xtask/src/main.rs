@@ -1,7 +1,6 @@
 //! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench | soak | chaos`.
 
 mod aarch64;
-mod apt;
 mod apt_sources;
 mod arguments;
 mod bench;
@@ -14,7 +13,6 @@ mod other_apt;
 mod pgvector;
 mod setup;
 mod soak;
-mod step;
 mod test;
 mod test_tools;
 mod unpacked;
@@ -22,23 +20,22 @@ mod versions;
 
 use std::process::ExitCode;
 
-use arguments::Task;
+use clap::Parser;
+use harness::{apt, step};
+
+use arguments::{Arguments, Task};
 
 fn main() -> ExitCode {
-    let result = arguments::parse(std::env::args().skip(1)).and_then(|task| match task {
-        Task::Help => {
-            println!("{}", arguments::USAGE);
-            Ok(())
-        }
-        Task::Setup { pg_config } => setup::run(pg_config.as_deref()).map(drop),
-        Task::Install { pg_config } => install::run(pg_config.as_deref()),
-        Task::Demo(options) => demo::run(&options),
-        Task::Dist(options) => dist::run(&options),
+    let result = match &Arguments::parse().task {
+        Task::Setup(postgres) => setup::run(postgres.pg_config.as_deref()).map(drop),
+        Task::Install(postgres) => install::run(postgres.pg_config.as_deref()),
+        Task::Demo(options) => demo::run(options),
+        Task::Dist(options) => dist::run(options),
         Task::Soak => soak::run(),
-        Task::Chaos(words) => chaos::run(&words),
-        Task::Test { name, pg } => test::run(name.as_deref(), pg),
-        Task::Bench(bench) => bench::run(&bench),
-    });
+        Task::Chaos(chaos) => chaos::run(&chaos.words),
+        Task::Test(options) => test::run(options.name.as_deref(), options.pg),
+        Task::Bench(bench) => bench::run(&bench.words),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,10 +3,10 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use harness::{MINIMUM_PGVECTOR, PgConfig, pgvector_version};
+use harness::{MINIMUM_PGVECTOR, PgConfig, cores, pgvector_version};
 
 use crate::other_apt::{Kind, OtherApt};
-use crate::{apt, build, step};
+use crate::{apt, step};
 
 /// Newer Debian releases whose source package will do, in this order.
 const SUITES: [&str; 3] = ["trixie", "forky", "sid"];
@@ -91,7 +91,7 @@ fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     // OPTFLAGS: nothing that only this machine's processor knows. with_llvm: no second compilation for the JIT.
     let pg_config = format!("PG_CONFIG={}", config.path.display());
     let settings = [pg_config.as_str(), "OPTFLAGS=", "with_llvm=no"];
-    let jobs = format!("--jobs={}", build::cores());
+    let jobs = format!("--jobs={}", cores());
     let mut make = Command::new("make");
     make.arg(jobs).args(settings).current_dir(source);
     step::command(&format!("compiling pgvector {version}"), "Are gcc and PostgreSQL's headers complete?", &mut make)?;

@@ -1,0 +1,73 @@
+use std::time::Instant;
+
+use anyhow::Result;
+use harness::{Builder, BuilderOptions, Cluster, Column};
+
+use super::super::options::SetOptions;
+use super::super::peer::Tools;
+use super::super::set::Set;
+use super::super::stage;
+use super::Sizes;
+
+/// What every benchmark has at hand.
+pub struct Ground {
+    pub tools: Tools,
+    pub sizes: Sizes,
+    started: Instant,
+}
+
+impl Ground {
+    /// Finds what takes part.
+    pub fn find(sizes: &Sizes) -> Result<Self> {
+        Ok(Self { tools: Tools::find(false)?, sizes: sizes.clone(), started: Instant::now() })
+    }
+
+    /// The next benchmark's time begins.
+    pub fn begin(&mut self) {
+        self.started = Instant::now();
+    }
+
+    /// Whether the benchmark's time is over: what is left is then left out, and the section says so.
+    pub fn is_over(&self) -> bool {
+        self.started.elapsed().as_secs() > self.seconds()
+    }
+
+    /// How long a benchmark may take.
+    pub fn seconds(&self) -> u64 {
+        60 * self.sizes.minutes
+    }
+
+    /// A set as `--set` of `bench` has it (`minilm-384`, `synthetic-1536`, ...), cosine, with its true neighbors.
+    pub fn set(&self, name: &str, rows: usize, queries: usize) -> Result<Set> {
+        Set::find(
+            name,
+            &SetOptions { queries_from: None, rows: Some(rows), queries, metric: None, column: Column::Vector },
+        )
+    }
+
+    /// A cluster that has the memory and the workers it wants; `settings` are further lines of its configuration. Nothing waits for
+    /// the disk, as in all of our clusters. No statement takes longer than a benchmark may.
+    pub fn cluster(&self, settings: &str) -> Result<Cluster> {
+        let own = format!("statement_timeout = {}s\n", self.seconds());
+        Cluster::start_with(self.tools.config.clone(), &format!("{}{own}{settings}\n", stage::settings()))
+    }
+
+    /// A builder on this machine, encrypted, with these further flags of `serve`.
+    pub fn builder(&self, arguments: &[&str]) -> Result<Builder> {
+        Builder::start_with(&BuilderOptions {
+            program: Some(self.tools.program.clone()),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            ..BuilderOptions::default()
+        })
+    }
+
+    /// What a session needs for the database's own build at its best: memory for the graph of `set`, and a worker on each further
+    /// of the `cores` it may use, at least one.
+    pub fn build_settings(set: &Set, m: u32, cores: usize) -> String {
+        let workers = (cores - 1).max(1);
+        format!(
+            "SET maintenance_work_mem = '{}MB'; SET max_parallel_maintenance_workers = {workers}",
+            set.graph_megabytes(m)
+        )
+    }
+}

@@ -1,0 +1,168 @@
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::{Builder, Cluster, Recall, Scratch, Session, copy_rows, cores, load_queries, recall};
+
+use super::super::super::options::Case;
+use super::super::super::set::Set;
+use super::super::super::{memory, watch};
+use super::super::ground::Ground;
+use super::case;
+
+const ROWS: usize = 20_000;
+const DIMS: usize = 1536;
+const QUERIES: usize = 200;
+const EF_SEARCH: u32 = 100;
+
+/// How often memory is looked at: a builder's figures are cheap, a backend's are not.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What one build took, with how much memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Build {
+    pub name: &'static str,
+    /// Bytes that were allowed.
+    pub limit: Option<f64>,
+    /// The most bytes of memory: of a builder without those in files; of a database without shared buffers.
+    pub memory: f64,
+    /// The most bytes in the spool.
+    pub spooled: f64,
+    pub seconds: f64,
+    pub recall: f64,
+    /// What the database had to say about its memory.
+    pub said: Option<String>,
+}
+
+/// Builds of one table.
+pub struct Builds {
+    pub title: String,
+    pub builds: Vec<Build>,
+}
+
+struct Stage<'a> {
+    ground: &'a Ground,
+    set: &'a Set,
+    session: Session,
+    spool: Scratch,
+    // Behind what uses it.
+    _cluster: Cluster,
+}
+
+/// Four builds of a table: outside and in the database, with all the memory they want and without.
+pub fn measure(ground: &Ground) -> Result<Builds> {
+    let sizes = &ground.sizes;
+    let dims = sizes.dims.as_ref().and_then(|dims| dims.iter().copied().max()).unwrap_or(DIMS);
+    let (rows, queries) = (sizes.rows.unwrap_or(ROWS), sizes.queries.unwrap_or(QUERIES));
+    let set = ground.set(&format!("synthetic-{dims}"), rows, queries)?;
+    let limit = limit(ground, &set)?;
+    let mut stage = Stage::new(ground, &set)?;
+    let dir = stage.spool.path().display().to_string();
+    let spooling = ["--memory-limit", &format!("{}kB", limit / 1024), "--spool-dir", &dir];
+    let enough = set.graph_megabytes(case(ground).m) as u64 * 1024;
+    let builds = vec![
+        stage.outside("external", &[])?,
+        Build { limit: Some(limit as f64), ..stage.outside("external, spooled", &spooling)? },
+        stage.inside("database", enough)?,
+        Build { limit: Some(limit as f64), ..stage.inside("database, as little memory", limit / 1024)? },
+    ];
+    Ok(Builds { title: format!("{rows} rows x {dims}"), builds })
+}
+
+/// Bytes that suffice for a build but for its vectors: what `lantern-index estimate` says, without those.
+fn limit(ground: &Ground, set: &Set) -> Result<u64> {
+    let (rows, dims) = (set.base.rows(), set.base.dims());
+    let mut estimate = Command::new(&ground.tools.program);
+    estimate.args(["estimate", "--json", "--rows", &rows.to_string(), "--dims", &dims.to_string()]);
+    estimate.args(["--m", &case(ground).m.to_string(), "--threads", &cores().to_string()]);
+    let output = estimate.output().context("cannot run lantern-index estimate")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "lantern-index estimate failed: {}", String::from_utf8_lossy(&output.stderr));
+    let all = number(&text, "builder_memory_bytes").with_context(|| format!("cannot make sense of {text:?}"))?;
+    Ok(all.saturating_sub(4 * (rows * dims) as u64))
+}
+
+/// A field of a line of JSON.
+fn number(json: &str, field: &str) -> Option<u64> {
+    let (_, rest) = json.split_once(&format!("\"{field}\":"))?;
+    rest.split([',', '}']).next()?.trim().parse().ok()
+}
+
+impl<'a> Stage<'a> {
+    fn new(ground: &'a Ground, set: &'a Set) -> Result<Self> {
+        let cluster = ground.cluster("")?;
+        let mut session = cluster.database("builds")?;
+        copy_rows(&mut session, "items", set.column, &set.base)?;
+        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        let workers = (cores() - 1).max(1);
+        session.execute(&format!(
+            "ALTER TABLE items SET (parallel_workers = {workers}); \
+             SET max_parallel_maintenance_workers = {workers}; SET client_min_messages = notice"
+        ))?;
+        Ok(Self { ground, set, session, spool: Scratch::new("spool", 0o700)?, _cluster: cluster })
+    }
+
+    /// By a builder with these flags.
+    fn outside(&mut self, name: &'static str, flags: &[&str]) -> Result<Build> {
+        let builder: Builder = self.ground.builder(flags)?;
+        builder.attach(&mut self.session)?;
+        let pid = builder.pid().context("the builder has ended")?;
+        let dir = self.spool.path().to_owned();
+        let look = move || [memory::anonymous(pid), memory::in_files(pid, &dir)];
+        let sql = self.statement(true);
+        let session = &mut self.session;
+        let (created, [most, spooled]) = watch::most(PAUSE, look, || timed(session, &sql));
+        self.finish(Build { name, memory: most as f64, spooled: spooled as f64, seconds: created?, ..Build::default() })
+    }
+
+    /// In the database, with this maintenance_work_mem in kB.
+    fn inside(&mut self, name: &'static str, memory: u64) -> Result<Build> {
+        self.session.execute(&format!("SET maintenance_work_mem = '{memory}kB'"))?;
+        self.session.take_notices();
+        let sql = self.statement(false);
+        let session = &mut self.session;
+        let (created, most) = watch::during(session.pid(), || timed(session, &sql));
+        let seconds = created?;
+        let said = self.session.take_notices().into_iter().find(|notice| notice.message.contains("no longer fits"));
+        let said = said.map(|notice| notice.message);
+        self.finish(Build { name, memory: most as f64, seconds, said, ..Build::default() })
+    }
+
+    fn statement(&self, external: bool) -> String {
+        let Case { m, ef_construction } = case(self.ground);
+        let external = if external { ", external = true" } else { "" };
+        format!(
+            "CREATE INDEX items_idx ON items USING hnsw (v vector_cosine_ops) \
+             WITH (m = {m}, ef_construction = {ef_construction}{external})"
+        )
+    }
+
+    /// Searches the index, and drops it.
+    fn finish(&mut self, build: Build) -> Result<Build> {
+        let Set { metric, ref exact, .. } = *self.set;
+        let recall =
+            recall(&mut self.session, Recall { table: "items", queries: "queries", metric, exact }, EF_SEARCH)?;
+        self.session.execute("DROP INDEX items_idx")?;
+        println!("{}: {:.2} s, {:.0} MB, recall {recall:.4}", build.name, build.seconds, build.memory / 1e6);
+        Ok(Build { recall, ..build })
+    }
+}
+
+fn timed(session: &mut Session, sql: &str) -> Result<f64> {
+    session.execute("CHECKPOINT")?;
+    let start = Instant::now();
+    session.execute(sql)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn estimates_are_understood() {
+        let text = "{\"blocks\":10001,\"builder_memory_bytes\":265355072,\"rows\":20000}\n";
+        assert_eq!(number(text, "builder_memory_bytes"), Some(265_355_072));
+        assert_eq!((number(text, "rows"), number(text, "bytes")), (Some(20_000), None));
+    }
+}

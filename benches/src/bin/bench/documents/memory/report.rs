@@ -1,0 +1,151 @@
+use super::super::super::markdown::Table;
+use super::super::super::plot::{From, Plot, Scale, Series};
+use super::super::section::Section;
+use super::builds::Builds;
+use super::searches::{Layout, Searched, Searches, Source};
+
+use harness::cores;
+const SOURCE: &str = "After AWS Database Blog, \"Improve the performance of generative AI workloads on Amazon Aurora with \
+Optimized Reads and pgvector\" (2023): BIGANN, 1 billion rows x 128, pgvector 0.5.0, m = 16, ef_construction = 64, ef_search = 400 \
+with recall 0.9578; table and index 614 or 781 GB, shared buffers 250 to 350 GB. What is not there is read from a local SSD (R6gd) or over \
+the network (R6g).";
+
+const DIFFERS: &str = "What differs: a ten-thousandth of their rows, synthetic vectors, and the cores named above, which clients \
+share with the database. Shared buffers hold the same share of the database's index as with them (250 of 781 GB), but the system's cache holds \
+all the rest: so these figures are given twice, the second time with the system made to forget the files again and again, so that pages \
+come from this machine's disk. Of that disk little is known; pages read per query are what transfers to another one. \
+The document has no builds: the first table is ours alone. Its limit is what a build needs without its vectors; a builder with \
+a spool has them in a file, whose pages the system may take away and does not count as the builder's own memory. In the database \
+maintenance_work_mem is the limit, and the graph that does not fit goes on as an index on disk, row by row, in shared buffers of 2 GB that are not counted here.";
+
+pub fn section(builds: &Builds, searches: &Searches) -> Section {
+    let mut section = Section::new("indexes larger than memory", SOURCE);
+    section.theirs("queries per second by threads", theirs());
+    section.ours(&format!("builds of {}, {} cores", builds.title, cores()), of_builds(builds));
+    for build in &builds.builds {
+        if let Some(said) = &build.said {
+            section.text(&format!("{}: NOTICE: {said}.", build.name));
+        }
+    }
+    let [inside, outside, buffers] = searches.sizes.map(|bytes| bytes / 1e6);
+    let title = format!(
+        "searches of {}; the index has {inside:.0} MB made by the database and {outside:.0} MB made outside, shared buffers {buffers:.0} MB",
+        searches.title
+    );
+    section.ours(&title, of_searches(&searches.searched));
+    for source in Source::ALL {
+        section.plot(source.name(), plot(searches, source));
+    }
+    if searches.is_cut {
+        section.text("There was no time for the rest of the searches.");
+    }
+    section.text(DIFFERS);
+    section
+}
+
+fn theirs() -> Table {
+    let mut table = Table::new(&["threads", "R6gd-12xl", "R6g-12xl", "R6gd-16xl", "R6g-16xl"]);
+    for row in [
+        "4 7.03 0.76 7.24 0.84",
+        "8 13.87 1.51 15.42 1.88",
+        "16 25.34 3.16 28.43 4.22",
+        "32 43.60 6.12 49.67 8.62",
+        "48 55.89 9.09 60.50 11.82",
+        "64 65.70 10.81 73.62 16.16",
+        "80 74.26 11.87 81.77 19.42",
+        "96 80.83 11.24 90.19 21.82",
+    ] {
+        table.row(row.split(' ').map(str::to_owned));
+    }
+    table
+}
+
+fn of_builds(builds: &Builds) -> Table {
+    let mega = |bytes: f64| format!("{:.0}", bytes / 1e6);
+    let mut table = Table::new(&["build", "limit MB", "memory MB", "spooled MB", "seconds", "recall@10, ef 100"]);
+    for build in &builds.builds {
+        table.row([
+            build.name.to_owned(),
+            build.limit.map_or(String::new(), mega),
+            mega(build.memory),
+            if build.spooled > 0.0 { mega(build.spooled) } else { String::new() },
+            format!("{:.2}", build.seconds),
+            format!("{:.4}", build.recall),
+        ]);
+    }
+    table
+}
+
+/// A row for both layouts.
+fn of_searches(searched: &[Searched]) -> Table {
+    let mut head =
+        vec!["pages that are not in shared buffers come from".to_owned(), "ef_search".to_owned(), "clients".to_owned()];
+    for what in ["recall", "queries/s", "pages read", "pages in all"] {
+        head.extend(Layout::ALL.map(|layout| format!("{what}, {}", layout.name())));
+    }
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    for inside in searched.iter().filter(|one| one.layout == Layout::Database) {
+        let same = |one: &&Searched| {
+            (one.source, one.ef_search, one.clients) == (inside.source, inside.ef_search, inside.clients)
+        };
+        let outside = searched.iter().filter(same).find(|one| one.layout == Layout::External);
+        let both = |get: fn(&Searched) -> String| [get(inside), outside.map_or(String::new(), get)];
+        let mut row = vec![inside.source.name().to_owned(), inside.ef_search.to_string(), inside.clients.to_string()];
+        row.extend(both(|one| format!("{:.4}", one.recall)));
+        row.extend(both(|one| format!("{:.0}", one.per_second)));
+        row.extend(both(|one| format!("{:.1}", one.read)));
+        row.extend(both(|one| format!("{:.1}", one.touched)));
+        table.row(row);
+    }
+    table
+}
+
+fn plot(searches: &Searches, source: Source) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for one in searches.searched.iter().filter(|one| one.source == source) {
+        let name = format!("{}, ef {}", one.layout.name(), one.ef_search);
+        let point = (one.clients as f64, one.per_second, format!("{:.0} pages", one.read));
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, points: vec![point] }),
+        }
+    }
+    Plot {
+        title: format!("Index larger than shared buffers, pages from the {}", source.name()),
+        x: "clients".to_owned(),
+        y: "queries per second; pages read per query at the points".to_owned(),
+        x_scale: Scale::Linear,
+        y_from: From::Zero,
+        series,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_side_by_side() {
+        let one = |layout, clients, read| Searched {
+            layout,
+            source: Source::Cache,
+            ef_search: 40,
+            clients,
+            recall: 0.95,
+            per_second: 1000.0,
+            read,
+            touched: 2.0 * read,
+        };
+        let searched =
+            [one(Layout::Database, 1, 100.0), one(Layout::External, 1, 60.0), one(Layout::Database, 2, 90.0)];
+        let text = of_searches(&searched).render();
+        assert_eq!(text.lines().count(), 4);
+        assert!(
+            text.lines().nth(2).is_some_and(|line| line.contains(" 100.0 |") && line.contains(" 60.0 |")),
+            "{text}"
+        );
+        let searches = Searches { title: String::new(), sizes: [0.0; 3], searched: searched.into(), is_cut: false };
+        assert_eq!(plot(&searches, Source::Cache).series.len(), 2);
+        assert!(plot(&searches, Source::Disk).series.is_empty());
+    }
+}

@@ -1,0 +1,68 @@
+//! Who may use which cores, by the program taskset of util-linux, which every Debian has.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use harness::cores;
+
+/// The cores of a machine, for those who would have machines of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Of the database and its clients.
+    pub database: Vec<usize>,
+    /// Of the builder; None where there is but one.
+    pub builder: Option<Vec<usize>>,
+}
+
+impl Cores {
+    /// The upper half is the builder's.
+    pub fn of_machine() -> Self {
+        Self::of(cores())
+    }
+
+    fn of(cores: usize) -> Self {
+        if cores < 2 {
+            return Self { database: vec![0], builder: None };
+        }
+        let middle = cores.div_ceil(2);
+        Self { database: (0..middle).collect(), builder: Some((middle..cores).collect()) }
+    }
+}
+
+/// A command that runs on these cores only; with None on any.
+pub fn command(cores: Option<&[usize]>, program: &Path) -> Command {
+    match cores {
+        None => Command::new(program),
+        Some(cores) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &list(cores)]).arg(program);
+            command
+        }
+    }
+}
+
+/// Makes a process run on these cores only, with all of its threads and those that it starts later.
+pub fn process(pid: u32, cores: &[usize]) -> Result<()> {
+    let output = Command::new("taskset").args(["-a", "-c", "-p", &list(cores), &pid.to_string()]).output();
+    let output = output.context("cannot run taskset")?;
+    ensure!(output.status.success(), "taskset failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}
+
+fn list(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_builder_has_the_upper_half() {
+        assert_eq!(Cores::of(1), Cores { database: vec![0], builder: None });
+        assert_eq!(Cores::of(2), Cores { database: vec![0], builder: Some(vec![1]) });
+        assert_eq!(Cores::of(5), Cores { database: vec![0, 1, 2], builder: Some(vec![3, 4]) });
+        assert_eq!(list(&[3, 4]), "3,4");
+    }
+}

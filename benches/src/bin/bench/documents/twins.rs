@@ -1,0 +1,67 @@
+use anyhow::Result;
+use harness::{Cluster, Recall, Session, copy_rows, cores, load_queries, recall, step};
+
+use super::super::NEIGHBORS;
+use super::super::options::Case;
+use super::super::set::Set;
+use super::super::stage::DATABASE;
+use super::ground::Ground;
+use super::indexed::{Built, create_index};
+
+/// Tables with the same rows, and whether a builder made the index.
+pub const TWINS: [(&str, &str, bool); 2] =
+    [("external", "items_external", true), ("database", "items_database", false)];
+
+/// A cluster with the same table twice: one with an index built externally, one with an index built in the database.
+pub struct Twins {
+    pub cluster: Cluster,
+    /// In the order of [`TWINS`].
+    pub built: [Built; 2],
+}
+
+impl Twins {
+    /// Loads the rows and builds both; all cores are for each build.
+    pub fn new(ground: &Ground, set: &Set, case: Case) -> Result<Self> {
+        let cluster = ground.cluster("")?;
+        let builder = ground.builder(&[])?;
+        let mut session = cluster.database(DATABASE)?;
+        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        session.execute("CREATE UNIQUE INDEX ON queries (id); ANALYZE queries")?;
+        session.execute(&Ground::build_settings(set, case.m, cores()))?;
+        let mut built = Vec::new();
+        for (name, table, external) in TWINS {
+            copy_rows(&mut session, table, set.column, &set.base)?;
+            session.execute(&format!(
+                "ALTER TABLE {table} SET (parallel_workers = {}); CHECKPOINT",
+                (cores() - 1).max(1)
+            ))?;
+            let index = || create_index(&mut session, table, &set.opclass(), case, external.then_some(&builder));
+            built.push(step::timed(&format!("{}: building the index: {name}", set.title()), index)?);
+        }
+        Ok(Self { cluster, built: [built[0], built[1]] })
+    }
+
+    pub fn session(&self) -> Result<Session> {
+        self.cluster.session(DATABASE)
+    }
+
+    /// recall@10 of one of the tables.
+    pub fn recall(&self, set: &Set, exact: &[Vec<u32>], table: &str, ef_search: u32) -> Result<f64> {
+        let search = Recall { table, queries: "queries", metric: set.metric, exact };
+        recall(&mut self.session()?, search, ef_search)
+    }
+
+    /// Settings with which a search uses the index.
+    pub fn search_settings(ef_search: &str) -> [(&'static str, &str); 4] {
+        [("hnsw.ef_search", ef_search), ("enable_seqscan", "off"), ("enable_sort", "off"), ("jit", "off")]
+    }
+
+    /// A random query, in pgbench's language.
+    pub fn search_script(set: &Set, table: &str) -> String {
+        format!(
+            "\\set n random(0, {})\nSELECT id FROM {table} ORDER BY v {} (SELECT v FROM queries WHERE id = :n) LIMIT {NEIGHBORS};\n",
+            set.queries.rows() - 1,
+            set.metric.operator()
+        )
+    }
+}

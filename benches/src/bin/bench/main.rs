@@ -1,0 +1,142 @@
+//! What `cargo xtask bench` calls: builds of the same index by several means, of hard data, and what documents measured.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use harness::step;
+
+mod cold;
+mod contest;
+mod documents;
+mod figures;
+mod flags;
+mod floor;
+mod hard;
+mod markdown;
+mod memory;
+mod options;
+mod peer;
+mod plot;
+mod programs;
+mod report;
+mod results;
+mod scaling;
+mod set;
+mod stage;
+mod venv;
+mod warm;
+mod watch;
+mod wordnet;
+
+use contest::alternate;
+use documents::Documents;
+use figures::Figures;
+use hard::Hard;
+use options::{BenchOptions, Case, Part};
+use peer::{Peer, Tools};
+use results::Results;
+use set::Set;
+use stage::Stage;
+
+/// ef_search values at which recall is compared.
+const EF_SEARCH: [u32; 3] = [40, 100, 200];
+const NEIGHBORS: usize = 10;
+
+/// Compares builds of the same index by several means, in turn on the same machine, and writes a report into benches/results
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Option<Benchmark>,
+    #[command(flatten)]
+    builds: BenchOptions,
+}
+
+#[derive(Subcommand)]
+enum Benchmark {
+    /// Compare builds of data on which graph builders go wrong
+    Hard(Hard),
+    /// Measure what articles about pgvector measured
+    Documents(Documents),
+}
+
+fn main() -> ExitCode {
+    let Arguments { benchmark, builds } = Arguments::parse();
+    let result = match &benchmark {
+        None => compare_builds(&builds),
+        Some(Benchmark::Hard(hard)) => hard::run(hard),
+        Some(Benchmark::Documents(documents)) => documents::run(documents),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare_builds(options: &BenchOptions) -> Result<()> {
+    let libraries = options.parts.contains(&Part::Builds)
+        && options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
+    let tools = Tools::find(libraries)?;
+    let mut results = Results::new(&options.name, &tools.config)?;
+    for name in &options.sets {
+        let set = Set::find(name, &options.set)?;
+        let mut stage = step::timed("starting a cluster and loading the set", || Stage::new(&tools, options, &set))?;
+        results.heading(&set.title());
+        if options.parts.contains(&Part::Builds) {
+            builds(&mut stage, options, &set, &mut results)?;
+        }
+        if options.parts.contains(&Part::Floor) {
+            results.table("Floor", &floor::measure(&mut stage, options)?);
+        }
+        if options.parts.contains(&Part::Scaling) {
+            results.table("Scaling, graph only", &scaling::measure(&stage, options, &set)?);
+        }
+        results.write()?;
+    }
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+/// All peers at all settings, a table for each setting and one plot.
+fn builds(stage: &mut Stage<'_>, options: &BenchOptions, set: &Set, results: &mut Results) -> Result<()> {
+    let mut all: Vec<(Case, Vec<(Peer, Figures)>)> = Vec::new();
+    for case in options.cases() {
+        let peers: Vec<Peer> = stage.peers(options);
+        let rounds = alternate(options.rounds, &peers, |round, peer| {
+            let figures = stage.build(peer, case, round == 0)?;
+            println!("{case}, round {}, {}: {}", round + 1, peer.name(), figures.line());
+            Ok(figures)
+        })?;
+        let medians: Vec<_> = peers.into_iter().zip(rounds.iter().map(|rounds| Figures::median(rounds))).collect();
+        results.table(&case.to_string(), &report::building(&medians));
+        results.table("Per query, at each ef_search", &report::searching(&medians));
+        if let Some(table) = report::equal_recall(&medians) {
+            results.table("Per query, where the index finds as much as the database's at each ef_search", &table);
+        }
+        results.raw(&case.to_string(), &report::raw(&medians, &rounds));
+        all.push((case, medians));
+    }
+    results.plot(&set.file_name(), &report::recall_plot(&set.title(), &all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_chooses_the_benchmark() {
+        let parse = |line: &str| Arguments::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()));
+        assert!(matches!(parse("--rows 100"), Ok(Arguments { benchmark: None, .. })));
+        assert!(matches!(
+            parse("documents insert,search --rows 5"),
+            Ok(Arguments { benchmark: Some(Benchmark::Documents(_)), .. })
+        ));
+        assert!(matches!(parse("hard crowd --rows 100"), Ok(Arguments { benchmark: Some(Benchmark::Hard(_)), .. })));
+        assert!(parse("--rows 100 documents").is_err());
+        assert!(parse("documents dance").is_err());
+    }
+}

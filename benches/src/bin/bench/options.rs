@@ -1,0 +1,129 @@
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+use harness::{Column, Metric};
+
+use super::flags;
+use super::peer::Peer;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Builds and searches by each peer
+    Builds,
+    /// The whole build against what the database has to do in any case
+    Floor,
+    /// Threads and numbers of rows, of the graph alone
+    Scaling,
+}
+
+/// What is to be measured.
+#[derive(Args, Debug)]
+pub struct BenchOptions {
+    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 (116,659 definitions,
+    /// embedded the first time), synthetic-DIMS, or the path of an .npy or .fvecs file
+    #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
+    pub sets: Vec<String>,
+    #[command(flatten)]
+    pub set: SetOptions,
+    /// Every combination of these and those of --ef-construction
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16")]
+    pub m: Vec<u32>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64")]
+    pub ef_construction: Vec<u32>,
+    /// Who builds
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = Peer::ALL)]
+    pub peers: Vec<Peer>,
+    /// How often each builds, taking turns
+    #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "3")]
+    pub rounds: usize,
+    /// Queries that find an empty cache, for the pages read; 0 is none
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub cold: usize,
+    /// What is measured
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "builds")]
+    pub parts: Vec<Part>,
+    /// Of the report in benches/results
+    #[arg(long, default_value = "bench")]
+    pub name: String,
+}
+
+/// What is taken of a set.
+#[derive(Args, Clone, Debug)]
+pub struct SetOptions {
+    /// Queries for a set from a path [default: X_query for X_base, or its last rows]
+    #[arg(long, value_name = "PATH")]
+    pub queries_from: Option<String>,
+    /// Rows [default: all of the set; of a synthetic one 100000]
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
+    /// Queries
+    #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "1000")]
+    pub queries: usize,
+    /// l2, ip or cosine [default: what suits the set; l2 for a path]
+    #[arg(long, value_name = "M", value_parser = flags::metric)]
+    pub metric: Option<Metric>,
+    /// vector or halfvec
+    #[arg(long = "type", value_name = "T", value_parser = flags::column, default_value = "vector")]
+    pub column: Column,
+}
+
+/// Parameters of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub m: u32,
+    pub ef_construction: u32,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m = {}, ef_construction = {}", self.m, self.ef_construction)
+    }
+}
+
+impl BenchOptions {
+    /// Every combination of parameters.
+    pub fn cases(&self) -> Vec<Case> {
+        let of = |&m: &u32| self.ef_construction.iter().map(move |&ef_construction| Case { m, ef_construction });
+        self.m.iter().flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        options: BenchOptions,
+    }
+
+    fn parse(line: &str) -> Result<BenchOptions, clap::Error> {
+        Arguments::try_parse_from(["bench"].into_iter().chain(line.split_whitespace())).map(|all| all.options)
+    }
+
+    #[test]
+    fn options() {
+        let defaults = parse("").unwrap();
+        assert_eq!((defaults.sets, defaults.peers), (vec!["minilm-384".to_owned()], Peer::ALL.to_vec()));
+        assert_eq!((defaults.parts, defaults.rounds, defaults.set.queries), (vec![Part::Builds], 3, 1000));
+        let options =
+            parse("--set=a.npy,glove-100 --m 8,16 --ef-construction 64,200 --peers external,faiss --metric ip");
+        let options = options.unwrap();
+        assert_eq!(options.sets, ["a.npy", "glove-100"]);
+        assert_eq!(options.peers, [Peer::External, Peer::Faiss]);
+        assert_eq!(options.set.metric, Some(Metric::InnerProduct));
+        assert_eq!(options.cases().len(), 4);
+        assert_eq!(options.cases()[1], Case { m: 8, ef_construction: 200 });
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["--rows many", "--rows", "--peers nobody", "--metric far", "--rounds 0", "--fast", "minilm-384"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What builds graphs without a database, and what searches an index in its file. All print the same lines.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use harness::{Metric, cores, step};
+
+use super::options::Case;
+use super::peer::{Peer, Tools};
+use super::set::Set;
+use super::warm;
+
+/// Builds with the libraries of others.
+const PEERS: &str = include_str!("peers.py");
+
+/// A graph that was built and searched.
+pub struct Graph {
+    pub seconds: f64,
+    /// Bytes of memory beyond the vectors given.
+    pub memory: f64,
+    pub searches: Vec<Visits>,
+}
+
+/// Searches with one ef_search; means per query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visits {
+    pub ef: u32,
+    pub recall: f64,
+    pub distances: f64,
+    pub pages: f64,
+}
+
+/// Builds the graph of a set without a database.
+pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case, threads: usize) -> Result<Graph> {
+    let mut command = match peer {
+        Peer::Hnswlib | Peer::Faiss => {
+            let script = step::work_dir()?.join("bench/peers.py");
+            std::fs::write(&script, PEERS)?;
+            let mut command = Command::new(tools.python.as_ref().context("there is no Python for it")?);
+            command.arg(script).arg(peer.name()).args([&set.base_file, &set.query_file, &set.exact_file]);
+            command
+        }
+        _ => {
+            let mut command = Command::new(&tools.graph);
+            command.args([&set.base_file, &set.query_file]);
+            command.arg("--count").arg(set.queries.rows().to_string());
+            command
+        }
+    };
+    command.args(["--metric", metric(set.metric), "--m", &case.m.to_string()]);
+    command.args(["--ef-construction", &case.ef_construction.to_string()]);
+    let threads = if threads == 0 { cores() } else { threads };
+    warm::up(set.bytes());
+    let text = output(command.args(["--threads", &threads.to_string()]))?;
+    let line = text.lines().find(|line| line.contains("seconds ")).context("no line with seconds")?;
+    Ok(Graph { seconds: field(line, "seconds")?, memory: field(line, "peak")?, searches: searches(&text)? })
+}
+
+/// Searches an index in its file.
+pub fn visits(tools: &Tools, set: &Set, index: &Path) -> Result<Vec<Visits>> {
+    let mut command = Command::new(&tools.visits);
+    searches(&output(command.arg(index).arg(&set.query_file).args(["--metric", metric(set.metric)]))?)
+}
+
+fn metric(metric: Metric) -> &'static str {
+    match metric {
+        Metric::L2 => "l2",
+        Metric::InnerProduct => "ip",
+        Metric::Cosine => "cosine",
+    }
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run {name}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name} failed: {}", error.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// All lines like `ef 40 recall 0.98 distances 812.5 pages 210.0`.
+fn searches(text: &str) -> Result<Vec<Visits>> {
+    let of = |line: &str| {
+        let [recall, distances, pages] = [field(line, "recall")?, field(line, "distances")?, field(line, "pages")?];
+        Ok(Visits { ef: field(line, "ef")? as u32, recall, distances, pages })
+    };
+    text.lines().filter(|line| line.starts_with("ef ")).map(of).collect()
+}
+
+/// The number behind a word.
+fn field(line: &str, name: &str) -> Result<f64> {
+    let mut words = line.split(' ').skip_while(|&word| word != name);
+    let value = words.nth(1).and_then(|word| word.parse().ok());
+    value.with_context(|| format!("no {name} in {line:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood() {
+        let text = "7000 x 384 seconds 1.3 peak 28\nef 40 recall 0.98 distances 812.5 pages 210.0\n";
+        let expected = Visits { ef: 40, recall: 0.98, distances: 812.5, pages: 210.0 };
+        assert_eq!(searches(text).unwrap(), [expected]);
+        assert_eq!(field(text.lines().next().unwrap(), "peak").unwrap(), 28.0);
+        assert!(searches("ef 40 recall x").is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Reports in `benches/results`: what was run, on what, and what came out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use harness::{PgConfig, cores, pgvector_version, root};
+
+use super::markdown::Table;
+use super::plot::Plot;
+
+/// A report that grows.
+pub struct Results {
+    dir: PathBuf,
+    /// Date and name, which all of its files begin with.
+    stem: String,
+    text: String,
+}
+
+impl Results {
+    /// Begins one: date, machine, versions, command.
+    pub fn new(name: &str, config: &PgConfig) -> Result<Self> {
+        let dir = root().join("benches/results");
+        fs::create_dir_all(&dir)?;
+        let date = date();
+        let (machine, commit, command) = (machine(config), commit(), command());
+        let text = format!("# {name}, {date}\n\n{machine}, commit {commit}.\n\n{command}\n");
+        Ok(Self { dir, stem: format!("{date}-{}", plain(name)), text })
+    }
+
+    pub fn heading(&mut self, text: &str) {
+        self.text += &format!("\n## {text}\n");
+    }
+
+    pub fn table(&mut self, title: &str, table: &Table) {
+        self.text += &format!("\n{title}:\n\n{}\n", table.render());
+    }
+
+    /// Markdown that another program wrote.
+    pub fn markdown(&mut self, text: &str) {
+        self.text += &format!("\n{text}");
+    }
+
+    /// What the tables were made of.
+    pub fn raw(&mut self, title: &str, text: &str) {
+        self.text += &format!("\n{title}, each round:\n\n```\n{text}\n```\n");
+    }
+
+    /// A picture next to the report.
+    pub fn plot(&mut self, name: &str, plot: &Plot) -> Result<()> {
+        let file = format!("{}-{}.svg", self.stem, plain(name));
+        let path = self.dir.join(&file);
+        fs::write(&path, plot.render()).with_context(|| format!("cannot write {}", path.display()))?;
+        self.text += &format!("\n![{}]({file})\n", plot.title);
+        Ok(())
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(format!("{}.md", self.stem))
+    }
+
+    /// Writes it as far as it has come.
+    pub fn write(&self) -> Result<()> {
+        fs::write(self.path(), &self.text).with_context(|| format!("cannot write {}", self.path().display()))
+    }
+}
+
+/// Today.
+pub fn date() -> String {
+    said("date", &["+%F"])
+}
+
+/// Processor, cores, memory, versions.
+pub fn machine(config: &PgConfig) -> String {
+    format!(
+        "{}, {} cores, {}, {}, PostgreSQL {}, pgvector {}",
+        of("/proc/cpuinfo", "model name"),
+        cores(),
+        memory(),
+        said("rustc", &["--version"]).split('(').next().unwrap_or_default().trim(),
+        config.version,
+        pgvector_version(config).unwrap_or_default()
+    )
+}
+
+/// What of ours is measured.
+pub fn commit() -> String {
+    let changed = !said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    said("git", &["rev-parse", "--short", "HEAD"]) + if changed { " and changes" } else { "" }
+}
+
+/// How this program was called.
+pub fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("`{}`", [&["cargo".to_owned(), "xtask".to_owned(), "bench".to_owned()], &words[..]].concat().join(" "))
+}
+
+/// A name for files: the last part of a path without its ending, and nothing unusual in it.
+pub fn plain(name: &str) -> String {
+    let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    stem.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(root()).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+/// A field of a file in `/proc`.
+fn of(path: &str, field: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.split_once(':'));
+    value.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, value)| value.trim().to_owned())
+}
+
+fn memory() -> String {
+    let kib: u64 = of("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
+    format!("{:.0} GiB", kib as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files() {
+        assert_eq!(plain("/data/sift 1M_base.npy"), "sift-1M_base");
+        assert_eq!(plain("minilm-384"), "minilm-384");
+    }
+}

@@ -1,0 +1,170 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use harness::{Column, Metric, Vectors, apt, data_set, exact_neighbors, from_half, step, synthetic, to_half};
+
+use super::options::SetOptions;
+use super::{NEIGHBORS, results, wordnet};
+
+const SYNTHETIC_ROWS: usize = 100_000;
+/// Of synthetic sets: with the same seed and more rows, the first rows are the same.
+pub const SEED: u64 = 42;
+const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
+
+/// What is indexed and what is searched for.
+pub struct Set {
+    name: String,
+    pub base: Vectors,
+    pub queries: Vectors,
+    pub metric: Metric,
+    pub column: Column,
+    /// The true nearest rows per query.
+    pub exact: Vec<Vec<u32>>,
+    /// Base, queries and the true neighbors in files, for programs that want to read them.
+    pub base_file: PathBuf,
+    pub query_file: PathBuf,
+    pub exact_file: PathBuf,
+}
+
+impl Set {
+    /// Reads or makes a set, and finds the true neighbors.
+    pub fn find(name: &str, options: &SetOptions) -> Result<Self> {
+        let (base, queries, metric) = vectors(name, options)?;
+        let metric = options.metric.unwrap_or(metric);
+        let (base, queries) = match options.column {
+            Column::Vector => (base, queries),
+            Column::Halfvec => (rounded(base), rounded(queries)),
+        };
+        ensure!(base.rows() >= 100, "{name}: {} rows are too few", base.rows());
+        let what = format!("finding the true neighbors of {} queries among {} rows", queries.rows(), base.rows());
+        let exact = step::timed(&what, || Ok(exact_neighbors(&base, &queries, metric, NEIGHBORS)))?;
+        let dir = step::work_dir()?.join("bench");
+        std::fs::create_dir_all(&dir)?;
+        let [base_file, query_file, exact_file] = ["base.npy", "query.npy", "exact.u32"].map(|name| dir.join(name));
+        base.write(&base_file)?;
+        queries.write(&query_file)?;
+        let numbers: Vec<u8> = exact.iter().flatten().flat_map(|row| row.to_le_bytes()).collect();
+        std::fs::write(&exact_file, numbers)?;
+        let column = options.column;
+        Ok(Self { name: results::plain(name), base, queries, metric, column, exact, base_file, query_file, exact_file })
+    }
+
+    /// For instance `minilm-384: 7000 x 384, vector_cosine_ops`.
+    pub fn title(&self) -> String {
+        format!("{}: {} x {}, {}", self.name, self.base.rows(), self.base.dims(), self.opclass())
+    }
+
+    /// The part of a file's name that tells this set from others.
+    pub fn file_name(&self) -> String {
+        format!("{}-{}", self.name, self.opclass())
+    }
+
+    /// Whether the column has binary32 elements, as the libraries of others do.
+    pub fn is_vector(&self) -> bool {
+        self.column == Column::Vector
+    }
+
+    /// Bytes of the values.
+    pub fn bytes(&self) -> usize {
+        4 * self.base.rows() * self.base.dims()
+    }
+
+    /// What the database's own build wants as maintenance_work_mem, in MB: values, links as pgvector keeps them, and a reserve.
+    pub fn graph_megabytes(&self, m: u32) -> usize {
+        let each = 4 * self.base.dims() + 40 * m as usize + 400;
+        (self.base.rows() * each + self.base.rows() * each / 6) / 1_000_000 + 64
+    }
+
+    /// The first rows of the set, its size divided by `part`, in a file of their own; without true neighbors.
+    pub fn part(&self, part: usize) -> Result<Self> {
+        let base = self.base.clone().truncated(self.base.rows() / part);
+        let base_file = self.base_file.with_file_name(format!("part-{part}.npy"));
+        base.write(&base_file)?;
+        let (queries, exact) = (self.queries.clone().truncated(1), Vec::new());
+        let (query_file, exact_file) = (self.query_file.clone(), self.exact_file.clone());
+        Ok(Self {
+            name: self.name.clone(),
+            base,
+            queries,
+            metric: self.metric,
+            column: self.column,
+            exact,
+            base_file,
+            query_file,
+            exact_file,
+        })
+    }
+
+    pub fn opclass(&self) -> String {
+        format!("{}_{}", self.column.name(), self.metric.ops())
+    }
+}
+
+fn vectors(name: &str, options: &SetOptions) -> Result<(Vectors, Vectors, Metric)> {
+    let rows = options.rows.unwrap_or(usize::MAX);
+    let (base, queries, metric) = match name {
+        "minilm-384" | "glove-100" => {
+            let (base, queries) = data_set(name)?;
+            (base, queries, Metric::Cosine)
+        }
+        "fashion-mnist" => {
+            let [base, queries] = [images("train-images-idx3-ubyte.gz")?, images("t10k-images-idx3-ubyte.gz")?];
+            (base, queries, Metric::L2)
+        }
+        "wordnet-384" => {
+            let (base, queries) = wordnet::embeddings()?;
+            (base, queries, Metric::Cosine)
+        }
+        _ => match name.strip_prefix("synthetic-") {
+            Some(dims) => {
+                let dims: usize = dims.parse().context("synthetic-DIMS wants a number")?;
+                ensure!((2..=2000).contains(&dims), "pgvector indexes vectors of up to 2000 dimensions");
+                let rows = options.rows.unwrap_or(SYNTHETIC_ROWS);
+                let make = || Ok(synthetic(rows, options.queries, dims, SEED));
+                let (base, queries) = step::timed(&format!("making {rows} vectors of {dims} dimensions"), make)?;
+                (base, queries, Metric::Cosine)
+            }
+            None => {
+                let (base, queries) = from_path(Path::new(name), options)?;
+                (base, queries, Metric::L2)
+            }
+        },
+    };
+    ensure!(base.dims() == queries.dims(), "{name}: base and queries differ in dimensions");
+    Ok((base.truncated(rows), queries.truncated(options.queries), metric))
+}
+
+/// A file, with queries from another one or its own last rows.
+fn from_path(path: &Path, options: &SetOptions) -> Result<(Vectors, Vectors)> {
+    let base = Vectors::read(path)?;
+    let text = path.display().to_string();
+    let sibling = text.contains("_base").then(|| PathBuf::from(text.replace("_base", "_query")));
+    match options.queries_from.as_ref().map(PathBuf::from).or(sibling.filter(|path| path.is_file())) {
+        Some(queries) => Ok((base, Vectors::read(&queries)?)),
+        None => {
+            let count = options.queries.min(base.rows() / 2);
+            Ok(base.split_last(count))
+        }
+    }
+}
+
+/// The pictures of an IDX file: magic number, three sizes, bytes.
+fn images(name: &str) -> Result<Vectors> {
+    let path = Path::new(FASHION_MNIST).join(name);
+    if !path.is_file() {
+        apt::install(&["dataset-fashion-mnist".to_owned()])?;
+    }
+    let output = Command::new("gzip").arg("-dc").arg(&path).output().context("cannot run gzip")?;
+    ensure!(output.status.success(), "cannot read {}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+    let (head, pixels) = output.stdout.split_first_chunk::<16>().context("the file of pictures is cut off")?;
+    let size = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+    let dims = size(8) * size(12);
+    ensure!(size(0) == 0x803 && pixels.len() == size(4) * dims, "{} is not as expected", path.display());
+    Ok(Vectors::new(dims, pixels.iter().map(|&pixel| pixel.into()).collect()))
+}
+
+/// As they come out of a halfvec column.
+fn rounded(vectors: Vectors) -> Vectors {
+    vectors.changed(|_, row| row.iter_mut().for_each(|x| *x = from_half(to_half(*x))))
+}

