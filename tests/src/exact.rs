@@ -1,7 +1,6 @@
-use std::num::NonZero;
 use std::thread;
 
-use crate::Vectors;
+use crate::{Vectors, cores};
 
 /// How far apart two vectors are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl Metric {
 pub fn exact_neighbors(base: &Vectors, queries: &Vectors, metric: Metric, k: usize) -> Vec<Vec<u32>> {
     assert_eq!(base.dims(), queries.dims());
     let numbers: Vec<usize> = (0..queries.rows()).collect();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores();
     let share = numbers.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let parts: Vec<_> = numbers

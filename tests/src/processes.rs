@@ -1,5 +1,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
+/// How many things can be done at once.
+pub fn cores() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
+}
 
 /// CPU seconds used so far by a process, its descendants, and the children it has already waited for.
 pub fn cpu_seconds(pid: u32) -> f64 {

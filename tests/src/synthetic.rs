@@ -1,7 +1,6 @@
-use std::num::NonZero;
 use std::thread;
 
-use crate::{Random, Vectors};
+use crate::{Random, Vectors, cores};
 
 /// Dimensions that the vectors really have.
 const LATENT: usize = 192;
@@ -66,7 +65,7 @@ impl World {
 
     fn draw(&self, rows: usize, stream: u64) -> Vectors {
         let mut values = vec![0f32; rows * self.dims];
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = cores();
         let blocks = rows.div_ceil(AT_ONCE);
         let share = blocks.div_ceil(threads).max(1);
         thread::scope(|scope| {

@@ -8,19 +8,21 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 13] = [
-    ("distance", &[]),
-    ("graph", &[]),
-    ("hnsw", &["distance", "graph"]),
-    ("pages", &["graph"]),
+const ARROWS: [(&str, &[&str]); 15] = [
+    ("pgvector", &[]),
+    ("distance", &["pgvector"]),
+    ("graph", &["pgvector"]),
+    ("hnsw", &["pgvector", "distance", "graph"]),
+    ("pages", &["pgvector", "graph"]),
+    ("advise", &["hnsw", "pages", "distance", "graph", "pgvector"]),
     ("node-file", &["graph"]),
-    ("protocol", &[]),
+    ("protocol", &["pgvector"]),
     ("trust", &[]),
     ("service", &["protocol"]),
-    ("server", &["service", "protocol", "hnsw", "pages", "node-file", "distance", "graph"]),
+    ("server", &["advise", "service", "protocol", "hnsw", "pages", "node-file", "distance", "graph", "pgvector"]),
     ("maintain", &["trust"]),
-    ("lantern-index", &["server", "router", "maintain", "service", "hnsw", "pages"]),
-    ("extension", &["trust", "protocol", "pages", "graph"]),
+    ("lantern-index", &["advise", "server", "router", "maintain", "service", "hnsw", "pages", "pgvector"]),
+    ("extension", &["trust", "protocol", "pages", "graph", "pgvector"]),
     ("router", &["service", "protocol"]),
 ];
 

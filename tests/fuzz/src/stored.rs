@@ -1,5 +1,5 @@
 use graph::ValueType;
-use pages::{Datum, IncomingVerifier, Options, PAGE_SIZE, PageBytes, Tid, max_dims, value_len, verify};
+use pages::{Datum, IncomingVerifier, Options, PAGE_SIZE, PageBytes, Tid, value_len, verify};
 
 use super::built::{Index, KEY, SAMPLES};
 use super::input::Input;
@@ -14,7 +14,7 @@ pub fn datums(data: &[u8]) {
     let dims = if input.u8() & 1 == 1 { dims % 64 } else { dims };
     let tid = Tid { block: 1, offset: 1 };
     let Ok(datum) = Datum::parse(value_type, dims, tid, input.0) else { return };
-    assert!(datum.len <= input.0.len() && dims <= max_dims(value_type));
+    assert!(datum.len <= input.0.len() && dims <= value_type.max_dims());
     let value = datum.value.concat();
     let meta = pages::IndexMeta { value_type, dims, m: 16, ef_construction: 64 };
     assert_eq!(value_len(&meta, &value), value.len());

@@ -123,15 +123,10 @@ impl Fault {
         matches!(self, Self::Replica | Self::Kill(Party::Replica) | Self::Terminate(Party::Replica))
     }
 
-    /// Whether a single builder is lost, and with it the build that it has.
+    /// Whether a single builder is lost, and with it the build that it has. One that is starved lives on: it refuses a build at once, and may
+    /// get the next one, too.
     pub fn is_of_one_builder(self) -> bool {
-        matches!(
-            self,
-            Self::Kill(Party::Builder)
-                | Self::Terminate(Party::Builder)
-                | Self::Starve(Party::Builder)
-                | Self::DeletePod
-        )
+        matches!(self, Self::Kill(Party::Builder) | Self::Terminate(Party::Builder) | Self::DeletePod)
     }
 
     /// Whether it needs daemons that are made for it.

@@ -115,7 +115,7 @@ fn through_a_router() {
 }
 
 /// A builder that takes the Hello for that of a build, as those before checks do.
-fn older_builder() -> u16 {
+pub(crate) fn older_builder() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {

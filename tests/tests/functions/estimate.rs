@@ -6,8 +6,12 @@ use harness::{Builder, Session};
 
 use crate::{CLUSTER, database, failure, row, vectors};
 
-/// The four numbers.
+/// Rows, index, memory of the builder and bytes on the wire.
 fn estimate(session: &mut Session, arguments: &str) -> [f64; 4] {
+    let backend = format!("SELECT backend_memory_bytes FROM lantern_index.estimate({arguments})");
+    let backend: u64 = session.value(&backend).unwrap();
+    // Batches on their way, and some bytes for each of a few thousand elements.
+    assert!((4 << 20..5 << 20).contains(&backend), "{backend}");
     let sql =
         format!("SELECT rows, index_bytes, builder_memory_bytes, wire_bytes FROM lantern_index.estimate({arguments})");
     let numbers: Vec<f64> = row(session, &sql).into_iter().map(|number| number.unwrap().parse().unwrap()).collect();

@@ -84,6 +84,12 @@ fn one_word_for_each() {
     assert_eq!(found["fine"], ("ok".into(), String::new()));
     assert_eq!(found["nothing"].0, "unused");
     assert_eq!(found["left_over"].0, "invalid");
+    // As another session locks the table that makes indexes CONCURRENTLY: it may be at work on this one, whatever its progress says just now.
+    let mut other = CLUSTER.session("indexes_advice").unwrap();
+    other.execute("BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    let locked = advice(&mut session);
+    assert_eq!((locked["left_over"].0.as_str(), locked["fine"].0.as_str()), ("building", "ok"));
+    other.execute("ROLLBACK").unwrap();
     assert_eq!(found["dying"], ("rebuild".into(), "67 percent of the rows are dead: rebuild, then VACUUM".into()));
     session.execute("VACUUM (INDEX_CLEANUP ON) worn").unwrap();
     let found = advice(&mut session);

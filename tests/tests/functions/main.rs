@@ -1,5 +1,6 @@
-//! What the extension answers in SQL: `ping`, `estimate`, `check`, the view `indexes`.
+//! What the extension answers in SQL: `ping`, `estimate`, `advise`, `check`, the view `indexes`.
 
+mod advise;
 mod check;
 mod check_external;
 mod check_live;

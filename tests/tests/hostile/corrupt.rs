@@ -19,7 +19,7 @@ fn a_right_index_is_taken() {
             let hello = peer.accept()?;
             assert_eq!((hello.value_type, hello.metric, hello.dims), (ValueType::Vector, Metric::L2, 128));
             assert_eq!((hello.m, hello.ef_construction, hello.page_size), (16, 64, 8192));
-            assert_eq!((hello.label.as_str(), hello.token.as_str()), ("items_idx", ""));
+            assert_eq!((hello.label.as_str(), hello.token.as_str()), ("corrupt_not.public.items_idx", ""));
             assert!(hello.client_version.starts_with("lantern_index "), "{}", hello.client_version);
             assert!(hello.server_version.starts_with("PostgreSQL "), "{}", hello.server_version);
             let rows = peer.rows()?;

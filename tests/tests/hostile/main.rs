@@ -8,7 +8,7 @@ mod fallback;
 mod flood;
 mod frames;
 mod layout;
-mod pace;
+mod max_rate;
 mod queue;
 mod reports;
 mod router;

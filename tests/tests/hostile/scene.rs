@@ -146,6 +146,24 @@ impl Scene {
         Failed { error: error.server().clone(), took: ended.saturating_duration_since(since) }
     }
 
+    /// The build goes on until the statement is cancelled, `pause` after the script says that it is there. That must take effect soon.
+    pub fn cancelled(
+        &mut self,
+        script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static,
+        pause: Duration,
+    ) -> Failed {
+        let failed = self.fails_by(script, |pid| {
+            thread::sleep(pause);
+            let mut other = CLUSTER.session("postgres").unwrap();
+            let since = Instant::now();
+            other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+            since
+        });
+        assert_eq!(failed.error.sqlstate, "57014", "{}", failed.error);
+        assert!(failed.took < SOON, "{}: {:.1} s", failed.error, failed.took.as_secs_f64());
+        failed
+    }
+
     /// The server did not restart, the session goes on, and there is no trace of an index.
     pub fn expect_clean(&mut self) {
         let started: String = self.session.value("SELECT pg_postmaster_start_time()").unwrap();

@@ -44,6 +44,7 @@ fn hello(capabilities: u64) -> Hello {
         token: String::new(),
         build_id: String::new(),
         check: None,
+        ask: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `hnsw.external_index_max_rate` is kept, and reached, on any machine.
 
-#[path = "../../crates/extension/src/pace/allowance.rs"]
+#[path = "../../crates/extension/src/rate_limit/allowance.rs"]
 mod allowance;
 
 use std::time::{Duration, Instant};

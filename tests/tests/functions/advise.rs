@@ -1,0 +1,296 @@
+//! `lantern_index.advise(…)`: what is advised does as it is said, and what cannot be advised on.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::{
+    Builder, BuilderOptions, Column, Metric, Session, copy_rows, data_set, exact_neighbors, synthetic, wait_for,
+};
+
+use crate::check_external::older_builder;
+use crate::{BUILDER, CLUSTER, database, failure, vectors};
+
+/// A row of the answer.
+#[derive(Debug)]
+struct Advised {
+    statement: String,
+    settings: String,
+    query: String,
+    recall: f64,
+    visited: f64,
+    index_bytes: f64,
+    cached_bytes: f64,
+}
+
+fn advise(session: &mut Session, arguments: &str) -> Vec<Advised> {
+    let sql = format!(
+        "SELECT statement, settings, query, recall, visited, index_bytes, cached_bytes FROM lantern_index.advise({arguments})"
+    );
+    let rows = session.query(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let text = |column: &Option<String>| column.clone().unwrap();
+    let number = |column: &Option<String>| text(column).parse().unwrap();
+    let advised = rows.iter().map(|row| Advised {
+        statement: text(&row[0]),
+        settings: text(&row[1]),
+        query: text(&row[2]),
+        recall: number(&row[3]),
+        visited: number(&row[4]),
+        index_bytes: number(&row[5]),
+        cached_bytes: number(&row[6]),
+    });
+    let advised: Vec<Advised> = advised.collect();
+    advised.iter().for_each(|choice| println!("{choice:?}"));
+    advised
+}
+
+/// Makes the index and searches it as advised, for all of table `q`. The recall, and the bytes of the index.
+fn carry_out(session: &mut Session, choice: &Advised, exact: &[Vec<u32>]) -> (f64, f64) {
+    session.execute(&format!("{}; {}", choice.statement, choice.settings)).unwrap();
+    session.execute("SET enable_seqscan = off; SET jit = off").unwrap();
+    let index = "SELECT indexrelid FROM pg_index WHERE indrelid = 't'::regclass";
+    let bytes = session.value(&format!("SELECT pg_relation_size(({index}))")).unwrap();
+    let search = choice.query.replace("$1", "q.v").replace("SELECT *", "SELECT t.*").replacen(
+        "SELECT t.* FROM (",
+        "SELECT id FROM (",
+        1,
+    );
+    let sql = format!("SELECT q.id, n.id FROM q CROSS JOIN LATERAL ({search}) n");
+    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}")).unwrap();
+    assert!(plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using")), "{sql}: {plan:?}");
+    let rows = session.query(&sql).unwrap();
+    let number = |column: &Option<String>| column.as_ref().unwrap().parse::<usize>().unwrap();
+    let hits = rows.iter().filter(|row| exact[number(&row[0])].contains(&(number(&row[1]) as u32))).count();
+    let name: String = session.value(&format!("SELECT ({index})::regclass")).unwrap();
+    session.execute(&format!("DROP INDEX {name}; RESET enable_seqscan; RESET hnsw.ef_search")).unwrap();
+    (hits as f64 / exact.iter().map(Vec::len).sum::<usize>() as f64, bytes)
+}
+
+fn carry_out_all(session: &mut Session, choices: &[Advised], exact: &[Vec<u32>], target: f64, slack: f64) {
+    for choice in choices {
+        let (recall, bytes) = carry_out(session, choice, exact);
+        println!("{}: recall {recall:.3}, said {:.3}; {bytes} bytes", choice.statement, choice.recall);
+        assert!(recall > target - slack, "{}: recall {recall}, target {target}", choice.statement);
+        assert!((bytes / choice.index_bytes - 1.0).abs() < 0.05, "{}: {bytes} bytes", choice.statement);
+        assert!(choice.cached_bytes > 0.0 && choice.cached_bytes <= choice.index_bytes && choice.visited > 10.0);
+    }
+}
+
+#[test]
+fn every_choice_reaches_the_target() {
+    let mut session = database("advise_target");
+    let (base, queries) = data_set("minilm-384").unwrap();
+    let queries = queries.truncated(400);
+    copy_rows(&mut session, "t", Column::Vector, &base).unwrap();
+    copy_rows(&mut session, "q", Column::Vector, &queries).unwrap();
+    let exact = exact_neighbors(&base, &queries, Metric::Cosine, 10);
+    let target = 0.95;
+    let given = advise(
+        &mut session,
+        "'t', 'v', 'vector_cosine_ops', target_recall => 0.95, queries => 'SELECT v FROM q -- all of them'",
+    );
+    let types = ["vector_cosine_ops", "halfvec_cosine_ops", "bit_hamming_ops"];
+    for class in types {
+        assert!(given.iter().any(|choice| choice.statement.contains(class)), "{class}");
+    }
+    carry_out_all(&mut session, &given, &exact, target, 0.03);
+    // Rows of the table stand for the queries.
+    let held_out = advise(&mut session, "'t', 'v'");
+    carry_out_all(&mut session, &held_out[..1], &exact, target, 0.03);
+}
+
+#[test]
+fn a_part_of_the_table_tells_of_all() {
+    let mut session = database("advise_part");
+    let (base, queries) = synthetic(24_000, 400, 48, 7);
+    copy_rows(&mut session, "t", Column::Vector, &base).unwrap();
+    copy_rows(&mut session, "q", Column::Vector, &queries).unwrap();
+    session.execute("ANALYZE t").unwrap();
+    let exact = exact_neighbors(&base, &queries, Metric::L2, 10);
+    let given = advise(&mut session, "'t', 'v', 'l2', 0.9, max_rows => 6000");
+    carry_out_all(&mut session, &given[..1], &exact, 0.9, 0.03);
+    // A table that was never analysed.
+    session.execute("CREATE TABLE u AS TABLE t").unwrap();
+    let same = advise(&mut session, "'u', 'v', 'l2', 0.9, max_rows => 6000");
+    assert!(
+        (same[0].index_bytes / given[0].index_bytes - 1.0).abs() < 0.5,
+        "{} {}",
+        same[0].index_bytes,
+        given[0].index_bytes
+    );
+}
+
+#[test]
+fn every_type_and_names_that_need_quotes() {
+    let mut session = database("advise_types");
+    session
+        .execute(&format!(
+            "CREATE SCHEMA \"my tables\"; CREATE TABLE \"my tables\".\"T\" AS SELECT i AS id, {0} AS \"V\", \
+             {0}::halfvec(16) AS h, {0}::sparsevec(16) AS s, binary_quantize({0})::bit(16) AS b \
+             FROM generate_series(1, 1500) i; \
+             ALTER TABLE \"my tables\".\"T\" ALTER \"V\" TYPE vector(16), ALTER h TYPE halfvec(16), \
+             ALTER s TYPE sparsevec(16), ALTER b TYPE bit(16)",
+            vectors(16)
+        ))
+        .unwrap();
+    for (column, class) in [
+        ("V", "vector_l2_ops"),
+        ("V", "ip"),
+        ("V", "vector_l1_ops"),
+        ("h", "halfvec_cosine_ops"),
+        ("s", "sparsevec_l2_ops"),
+        ("b", "bit_hamming_ops"),
+        ("b", "bit_jaccard_ops"),
+    ] {
+        let given = advise(&mut session, &format!("'\"my tables\".\"T\"', '{column}', '{class}', 0.8, k => 5"));
+        for choice in &given {
+            session.execute(&choice.statement).unwrap();
+            session.execute(&format!("{}; PREPARE p AS {}; DEALLOCATE p", choice.settings, choice.query)).unwrap();
+        }
+        assert!(!given.is_empty());
+    }
+}
+
+#[test]
+fn pgvector_outside_the_search_path() {
+    let mut session = CLUSTER.database("advise_path").unwrap();
+    session
+        .execute(&format!(
+            "CREATE EXTENSION lantern_index; CREATE TABLE public.t AS SELECT i AS id, {}::vector(8) AS v \
+             FROM generate_series(1, 1200) i; ALTER TABLE t ALTER v TYPE vector(8); \
+             CREATE SCHEMA ext; ALTER EXTENSION vector SET SCHEMA ext",
+            vectors(8)
+        ))
+        .unwrap();
+    BUILDER.attach(&mut session).unwrap();
+    for choice in advise(&mut session, "'t', 'v', target_recall => 0.9") {
+        session
+            .execute(&format!("{}; {}; PREPARE p AS {}; DEALLOCATE p", choice.statement, choice.settings, choice.query))
+            .unwrap();
+    }
+}
+
+#[test]
+fn through_a_router() {
+    for mode in ["relay", "redirect"] {
+        let mut session = database(&format!("advise_{mode}"));
+        small(&mut session, 1500);
+        let router = Builder::start_with(&BuilderOptions::router(&["--mode", mode])).unwrap();
+        router.attach(&mut session).unwrap();
+        assert!(!advise(&mut session, "'t', 'v', target_recall => 0.9").is_empty());
+        router.expect_idle(Duration::from_secs(20)).unwrap();
+    }
+}
+
+/// A table of so many rows of 16 dimensions.
+fn small(session: &mut Session, rows: u32) {
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(16)); INSERT INTO t SELECT i, {} FROM generate_series(1, {rows}) i",
+            vectors(16)
+        ))
+        .unwrap();
+}
+
+#[test]
+fn what_cannot_be_advised_on() {
+    let mut session = database("advise_refused");
+    small(&mut session, 1500);
+    session
+        .execute(
+            "CREATE TABLE empty (v vector(3)); CREATE TABLE nulls AS SELECT NULL::vector(3) AS v FROM generate_series(1, 9); \
+             ALTER TABLE nulls ALTER v TYPE vector(3); \
+             CREATE TABLE few AS SELECT ARRAY[i, 1, 2]::vector(3) AS v FROM generate_series(1, 500) i; \
+             ALTER TABLE few ALTER v TYPE vector(3); \
+             CREATE TABLE zeros AS SELECT '[0,0,0]'::vector(3) AS v FROM generate_series(1, 2000) i; \
+             ALTER TABLE zeros ALTER v TYPE vector(3); \
+             CREATE VIEW w AS SELECT v FROM t; CREATE TABLE free (v vector, i int); CREATE ROLE nobody_advised",
+        )
+        .unwrap();
+    let few = "external index build failed: 500 rows with values are too few for advice: at least 1000 are needed";
+    let zeros = "external index build failed: 0 rows with values are too few for advice: at least 1000 are needed";
+    for (arguments, code, message) in [
+        ("'t', 'x'", "42703", "column \"x\" of relation \"t\" does not exist"),
+        ("'t', 'id'", "0A000", "type int4 is not supported by hnsw indexes"),
+        ("'free', 'v'", "22023", "column does not have dimensions"),
+        ("'w', 'v'", "42809", "\"w\" is not a table or materialized view"),
+        ("'t', 'v', 'hamming'", "42704", "operator class \"hamming\" is none for hnsw indexes of type vector"),
+        ("'t', 'v', target_recall => 1", "22023", "target_recall must be between 0.5 and 0.999, not 1"),
+        ("'t', 'v', target_recall => 'NaN'", "22023", "target_recall must be between 0.5 and 0.999, not NaN"),
+        ("'t', 'v', k => 0", "22023", "k must be between 1 and 1000, not 0"),
+        ("'t', 'v', max_rows => 10", "22023", "max_rows must be between 1000 and 10000000, not 10"),
+        ("'empty', 'v'", "55000", "column v of \"empty\" has no values to try indexes on"),
+        ("'nulls', 'v'", "55000", "column v of \"nulls\" has no values to try indexes on"),
+        ("'few', 'v'", "55000", few),
+        ("'zeros', 'v'", "55000", zeros),
+        ("'t', 'v', queries => 'SELEC'", "42601", "syntax error at or near \")\""),
+        ("'t', 'v', queries => 'DELETE FROM t RETURNING v'", "42601", "syntax error at or near \"FROM\""),
+        ("'t', 'v', queries => 'SELECT v FROM t WHERE false'", "22023", "queries return no values"),
+        ("'t', 'v', queries => 'SELECT ''[1,2]''::vector'", "22000", "expected 16 dimensions, not 2"),
+        ("'t', 'v', queries => 'SELECT 7'", "42846", "cannot cast type integer to vector"),
+    ] {
+        let found = failure(&mut session, &format!("SELECT * FROM lantern_index.advise({arguments})"));
+        assert_eq!(found, (code.to_owned(), message.to_owned()), "{arguments}");
+    }
+    assert!(session.query("SELECT * FROM lantern_index.advise(NULL, 'v')").unwrap().is_empty());
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    assert_eq!(failure(&mut session, "SELECT * FROM lantern_index.advise('t', 'v')").0, "08001");
+    session
+        .execute(&format!("SET hnsw.external_index_secure = off; SET hnsw.external_index_port = {}", older_builder()))
+        .unwrap();
+    let older = failure(&mut session, "SELECT * FROM lantern_index.advise('t', 'v')");
+    assert_eq!(older, ("0A000".into(), "external indexing server gives no advice".into()));
+
+    let mut other = CLUSTER.session("advise_refused").unwrap();
+    BUILDER.attach(&mut other).unwrap();
+    other.execute("SET ROLE nobody_advised").unwrap();
+    let (code, message) = failure(&mut other, "SELECT * FROM lantern_index.advise('t', 'v')");
+    assert_eq!((code.as_str(), message.as_str()), ("42501", "permission denied for table t"));
+    session.execute("GRANT SELECT ON t TO nobody_advised").unwrap();
+    assert!(!advise(&mut other, "'t', 'v', target_recall => 0.9").is_empty());
+}
+
+/// A table whose advice takes a while.
+fn wide(session: &mut Session) {
+    let (base, _) = synthetic(20_000, 1, 128, 3);
+    copy_rows(session, "t", Column::Vector, &base).unwrap();
+}
+
+#[test]
+fn a_cancelled_advice_and_a_lost_builder_leave_nothing() {
+    let mut session = database("advise_ended");
+    wide(&mut session);
+    let mut builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    let pid = session.pid();
+    let trying = |builder: &Builder| {
+        wait_for("graphs to be tried", Duration::from_secs(60), || {
+            let (_, status) = builder.get("/status")?;
+            Ok(status.contains("\"phase\":\"graph\"").then_some(()))
+        })
+        .unwrap();
+    };
+    let ask = |mut session: Session| {
+        let failed = failure(&mut session, "SELECT * FROM lantern_index.advise('t', 'v')");
+        (failed.0, session)
+    };
+    let session = thread::scope(|scope| {
+        let asking = scope.spawn(move || ask(session));
+        trying(&builder);
+        let mut other = CLUSTER.session("advise_ended").unwrap();
+        // Nobody is held up by it.
+        other.execute("INSERT INTO t SELECT 0, v FROM t LIMIT 1").unwrap();
+        other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        let (code, session) = asking.join().unwrap();
+        assert_eq!(code, "57014");
+        session
+    });
+    builder.expect_idle(Duration::from_secs(20)).unwrap();
+    thread::scope(|scope| {
+        let asking = scope.spawn(move || ask(session));
+        trying(&builder);
+        builder.kill();
+        let (code, mut session) = asking.join().unwrap();
+        assert_eq!(code, "08006");
+        assert_eq!(session.value::<i32>("SELECT 1").unwrap(), 1);
+    });
+}
