@@ -14,20 +14,18 @@
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | how are messages sent and received? |
 //! | [`engage`] | which builder accepts the build, through queue and router? |
 //! | [`rate_limit`] | how fast may bytes flow, and how long did a phase take? |
-//! | [`courier`], [`link`], [`belt`], [`bell`], [`waiter`], [`threads`] | which thread handles the connection while PostgreSQL scans and writes? |
+//! | [`connection_thread`], [`link`], [`recycling_queue`], [`wakeup`], [`waiter`], [`threads`] | which thread handles the connection while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`raised`] | how do errors of users' functions pass through unchanged? |
 //! | [`build`] | in which order does all that happen? |
 //! | [`functions`] | what can be asked in SQL? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
 
-mod bell;
-mod belt;
 mod build;
 mod column;
 mod connect;
 mod connection;
-mod courier;
+mod connection_thread;
 mod engage;
 mod failure;
 mod functions;
@@ -37,6 +35,7 @@ mod options;
 mod progress;
 mod raised;
 mod rate_limit;
+mod recycling_queue;
 mod resolve;
 mod scan;
 mod session;
@@ -47,6 +46,7 @@ mod type_info;
 mod value;
 mod wait;
 mod waiter;
+mod wakeup;
 mod writer;
 
 use pgrx::prelude::*;

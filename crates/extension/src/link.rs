@@ -8,17 +8,17 @@ use pgrx::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::bell::Bell;
 use crate::failure::Failure;
 use crate::wait;
+use crate::wakeup::Wakeup;
 
 pub(crate) struct Link {
     /// The longest wait before either re-checks its conditions.
     tick: Duration,
-    /// What the thread listens to, and rings the backend with.
-    thread: Bell,
-    backend: Bell,
-    thread_rests: AtomicBool,
+    /// The thread waits on its own end, and wakes the backend through it; the backend does the reverse.
+    thread: Wakeup,
+    backend: Wakeup,
+    thread_waits: AtomicBool,
     backend_waits: AtomicBool,
     stopped: AtomicBool,
     ended: AtomicBool,
@@ -27,7 +27,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(tick: Duration) -> Result<Self, Failure> {
-        let (thread, backend) = Bell::pair().map_err(|error| {
+        let (thread, backend) = Wakeup::pair().map_err(|error| {
             let message = format!("could not make a pair of sockets: {error}");
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
         })?;
@@ -36,7 +36,7 @@ impl Link {
             tick,
             thread,
             backend,
-            thread_rests: no(),
+            thread_waits: no(),
             backend_waits: no(),
             stopped: no(),
             ended: no(),
@@ -45,22 +45,22 @@ impl Link {
     }
 
     /// Wakes the thread.
-    pub(crate) fn call_thread(&self) {
-        if self.thread_rests() {
-            self.backend.ring();
+    pub(crate) fn wake_thread(&self) {
+        if self.thread_waits() {
+            self.backend.wake();
         }
     }
 
     /// Wakes the backend.
-    pub(crate) fn call_backend(&self) {
+    pub(crate) fn wake_backend(&self) {
         if self.backend_waits.load(Ordering::SeqCst) {
-            self.thread.ring();
+            self.thread.wake();
         }
     }
 
-    /// Backend: whether the thread waits to be called.
-    pub(crate) fn thread_rests(&self) -> bool {
-        self.thread_rests.load(Ordering::SeqCst)
+    /// Backend: whether the thread waits to be woken.
+    pub(crate) fn thread_waits(&self) -> bool {
+        self.thread_waits.load(Ordering::SeqCst)
     }
 
     /// Backend: whether the thread has ended.
@@ -68,7 +68,7 @@ impl Link {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Backend: waits until it is called, for a short while at most. Ends the statement if it was cancelled.
+    /// Backend: waits until it is woken, for a short while at most. Ends the statement if it was cancelled.
     ///
     /// A two-phase wait: the first call announces the wait; re-check the condition, then call again to block. So the other side sends a
     /// wake-up only to a side that waits. Nothing else may wait on the same end in between.
@@ -77,7 +77,7 @@ impl Link {
             return;
         }
         wait::for_answer(self.backend.as_raw_fd(), self.tick);
-        self.backend.hush();
+        self.backend.reset();
         self.backend_waits.store(false, Ordering::SeqCst);
     }
 
@@ -89,27 +89,35 @@ impl Link {
         Ok(())
     }
 
-    /// Thread: waits until it is called, for a short while at most; in two calls, as [`wait`](Self::wait).
-    pub(crate) fn rest(&self) -> Result<(), Failure> {
-        self.listen(&mut [self.bell()], self.tick)
+    /// Thread: waits until it is woken, for a short while at most; in two calls, as [`wait`](Self::wait).
+    pub(crate) fn wait_in_thread(&self) -> Result<(), Failure> {
+        self.listen(&mut [self.wakeup()], self.tick)
     }
 
     /// Thread: the same, or until the socket can be read (or written, if that is wanted too), and no longer than `at_most`.
-    pub(crate) fn rest_at(&self, socket: BorrowedFd<'_>, write: bool, at_most: Duration) -> Result<(), Failure> {
+    pub(crate) fn wait_in_thread_or(
+        &self,
+        socket: BorrowedFd<'_>,
+        write: bool,
+        at_most: Duration,
+    ) -> Result<(), Failure> {
         let write = if write { PollFlags::OUT } else { PollFlags::empty() };
-        self.listen(&mut [self.bell(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)], self.tick.min(at_most))
+        self.listen(
+            &mut [self.wakeup(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)],
+            self.tick.min(at_most),
+        )
     }
 
-    fn bell(&self) -> PollFd<'_> {
+    fn wakeup(&self) -> PollFd<'_> {
         PollFd::from_borrowed_fd(self.thread.as_fd(), PollFlags::IN)
     }
 
-    fn listen(&self, ears: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
-        if self.thread_rests.swap(true, Ordering::SeqCst) {
+    fn listen(&self, descriptors: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
+        if self.thread_waits.swap(true, Ordering::SeqCst) {
             // Whatever there is to be said of the socket, reading and writing says it.
-            let _ = poll(ears, Timespec::try_from(at_most).ok().as_ref());
-            self.thread.hush();
-            self.thread_rests.store(false, Ordering::SeqCst);
+            let _ = poll(descriptors, Timespec::try_from(at_most).ok().as_ref());
+            self.thread.reset();
+            self.thread_waits.store(false, Ordering::SeqCst);
         }
         self.check()
     }
@@ -117,13 +125,13 @@ impl Link {
     /// Thread: it has ended.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
-        self.call_backend();
+        self.wake_backend();
     }
 
     /// Backend: the thread is to end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.call_thread();
+        self.wake_thread();
     }
 
     /// Thread: cancels the statement.

@@ -18,7 +18,7 @@ use self::parallel::Workers;
 pub(crate) use self::rows::build_scan;
 use self::rows::{Reader, Relations, Rows};
 use crate::column::Column;
-use crate::courier::{self, Gone};
+use crate::connection_thread::{self, Gone};
 use crate::failure::{Failure, information, tell};
 use crate::link::Link;
 use crate::progress::{self, Phase};
@@ -80,7 +80,7 @@ pub(crate) unsafe fn run(
         }
     };
     let closed = AtomicBool::new(false);
-    let (found, digest) = courier::beside(
+    let (found, digest) = connection_thread::beside(
         session,
         tick,
         |session, link| send(session, link, batches, &closed, rate_limit, RowDigest::new(key)),
@@ -90,7 +90,7 @@ pub(crate) unsafe fn run(
             let found = unsafe { Rows::read(&backend, column, relations, true) };
             backend.wait_for_workers()?;
             closed.store(true, Ordering::SeqCst);
-            link.call_thread();
+            link.wake_thread();
             Ok(found)
         },
     )?;
@@ -128,7 +128,7 @@ fn send(
                 session.send(&rows)?;
                 let pause = rate_limit.pause_after(rows.bytes());
                 drop(batch);
-                link.call_backend();
+                link.wake_backend();
                 session.pause(pause)?;
             }
             None if is_closed => return Ok(digest),
@@ -152,20 +152,20 @@ impl Reader for Backend<'_> {
             }
             match self.batches.empty() {
                 Some(batch) => return Ok(batch),
-                None => self.rest(),
+                None => self.wait(),
             }
         }
     }
 
     fn has_filled(&self) {
-        self.link.call_thread();
+        self.link.wake_thread();
         progress::tuples(self.batches.rows(), 0);
     }
 
     fn look_around(&self) {
         let Some(workers) = self.workers else { return };
-        if self.link.thread_rests() && self.batches.has_full() {
-            self.link.call_thread();
+        if self.link.thread_waits() && self.batches.has_full() {
+            self.link.wake_thread();
         }
         workers.make_room();
     }
@@ -173,7 +173,7 @@ impl Reader for Backend<'_> {
 
 impl Backend<'_> {
     /// Waits until something has changed.
-    fn rest(&self) {
+    fn wait(&self) {
         self.look_around();
         progress::tuples(self.batches.rows(), 0);
         self.link.wait();
@@ -186,7 +186,7 @@ impl Backend<'_> {
             if self.link.is_over() {
                 return Err(Gone);
             }
-            self.rest();
+            self.wait();
         }
         Ok(())
     }

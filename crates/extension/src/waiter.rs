@@ -21,7 +21,7 @@ impl Waiter {
     pub(crate) fn wait(&self, socket: &TcpStream, write: bool, at_most: Duration) -> Result<(), Failure> {
         match self {
             Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK.min(at_most)),
-            Self::Thread(link) => link.rest_at(socket.as_fd(), write, at_most)?,
+            Self::Thread(link) => link.wait_in_thread_or(socket.as_fd(), write, at_most)?,
         }
         Ok(())
     }

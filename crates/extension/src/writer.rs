@@ -14,12 +14,12 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use protocol::{Done, Layout};
 
-use crate::belt::Belt;
-use crate::courier::{self, Gone};
+use crate::connection_thread::{self, Gone};
 use crate::failure::{Failure, tell};
 use crate::link::Link;
 use crate::progress;
 use crate::rate_limit::RateLimit;
+use crate::recycling_queue::RecyclingQueue;
 use crate::session::Session;
 use crate::wait;
 use batch::Batch;
@@ -52,14 +52,14 @@ pub(crate) unsafe fn write(
     let Layout { rows, elements, blocks } = layout;
     let spec = IncomingSpec { meta, rows, elements, blocks };
     let verifier = IncomingVerifier::new(spec, key).map_err(receive::refused)?;
-    let belt = Belt::new((0..BATCHES).map(|_| Batch::new()));
+    let queue = RecyclingQueue::new((0..BATCHES).map(|_| Batch::new()));
     // SAFETY: as promised by the caller.
     let mut file = unsafe { IndexFile::new(index, blocks) };
-    let ((), done) = courier::beside(
+    let ((), done) = connection_thread::beside(
         session,
         wait::TICK,
-        |session, link| Receiver::new(link, &belt, verifier).receive(session, layout, digest),
-        |link| store(link, &belt, &mut file, blocks, rate_limit),
+        |session, link| Receiver::new(link, &queue, verifier).receive(session, layout, digest),
+        |link| store(link, &queue, &mut file, blocks, rate_limit),
     )?;
     file.finish();
     warn_of_poor_graph(&done);
@@ -69,7 +69,7 @@ pub(crate) unsafe fn write(
 /// Stores what the thread has checked.
 fn store(
     link: &Link,
-    belt: &Belt<Batch>,
+    queue: &RecyclingQueue<Batch>,
     file: &mut IndexFile,
     blocks: u32,
     rate_limit: &mut RateLimit,
@@ -78,7 +78,7 @@ fn store(
     while written < blocks {
         // Asked first: a batch may come between looking for one and asking.
         let is_over = link.is_over();
-        let Some(mut batch) = belt.next() else {
+        let Some(mut batch) = queue.next() else {
             if is_over {
                 return Err(Gone);
             }
@@ -89,8 +89,8 @@ fn store(
         let pages = batch.pages();
         let count = pages.len();
         file.append(first, pages);
-        belt.give_back(batch);
-        link.call_thread();
+        queue.give_back(batch);
+        link.wake_thread();
         written += count as u32;
         progress::blocks(written, blocks);
         pgrx::check_for_interrupts!();

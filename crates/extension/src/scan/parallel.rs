@@ -12,7 +12,7 @@ use pgrx::prelude::*;
 
 use super::batches::{Batches, Shape};
 use super::rows::{Found, Relations};
-use crate::courier;
+use crate::connection_thread;
 use crate::failure::context;
 use crate::raised;
 
@@ -243,7 +243,7 @@ unsafe fn reserve(context: *mut pg_sys::ParallelContext, bytes: usize) {
 }
 
 unsafe extern "C-unwind" fn before_detach(_segment: *mut pg_sys::dsm_segment, _argument: pg_sys::Datum) {
-    courier::end_for_good();
+    connection_thread::end_for_good();
 }
 
 /// This library as PostgreSQL has loaded it: by whatever name that was, and from wherever.

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 
 use super::batches::Filling;
 use crate::column::Column;
-use crate::courier::Gone;
+use crate::connection_thread::Gone;
 use crate::failure::{Failure, or_raise};
 use crate::raised;
 

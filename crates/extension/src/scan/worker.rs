@@ -8,7 +8,7 @@ use super::batches::{Batches, Filling};
 use super::parallel::{LAYOUT, Shared, key};
 use super::rows::{Reader, Relations, Rows};
 use crate::column::Column;
-use crate::courier::Gone;
+use crate::connection_thread::Gone;
 use crate::failure::{Failure, context, or_raise};
 use crate::options;
 use crate::raised;

@@ -4,22 +4,22 @@ use pages::{IncomingError, IncomingVerifier, PAGE_SIZE, RowDigest};
 use protocol::{BuilderMessage, Done, Layout};
 
 use super::batch::Batch;
-use crate::belt::Belt;
 use crate::failure::Failure;
 use crate::link::Link;
+use crate::recycling_queue::RecyclingQueue;
 use crate::session::Session;
 
 pub(super) struct Receiver<'a> {
     link: &'a Link,
-    belt: &'a Belt<Batch>,
+    queue: &'a RecyclingQueue<Batch>,
     verifier: IncomingVerifier,
     /// Pages that were checked and wait for others.
     batch: Option<Batch>,
 }
 
 impl<'a> Receiver<'a> {
-    pub(super) fn new(link: &'a Link, belt: &'a Belt<Batch>, verifier: IncomingVerifier) -> Self {
-        Self { link, belt, verifier, batch: None }
+    pub(super) fn new(link: &'a Link, queue: &'a RecyclingQueue<Batch>, verifier: IncomingVerifier) -> Self {
+        Self { link, queue, verifier, batch: None }
     }
 
     /// Receives and verifies all pages. `sent` is the digest of the rows sent, with which the rows in the pages are compared.
@@ -36,8 +36,8 @@ impl<'a> Receiver<'a> {
         self.verifier.finish(sent).map_err(refused)?;
         // The last pages only now: an index that is not whole is not stored as a whole.
         if let Some(batch) = self.batch.take() {
-            self.belt.put(batch);
-            self.link.call_backend();
+            self.queue.put(batch);
+            self.link.wake_backend();
         }
         Ok(done)
     }
@@ -62,15 +62,15 @@ impl<'a> Receiver<'a> {
     /// Passes on a full batch, and waits for an empty one if the backend has all of them.
     fn next_batch(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
         if let Some(full) = full {
-            self.belt.put(full);
-            self.link.call_backend();
+            self.queue.put(full);
+            self.link.wake_backend();
         }
         loop {
-            if let Some(mut batch) = self.belt.empty() {
+            if let Some(mut batch) = self.queue.empty() {
                 batch.start(block);
                 return Ok(batch);
             }
-            self.link.rest()?;
+            self.link.wait_in_thread()?;
         }
     }
 }

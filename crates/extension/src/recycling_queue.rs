@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of buffers is fixed, so a slow side holds a fast one back.
-pub(crate) struct Belt<T> {
+pub(crate) struct RecyclingQueue<T> {
     full: Mutex<VecDeque<T>>,
     empty: Mutex<Vec<T>>,
 }
 
-impl<T> Belt<T> {
-    pub(crate) fn new(boxes: impl IntoIterator<Item = T>) -> Self {
-        let empty = Mutex::new(boxes.into_iter().collect());
+impl<T> RecyclingQueue<T> {
+    pub(crate) fn new(buffers: impl IntoIterator<Item = T>) -> Self {
+        let empty = Mutex::new(buffers.into_iter().collect());
         Self { full: Mutex::new(VecDeque::new()), empty }
     }
 

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 /// One end of the pair.
-pub(crate) struct Bell(UnixStream);
+pub(crate) struct Wakeup(UnixStream);
 
-impl Bell {
+impl Wakeup {
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = UnixStream::pair()?;
         one.set_nonblocking(true)?;
@@ -16,26 +16,26 @@ impl Bell {
     }
 
     /// Wakes whoever waits on the other end, now or later. Never blocks.
-    pub(crate) fn ring(&self) {
-        // No room means that it rings already.
+    pub(crate) fn wake(&self) {
+        // No room means that a wake-up is there already.
         let _ = (&self.0).write(&[1]);
     }
 
     /// Resets this end. Check the awaited condition after this, not before.
-    pub(crate) fn hush(&self) {
+    pub(crate) fn reset(&self) {
         let mut bytes = [0; 64];
         while (&self.0).read(&mut bytes).is_ok_and(|read| read == bytes.len()) {}
     }
 }
 
-impl AsFd for Bell {
-    /// Can be read while it rings.
+impl AsFd for Wakeup {
+    /// Can be read from a wake-up on until the next reset.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl AsRawFd for Bell {
+impl AsRawFd for Wakeup {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

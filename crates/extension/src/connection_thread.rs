@@ -61,7 +61,7 @@ pub(crate) fn beside<T, A: Send>(
             link.end();
         };
         let thread =
-            threads::without_signals(|| thread::Builder::new().name("courier".into()).spawn_scoped(scope, there));
+            threads::without_signals(|| thread::Builder::new().name("connection".into()).spawn_scoped(scope, there));
         let thread = thread.map_err(|error| {
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
