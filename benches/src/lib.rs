@@ -1,10 +1,12 @@
 //! What the programs that measure graphs have in common: vectors as a builder gets them, true neighbors, figures.
 
 mod figures;
+mod graph_set;
 pub mod hard;
 mod index;
 mod vectors;
 
 pub use figures::{EF_SEARCH, Found, Memory};
+pub use graph_set::{EFS, GraphSet, Searches};
 pub use index::Index;
 pub use vectors::{MetricName, exact_neighbors, read_values};

@@ -27,15 +27,19 @@ impl From<MetricName> for Metric {
     }
 }
 
-/// Vectors as the builder gets them, normalised for cosine.
+/// Reads vectors as the builder gets them.
 pub fn read_values(path: &Path, metric: Metric) -> Result<Vec<Vec<u8>>> {
-    let vectors = Vectors::read(path)?;
+    Ok(encode(&Vectors::read(path)?, metric))
+}
+
+/// Vectors as the builder gets them, normalised for cosine.
+pub(crate) fn encode(vectors: &Vectors, metric: Metric) -> Vec<Vec<u8>> {
     let encode = |row: &[f32]| -> Vec<u8> {
         let norm = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
         let by = if metric == Metric::Cosine { norm } else { 1.0 };
         row.iter().flat_map(|&x| ((f64::from(x) / by) as f32).to_le_bytes()).collect()
     };
-    Ok((0..vectors.rows()).map(|row| encode(vectors.row(row))).collect())
+    (0..vectors.rows()).map(|row| encode(vectors.row(row))).collect()
 }
 
 /// The numbers of the ten rows nearest to each query.

@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench hard` compares all families with the database's own build.
 
-use benches::hard::{EFS, HardSet};
+use benches::EFS;
+use benches::hard::HardSet;
 use harness::hard::FAMILIES;
 use hnsw::EngineKind;
 
@@ -37,9 +38,9 @@ fn no_graph_finds_clearly_less_than_insertion() {
     for family in families {
         let set = HardSet::make(family, 1, ROWS, QUERIES).unwrap();
         let [ours, insertion] = [EngineKind::Bulk, EngineKind::Insertion].map(|kind| {
-            let (finished, report) = set.build(kind, 2).unwrap();
-            assert_eq!(report.unreachable, 0, "{}", family.name);
-            set.search(&finished)
+            let finished = set.graph.build(kind, 2).unwrap();
+            assert_eq!(finished.report.unreachable, 0, "{}", family.name);
+            set.graph.search(&finished)
         });
         for ((ef, ours), insertion) in
             EFS.iter().zip(ours.recall).zip(insertion.recall).filter(|((ef, _), _)| **ef >= 40)
@@ -58,7 +59,7 @@ fn rows_of_near_identical_groups_are_found() {
     for name in ["boilerplate-cosine", "boilerplate-l2", "many-clusters-l2"] {
         let family = FAMILIES.iter().find(|family| family.name == name).unwrap();
         let set = HardSet::make(family, 2, ROWS, QUERIES).unwrap();
-        let (_, report) = set.build(EngineKind::Bulk, 2).unwrap();
+        let report = set.graph.build(EngineKind::Bulk, 2).unwrap().report;
         assert!(report.recall >= 0.9, "{name}: {report:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::engines::UsearchEngine;
 use crate::engines::{BulkEngine, InsertionEngine, Setup};
 use crate::input::ValueStore;
 use crate::space::Measure;
-use crate::{BuildError, Control, Pool, Storage};
+use crate::{BuildError, Control, Pass, Pool, Storage};
 
 /// What is to be built.
 #[derive(Clone, Debug)]
@@ -154,6 +154,20 @@ pub fn start(
     start_in(Storage::default(), kind, spec, pool, control)
 }
 
+/// [`start`] of the bulk engine, which leaves out a pass.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_without(
+    pass: Pass,
+    spec: BuildSpec,
+    pool: Arc<Pool>,
+    control: Control,
+) -> Result<Box<dyn Engine>, BuildError> {
+    let setup = Setup { left_out: Some(pass), ..setup(Storage::default(), EngineKind::Bulk, spec, pool, control)? };
+    Ok(Box::new(BulkEngine::start(setup)))
+}
+
 /// [`start`], with the values in `storage`.
 ///
 /// # Errors
@@ -165,6 +179,23 @@ pub fn start_in(
     pool: Arc<Pool>,
     control: Control,
 ) -> Result<Box<dyn Engine>, BuildError> {
+    let setup = setup(storage, kind, spec, pool, control)?;
+    match kind {
+        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(setup))),
+        EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(setup))),
+        #[cfg(feature = "usearch")]
+        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(setup)?)),
+    }
+}
+
+/// What engines share, for a build that is possible.
+fn setup(
+    storage: Storage,
+    kind: EngineKind,
+    spec: BuildSpec,
+    pool: Arc<Pool>,
+    control: Control,
+) -> Result<Setup, BuildError> {
     let within = |what, value: u16, min: u16, max: u16| match (min..=max).contains(&value) {
         true => Ok(()),
         false => Err(BuildError::Parameter { what, value: value.into(), min: min.into(), max: max.into() }),
@@ -178,11 +209,5 @@ pub fn start_in(
             value_type: spec.value_type.name(),
             metric: spec.metric.name(),
         })?;
-    let setup = Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)) };
-    match kind {
-        EngineKind::Bulk => Ok(Box::new(BulkEngine::start(setup))),
-        EngineKind::Insertion => Ok(Box::new(InsertionEngine::start(setup))),
-        #[cfg(feature = "usearch")]
-        EngineKind::Usearch => Ok(Box::new(UsearchEngine::start(setup)?)),
-    }
+    Ok(Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)), left_out: None })
 }

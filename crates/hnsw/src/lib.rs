@@ -10,7 +10,7 @@
 //!  input      check, duplicates, values in memory or in a spool file               order
 //!    │ elements                                                                     ▲
 //!    ▼                                                                              │
-//!  space      metric; int8 codes, principal components, inner product's lift        │
+//!  space      metric; int8 codes, principal components, extra coordinate for inner product  │
 //!    │                                                                              │
 //!    ▼                                                                              │
 //!  partition  plan, pivots, split, leaf (all pairs), refine ─► candidates           │
@@ -33,6 +33,7 @@ mod input;
 pub mod memory;
 mod order;
 mod partition;
+mod pass;
 mod pool;
 mod progress;
 mod random;
@@ -43,10 +44,11 @@ mod space;
 #[cfg(test)]
 mod testing;
 
-pub use build::{BuildSpec, Engine, EngineKind, Finished, Remedy, Report, RowBatch, start, start_in};
+pub use build::{BuildSpec, Engine, EngineKind, Finished, Remedy, Report, RowBatch, start, start_in, start_without};
 pub use distance::{Level, Metric};
 pub use error::BuildError;
 pub use input::Storage;
+pub use pass::Pass;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
 pub use search::{Links, Searcher, search, search_with};

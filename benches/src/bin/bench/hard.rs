@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::hard::{EFS, HardSet, Searches};
+use benches::hard::HardSet;
+use benches::{EFS, Searches};
 use clap::{Args, ValueEnum};
 use harness::hard::{FAMILIES, Family};
 use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cpu_seconds};
@@ -165,10 +166,11 @@ fn measure(set: &HardSet, who: Contestant, threads: usize, stage: Option<&mut St
         }
     };
     let (cpu, start) = (cpu_seconds(std::process::id()), Instant::now());
-    let (finished, report) = set.build(kind, threads)?;
+    let finished = set.graph.build(kind, threads)?;
     let (cpu, seconds) = (cpu_seconds(std::process::id()) - cpu, start.elapsed().as_secs_f64());
+    let report = finished.report;
     let remark = format!("relinked {} self {:.2}", report.relinked, report.self_recall);
-    Ok(Outcome { cpu, seconds, pages: 0, searches: set.search(&finished), remark })
+    Ok(Outcome { cpu, seconds, pages: 0, searches: set.graph.search(&finished), remark })
 }
 
 /// A cluster and a builder.
@@ -230,6 +232,6 @@ impl Stage {
         self.session.execute("CHECKPOINT")?;
         let index = set.read(&self.cluster.relation_file(&mut self.session, "items_v_idx")?)?;
         self.session.execute("DROP INDEX items_v_idx")?;
-        Ok(Outcome { cpu, seconds, pages: index.pages, searches: set.search_index(&index), remark })
+        Ok(Outcome { cpu, seconds, pages: index.pages, searches: set.graph.search_index(&index), remark })
     }
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use harness::step;
 
+mod ablation;
 mod cold;
 mod contest;
 mod documents;
@@ -29,6 +30,7 @@ mod warm;
 mod watch;
 mod wordnet;
 
+use ablation::Ablation;
 use contest::alternate;
 use documents::Documents;
 use figures::Figures;
@@ -55,6 +57,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    /// Measure what each pass of the engine is worth
+    Ablation(Ablation),
     /// Compare builds of data on which graph builders go wrong
     Hard(Hard),
     /// Measure what articles about pgvector measured
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
     let Arguments { benchmark, builds } = Arguments::parse();
     let result = match &benchmark {
         None => compare_builds(&builds),
+        Some(Benchmark::Ablation(ablation)) => ablation::run(ablation),
         Some(Benchmark::Hard(hard)) => hard::run(hard),
         Some(Benchmark::Documents(documents)) => documents::run(documents),
     };

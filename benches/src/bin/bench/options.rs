@@ -20,8 +20,8 @@ pub enum Part {
 /// What is to be measured.
 #[derive(Args, Debug)]
 pub struct BenchOptions {
-    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 (116,659 definitions,
-    /// embedded the first time), synthetic-DIMS, or the path of an .npy or .fvecs file
+    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 and
+    /// wordnet-1152 (116,659 definitions, embedded the first time), synthetic-DIMS, or the path of an .npy or .fvecs file
     #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
     pub sets: Vec<String>,
     #[command(flatten)]

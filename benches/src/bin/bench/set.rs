@@ -112,8 +112,8 @@ fn vectors(name: &str, options: &SetOptions) -> Result<(Vectors, Vectors, Metric
             let [base, queries] = [images("train-images-idx3-ubyte.gz")?, images("t10k-images-idx3-ubyte.gz")?];
             (base, queries, Metric::L2)
         }
-        "wordnet-384" => {
-            let (base, queries) = wordnet::embeddings()?;
+        "wordnet-384" | "wordnet-1152" => {
+            let (base, queries) = wordnet::embeddings(if name == "wordnet-384" { 384 } else { 1152 })?;
             (base, queries, Metric::Cosine)
         }
         _ => match name.strip_prefix("synthetic-") {

@@ -1,4 +1,5 @@
-"""Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch: writes PREFIX_base.npy and PREFIX_query.npy."""
+"""Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch: writes PREFIX-384_base.npy and PREFIX-384_query.npy with the
+mean over tokens, as the model's authors do it, and PREFIX-1152 with mean, first token and maximum side by side."""
 import importlib.util
 import os
 import pathlib
@@ -61,8 +62,9 @@ def embed(tokens, mask):
         inner = gelu(dense(x, f"{name}.intermediate.dense"))
         x = normalize(dense(inner, f"{name}.output.dense") + x, f"{name}.output")
     mask = mask[:, :, None].astype(numpy.float32)
-    mean = (x.reshape(rows, length, DIMS) * mask).sum(1) / mask.sum(1)
-    return mean / numpy.linalg.norm(mean, axis=1, keepdims=True)
+    x = x.reshape(rows, length, DIMS)
+    pooled = (x * mask).sum(1) / mask.sum(1), x[:, 0], (x + unseen[:, 0, 0, :, None]).max(1)
+    return numpy.concatenate([part / numpy.linalg.norm(part, axis=1, keepdims=True) for part in pooled], axis=1)
 
 
 prefix, folder = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -72,7 +74,7 @@ tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
 tokenizer.enable_truncation(LONGEST)
 tokenizer.no_padding()
 texts = [text.ids for text in tokenizer.encode_batch(list(dict.fromkeys(definitions(folder))))]
-vectors = numpy.empty((len(texts), DIMS), numpy.float16)
+vectors = numpy.empty((len(texts), 3 * DIMS), numpy.float16)
 # Those of a batch are about equally long.
 order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
 for start in range(0, len(order), BATCH):
@@ -84,6 +86,8 @@ for start in range(0, len(order), BATCH):
     vectors[batch] = embed(tokens, numpy.arange(tokens.shape[1]) < lengths[:, None])
 vectors = vectors[numpy.random.default_rng(1).permutation(len(vectors))]
 for part, rows in ("query", vectors[:QUERIES]), ("base", vectors[QUERIES:]):
-    # Whole or not at all.
-    numpy.save(f"{prefix}_{part}.part.npy", rows)
-    os.replace(f"{prefix}_{part}.part.npy", f"{prefix}_{part}.npy")
+    for dims in 3 * DIMS, DIMS:
+        # Whole or not at all.
+        path = f"{prefix}-{dims}_{part}"
+        numpy.save(f"{path}.part.npy", rows[:, :dims])
+        os.replace(f"{path}.part.npy", f"{path}.npy")

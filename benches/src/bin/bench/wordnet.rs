@@ -1,4 +1,5 @@
-//! 116,659 real embeddings that everybody can make: the definitions of WordNet, by the model all-MiniLM-L6-v2.
+//! 116,659 real embeddings that everybody can make: the definitions of WordNet, by the model all-MiniLM-L6-v2. Of 384 dimensions, or of 1,152
+//! with three ways of pooling side by side.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +13,10 @@ use super::venv;
 const TEXTS: &str = "/usr/share/wordnet";
 const SCRIPT: &str = include_str!("wordnet.py");
 
-/// Those to be indexed, and queries; made the first time, for some minutes.
-pub fn embeddings() -> Result<(Vectors, Vectors)> {
+/// Rows and queries of 384 or 1,152 dimensions; made the first time, for some minutes.
+pub fn embeddings(dims: usize) -> Result<(Vectors, Vectors)> {
     let dir = step::work_dir()?.join("bench");
-    let [base, queries] = ["base", "query"].map(|part| dir.join(format!("wordnet-384_{part}.npy")));
+    let [base, queries] = ["base", "query"].map(|part| dir.join(format!("wordnet-{dims}_{part}.npy")));
     if !base.is_file() {
         if !Path::new(TEXTS).join("data.noun").is_file() {
             apt::install(&["wordnet-base".to_owned()])?;
@@ -24,7 +25,7 @@ pub fn embeddings() -> Result<(Vectors, Vectors)> {
         let script = dir.join("wordnet.py");
         std::fs::write(&script, SCRIPT)?;
         let mut embed = Command::new(venv::MODEL.python()?);
-        embed.arg(&script).arg(dir.join("wordnet-384")).arg(TEXTS);
+        embed.arg(&script).arg(dir.join("wordnet")).arg(TEXTS);
         step::command("embedding 117,659 definitions", "", &mut embed)?;
     }
     Ok((Vectors::read(&base)?, Vectors::read(&queries)?))

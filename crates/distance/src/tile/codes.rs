@@ -145,7 +145,7 @@ impl CodePanel {
     }
 
     /// Replaces what is in the panel by the codes of other dense vectors, each with `center` subtracted if there is one. Where
-    /// there are `lifts`, one for each vector, they are one more dimension.
+    /// there are `extra` coordinates, one for each vector, they are one more dimension.
     ///
     /// # Panics
     /// If a vector is shorter than `dims`, or of a type that is not dense.
@@ -155,9 +155,9 @@ impl CodePanel {
         dims: usize,
         vectors: impl ExactSizeIterator<Item = &'a [u8]>,
         center: Option<&[f32]>,
-        lifts: &[f32],
+        extra: &[f32],
     ) {
-        let width = dims + usize::from(!lifts.is_empty());
+        let width = dims + usize::from(!extra.is_empty());
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut codes = std::mem::take(&mut self.codes);
         scratch.resize(width, 0.0);
@@ -169,8 +169,8 @@ impl CodePanel {
             if let Some(center) = center {
                 scratch.iter_mut().zip(center).for_each(|(x, c)| *x -= c);
             }
-            if let Some(&lift) = lifts.get(row) {
-                scratch[dims] = lift;
+            if let Some(&extra) = extra.get(row) {
+                scratch[dims] = extra;
             }
             let encoded = &mut codes[row % BLOCK * width..][..width];
             let factor = encode(&scratch, encoded);

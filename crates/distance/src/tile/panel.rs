@@ -27,7 +27,7 @@ impl Panel {
     }
 
     /// Replaces what is in the panel by other dense vectors, each with `center` subtracted if there is one. Where there are
-    /// `lifts`, one for each vector, they are one more dimension.
+    /// `extra` coordinates, one for each vector, they are one more dimension.
     ///
     /// # Panics
     /// If a vector is shorter than `dims`, or of a type that is not dense.
@@ -37,10 +37,10 @@ impl Panel {
         dims: usize,
         vectors: impl ExactSizeIterator<Item = &'a [u8]>,
         center: Option<&[f32]>,
-        lifts: &[f32],
+        extra: &[f32],
     ) {
-        let width = dims + usize::from(!lifts.is_empty());
-        let mut lifts = lifts.iter().copied();
+        let width = dims + usize::from(!extra.is_empty());
+        let mut extra = extra.iter().copied();
         self.dims = width;
         self.rows = vectors.len();
         let blocks = self.rows.div_ceil(BLOCK).next_multiple_of(2);
@@ -49,9 +49,9 @@ impl Panel {
         let mut vectors = vectors;
         for block in self.data.chunks_exact_mut(width.max(1)) {
             let rows: [Option<&[u8]>; BLOCK] = std::array::from_fn(|_| vectors.next());
-            let (block, lift) = block.split_at_mut(dims);
-            let lanes = lift.iter_mut().flat_map(|line| &mut line.0);
-            lanes.for_each(|lane| *lane = lifts.next().unwrap_or_default());
+            let (block, last) = block.split_at_mut(dims);
+            let lanes = last.iter_mut().flat_map(|line| &mut line.0);
+            lanes.for_each(|lane| *lane = extra.next().unwrap_or_default());
             if elements == Elements::F32
                 && center.is_none()
                 && let Some(rows) = all(rows)

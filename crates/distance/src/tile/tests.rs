@@ -160,11 +160,11 @@ fn tiles_of_codes_are_near_those_of_f32() {
     let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
     let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
     let center: Vec<f32> = (0..dims).map(|_| 0.3 * next()).collect();
-    let lifts: Vec<f32> = (0..ROWS + COLS).map(|_| next()).collect();
+    let extra: Vec<f32> = (0..ROWS + COLS).map(|_| next()).collect();
     let (mut panel, mut rough) = (Panel::new(), CodePanel::new());
     let all = || bytes.iter().map(Vec::as_slice);
-    panel.fill(Elements::F32, dims, all(), Some(&center), &lifts);
-    rough.fill(Elements::F32, dims, all(), Some(&center), &lifts);
+    panel.fill(Elements::F32, dims, all(), Some(&center), &extra);
+    rough.fill(Elements::F32, dims, all(), Some(&center), &extra);
     assert_eq!((rough.rows(), rough.blocks()), (panel.rows(), panel.blocks()));
     let of = |block: usize| (panel.squared_norms(block), rough.squared_norms(block));
     for block in 0..panel.blocks() {
@@ -187,7 +187,7 @@ fn tiles_of_codes_are_near_those_of_f32() {
             for col in 0..COLS {
                 let other = BLOCK + col;
                 let squares = vectors[row].iter().zip(&vectors[other]).map(|(a, b)| (a - b) * (a - b));
-                let expected = squares.sum::<f32>() + (lifts[row] - lifts[other]).powi(2);
+                let expected = squares.sum::<f32>() + (extra[row] - extra[other]).powi(2);
                 let found = tile.distances[row][col];
                 assert!((found - expected).abs() <= 0.02 * expected, "{level:?}: {found}, {expected}");
             }

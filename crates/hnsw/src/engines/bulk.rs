@@ -13,7 +13,7 @@ use crate::partition::{Partition, longest};
 use crate::random::Random;
 use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space};
-use crate::{BuildError, Engine, Finished, Phase, RowBatch};
+use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 
 /// How much more one of two graphs of a sample must find to be no chance.
 const NO_CHANCE: f32 = 0.004;
@@ -54,23 +54,25 @@ impl Engine for BulkEngine {
         let trial = self.trial;
         let (setup, taken, _) = self.intake.finish();
         let taken = taken.by_tid(&setup.store, &setup.pool);
-        let Setup { spec, measure, pool, control, store } = &setup;
+        let Setup { spec, measure, pool, control, store, .. } = &setup;
         let mut space = Space::exact(measure.for_building(spec.dims), store);
-        let lifts = match spec.metric {
-            Metric::InnerProduct => pool.run(|| space::lifts(space, taken.heap_tids.elements() as u32, control))?,
+        let augmentations = match spec.metric {
+            Metric::InnerProduct if setup.runs(Pass::Augmentation) => {
+                pool.run(|| space::augment(space, taken.heap_tids.elements() as u32, control))?
+            }
             _ => None,
         };
-        match &lifts {
-            Some(lifts) => space.lifts = lifts,
-            None if spec.metric == Metric::InnerProduct => {
+        match &augmentations {
+            Some(augmentations) => space.augmentations = augmentations,
+            None if spec.metric == Metric::InnerProduct && setup.runs(Pass::Augmentation) => {
                 space.measure = space.measure.euclidean().unwrap_or(*measure);
             }
             None => {}
         }
         // Without a Euclidean distance between values, or with one that is hardly that of the metric, the data decides who builds.
-        let certain = space.measure.products.is_some() && lifts.is_none();
+        let certain = space.measure.products.is_some() && augmentations.is_none();
         // Pairs that are compared one by one, and by two metrics, cost more than insertion: bulk must find more.
-        let costly = space.measure.products.is_none() && lifts.is_some();
+        let costly = space.measure.products.is_none() && augmentations.is_some();
         let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
@@ -79,8 +81,10 @@ impl Engine for BulkEngine {
         }
         let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
         let elements = taken.heap_tids.elements();
-        let encode = |(products, kernels)| pool.run(|| Codes::new(space, products, kernels, elements, control));
-        let codes = coded.map(encode).transpose()?;
+        let components = setup.runs(Pass::Components);
+        let encode =
+            |(products, kernels)| pool.run(|| Codes::new(space, (products, kernels), components, elements, control));
+        let codes = coded.filter(|_| setup.runs(Pass::Codes)).map(encode).transpose()?;
         #[cfg(test)]
         let codes = codes.map(|mut codes| {
             if defect == crate::partition::plan::Defect::CodesHalved {
@@ -137,7 +141,9 @@ impl Layers<'_> {
             (None, None) => Compared::Singly,
         };
         let Setup { spec, pool, control, .. } = self.setup;
-        let plan = Plan::new(spec.ef_construction, list, compared, points.len());
+        let left_out = self.setup.left_out;
+        let mut plan = Plan::new(spec.ef_construction, list, compared, points.len());
+        plan.left_out = left_out;
         #[cfg(test)]
         let plan = plan.with(self.defect);
         let space = self.space;
@@ -149,14 +155,16 @@ impl Layers<'_> {
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
-            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
+            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true, left_out });
         };
         let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
         let by_distance = Candidates::new(points.len(), plan.keep / 4);
-        pool.run(|| longest::find(space, &points, &near, control))?;
+        if self.setup.runs(Pass::Longest) {
+            pool.run(|| longest::find(space, &points, &near, control))?;
+        }
         let (order, far) = partition(euclidean, &by_distance, Some((space, &near)))?;
         let also = Some(by_distance);
-        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
+        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true, left_out })
     }
 }
 

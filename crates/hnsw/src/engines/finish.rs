@@ -7,7 +7,7 @@ use crate::repair::guard::{self, Guard, Look, Sample};
 use crate::repair::{duplicates, navigate, reach};
 use crate::select::{self, Gathered};
 use crate::space::Space;
-use crate::{BuildError, Finished, Phase, Remedy, Report, order};
+use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, order};
 
 /// How much more a graph by insertion must find to be taken: it finds less with greater ef_search, as a rule.
 const CLEARLY: f32 = 0.015;
@@ -43,10 +43,13 @@ impl Completion<'_> {
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let Measured { mut draft, look, remedy } = self.measured(draft, gathered, &taken)?;
         duplicates::link(&mut draft, &taken, control)?;
-        let relinked = reach::repair(&mut draft, self.space, control)?;
+        let relinked = if self.setup.runs(Pass::Reach) { reach::repair(&mut draft, self.space, control)? } else { 0 };
         let graph = draft.finish(taken.heap_tids)?;
         control.progress().enter(Phase::Order, elements);
-        let order = || order::by_page(&graph, order::elements_per_page(&graph, &**store), control);
+        let order = || match self.setup.runs(Pass::PageOrder) {
+            true => order::by_page(&graph, order::elements_per_page(&graph, &**store), control),
+            false => Ok(graph.elements().collect()),
+        };
         let look_at = || (guard::self_recall(&graph, self.setup.searched()), reach::count_unreachable(&graph));
         let (order, (self_recall, unreachable)) = pool.run(|| rayon::join(order, look_at));
         let order = order?;
@@ -78,7 +81,7 @@ impl Completion<'_> {
             look = pool.run(|| sample.look(&draft, control))?;
         }
         let mut measured = Measured { look, draft, remedy: Remedy::None };
-        if !mendable || !measured.look.loses() {
+        if !mendable || !measured.look.loses() || !self.setup.runs(Pass::Remedies) {
             return Ok(measured);
         }
         let look_at = |draft: &Draft| pool.run(|| sample.look(draft, control));

@@ -71,7 +71,7 @@ impl Found {
 
 /// Builds and searches both graphs of a sample of `points`; `None` if there are too few.
 pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildError> {
-    let Setup { spec, measure, pool, control, store } = setup;
+    let Setup { spec, measure, pool, control, store, .. } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
     let wanted = (points.len() / SHARE).clamp(FEWEST, MOST);
     let count = (wanted + QUERIES).min(points.len() / PART);

@@ -56,8 +56,16 @@ impl Engine for UsearchEngine {
         let (draft, near) = index.read_back(&setup.spec, &points, elements, space)?;
         drop(index);
         let order = (0..points.len() as u32).collect();
-        let gathered =
-            Gathered { points, order, near, far: Far::none(), at_least: AT_LEAST, also: None, mutual: false };
+        let gathered = Gathered {
+            points,
+            order,
+            near,
+            far: Far::none(),
+            at_least: AT_LEAST,
+            also: None,
+            mutual: false,
+            left_out: None,
+        };
         Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken)
     }
 }

@@ -1,5 +1,7 @@
 //! The parameters of a build, derived from `ef_construction`, `m` and the number of points.
 
+use crate::Pass;
+
 /// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -19,6 +21,8 @@ pub(crate) struct Plan {
     least: usize,
     /// Candidates kept for each point, its nearest.
     pub(crate) keep: usize,
+    /// A pass that a benchmark leaves out.
+    pub(crate) left_out: Option<Pass>,
     #[cfg(test)]
     pub(crate) defect: Defect,
 }
@@ -97,6 +101,7 @@ impl Plan {
             wanted,
             least,
             keep,
+            left_out: None,
             #[cfg(test)]
             defect: Defect::None,
         }
@@ -109,7 +114,7 @@ impl Plan {
 
     /// The number of a point's nearest pivots that become candidates.
     pub(crate) fn far(&self) -> usize {
-        self.fans[0].min(BESIDES - 1)
+        if Pass::PivotLinks.runs(self.left_out) { self.fans[0].min(BESIDES - 1) } else { 0 }
     }
 
     /// The number of pivots that a point goes to at a depth.

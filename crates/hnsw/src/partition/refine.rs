@@ -181,7 +181,7 @@ mod tests {
         let exact = euclidean::<16>(&store);
         let products = exact.measure.products.unwrap();
         let Some(kernels) = products.codes else { return };
-        let codes = Codes::new(exact, products, kernels, COUNT as usize, &Control::default()).unwrap();
+        let codes = Codes::new(exact, (products, kernels), true, COUNT as usize, &Control::default()).unwrap();
         let space = Space { codes: Some(&codes), ..exact };
         let points: Vec<u32> = (0..COUNT).collect();
         let cell: Vec<u32> = (0..COUNT / 2).collect();

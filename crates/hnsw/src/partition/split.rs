@@ -13,7 +13,7 @@ use crate::candidates::Candidates;
 use crate::random::Random;
 use crate::select::Far;
 use crate::space::Space;
-use crate::{BuildError, Control};
+use crate::{BuildError, Control, Pass};
 
 /// Depth of the last split. Larger groups become leaves as they are: more splits would not separate their points.
 const MAX_DEPTH: usize = 8;
@@ -62,8 +62,9 @@ impl Partition<'_> {
         if !pivots_of.is_empty() {
             all.par_sort_by_key(|&at| pivots_of[at as usize * fan]);
         }
+        let looks_again = all.len() > self.plan.leaf_max && Pass::SecondLook.runs(self.plan.left_out);
         for (space, found) in self.lists() {
-            let products = space.measure.products.filter(|_| space.codes.is_some() && all.len() > self.plan.leaf_max);
+            let products = space.measure.products.filter(|_| space.codes.is_some() && looks_again);
             let Some(products) = products else { continue };
             let cells = all.chunk_by(|&a, &b| pivots_of.get(a as usize * fan) == pivots_of.get(b as usize * fan));
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
@@ -222,7 +223,8 @@ impl Partition<'_> {
         let sample = random.clone().sample(self.plan.pivots(group.len(), depth), group.len());
         let mut pivots: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
         let mut nearest = self.assign(group, &pivots, fan)?;
-        for _ in 0..HUB_ROUNDS {
+        let rounds = if Pass::HubRemoval.runs(self.plan.left_out) { HUB_ROUNDS } else { 0 };
+        for _ in 0..rounds {
             let hubs = self.hubs(&nearest, pivots.len(), group.len());
             let others = pivots.len() - hubs.iter().filter(|&&hub| hub).count();
             if others == pivots.len() || others < fan + 2 {

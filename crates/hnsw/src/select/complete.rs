@@ -12,7 +12,7 @@ use super::{mutual, spread_links};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
-use crate::{BuildError, Control, Pool, memory};
+use crate::{BuildError, Control, Pass, Pool, memory};
 
 /// What an engine found for the elements of one layer.
 pub(crate) struct Gathered {
@@ -28,6 +28,8 @@ pub(crate) struct Gathered {
     pub(crate) at_least: usize,
     /// Whether each element considers the elements that chose it, in a second round.
     pub(crate) mutual: bool,
+    /// A pass that a benchmark leaves out.
+    pub(crate) left_out: Option<Pass>,
 }
 
 /// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps
@@ -80,12 +82,13 @@ pub(crate) fn fill(
     if layer == 0 {
         memory::give_back();
     }
-    if gathered.mutual {
+    if gathered.mutual && Pass::MutualChoice.runs(gathered.left_out) {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
     pool.run(|| {
         let by_rule = chosen.place(draft, layer);
-        if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+        let spreads = layer == 0 && Pass::InDegree.runs(gathered.left_out);
+        if spreads { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
     })
 }
 
@@ -181,7 +184,16 @@ mod tests {
     fn gathered(count: usize, at_least: usize) -> Gathered {
         let points: Vec<u32> = (0..count as u32).collect();
         let near = Candidates::new(count, 32);
-        Gathered { order: points.clone(), points, near, also: None, far: Far::none(), at_least, mutual: false }
+        Gathered {
+            order: points.clone(),
+            points,
+            near,
+            also: None,
+            far: Far::none(),
+            at_least,
+            mutual: false,
+            left_out: None,
+        }
     }
 
     fn lists(gathered: Gathered) -> Vec<Vec<u32>> {

@@ -231,10 +231,10 @@ impl Selector {
         Known::ByValues
     }
 
-    /// Turns distances under inner product into squared Euclidean distances, without the lifts, which were one more dimension.
+    /// Turns distances under inner product into squared Euclidean distances, without the extra coordinate, which was one more dimension.
     fn turn_euclidean(&mut self, space: Space<'_>, element: u32) {
         let of = |&element: &u32| {
-            (space.squared_length(element).unwrap_or_default(), space.lift(element).unwrap_or_default())
+            (space.squared_length(element).unwrap_or_default(), space.extra_coordinate(element).unwrap_or_default())
         };
         let turned = |a: (f32, f32), b: (f32, f32), distance| a.0 + b.0 + 2.0 * distance - (a.1 - b.1) * (a.1 - b.1);
         let width = self.group.padded();

@@ -18,7 +18,7 @@ const MARGIN: f32 = 10.0;
 /// The most by which the principal components' share of a distance may differ from its mean.
 const OFF: f32 = 0.125;
 
-/// Int8 codes of all elements, by differences from their mean; under inner product with the lift as one more dimension. Of all dimensions, or of
+/// Int8 codes of all elements, by differences from their mean; under inner product with the extra coordinate as one more dimension. Of all dimensions, or of
 /// principal components that do as well.
 pub(crate) struct Codes {
     /// Dimensions or principal components of a code, and bytes from one element to the next.
@@ -31,7 +31,7 @@ pub(crate) struct Codes {
     /// Factor of the products.
     pub(crate) scale: f32,
     product: CodeProduct,
-    /// Under inner product, the same for Euclidean distances: without the lifts.
+    /// Under inner product, the same for Euclidean distances: without the extra coordinate.
     euclidean: Option<Box<Self>>,
 }
 
@@ -45,20 +45,21 @@ struct Noted {
 }
 
 impl Codes {
-    /// Of the first `elements` elements, kept where the values are. Runs on the threads of the pool it is called from.
+    /// Of the first `elements` elements, kept where the values are; of principal components only where `by_components`. Runs on the threads of the pool it is called from.
     pub(crate) fn new(
         space: Space<'_>,
-        products: Products,
-        kernels: CodeKernels,
+        (products, kernels): (Products, CodeKernels),
+        by_components: bool,
         elements: usize,
         control: &Control,
     ) -> Result<Self, BuildError> {
         let center = middle(space, products, elements);
-        let components = Components::find(space, products, &center, elements, control)?;
-        let lifts = usize::from(!space.lifts.is_empty());
-        // With the lift, components fill tiles of codes.
-        let dims = components.as_ref().map_or(products.dims, |components| components.count() - lifts);
-        let width = dims + lifts;
+        let components =
+            if by_components { Components::find(space, products, &center, elements, control)? } else { None };
+        let extra = usize::from(!space.augmentations.is_empty());
+        // With the extra coordinate, components fill tiles of codes.
+        let dims = components.as_ref().map_or(products.dims, |components| components.count() - extra);
+        let width = dims + extra;
         let mut noted = vec![Noted::default(); elements];
         let encode = |(chunk, noted): (usize, &mut [Noted])| {
             control.check()?;
@@ -70,8 +71,8 @@ impl Codes {
             let put = |coordinates: &[f32]| {
                 let Some((element, noted)) = elements.next() else { return };
                 value[..dims].copy_from_slice(&coordinates[..dims]);
-                if let Some(lift) = space.lift(element) {
-                    value[dims] = lift;
+                if let Some(coordinate) = space.extra_coordinate(element) {
+                    value[dims] = coordinate;
                 }
                 let factor = distance::encode(&value, &mut codes);
                 let note = CodeNote::new(&codes, factor);
@@ -100,7 +101,7 @@ impl Codes {
             product: kernels.product,
             euclidean: None,
         };
-        if space.lifts.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
+        if space.augmentations.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
     }
 
     /// Whether distances of codes are off by no more than their steps explain, for most pairs of a sample. Codes of principal components are checked

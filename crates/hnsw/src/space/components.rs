@@ -5,8 +5,8 @@
 
 use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 
+use super::explained::{self, Found};
 use super::matrix::{ALL_PRODUCTS, Matrix};
-use super::shares::{self, Found};
 use super::{Products, Space};
 use crate::{BuildError, Control};
 
@@ -59,8 +59,8 @@ impl Components {
                 directions.make_orthogonal(control)?;
             }
             let along = sample.products(&directions, control)?;
-            match shares::look(&sample, &along, control)? {
-                Found::Few { count, share } => return Ok(Some(Self::new(&directions, count, share))),
+            match explained::look(&sample, &along, control)? {
+                Found::Few { count, fraction } => return Ok(Some(Self::new(&directions, count, fraction))),
                 Found::MaybeMore => {}
                 Found::Nothing => break,
             }
@@ -68,12 +68,12 @@ impl Components {
         Ok(None)
     }
 
-    fn new(directions: &Matrix, count: usize, share: f32) -> Self {
+    fn new(directions: &Matrix, count: usize, fraction: f32) -> Self {
         let width = directions.width;
         let bytes: Vec<u8> = directions.values[..count * width].iter().flat_map(|x| x.to_le_bytes()).collect();
         let mut panel = CodePanel::new();
         panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
-        Self { count, panel, scale: share.recip().sqrt() }
+        Self { count, panel, scale: fraction.recip().sqrt() }
     }
 
     pub(crate) fn count(&self) -> usize {

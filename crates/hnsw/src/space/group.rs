@@ -39,7 +39,7 @@ impl Group {
 
     fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
         let vectors = points.iter().map(|&point| space.value(point));
-        self.fill_values(products, vectors, &space.lifts_of(points), center, coded);
+        self.fill_values(products, vectors, &space.extra_coordinates(points), center, coded);
     }
 
     /// Packs values that may not belong to elements, such as queries.
@@ -56,7 +56,7 @@ impl Group {
         &mut self,
         products: Products,
         vectors: impl ExactSizeIterator<Item = &'v [u8]>,
-        lifts: &[f32],
+        extra: &[f32],
         center: Option<&[f32]>,
         coded: bool,
     ) {
@@ -64,10 +64,10 @@ impl Group {
         let by_difference = products.metric == Metric::L2;
         let center = center.filter(|_| by_difference);
         self.coded = coded;
-        self.width = dims + usize::from(!lifts.is_empty());
+        self.width = dims + usize::from(!extra.is_empty());
         match coded {
-            true => self.codes.fill(elements, dims, vectors, center, lifts),
-            false => self.panel.fill(elements, dims, vectors, center, lifts),
+            true => self.codes.fill(elements, dims, vectors, center, extra),
+            false => self.panel.fill(elements, dims, vectors, center, extra),
         }
         self.terms.clear();
         for block in 0..self.blocks() {

@@ -4,19 +4,19 @@
 //! In: the values. Out: distances of pairs, and of blocks of pairs ([`Group`]), with a check whether the quantisation resolves
 //! them. A value is encoded once, in parallel.
 
+mod augmentation;
 mod codes;
 mod components;
+mod explained;
 mod group;
 mod matrix;
 pub(crate) mod representation;
-mod shares;
 
 use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
 use graph::ElementValues;
-use rayon::prelude::*;
 
 use crate::input::ValueStore;
-use crate::{BuildError, Control};
+pub(crate) use augmentation::{Augmentation, augment};
 pub(crate) use codes::Codes;
 pub(crate) use group::Group;
 pub(crate) use representation::Representation;
@@ -51,7 +51,7 @@ pub(crate) struct Space<'a> {
     pub(crate) measure: Measure,
     pub(crate) store: &'a ValueStore,
     /// Under inner product, one for each element; else none.
-    pub(crate) lifts: &'a [Lift],
+    pub(crate) augmentations: &'a [Augmentation],
     /// All values as codes, where the processor compares codes faster.
     pub(crate) codes: Option<&'a Codes>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Query {
 impl<'a> Space<'a> {
     /// Values by their exact distances.
     pub(crate) fn exact(measure: Measure, store: &'a ValueStore) -> Self {
-        Self { measure, store, lifts: &[], codes: None }
+        Self { measure, store, augmentations: &[], codes: None }
     }
 }
 
@@ -127,7 +127,7 @@ impl Space<'_> {
     /// The distance of the element for which `ask` prepared to another.
     pub(crate) fn distance_of(&self, query: &Query, other: u32) -> f32 {
         match &query.sparse {
-            Some(sparse) => self.lifted(query.element, other, sparse.distance(self.value(other))),
+            Some(sparse) => self.augmented(query.element, other, sparse.distance(self.value(other))),
             None => self.distance(query.element, other),
         }
     }
@@ -137,12 +137,12 @@ impl Space<'_> {
     }
 
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
-        self.lifted(a, b, (self.measure.kernel)(self.value(a), self.value(b)))
+        self.augmented(a, b, (self.measure.kernel)(self.value(a), self.value(b)))
     }
 
     /// A distance of values with what the additional coordinates add to it.
-    fn lifted(&self, a: u32, b: u32, distance: f32) -> f32 {
-        match (self.lifts.get(a as usize), self.lifts.get(b as usize)) {
+    fn augmented(&self, a: u32, b: u32, distance: f32) -> f32 {
+        match (self.augmentations.get(a as usize), self.augmentations.get(b as usize)) {
             (Some(a), Some(b)) => distance - a.coordinate * b.coordinate,
             _ => distance,
         }
@@ -166,7 +166,7 @@ impl Space<'_> {
     /// Under inner product: the same values by Euclidean distance.
     pub(crate) fn euclidean(&self) -> Option<Space<'_>> {
         let codes = self.codes.and_then(Codes::euclidean);
-        Some(Space { measure: self.measure.euclidean()?, store: self.store, lifts: &[], codes })
+        Some(Space { measure: self.measure.euclidean()?, store: self.store, augmentations: &[], codes })
     }
 
     /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.
@@ -203,22 +203,22 @@ impl Space<'_> {
         lengths.map_or(distance, |(a, b)| a + b + 2.0 * distance)
     }
 
-    /// The squared length of an element with its lift, where distances are products.
+    /// The squared length of an element with its extra coordinate, where distances are products.
     pub(crate) fn squared_length(&self, element: u32) -> Option<f32> {
         match self.measure.metric {
             Metric::Cosine => Some(1.0),
-            _ => Some(self.lifts.get(element as usize)?.square),
+            _ => Some(self.augmentations.get(element as usize)?.square),
         }
     }
 
     /// The coordinates that are added to some elements, in order.
-    pub(crate) fn lifts_of(&self, elements: &[u32]) -> Vec<f32> {
-        elements.iter().map_while(|&element| self.lift(element)).collect()
+    pub(crate) fn extra_coordinates(&self, elements: &[u32]) -> Vec<f32> {
+        elements.iter().map_while(|&element| self.extra_coordinate(element)).collect()
     }
 
     /// The coordinate that is added to an element, if there is one.
-    pub(crate) fn lift(&self, element: u32) -> Option<f32> {
-        Some(self.lifts.get(element as usize)?.coordinate)
+    pub(crate) fn extra_coordinate(&self, element: u32) -> Option<f32> {
+        Some(self.augmentations.get(element as usize)?.coordinate)
     }
 }
 
@@ -260,35 +260,4 @@ impl Products {
     pub(crate) fn are_rough(&self) -> bool {
         self.codes.is_some() || self.metric == Metric::L2
     }
-}
-
-/// One more coordinate of an element, and its squared length with that.
-///
-/// Inner product is no metric: the longest vectors are nearest to all others, and a graph of nearest neighbors leads nowhere else.
-/// With a coordinate `sqrt(l² - |x|²)` all vectors up to length `l` are equally long, so that being near is mutual, while a query,
-/// whose own coordinate is 0, sees the same order as before. With the greatest length for `l` the coordinate outweighs
-/// all others where lengths differ much; one that most vectors exceed measured best, from 3 dimensions to word vectors.
-#[derive(Clone, Copy)]
-pub(crate) struct Lift {
-    coordinate: f32,
-    square: f32,
-}
-
-/// Squared lengths that differ by no more than this are equal: then products have the order of Euclidean distances.
-const EQUAL: f32 = 1e-3;
-
-/// The lifts of `elements` elements; none if all are equally long. Runs on the threads of the pool it is called from.
-pub(crate) fn lifts(space: Space<'_>, elements: u32, control: &Control) -> Result<Option<Vec<Lift>>, BuildError> {
-    let square = |element| control.check().map(|()| -space.distance(element, element));
-    let squares: Vec<f32> = (0..elements).into_par_iter().map(square).collect::<Result<_, _>>()?;
-    let mut sorted = squares.clone();
-    sorted.sort_unstable_by(f32::total_cmp);
-    if let [shortest, .., longest] = sorted[..]
-        && longest - shortest <= EQUAL * longest
-    {
-        return Ok(None);
-    }
-    let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
-    let lift = |square: f32| Lift { coordinate: (length - square).max(0.0).sqrt(), square: square.max(length) };
-    Ok(Some(squares.into_iter().map(lift).collect()))
 }

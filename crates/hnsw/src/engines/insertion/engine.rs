@@ -67,6 +67,7 @@ pub(crate) fn insert_all(
     }
     let order = (0..points.len() as u32).collect();
     drop(graph);
-    let gathered = Gathered { points, order, near, also: None, far: Far::none(), at_least: 0, mutual: false };
+    let gathered =
+        Gathered { points, order, near, also: None, far: Far::none(), at_least: 0, mutual: false, left_out: None };
     Ok((draft, gathered))
 }

@@ -1,4 +1,4 @@
-//! The share of squared distances that principal components account for.
+//! The fraction of squared distances that principal components explain.
 
 use rayon::prelude::*;
 
@@ -9,28 +9,28 @@ use crate::{BuildError, Control};
 /// Values of the sample, and for each the number of its nearest others.
 const VALUES: usize = 128;
 const NEAREST: usize = 16;
-/// How much the share may vary among the others that are nearest to a value: its standard deviation in terms of its mean. By four times as
+/// The explained fraction may vary by this among the nearest others of a value: standard deviation divided by mean. At four times as
 /// much, recall falls by half a hundredth.
-const VARIES: f32 = 0.0065;
-/// With more than this many times the allowed variation, more components are not enough.
+const MAX_DEVIATION: f32 = 0.0065;
+/// Above this multiple of the allowed deviation, more components do not help.
 const HOPELESS: f32 = 3.0;
-/// Of two values' squares: a distance below that is mostly rounding.
+/// A squared distance below this fraction of the squared length is mostly rounding.
 const TOO_NEAR: f32 = 1e-4;
 
-/// The share of squared distances: a sum over some others, and the sum of squares.
+/// The explained fractions of the squared distances to some others: their sum, and the sum of their squares.
 #[derive(Clone, Copy, Default)]
-struct Share {
+struct Explained {
     sum: f32,
     squares: f32,
 }
 
 pub(crate) enum Found {
-    /// The first `count` components have the same share of all distances between near values.
+    /// The first `count` components explain the same fraction of all distances between near values.
     Few {
         count: usize,
-        share: f32,
+        fraction: f32,
     },
-    /// Not even all have, but more might.
+    /// Not even all components do, but more might.
     MaybeMore,
     Nothing,
 }
@@ -48,45 +48,45 @@ pub(crate) fn look(sample: &Matrix, along: &Matrix, control: &Control) -> Result
             return None;
         }
         others.select_nth_unstable_by(NEAREST - 1, |a, b| a.0.total_cmp(&b.0));
-        Some(shares(along, own, &others[..NEAREST]))
+        Some(explained(along, own, &others[..NEAREST]))
     };
-    let shares: Vec<Vec<Share>> = (0..VALUES).into_par_iter().filter_map(of).collect();
-    if shares.len() < VALUES / 2 {
+    let all: Vec<Vec<Explained>> = (0..VALUES).into_par_iter().filter_map(of).collect();
+    if all.len() < VALUES / 2 {
         return Ok(Found::Nothing);
     }
-    let mean = |of: &dyn Fn(&Vec<Share>) -> f32| shares.iter().map(of).sum::<f32>() / shares.len() as f32;
-    let mut varies = f32::INFINITY;
+    let mean = |of: &dyn Fn(&Vec<Explained>) -> f32| all.iter().map(of).sum::<f32>() / all.len() as f32;
+    let mut deviation = f32::INFINITY;
     for at in 0..along.width / STEP {
-        let share = mean(&|shares| shares[at].mean());
-        varies = mean(&|shares| shares[at].varies());
-        if varies <= VARIES && share > 0.0 {
-            return Ok(Found::Few { count: (at + 1) * STEP, share });
+        let fraction = mean(&|explained| explained[at].mean());
+        deviation = mean(&|explained| explained[at].deviation());
+        if deviation <= MAX_DEVIATION && fraction > 0.0 {
+            return Ok(Found::Few { count: (at + 1) * STEP, fraction });
         }
     }
-    Ok(if varies <= HOPELESS * VARIES { Found::MaybeMore } else { Found::Nothing })
+    Ok(if deviation <= HOPELESS * MAX_DEVIATION { Found::MaybeMore } else { Found::Nothing })
 }
 
-/// For each number of components: their share of the squared distances of `own` to `others`.
-fn shares(along: &Matrix, own: usize, others: &[(f32, usize)]) -> Vec<Share> {
-    let mut shares = vec![Share::default(); along.width / STEP];
+/// For each number of components: what they explain of the squared distances of `own` to `others`.
+fn explained(along: &Matrix, own: usize, others: &[(f32, usize)]) -> Vec<Explained> {
+    let mut explained = vec![Explained::default(); along.width / STEP];
     for &(square, other) in others {
         let mut sum = 0.0;
         let both = along.row(own).chunks_exact(STEP).zip(along.row(other).chunks_exact(STEP));
-        for ((a, b), share) in both.zip(&mut shares) {
+        for ((a, b), of_some) in both.zip(&mut explained) {
             sum += a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-            share.sum += sum / square;
-            share.squares += (sum / square) * (sum / square);
+            of_some.sum += sum / square;
+            of_some.squares += (sum / square) * (sum / square);
         }
     }
-    shares
+    explained
 }
 
-impl Share {
+impl Explained {
     fn mean(self) -> f32 {
         self.sum / NEAREST as f32
     }
 
-    fn varies(self) -> f32 {
+    fn deviation(self) -> f32 {
         let variance = self.squares / NEAREST as f32 - self.mean() * self.mean();
         variance.max(0.0).sqrt() / self.mean()
     }

@@ -1,0 +1,136 @@
+//! What each pass of the engine is worth: builds of several sets with one pass left out at a time.
+
+use anyhow::Result;
+use benches::hard::HardSet;
+use benches::{EFS, GraphSet, Searches};
+use clap::Args;
+use harness::hard::FAMILIES;
+use harness::{PgConfig, cpu_seconds, step};
+use hnsw::{EngineKind, Metric, Pass, Remedy};
+
+use super::contest::{alternate, median};
+use super::flags;
+use super::markdown::Table;
+use super::options::SetOptions;
+use super::results::Results;
+use super::set::Set;
+
+/// The values of ef_search in the report, as positions in [`EFS`].
+const SHOWN: [usize; 3] = [0, 2, 4];
+
+/// The sets, and how they are built.
+#[derive(Args)]
+pub struct Ablation {
+    /// Sets as of --set, with `:ip` or another metric behind the name, and families of hard data
+    #[arg(
+        value_name = "SET",
+        value_delimiter = ',',
+        default_value = "wordnet-384,wordnet-1152,fashion-mnist,crowd-cosine,far-clusters-l2,positive-lognormal-ip"
+    )]
+    sets: Vec<String>,
+    #[command(flatten)]
+    set: SetOptions,
+    /// Parameters of the index; hard families have their own
+    #[arg(long, default_value_t = 16)]
+    m: u16,
+    #[arg(long, default_value_t = 64)]
+    ef_construction: u16,
+    /// How often each is built, taking turns
+    #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "3")]
+    rounds: usize,
+    /// Threads; 0 takes all
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+/// A build and its searches.
+struct Outcome {
+    cpu: f64,
+    searches: Searches,
+    pages: f64,
+    remedy: Remedy,
+}
+
+/// Measures, and writes a report.
+pub fn run(arguments: &Ablation) -> Result<()> {
+    let mut results = Results::new("ablation", &PgConfig::require()?)?;
+    results.markdown(
+        "Each pass left out by itself. CPU seconds, elements visited and pages read per query at ef_search 40 as ratios to those of all passes, \
+         CPU seconds as medians; recall@10 at ef_search 10, 40, 200 as differences; what the guard did.\n",
+    );
+    for name in &arguments.sets {
+        let set = arguments.find(name)?;
+        let mut contestants = vec![None];
+        contestants.extend(Pass::ALL.map(Some));
+        let rounds = alternate(arguments.rounds, &contestants, |round, &left_out| {
+            let outcome = arguments.measure(&set, left_out, round == 0)?;
+            println!("{name}, round {}, without {}: {:.2} s of CPU time", round + 1, title(left_out), outcome.cpu);
+            Ok(outcome)
+        })?;
+        results.heading(&format!("{name}: {} rows", set.rows()));
+        results.table("Without", &table(&contestants, &rounds));
+        results.write()?;
+    }
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+impl Ablation {
+    fn find(&self, name: &str) -> Result<GraphSet> {
+        let (name, metric) = name.split_once(':').map_or((name, None), |(name, metric)| (name, Some(metric)));
+        if let Some(family) = FAMILIES.iter().find(|family| family.name == name) {
+            let rows = self.set.rows.unwrap_or(60_000);
+            return Ok(HardSet::make(family, 1, rows, self.set.queries)?.graph);
+        }
+        let metric = metric.map(flags::metric).transpose().map_err(anyhow::Error::msg)?;
+        let options = SetOptions { metric: metric.or(self.set.metric), ..self.set.clone() };
+        let set = Set::find(name, &options)?;
+        let metric = match set.metric {
+            harness::Metric::L2 => Metric::L2,
+            harness::Metric::InnerProduct => Metric::InnerProduct,
+            harness::Metric::Cosine => Metric::Cosine,
+        };
+        let make = || GraphSet::of_vectors(&set.base, &set.queries, metric, self.m, self.ef_construction);
+        step::timed("finding the distances of the true neighbors", make)
+    }
+
+    /// Searches are the same in every round: only the first has them.
+    fn measure(&self, set: &GraphSet, left_out: Option<Pass>, search: bool) -> Result<Outcome> {
+        let before = cpu_seconds(std::process::id());
+        let finished = match left_out {
+            Some(pass) => set.build_without(pass, self.threads)?,
+            None => set.build(EngineKind::Bulk, self.threads)?,
+        };
+        let cpu = cpu_seconds(std::process::id()) - before;
+        let searches = if search { set.search(&finished) } else { Searches::default() };
+        let pages = if search { set.pages_read(&finished, EFS[SHOWN[1]])? } else { 0.0 };
+        Ok(Outcome { cpu, searches, pages, remedy: finished.report.remedy })
+    }
+}
+
+fn title(left_out: Option<Pass>) -> &'static str {
+    left_out.map_or("nothing", Pass::name)
+}
+
+fn table(contestants: &[Option<Pass>], rounds: &[Vec<Outcome>]) -> Table {
+    let mut table = Table::new(&["", "CPU", "recall@10 at 10", "at 40", "at 200", "visited", "pages", "guard"]);
+    let cpu = |of: &[Outcome]| median(of.iter().map(|outcome| outcome.cpu)).unwrap_or_default();
+    let recall = |of: &[Outcome], shown: usize| of[0].searches.recall[shown][1];
+    let (visited, pages) = (|of: &[Outcome]| of[0].searches.visited[SHOWN[1]], |of: &[Outcome]| of[0].pages);
+    let whole = &rounds[0];
+    for (&left_out, of) in contestants.iter().zip(rounds) {
+        let mut cells = vec![title(left_out).to_owned()];
+        if left_out.is_none() {
+            cells.push(format!("{:.2} s", cpu(of)));
+            cells.extend(SHOWN.map(|shown| format!("{:.4}", recall(of, shown))));
+            cells.extend([format!("{:.0}", visited(of)), format!("{:.0}", pages(of))]);
+        } else {
+            cells.push(format!("{:.2}", cpu(of) / cpu(whole)));
+            cells.extend(SHOWN.map(|shown| format!("{:+.4}", recall(of, shown) - recall(whole, shown))));
+            cells.extend([visited(of) / visited(whole), pages(of) / pages(whole)].map(|ratio| format!("{ratio:.2}")));
+        }
+        cells.push(of[0].remedy.name().to_owned());
+        table.row(cells);
+    }
+    table
+}

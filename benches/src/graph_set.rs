@@ -1,0 +1,207 @@
+//! A set whose graphs are built and searched without a database: what they find, whoever built them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result};
+use distance::{Elements, Kernel, Metric};
+use graph::{HeapTid, ValueType};
+use harness::Vectors;
+use hnsw::{BuildSpec, Control, Engine, EngineKind, Finished, Links, Pass, Pool, RowBatch, Searcher};
+use pages::{IndexMeta, Layout};
+
+use crate::Index;
+use crate::vectors::encode;
+
+/// The values of ef_search that graphs are searched with.
+pub const EFS: [usize; 6] = [10, 20, 40, 100, 200, 400];
+/// How many neighbors are asked for.
+pub const KS: [usize; 3] = [1, 10, 100];
+
+/// Rows and queries as an index has them, the true neighbors, and the index's parameters.
+pub struct GraphSet {
+    spec: BuildSpec,
+    kernel: Kernel,
+    rows: Vec<Vec<u8>>,
+    queries: Vec<Vec<u8>>,
+    /// For each query, the distances of the nearest rows.
+    exact: Vec<Vec<f32>>,
+}
+
+/// What searches found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Searches {
+    /// Recall by ef and k: the share of the rows found that are no farther than the k-th nearest, so that ties are as good.
+    pub recall: [[f64; KS.len()]; EFS.len()],
+    /// Elements visited per query, by ef.
+    pub visited: [f64; EFS.len()],
+}
+
+impl GraphSet {
+    /// Finds the true neighbors of values that are encoded, and normalised for cosine. `spec.expected_rows` is set here.
+    pub fn new(spec: BuildSpec, rows: Vec<Vec<u8>>, queries: Vec<Vec<u8>>) -> Result<Self> {
+        let kernel = distance::kernel(Elements::of(spec.value_type), spec.metric).context("no kernel")?;
+        let exact = exact(&rows, &queries, kernel);
+        Ok(Self { spec: BuildSpec { expected_rows: rows.len() as u64, ..spec }, kernel, rows, queries, exact })
+    }
+
+    /// A set of `vector`s.
+    pub fn of_vectors(base: &Vectors, queries: &Vectors, metric: Metric, m: u16, ef_construction: u16) -> Result<Self> {
+        let spec = spec(ValueType::Vector, metric, base.dims(), m, ef_construction);
+        Self::new(spec, encode(base, metric), encode(queries, metric))
+    }
+
+    /// Its type.
+    pub fn value_type(&self) -> ValueType {
+        self.spec.value_type
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Builds a graph without a database.
+    pub fn build(&self, kind: EngineKind, threads: usize) -> Result<Finished> {
+        self.fill(hnsw::start(kind, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
+    }
+
+    /// Builds a graph with the bulk engine, which leaves out a pass.
+    pub fn build_without(&self, pass: Pass, threads: usize) -> Result<Finished> {
+        self.fill(hnsw::start_without(pass, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
+    }
+
+    fn fill(&self, mut engine: Box<dyn Engine>) -> Result<Finished> {
+        let mut row = 0..;
+        for rows in self.rows.chunks(100) {
+            let tids: Vec<_> = row.by_ref().take(rows.len()).map(|row| HeapTid::new(row, 1)).collect();
+            let varying = self.spec.value_type.value_len(self.spec.dims).is_none();
+            let lengths: Vec<u32> = rows.iter().filter(|_| varying).map(|row| row.len() as u32).collect();
+            engine.add(RowBatch { tids: &tids, values: &rows.concat(), lengths: &lengths })?;
+        }
+        Ok(engine.finish()?)
+    }
+
+    /// Searches a graph that was built without a database.
+    pub fn search(&self, finished: &Finished) -> Searches {
+        let rows = |element| finished.graph.heap_tids().of(element).len();
+        self.search_any(&finished.graph, |element| finished.values.value(element), rows)
+    }
+
+    /// Searches an index.
+    pub fn search_index(&self, index: &Index) -> Searches {
+        self.search_any(index, |element| &index.values[element as usize], |element| index.rows[element as usize])
+    }
+
+    /// Pages that a search with an ef_search would read of the graph as an index, without the meta page; a mean over queries.
+    pub fn pages_read(&self, finished: &Finished, ef: usize) -> Result<f64> {
+        let BuildSpec { value_type, dims, m, ef_construction, .. } = self.spec;
+        let meta = IndexMeta { value_type, dims, m, ef_construction };
+        let layout = Layout::new(&finished.graph, &*finished.values, &finished.order, &meta)?;
+        let (mut searcher, mut sum) = (Searcher::default(), 0);
+        for query in &self.queries {
+            let (mut elements, mut lists) = (HashSet::new(), HashSet::new());
+            let distance = |element| {
+                elements.insert(layout.element(element).block);
+                (self.kernel)(query, finished.values.value(element))
+            };
+            searcher.search(&finished.graph, distance, |element| _ = lists.insert(layout.neighbor(element).block), ef);
+            sum += elements.union(&lists).count();
+        }
+        Ok(sum as f64 / self.queries.len().max(1) as f64)
+    }
+
+    fn search_any<'v>(
+        &self,
+        graph: &(impl Links + Sync),
+        value: impl Fn(u32) -> &'v [u8] + Sync,
+        rows: impl Fn(u32) -> usize + Sync,
+    ) -> Searches {
+        let ask = |(query, exact): (&Vec<u8>, &Vec<f32>), searcher: &mut Searcher, sum: &mut Searches| {
+            for (ef_at, &ef) in EFS.iter().enumerate() {
+                let mut visited = 0;
+                let distance = |element| {
+                    visited += 1;
+                    (self.kernel)(query, value(element))
+                };
+                let found = searcher.search(graph, distance, |_| {}, ef);
+                sum.visited[ef_at] += f64::from(visited);
+                // Each row of an element counts.
+                let found = found.iter().flat_map(|near| (0..rows(near.element())).map(|_| near.distance()));
+                let found: Vec<f32> = found.collect();
+                for (k_at, &k) in KS.iter().enumerate() {
+                    let k = k.min(exact.len());
+                    let hits = found.iter().take(k).filter(|&&distance| distance <= exact[k - 1]).count();
+                    sum.recall[ef_at][k_at] += hits as f64 / k as f64;
+                }
+            }
+        };
+        let half = self.queries.len().div_ceil(2).max(1);
+        let run = |(queries, exact): (&[Vec<u8>], &[Vec<f32>])| {
+            let (mut searcher, mut sum) = (Searcher::default(), Searches::default());
+            queries.iter().zip(exact).for_each(|both| ask(both, &mut searcher, &mut sum));
+            sum
+        };
+        let sums: Vec<Searches> = thread::scope(|scope| {
+            let parts = self.queries.chunks(half).zip(self.exact.chunks(half));
+            let run = &run;
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let total = self.queries.len().max(1) as f64;
+        let mut mean = Searches::default();
+        for sum in sums {
+            for ef in 0..EFS.len() {
+                mean.visited[ef] += sum.visited[ef] / total;
+                (0..KS.len()).for_each(|k| mean.recall[ef][k] += sum.recall[ef][k] / total);
+            }
+        }
+        mean
+    }
+}
+
+/// The description of a build.
+pub(crate) fn spec(value_type: ValueType, metric: Metric, dims: usize, m: u16, ef_construction: u16) -> BuildSpec {
+    BuildSpec {
+        value_type,
+        metric,
+        dims: dims as u32,
+        m,
+        ef_construction,
+        expected_rows: 0,
+        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
+        seed: 0,
+    }
+}
+
+impl Searches {
+    /// Where these recalls are least against others: the difference, and its ef and k.
+    pub fn worst(&self, others: &Self) -> (f64, usize, usize) {
+        let each = (0..EFS.len()).flat_map(|ef| (0..KS.len()).map(move |k| (ef, k)));
+        let asked = each.filter(|&(ef, k)| KS[k] <= EFS[ef]);
+        let difference = asked.map(|(ef, k)| (self.recall[ef][k] - others.recall[ef][k], EFS[ef], KS[k]));
+        difference.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    }
+}
+
+/// The distances of the nearest rows of each query, in order.
+fn exact(rows: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<f32>> {
+    let k = KS[KS.len() - 1].min(rows.len());
+    let nearest = |query: &Vec<u8>| {
+        let mut distances: Vec<f32> = rows.iter().map(|row| kernel(query, row)).collect();
+        if k > 0 {
+            distances.select_nth_unstable_by(k - 1, f32::total_cmp);
+        }
+        distances.truncate(k);
+        distances.sort_unstable_by(f32::total_cmp);
+        distances
+    };
+    let half = queries.len().div_ceil(2).max(1);
+    let run = |part: &[Vec<u8>]| part.iter().map(nearest).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = queries.chunks(half).map(|part| scope.spawn(move || run(part))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    })
+}

@@ -1,0 +1,46 @@
+//! Graphs without one of the engine's passes: complete, and others than with all passes where the pass has something to do.
+
+mod support;
+
+use std::sync::Arc;
+
+use hnsw::{BuildSpec, Control, Finished, Metric, Pass, Pool, RowBatch, start_without};
+use support::{Numbers, build, check, spec, tid};
+
+const ROWS: usize = 3000;
+const DIMS: usize = 16;
+
+fn build_without(pass: Pass, spec: &BuildSpec, values: &[Vec<f32>]) -> Finished {
+    let mut engine = start_without(pass, spec.clone(), Arc::new(Pool::new(2).unwrap()), Control::default()).unwrap();
+    let tids: Vec<_> = (0..values.len()).map(tid).collect();
+    let values: Vec<u8> = values.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+    engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
+    engine.finish().unwrap()
+}
+
+/// All lists and the order of the elements.
+fn all(finished: &Finished) -> (Vec<u32>, &[u32]) {
+    let graph = &finished.graph;
+    let lists = |element| (0..=graph.level(element)).flat_map(move |layer| graph.neighbors(element, layer));
+    (graph.elements().flat_map(lists).copied().collect(), &finished.order)
+}
+
+#[test]
+fn a_pass_that_is_left_out_leaves_a_complete_graph() {
+    let mut numbers = Numbers(7);
+    // Of different lengths, for inner product.
+    let values: Vec<_> =
+        (0..ROWS).map(|row| numbers.vector(DIMS).iter().map(|x| x * (1 + row % 3) as f32).collect()).collect();
+    let spec = BuildSpec { metric: Metric::InnerProduct, ..spec(DIMS as u32, 8) };
+    let whole = build(hnsw::EngineKind::Bulk, &spec, &values).unwrap();
+    for pass in Pass::ALL {
+        let finished = build_without(pass, &spec, &values);
+        // Elements that cannot be reached stay so.
+        if pass != Pass::Reach {
+            check(&finished, ROWS);
+        }
+        // These have nothing to do here, or only where the processor has kernels for codes.
+        let idle = [Pass::Components, Pass::HubRemoval, Pass::Remedies, Pass::Reach, Pass::Codes, Pass::SecondLook];
+        assert!(idle.contains(&pass) || all(&finished) != all(&whole), "{} makes no difference", pass.name());
+    }
+}
