@@ -77,10 +77,10 @@ fn the_user_cancels() {
 fn the_statement_takes_too_long() {
     let mut scene = Scene::new("timeout");
     for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
-        scene.session.as_mut().unwrap().execute("SET statement_timeout = '8s'").unwrap();
+        scene.session.as_mut().unwrap().execute("SET statement_timeout = '20s'").unwrap();
         let start = Instant::now();
         let building = scene.build_until(phase);
-        let error = scene.expect_failure(building, start + Duration::from_secs(8));
+        let error = scene.expect_failure(building, start + Duration::from_secs(20));
         assert_eq!(error.server().message, "canceling statement due to statement timeout");
         scene.session.as_mut().unwrap().execute("RESET statement_timeout").unwrap();
         scene.expect_clean();
