@@ -131,6 +131,8 @@ impl Dsn {
             Some(text) => text.parse().map_err(|_| Error::Dsn(format!("{key} \"{text}\" is no number"))),
         };
         let port = number("port", 5432)?;
+        // A rebuild may be silent for hours, while what lies between forgets connections without traffic.
+        config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
         config.host(self.name()).port(port).dbname(database).application_name("lantern-index maintain");
         if let Some(address) = self.get("hostaddr") {
             // The name is what the certificate is for.
