@@ -177,7 +177,7 @@ impl Worker {
 
     /// Connects again after the server has ended the session, or itself, once it is there again.
     async fn connected(&mut self) -> Result<(), Error> {
-        let started = Instant::now();
+        let (started, lost) = (Instant::now(), self.database.pid);
         // A session that is about to end answers no more.
         while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
             match Database::open(&self.dsn, &self.database.name).await {
@@ -187,6 +187,14 @@ impl Worker {
                 }
                 Err(_) => sleep(RETURN).await,
             }
+        }
+        // The old session says that it ends before it gives its locks back.
+        let ends = format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {lost})");
+        while lost != self.database.pid
+            && started.elapsed() < self.settings.patience.min(CLEARING)
+            && !self.database.value::<bool>(&ends).await?
+        {
+            sleep(LOOK).await;
         }
         Ok(())
     }
