@@ -130,7 +130,8 @@ async fn transaction(database: &Database, wish: &Wish<'_>, settings: &Settings) 
                AND a.application_name <> 'lantern-index maintain' \
              UNION ALL \
              SELECT format('the prepared transaction \"%s\"', p.gid), extract(epoch FROM now() - p.prepared)::float8, \
-                    EXISTS ({locks} AND l.virtualtransaction = '-1/' || p.transaction::text), true \
+                    EXISTS ({locks} AND l.pid IS NULL AND l.virtualtransaction IN ( \
+                        SELECT x.virtualtransaction FROM pg_locks x WHERE x.pid IS NULL AND x.transactionid = p.transaction)), true \
              FROM pg_prepared_xacts p WHERE p.database = current_database() \
          ) t (what, age, waits, keeps) \
          WHERE age IS NOT NULL AND (waits OR keeps AND {vacuums}) ORDER BY age DESC LIMIT 1"

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -192,6 +193,7 @@ impl Workers {
                 stop: stop.clone(),
                 queue: queue.clone(),
                 say: say.clone(),
+                is_late: AtomicBool::new(false),
             };
             workers.spawn(worker.run());
         }

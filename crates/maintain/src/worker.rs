@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub(crate) struct Worker {
     pub(crate) stop: CancellationToken,
     pub(crate) queue: Arc<Queue>,
     pub(crate) say: Arc<Say>,
+    /// That the window is over has been said.
+    pub(crate) is_late: AtomicBool,
 }
 
 impl Worker {
@@ -208,7 +211,6 @@ impl Worker {
         let mut running = std::pin::pin!(statement);
         let mut ticks = interval(PROGRESS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_late = false;
         loop {
             tokio::select! {
                 result = &mut running => return result,
@@ -218,7 +220,7 @@ impl Worker {
             tokio::select! {
                 result = &mut running => return result,
                 () = self.stop.cancelled() => break,
-                () = self.look_on(step, &mut is_late) => {}
+                () = self.look_on(step) => {}
             }
         }
         loop {
@@ -232,7 +234,7 @@ impl Worker {
     }
 
     /// Tells how far the statement is, and once that the window is over. If that cannot be known, the statement goes on all the same.
-    async fn look_on(&self, step: &Step, is_late: &mut bool) {
+    async fn look_on(&self, step: &Step) {
         let sql = format!(
             "SELECT phase, coalesce(nullif(tuples_total, 0), nullif(blocks_total, 0)) IS NOT NULL, \
                     CASE WHEN tuples_total > 0 THEN tuples_done / tuples_total::float8 \
@@ -248,8 +250,10 @@ impl Worker {
         {
             (self.say)(step, Told::Goes(row.get(0), row.get::<_, bool>(1).then(|| row.get(2))));
         }
-        if !*is_late && let Ok(Some(time)) = guard::past_window(&self.owner, &self.settings).await {
-            *is_late = true;
+        if !self.is_late.load(Ordering::Relaxed)
+            && let Ok(Some(time)) = guard::past_window(&self.owner, &self.settings).await
+        {
+            self.is_late.store(true, Ordering::Relaxed);
             let note = format!("the window is closed, it is {time}: what has begun is finished, nothing else begins");
             (self.say)(step, Told::Note(&note));
         }
