@@ -83,7 +83,7 @@ async fn one(
         plan = maintain::look(dsn) => plan?,
         () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
     };
-    if !arguments.json {
+    if !arguments.json && (errors.is_empty() || !plan.steps.is_empty()) {
         print(&plan, settings);
     }
     if !(settings.rebuild || settings.drop_leftovers) {

@@ -153,29 +153,31 @@ impl Worker {
             return Ok(outcome);
         }
         Ok(match self.clear(index.table_oid, &before).await {
-            Ok(()) => outcome,
+            Ok(0) => outcome,
+            Ok(_) => outcome.with("; what it left has been dropped"),
             Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
         })
     }
 
-    /// Drops what a rebuild that was not done has left.
-    async fn clear(&mut self, table: u32, before: &BTreeMap<u32, String>) -> Result<(), Error> {
+    /// Drops what a rebuild that was not done has left: how many indexes that was.
+    async fn clear(&mut self, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
         self.connected().await?;
         // What another session is building is not left over: a REINDEX that waited for ours, say.
         if guard::is_taken(&self.database, table).await? {
-            return Ok(());
+            return Ok(0);
         }
         let limit = self.settings.patience.min(CLEARING).as_millis();
         self.database.run(&format!("SET lock_timeout = {limit}")).await?;
-        let mut dropped = Ok(());
+        let (mut count, mut dropped) = (0, Ok(()));
         for (oid, name) in survey::leftovers(&self.database, table).await? {
             if !before.contains_key(&oid) && dropped.is_ok() {
                 dropped = self.database.run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await;
+                count += 1;
             }
         }
         // The next rebuild waits for as long as it takes.
         self.database.run("SET lock_timeout = 0").await?;
-        dropped
+        dropped.map(|()| count)
     }
 
     /// Connects again after the server has ended the session, or itself, once it is there again.
