@@ -89,11 +89,17 @@ fn indexes_that_others_change_before_their_turn() {
 }
 
 #[test]
-fn who_may_read_a_table_may_not_rebuild_its_index() {
+fn only_a_role_with_the_rights_rebuilds() {
     let scene = Scene::new();
     let mut session = scene.database("owned");
     worn(&mut session, "a", "a_worn", "");
-    session.execute("CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; GRANT SELECT ON a TO reader").unwrap();
+    session
+        .execute(
+            "CREATE ROLE nobody LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; GRANT SELECT ON a TO reader; \
+             CREATE ROLE keeper LOGIN IN ROLE pg_monitor; ALTER TABLE a OWNER TO keeper; \
+             GRANT USAGE ON SCHEMA lantern_index TO stranger, reader, keeper",
+        )
+        .unwrap();
     wait_for_advice(&scene, "owned", "a_worn", "rebuild");
     let before = files(&mut session);
     let run = |role: &str| {
@@ -104,6 +110,8 @@ fn who_may_read_a_table_may_not_rebuild_its_index() {
         let (code, plan) = told(output);
         (code, plan, text)
     };
+    let (code, _, text) = run("nobody");
+    assert!(code == 1 && text.contains("permission denied for schema lantern_index"), "{text}");
     let (code, plan, _) = run("stranger");
     assert!(code == 0 && plan.contains("you may not read the table"), "{plan}");
     let (code, plan, text) = run("reader");
@@ -111,4 +119,7 @@ fn who_may_read_a_table_may_not_rebuild_its_index() {
     assert!(code == 1 && refused.iter().any(|words| text.contains(words)), "{text}");
     assert!(plan.contains("GRANT pg_monitor"), "{plan}");
     assert_eq!(files(&mut session), before);
+    let (code, plan, text) = run("keeper");
+    assert!(code == 0 && !plan.contains("GRANT"), "{plan}{text}");
+    assert_ne!(files(&mut session), before);
 }
