@@ -43,15 +43,18 @@ impl Held {
         let writes = "BEGIN; INSERT INTO a VALUES (1000, '[1,2,3,4,5,6,7,8]')";
         match self {
             Self::Writer => other.execute(writes).unwrap(),
-            Self::Builder | Self::LateWriter => scene.network.stop_after(Direction::ToClient, 16 << 10),
+            // In the middle of the rows: of the pages, what the builder has sent would come even after its end.
+            Self::Builder => scene.network.stop_after(Direction::ToBuilder, 4 << 10),
+            Self::LateWriter => scene.network.stop_after(Direction::ToClient, 16 << 10),
             Self::Snapshot => other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM pg_class").unwrap(),
             Self::Reader => other.execute("BEGIN; SELECT count(*) FROM a").unwrap(),
         }
         let running = scene.begin(database, &["--rebuild"]);
-        if matches!(self, Self::Builder | Self::LateWriter) {
-            scene.network.wait_until_stopped(Direction::ToClient).unwrap();
+        if self == Self::Builder {
+            scene.network.wait_until_stopped(Direction::ToBuilder).unwrap();
         }
         if self == Self::LateWriter {
+            scene.network.wait_until_stopped(Direction::ToClient).unwrap();
             other.execute(writes).unwrap();
             scene.network.reset();
         }
