@@ -35,6 +35,10 @@ impl Index {
         for block in 1..raw.len() {
             for item in page(block)?.items() {
                 let Tuple::Element(element) = Tuple::parse(&item?)? else { continue };
+                // VACUUM has wiped the value, and no list leads there.
+                if element.deleted() != 0 {
+                    continue;
+                }
                 let datum = Datum::parse(value_type, meta.dims, element.tid(), element.data())?;
                 let number = elements.len() as u32;
                 numbers.insert(element.tid(), number);

@@ -1,9 +1,12 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
-use maintain::{Dsn, Outcome, Plan, Settings, Step, Stepped, metrics};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use maintain::{Action, Dsn, Outcome, Plan, Settings, Step, Stepped, Told, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +15,8 @@ use crate::failure::Failure;
 
 /// Something is left to do: a plan that was not carried out, a closed window, replicas that are behind.
 const LEFT: u8 = 3;
+/// Steps of a bar: a fraction is all that is known.
+const LENGTH: u64 = 1000;
 
 pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
     let texts = if arguments.dsns.is_empty() { vec![String::new()] } else { arguments.dsns.clone() };
@@ -33,12 +38,14 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         max_transaction: arguments.max_transaction,
         patience: arguments.patience,
     };
+    let teller = Arc::new(Teller::new().context("cannot draw")?);
     let (mut whole, mut steps, mut failed) = (Plan::default(), Vec::new(), Vec::new());
     for dsn in dsns {
         // A server that does not answer keeps nobody from the next one.
-        match one(arguments, dsn, &settings, &stop).await {
+        match one(arguments, dsn, &settings, &stop, teller.clone()).await {
             Ok((plan, done, errors)) => {
                 whole.steps.extend(plan.steps);
+                whole.notes.extend(plan.notes);
                 steps.extend(done);
                 failed.extend(errors.iter().map(ToString::to_string));
             }
@@ -48,7 +55,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     let ended = |stepped: &Stepped| matches!(stepped.outcome, Outcome::Done | Outcome::Good);
     let left = whole.due().count() - steps.iter().filter(|stepped| ended(stepped)).count();
     if arguments.json {
-        let report = serde_json::json!({ "plan": whole.steps, "steps": steps, "left": left, "errors": failed });
+        let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": failed });
         println!("{report:#}");
     }
     if let Some(path) = &arguments.textfile {
@@ -69,19 +76,20 @@ async fn one(
     dsn: &Dsn,
     settings: &Settings,
     stop: &CancellationToken,
+    teller: Arc<Teller>,
 ) -> Result<(Plan, Vec<Stepped>, Vec<maintain::Error>), maintain::Error> {
     // Nothing has been begun: a server that does not answer is left to itself.
     let (plan, errors) = tokio::select! {
         plan = maintain::look(dsn) => plan?,
         () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
     };
-    if !arguments.json {
-        print(&plan);
+    if !arguments.json && (errors.is_empty() || !plan.steps.is_empty()) {
+        print(&plan, settings);
     }
     if !(settings.rebuild || settings.drop_leftovers) {
         return Ok((plan, Vec::new(), errors));
     }
-    let steps = maintain::work(dsn, &plan, settings, stop, tell).await;
+    let steps = maintain::work(dsn, &plan, settings, stop, move |step, told| teller.tell(step, told)).await;
     Ok((plan, steps, errors))
 }
 
@@ -100,20 +108,49 @@ fn stop_at_signals() -> Result<CancellationToken, anyhow::Error> {
     Ok(stop)
 }
 
-/// A line for each step that begins or has ended.
-fn tell(step: &Step, outcome: Option<&Outcome>) {
-    let name = format!("{}: {}", step.index.database, step.index.index);
-    let why = match outcome {
-        None => format!("{} …", step.action.name()),
-        Some(Outcome::Postponed(why) | Outcome::Stopped(why) | Outcome::Failed(why)) => {
-            format!("{}: {why}", outcome.map_or("", metrics::name))
-        }
-        Some(outcome) => metrics::name(outcome).to_owned(),
-    };
-    eprintln!("{name}: {why}");
+/// A line for each step that begins or has ended; between them a bar, where stderr is a terminal.
+struct Teller {
+    all: MultiProgress,
+    style: ProgressStyle,
+    bars: Mutex<BTreeMap<String, ProgressBar>>,
 }
 
-fn print(plan: &Plan) {
+impl Teller {
+    fn new() -> Result<Self, anyhow::Error> {
+        let style = ProgressStyle::with_template("  [{bar:40}] {prefix}: {wide_msg}")?.progress_chars("=> ");
+        Ok(Self { all: MultiProgress::new(), style, bars: Mutex::default() })
+    }
+
+    fn tell(&self, step: &Step, told: Told<'_>) {
+        let name = format!("{}: {}", step.index.database, step.index.index);
+        let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = match told {
+            Told::Goes(phase, share) => {
+                let bar = bars.entry(name.clone()).or_insert_with(|| {
+                    self.all.add(ProgressBar::new(LENGTH).with_style(self.style.clone()).with_prefix(name))
+                });
+                bar.set_position((share.unwrap_or_default() * LENGTH as f64) as u64);
+                return bar.set_message(phase.to_owned());
+            }
+            Told::Begun => format!("{} …", step.action.name()),
+            Told::Note(note) => note.to_owned(),
+            Told::Ended(outcome) => {
+                if let Some(bar) = bars.remove(&name) {
+                    self.all.remove(&bar);
+                }
+                match outcome {
+                    Outcome::Postponed(why) | Outcome::Stopped(why) | Outcome::Failed(why) => {
+                        format!("{}: {why}", metrics::name(outcome))
+                    }
+                    Outcome::Done | Outcome::Good => metrics::name(outcome).to_owned(),
+                }
+            }
+        };
+        self.all.suspend(|| eprintln!("{name}: {words}"));
+    }
+}
+
+fn print(plan: &Plan, settings: &Settings) {
     let mut rows =
         vec![["database", "index", "size", "deleted", "dead", "advice", "action", "reason"].map(str::to_owned)];
     for Step { index, action } in &plan.steps {
@@ -143,6 +180,14 @@ fn print(plan: &Plan) {
             "A rebuild needs up to {} of disk for the new index and as much for WAL; how much is free, a client cannot know.",
             size(bytes)
         );
+    }
+    plan.notes.iter().for_each(|note| println!("{note}."));
+    let is_leftover = |step: &Step| step.action == Action::Drop;
+    if !settings.rebuild && plan.due().any(|step| !is_leftover(step)) {
+        println!("--rebuild checks and rebuilds them.");
+    }
+    if !settings.drop_leftovers && plan.due().any(is_leftover) {
+        println!("--drop-leftovers drops what failed REINDEX CONCURRENTLY have left.");
     }
 }
 

@@ -8,6 +8,8 @@ use crate::tls::Tls;
 /// A session of one database.
 pub(crate) struct Database {
     pub(crate) name: String,
+    /// Of the server's process.
+    pub(crate) pid: i32,
     client: Client,
     tls: Tls,
     task: JoinHandle<()>,
@@ -21,16 +23,32 @@ impl Database {
             // As libpq: a socket of this machine is not encrypted.
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
-        let (client, connection) = config
-            .connect(tls.clone())
-            .await
-            .map_err(|error| Error::Connect { place: format!("{}/{name}", dsn.place()), reason: words(&error) })?;
+        let failed = |error: tokio_postgres::Error| {
+            let mut reason = words(&error);
+            if reason.contains("password missing") {
+                reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the connection \
+                          string must have it"
+                    .to_owned();
+            }
+            Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
+        };
+        let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
         // It ends with the client, and its error is that of the statement under way.
         let task = tokio::spawn(async move { _ = connection.await });
-        let database = Self { name: name.to_owned(), client, tls, task };
-        // What others put into the path must not be taken for what is meant, and what the server limits must not end a rebuild.
-        database.run("SET search_path = pg_catalog; SET statement_timeout = 0; SET lock_timeout = 0").await?;
+        let mut database = Self { name: name.to_owned(), pid: 0, client, tls, task };
+        // What others put into the path must not be taken for what is meant, and what the server limits must end neither a rebuild nor
+        // the session that has the lock meanwhile. Not every release has all of them.
+        database.run("SET search_path = pg_catalog").await?;
+        let unlimited = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
+                         ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')";
+        database.rows(unlimited).await?;
+        database.pid = database.value("SELECT pg_backend_pid()").await?;
         Ok(database)
+    }
+
+    /// Whether the connection is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.client.is_closed()
     }
 
     pub(crate) async fn run(&self, sql: &str) -> Result<(), Error> {

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
+use tokio_postgres::config::TargetSessionAttrs;
+
 use crate::Error;
 
 /// Where parameters come from if the connection string does not have them.
-const ENVIRONMENT: [(&str, &str); 13] = [
+const ENVIRONMENT: [(&str, &str); 15] = [
     ("host", "PGHOST"),
     ("hostaddr", "PGHOSTADDR"),
     ("port", "PGPORT"),
@@ -22,6 +24,38 @@ const ENVIRONMENT: [(&str, &str); 13] = [
     ("sslcert", "PGSSLCERT"),
     ("sslkey", "PGSSLKEY"),
     ("connect_timeout", "PGCONNECT_TIMEOUT"),
+    ("options", "PGOPTIONS"),
+    ("target_session_attrs", "PGTARGETSESSIONATTRS"),
+];
+
+/// What libpq knows besides, and what is the driver's own affair here.
+const IGNORED: [&str; 26] = [
+    "application_name",
+    "channel_binding",
+    "client_encoding",
+    "fallback_application_name",
+    "gssdelegation",
+    "gssencmode",
+    "gsslib",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "krbsrvname",
+    "load_balance_hosts",
+    "replication",
+    "require_auth",
+    "requirepeer",
+    "ssl_max_protocol_version",
+    "ssl_min_protocol_version",
+    "sslcertmode",
+    "sslcompression",
+    "sslcrl",
+    "sslcrldir",
+    "sslnegotiation",
+    "sslpassword",
+    "sslsni",
+    "tcp_user_timeout",
 ];
 
 /// How much of TLS is wanted.
@@ -82,7 +116,12 @@ impl Dsn {
         {
             parameters.insert("user".to_owned(), user);
         }
-        Ok(Self { parameters, home })
+        let is_known =
+            |key: &&String| ENVIRONMENT.iter().any(|(known, _)| known == key) || IGNORED.contains(&key.as_str());
+        match parameters.keys().find(|key| !is_known(key)) {
+            Some(key) => Err(Error::Dsn(format!("option \"{key}\" is unknown"))),
+            None => Ok(Self { parameters, home }),
+        }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
@@ -126,25 +165,39 @@ impl Dsn {
     /// For the driver, with a database.
     pub(crate) fn config(&self, database: &str) -> Result<tokio_postgres::Config, Error> {
         let mut config = tokio_postgres::Config::new();
-        let number = |key, default: u16| match self.get(key) {
-            None => Ok(default),
-            Some(text) => text.parse().map_err(|_| Error::Dsn(format!("{key} \"{text}\" is no number"))),
+        let number = |key: &str, text: &str| {
+            text.parse::<u16>().map_err(|_| Error::Dsn(format!("{key} \"{text}\" is no number")))
         };
-        let port = number("port", 5432)?;
-        config.host(self.name()).port(port).dbname(database).application_name("lantern-index maintain");
-        if let Some(address) = self.get("hostaddr") {
+        let ports = self.get("port").unwrap_or("5432").split(',').map(|port| number("port", port));
+        let ports = ports.collect::<Result<Vec<u16>, Error>>()?;
+        ports.iter().for_each(|&port| _ = config.port(port));
+        // Any of several servers, as of a primary and its standbys.
+        self.name().split(',').for_each(|host| _ = config.host(host));
+        // A rebuild may be silent for hours, while what lies between forgets connections without traffic.
+        config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
+        config.dbname(database).application_name("lantern-index maintain");
+        for address in self.get("hostaddr").iter().flat_map(|addresses| addresses.split(',')) {
             // The name is what the certificate is for.
             let wrong = || Error::Dsn(format!("hostaddr \"{address}\" is no address"));
             config.hostaddr(address.parse().map_err(|_| wrong())?);
         }
+        if let Some(options) = self.get("options") {
+            config.options(options);
+        }
+        config.target_session_attrs(match self.get("target_session_attrs") {
+            None | Some("any" | "prefer-standby") => TargetSessionAttrs::Any,
+            Some("read-write" | "primary") => TargetSessionAttrs::ReadWrite,
+            Some("read-only" | "standby") => TargetSessionAttrs::ReadOnly,
+            Some(other) => return Err(Error::Dsn(format!("target_session_attrs \"{other}\" is unknown"))),
+        });
         let user = self.get("user").unwrap_or("postgres");
         config.user(user);
         if let Some(password) =
-            self.get("password").map(str::to_owned).or_else(|| self.stored_password(port, database, user))
+            self.get("password").map(str::to_owned).or_else(|| self.stored_password(ports[0], database, user))
         {
             config.password(password);
         }
-        match number("connect_timeout", 0)? {
+        match number("connect_timeout", self.get("connect_timeout").unwrap_or("0"))? {
             0 => {}
             seconds => _ = config.connect_timeout(Duration::from_secs(seconds.into())),
         }
@@ -245,11 +298,17 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, place) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+    // Several are separated by commas, each with its port.
+    let places = place.split(',').map(|place| match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
         Some((address, port)) => (address, port.trim_start_matches(':')),
         None => place.split_once(':').unwrap_or((place, "")),
-    };
-    let parts = [("user", user), ("password", password), ("host", host), ("port", port), ("dbname", database)];
+    });
+    let (hosts, ports): (Vec<&str>, Vec<&str>) = places.unzip();
+    let has_port = ports.iter().any(|port| !port.is_empty());
+    let usual = |port: &&str| if port.is_empty() { "5432".to_owned() } else { (*port).to_owned() };
+    let host = hosts.join(",");
+    let port = if has_port { ports.iter().map(usual).collect::<Vec<_>>().join(",") } else { String::new() };
+    let parts = [("user", user), ("password", password), ("host", &host), ("port", &port), ("dbname", database)];
     let query = query.split('&').filter_map(|pair| pair.split_once('='));
     for (key, value) in parts.into_iter().chain(query) {
         if !value.is_empty() {
@@ -280,6 +339,8 @@ fn decoded(text: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::{Host, TargetSessionAttrs};
+
     use super::{Dsn, password};
 
     fn read(text: &str) -> Dsn {
@@ -304,9 +365,13 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        for (text, word) in
-            [("host", ""), ("host='x", "quote"), ("postgresql://%4/x", "hexadecimal"), ("x=1 y", "missing")]
-        {
+        for (text, word) in [
+            ("host", ""),
+            ("host='x", "quote"),
+            ("postgresql://%4/x", "hexadecimal"),
+            ("x=1 y", "missing"),
+            ("pasword=x", "\"pasword\" is unknown"),
+        ] {
             match Dsn::with(text, &|_| None) {
                 Err(error) => assert!(error.to_string().contains(word), "{error}"),
                 Ok(dsn) => assert_eq!(dsn.database(), Some("host")),
@@ -314,6 +379,26 @@ mod tests {
         }
         assert!(Dsn::with("service=none", &|_| None).unwrap_err().to_string().contains("\"none\""));
         assert!(read("sslmode=perhaps").sslmode().is_err());
+        for wrong in ["port=x", "hostaddr=db.example", "target_session_attrs=both", "connect_timeout=soon"] {
+            assert!(read(wrong).config("x").is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn several_hosts() {
+        for text in [
+            "host=a,b port=5433,5432 target_session_attrs=primary options='-c role=keeper'",
+            "postgresql://a:5433,b/x?target_session_attrs=read-write&options=-c%20role%3Dkeeper",
+        ] {
+            expect_two_hosts(&read(text).config("x").unwrap());
+        }
+    }
+
+    fn expect_two_hosts(config: &tokio_postgres::Config) {
+        let hosts = ["a", "b"].map(|host| Host::Tcp(host.to_owned()));
+        assert_eq!((config.get_hosts(), config.get_ports()), (&hosts[..], &[5433, 5432][..]));
+        assert_eq!(config.get_options(), Some("-c role=keeper"));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
     }
 
     #[test]

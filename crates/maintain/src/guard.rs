@@ -20,14 +20,24 @@ pub(crate) enum May {
     Stop(String),
 }
 
-/// Waits, for so long as settings say, until nobody else is at the table, replicas have caught up and no old transaction would be waited for.
+/// What a step will do.
+pub(crate) struct Wish<'a> {
+    /// The table of its index.
+    pub(crate) table: u32,
+    /// Rows that were dead when this transaction was the oldest are to be removed from the table, too.
+    pub(crate) dead_since: Option<&'a str>,
+}
+
+/// Waits, for so long as settings say, until nobody else is at the table, replicas have caught up and no old transaction would be waited for. `note` hears
+/// what is waited for.
 pub(crate) async fn wait(
     database: &Database,
-    table: &str,
+    wish: &Wish<'_>,
     settings: &Settings,
     stop: &CancellationToken,
+    note: &(dyn Fn(&str) + Sync),
 ) -> Result<May, Error> {
-    let started = Instant::now();
+    let (started, mut is_told) = (Instant::now(), false);
     // That does not pass.
     if database.value("SELECT pg_is_in_recovery()").await? {
         return Ok(May::NotNow("this is a standby: rebuild on the primary".to_owned()));
@@ -36,17 +46,16 @@ pub(crate) async fn wait(
         if stop.is_cancelled() {
             return Ok(May::Stop("told to stop".to_owned()));
         }
-        if let Some(window) = settings.window {
-            // The server's clock and time zone.
-            let minute = "SELECT (extract(hour FROM localtime) * 60 + extract(minute FROM localtime))::int";
-            let minute: i32 = database.value(minute).await?;
-            if !window.contains(minute.unsigned_abs()) {
-                return Ok(May::Stop(format!("the window is closed, it is {:02}:{:02}", minute / 60, minute % 60)));
-            }
+        if let Some(time) = past_window(database, settings).await? {
+            return Ok(May::Stop(format!("the window is closed, it is {time}")));
         }
-        let Some(reason) = obstacle(database, table, settings).await? else { return Ok(May::Begin) };
+        let Some(reason) = obstacle(database, wish, settings).await? else { return Ok(May::Begin) };
         if started.elapsed() > settings.patience {
             return Ok(May::NotNow(reason));
+        }
+        if !is_told {
+            is_told = true;
+            note(&format!("waiting: {reason}"));
         }
         tokio::select! {
             () = sleep(LOOK) => {}
@@ -55,24 +64,37 @@ pub(crate) async fn wait(
     }
 }
 
+/// The time, if it is not in the window; by the server's clock and time zone.
+pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Result<Option<String>, Error> {
+    let Some(window) = settings.window else { return Ok(None) };
+    let minute = "SELECT (extract(hour FROM localtime) * 60 + extract(minute FROM localtime))::int";
+    let minute: i32 = database.value(minute).await?;
+    let is_open = window.contains(minute.unsigned_abs());
+    Ok((!is_open).then(|| format!("{:02}:{:02}", minute / 60, minute % 60)))
+}
+
+/// The oldest transaction that runs just now: rows that are dead already were deleted before it began.
+pub(crate) async fn now(database: &Database) -> Result<String, Error> {
+    database.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint & 4294967295)::text").await
+}
+
 /// Whether another session has a table to itself, as CREATE INDEX, REINDEX and VACUUM have it, or waits for that. An index that is invalid then may be one
 /// that it is building; a DROP that waits for it and is waited for is a deadlock. Autovacuum gives way.
-pub(crate) async fn is_taken(database: &Database, table: &str) -> Result<bool, Error> {
-    let table = table.replace('\'', "''");
+pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Error> {
     let locks =
         "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
     let sql = format!(
         "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode IN ({locks}) \
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-                AND l.relation = '{table}'::regclass AND l.pid IS DISTINCT FROM pg_backend_pid() \
+                AND l.relation = {table} AND l.pid IS DISTINCT FROM pg_backend_pid() \
                 AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker'))"
     );
     database.value(&sql).await
 }
 
 /// What stands in the way just now.
-async fn obstacle(database: &Database, table: &str, settings: &Settings) -> Result<Option<String>, Error> {
-    if is_taken(database, table).await? {
+async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
+    if is_taken(database, wish.table).await? {
         return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
     }
     let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication";
@@ -80,15 +102,63 @@ async fn obstacle(database: &Database, table: &str, settings: &Settings) -> Resu
     if lag > settings.max_lag.as_secs_f64() {
         return Ok(Some(format!("a replica is {lag:.0} s behind")));
     }
-    // REINDEX CONCURRENTLY waits for those of this database, and holds back VACUUM everywhere meanwhile.
-    let oldest = "SELECT coalesce(extract(epoch FROM max(now() - xact_start)), 0)::float8, coalesce(min(pid), 0) \
-                  FROM (SELECT xact_start, pid FROM pg_stat_activity \
-                        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
-                          AND xact_start IS NOT NULL AND application_name <> 'lantern-index maintain' \
-                        ORDER BY xact_start LIMIT 1) t";
-    let rows = database.rows(oldest).await?;
-    let (age, pid): (f64, i32) = rows.first().map_or((0.0, 0), |row| (row.get(0), row.get(1)));
+    if let Some(reason) = transaction(database, wish, settings).await? {
+        return Ok(Some(reason));
+    }
+    match wish.dead_since {
+        Some(since) => keeper(database, since).await,
+        None => Ok(None),
+    }
+}
+
+/// A transaction of this database that has lasted too long. REINDEX CONCURRENTLY waits for those with a lock on the table, prepared ones as well, and for
+/// older snapshots; what one has deleted, or may still see, VACUUM does not remove.
+async fn transaction(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
+    let locks = format!(
+        "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        wish.table
+    );
+    let vacuums = wish.dead_since.is_some();
+    let sql = format!(
+        "SELECT what, age, waits FROM ( \
+             SELECT format('the transaction of process %s', a.pid), extract(epoch FROM now() - a.xact_start)::float8, \
+                    a.backend_xmin IS NOT NULL OR EXISTS ({locks} AND l.pid = a.pid), \
+                    a.backend_xid IS NOT NULL \
+             FROM pg_stat_activity a \
+             WHERE a.datname = current_database() AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid() \
+               AND a.application_name <> 'lantern-index maintain' \
+             UNION ALL \
+             SELECT format('the prepared transaction \"%s\"', p.gid), extract(epoch FROM now() - p.prepared)::float8, \
+                    EXISTS ({locks} AND l.pid IS NULL AND l.virtualtransaction IN ( \
+                        SELECT x.virtualtransaction FROM pg_locks x WHERE x.pid IS NULL AND x.transactionid = p.transaction)), true \
+             FROM pg_prepared_xacts p WHERE p.database = current_database() \
+         ) t (what, age, waits, keeps) \
+         WHERE age IS NOT NULL AND (waits OR keeps AND {vacuums}) ORDER BY age DESC LIMIT 1"
+    );
+    let rows = database.rows(&sql).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (what, age, waits): (String, f64, bool) = (row.get(0), row.get(1), row.get(2));
+    let harm = if waits { "a rebuild would wait for it" } else { "VACUUM removes no row that it may still see" };
     let is_old = age > settings.max_transaction.as_secs_f64();
-    Ok(is_old
-        .then(|| format!("the transaction of process {pid} is open for {age:.0} s, and a rebuild would wait for it")))
+    Ok(is_old.then(|| format!("{what} is open for {age:.0} s, and {harm}")))
+}
+
+/// Which replica keeps rows that died before `since` from being removed, by hot_standby_feedback. The rebuilt index would not have them, but the table would:
+/// the index would be rebuilt in every run. REINDEX CONCURRENTLY does not wait for replicas, and a logical slot keeps rows of catalogs alone.
+async fn keeper(database: &Database, since: &str) -> Result<Option<String>, Error> {
+    let sql = format!(
+        "SELECT what FROM ( \
+             SELECT format('replication slot \"%s\", which is %s,', slot_name, CASE WHEN active THEN 'in use' ELSE 'not in use' END), xmin \
+             FROM pg_replication_slots \
+             UNION ALL \
+             SELECT format('a query of the replica \"%s\" (hot_standby_feedback)', application_name), backend_xmin \
+             FROM pg_stat_replication \
+         ) t (what, xmin) WHERE xmin IS NOT NULL AND age(xmin) > age('{since}'::xid) ORDER BY age(xmin) DESC LIMIT 1"
+    );
+    let rows = database.rows(&sql).await?;
+    let what: Option<String> = rows.first().map(|row| row.get(0));
+    Ok(what.map(|what| {
+        format!("{what} keeps VACUUM from removing dead rows, and the index would be rebuilt again and again")
+    }))
 }

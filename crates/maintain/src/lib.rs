@@ -9,6 +9,7 @@
 //! | [`guard`] | may the next step begin now? |
 //! | [`run`] | in which databases, and what came of it? |
 //! | [`worker`] | how is a step taken? |
+//! | [`told`] | what is said of it meanwhile? |
 //! | [`window`], [`metrics`] | the hours in which it may, and the numbers for node_exporter |
 
 mod connect;
@@ -20,6 +21,7 @@ pub mod plan;
 mod run;
 mod survey;
 mod tls;
+mod told;
 mod window;
 mod worker;
 
@@ -28,4 +30,5 @@ pub use error::Error;
 pub use plan::{Action, Plan, Step};
 pub use run::{Outcome, Settings, Stepped, look, work};
 pub use survey::Index;
+pub use told::Told;
 pub use window::Window;

@@ -53,18 +53,32 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// What an index needs, by what the view says of it.
+    pub(crate) fn of(mut index: Index) -> Self {
+        let action = action(&index);
+        if action == Action::Drop {
+            index.reason =
+                "left by a REINDEX CONCURRENTLY that failed: no search uses it, every insert maintains it".to_owned();
+        }
+        Self { index, action }
+    }
+}
+
 /// All indexes, those with the largest need first.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
     /// In order.
     pub steps: Vec<Step>,
+    /// What a person should know before that.
+    pub notes: Vec<String>,
 }
 
 impl Plan {
     /// Orders indexes by their need: leftovers, which cost at every insert and are gone at once, then what is invalid, then by dead shares and size.
     #[must_use]
     pub fn of(indexes: Vec<Index>) -> Self {
-        let mut steps: Vec<Step> = indexes.into_iter().map(|index| Step { action: action(&index), index }).collect();
+        let mut steps: Vec<Step> = indexes.into_iter().map(Step::of).collect();
         let need = |step: &Step| {
             let order = match step.action {
                 Action::Drop => 0,
@@ -78,7 +92,7 @@ impl Plan {
             (order, -(dead * step.index.size as f64) as i64)
         };
         steps.sort_by_key(need);
-        Self { steps }
+        Self { steps, notes: Vec::new() }
     }
 
     /// What would be done.
@@ -116,6 +130,8 @@ mod tests {
     fn index(name: &str, advice: &str, dead_share: f64, size: i64) -> Index {
         Index {
             database: "d".into(),
+            oid: 0,
+            table_oid: 0,
             index: name.into(),
             table: "t".into(),
             name: name.into(),

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,9 +10,10 @@ use crate::connect::Database;
 use crate::dsn::Dsn;
 use crate::error::Error;
 use crate::plan::{Action, Plan, Step};
-use crate::survey;
+use crate::told::{Say, Told};
 use crate::window::Window;
-use crate::worker::{Queue, Say, Worker};
+use crate::worker::{Queue, Worker};
+use crate::{guard, survey};
 
 /// `pg_try_advisory_lock` of one in each database: "lidx", "main".
 const LOCK: &str = "SELECT pg_try_advisory_lock(1818846328, 1835100526)";
@@ -53,6 +55,18 @@ pub enum Outcome {
     Failed(String),
 }
 
+impl Outcome {
+    /// With more words.
+    pub(crate) fn with(self, more: &str) -> Self {
+        match self {
+            Self::Postponed(why) => Self::Postponed(why + more),
+            Self::Stopped(why) => Self::Stopped(why + more),
+            Self::Failed(why) => Self::Failed(why + more),
+            other => other,
+        }
+    }
+}
+
 /// A step that was taken, or was to be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stepped {
@@ -71,18 +85,29 @@ pub struct Stepped {
 /// # Errors
 /// No connection to the server.
 pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
-    let (mut indexes, mut errors) = (Vec::new(), Vec::new());
+    let (mut indexes, mut errors, mut notes) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for name in survey::databases(dsn).await? {
-        let found = async { survey::indexes(&Database::open(dsn, &name).await?).await };
+        let found = async {
+            let database = Database::open(dsn, &name).await?;
+            Ok((survey::indexes(&database).await?, survey::notes(&database).await?))
+        };
         match found.await {
-            Ok(found) => indexes.extend(found),
+            Ok((found, told)) => {
+                // Those of the server are the same in all databases.
+                notes.extend(
+                    told.into_iter().filter(|note| !found.is_empty() && !notes.contains(note)).collect::<Vec<_>>(),
+                );
+                indexes.extend(found);
+            }
             Err(error) => errors.push(error),
         }
     }
-    Ok((Plan::of(indexes), errors))
+    let mut plan = Plan::of(indexes);
+    plan.notes = notes;
+    Ok((plan, errors))
 }
 
-/// Does what a plan says, database by database; `say` hears of each step when it begins and when it has ended.
+/// Does what a plan says, database by database; `say` hears of each step when it begins, while it goes on, and when it has ended.
 ///
 /// After `stop` no step begins; a rebuild under way is cancelled, and what it leaves is dropped. A step that fails ends no other, and a database
 /// that cannot be had keeps nobody from the next one.
@@ -94,7 +119,7 @@ pub async fn work(
     plan: &Plan,
     settings: &Settings,
     stop: &CancellationToken,
-    say: impl Fn(&Step, Option<&Outcome>) + Send + Sync + 'static,
+    say: impl Fn(&Step, Told<'_>) + Send + Sync + 'static,
 ) -> Vec<Stepped> {
     let say: Arc<Say> = Arc::new(say);
     let mut databases: Vec<&str> = Vec::new();
@@ -111,9 +136,9 @@ pub async fn work(
             continue;
         }
         match Workers::of(dsn, name, settings.jobs).await {
-            Ok(workers) => all.extend(workers.take(steps, settings, stop, &say).await),
+            Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &say).await),
             Err(why) => all.extend(steps.into_iter().map(|step| {
-                say(&step, Some(&why));
+                say(&step, Told::Ended(&why));
                 Stepped { step, outcome: why.clone(), seconds: 0.0 }
             })),
         }
@@ -124,8 +149,10 @@ pub async fn work(
 /// Sessions in a database in which no other maintain is at work.
 struct Workers {
     /// It has the lock until it ends.
-    _owner: Database,
+    owner: Database,
     databases: Vec<Database>,
+    /// The oldest transaction when they began.
+    since: String,
 }
 
 impl Workers {
@@ -142,25 +169,31 @@ impl Workers {
         {
             databases.push(another);
         }
-        Ok(Self { _owner: owner, databases })
+        let since = guard::now(&owner).await.map_err(failed)?;
+        Ok(Self { owner, databases, since })
     }
 
     async fn take(
         self,
+        dsn: &Dsn,
         steps: Vec<Step>,
         settings: &Settings,
         stop: &CancellationToken,
         say: &Arc<Say>,
     ) -> Vec<Stepped> {
-        let queue = Arc::new(Queue::new(steps));
+        let (queue, owner) = (Arc::new(Queue::new(steps)), Arc::new(self.owner));
         let mut workers = JoinSet::new();
         for database in self.databases {
             let worker = Worker {
+                dsn: dsn.clone(),
                 database,
+                owner: owner.clone(),
+                since: self.since.clone(),
                 settings: settings.clone(),
                 stop: stop.clone(),
                 queue: queue.clone(),
                 say: say.clone(),
+                is_late: AtomicBool::new(false),
             };
             workers.spawn(worker.run());
         }

@@ -1,14 +1,23 @@
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::connect::Database;
 use crate::dsn::Dsn;
 use crate::error::Error;
+use crate::plan::is_leftover;
 
 /// An hnsw index, as `lantern_index.indexes` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Index {
     /// Of which database.
     pub database: String,
+    /// By which it is found again, whatever it is called by then. REINDEX CONCURRENTLY makes an index with another one.
+    #[serde(skip)]
+    pub oid: u32,
+    /// Of its table.
+    #[serde(skip)]
+    pub table_oid: u32,
     /// Quoted and with its schema, for statements.
     pub index: String,
     /// The same of its table.
@@ -44,6 +53,15 @@ pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
 /// The hnsw indexes of a database. Without the extension they are found all the same, and nothing is known of them but whether they are
 /// valid.
 pub(crate) async fn indexes(database: &Database) -> Result<Vec<Index>, Error> {
+    select(database, "").await
+}
+
+/// One of them, if it is still there. The view reads pages of each index that it is asked for: a step asks for its own alone.
+pub(crate) async fn index(database: &Database, oid: u32) -> Result<Option<Index>, Error> {
+    Ok(select(database, &format!("WHERE i.indexrelid = {oid}")).await?.pop())
+}
+
+async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Error> {
     let has_view = "SELECT to_regclass('lantern_index.indexes') IS NOT NULL";
     let (columns, view) = if database.value::<bool>(has_view).await? {
         (
@@ -61,9 +79,9 @@ pub(crate) async fn indexes(database: &Database) -> Result<Vec<Index>, Error> {
     // Names with their schema, since the path has none.
     let sql = format!(
         "SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text, c.relname::text, \
-                i.indisvalid AND i.indisready, {columns} \
+                i.indisvalid AND i.indisready, {columns}, i.indexrelid, i.indrelid \
          FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i' \
-         JOIN pg_am a ON a.oid = c.relam AND a.amname = 'hnsw' {view} ORDER BY 1"
+         JOIN pg_am a ON a.oid = c.relam AND a.amname = 'hnsw' {view} {condition} ORDER BY 1"
     );
     let rows = database.rows(&sql).await?;
     Ok(rows
@@ -79,6 +97,41 @@ pub(crate) async fn indexes(database: &Database) -> Result<Vec<Index>, Error> {
             deleted_share: row.get(6),
             advice: row.get(7),
             reason: row.get(8),
+            oid: row.get(9),
+            table_oid: row.get(10),
         })
         .collect())
+}
+
+/// Invalid indexes of a table with names as REINDEX CONCURRENTLY gives them, by oid: left over if nobody else is at the table.
+pub(crate) async fn leftovers(database: &Database, table: u32) -> Result<BTreeMap<u32, String>, Error> {
+    let sql = format!(
+        "SELECT i.indexrelid, i.indexrelid::regclass::text, c.relname::text \
+         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam AND a.amname = 'hnsw' \
+         WHERE i.indrelid = {table} AND NOT (i.indisvalid AND i.indisready)"
+    );
+    let rows = database.rows(&sql).await?;
+    let left = rows.iter().filter(|row| is_leftover(row.get(2)));
+    Ok(left.map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// What a person should know before anything is done.
+pub(crate) async fn notes(database: &Database) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    if !database.value::<bool>("SELECT pg_has_role('pg_read_all_stats', 'USAGE')").await? {
+        notes.push(format!(
+            "database \"{}\": this role cannot see other sessions' transactions and replicas, for which a rebuild may have to wait: \
+             GRANT pg_monitor",
+            database.name
+        ));
+    }
+    let unused =
+        "SELECT slot_name::text FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY 1";
+    for row in database.rows(unused).await? {
+        let slot: String = row.get(0);
+        notes.push(format!(
+            "replication slot \"{slot}\" is not in use: the server keeps all WAL for it, that of a rebuild as well"
+        ));
+    }
+    Ok(notes)
 }

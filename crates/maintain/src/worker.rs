@@ -1,26 +1,33 @@
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::Database;
+use crate::dsn::Dsn;
 use crate::error::Error;
-use crate::guard::{self, May};
-use crate::plan::{Action, Plan, Step, is_leftover};
+use crate::guard::{self, May, Wish};
+use crate::plan::{Action, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
+use crate::told::{Say, Told};
 
-/// How often to look whether a table is free, or a rebuild is over.
+/// How often to look whether a table is free, or a cancelled statement is over.
 const LOOK: Duration = Duration::from_millis(200);
-
-pub(crate) type Say = dyn Fn(&Step, Option<&Outcome>) + Send + Sync;
+/// How often to look how far a statement is.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// How long a lost server is tried again.
+const RETURN: Duration = Duration::from_secs(1);
+/// How long the removal of what a rebuild leaves waits at most for transactions that use the table.
+const CLEARING: Duration = Duration::from_secs(30);
 
 /// Steps that are to be taken, and the tables at which somebody is: two statements that lock a table wait for each other.
 pub(crate) struct Queue {
     steps: Mutex<Vec<Step>>,
-    tables: Mutex<HashSet<String>>,
+    tables: Mutex<HashSet<u32>>,
 }
 
 impl Queue {
@@ -32,10 +39,10 @@ impl Queue {
     fn take(&self) -> Result<Option<Step>, ()> {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        match steps.iter().position(|step| !tables.contains(&step.index.table)) {
+        match steps.iter().position(|step| !tables.contains(&step.index.table_oid)) {
             Some(at) => {
                 let step = steps.remove(at);
-                tables.insert(step.index.table.clone());
+                tables.insert(step.index.table_oid);
                 Ok(Some(step))
             }
             None if steps.is_empty() => Ok(None),
@@ -44,27 +51,34 @@ impl Queue {
     }
 
     /// Whether more is to be done to a table.
-    fn has(&self, table: &str) -> bool {
+    fn has(&self, table: u32) -> bool {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.iter().any(|step| step.index.table == table)
+        steps.iter().any(|step| step.index.table_oid == table)
     }
 
-    fn leave(&self, table: &str) {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).remove(table);
+    fn leave(&self, table: u32) {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).remove(&table);
     }
 }
 
 /// Takes steps, one after the other, on a session of its own.
 pub(crate) struct Worker {
+    pub(crate) dsn: Dsn,
     pub(crate) database: Database,
+    /// It has the lock, and looks on while the other one is busy.
+    pub(crate) owner: Arc<Database>,
+    /// The oldest transaction when all began.
+    pub(crate) since: String,
     pub(crate) settings: Settings,
     pub(crate) stop: CancellationToken,
     pub(crate) queue: Arc<Queue>,
     pub(crate) say: Arc<Say>,
+    /// That the window is over has been said.
+    pub(crate) is_late: AtomicBool,
 }
 
 impl Worker {
-    pub(crate) async fn run(self) -> Vec<Stepped> {
+    pub(crate) async fn run(mut self) -> Vec<Stepped> {
         let mut all = Vec::new();
         loop {
             let step = match self.queue.take() {
@@ -76,42 +90,51 @@ impl Worker {
                 }
             };
             let started = Instant::now();
-            let outcome = self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()));
-            self.queue.leave(&step.index.table);
-            (self.say)(&step, Some(&outcome));
+            let outcome = if self.owner.is_lost() {
+                // Another maintain may have the lock by now.
+                Outcome::Stopped("the connection was lost".to_owned())
+            } else if let Err(error) = self.connected().await {
+                Outcome::Failed(error.to_string())
+            } else {
+                self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()))
+            };
+            self.queue.leave(step.index.table_oid);
+            (self.say)(&step, Told::Ended(&outcome));
             all.push(Stepped { step, outcome, seconds: started.elapsed().as_secs_f64() });
         }
     }
 
-    async fn step(&self, step: &Step) -> Result<Outcome, Error> {
-        match guard::wait(&self.database, &step.index.table, &self.settings, &self.stop).await? {
+    async fn step(&mut self, step: &Step) -> Result<Outcome, Error> {
+        let vacuums = step.action == Action::RebuildAndVacuum;
+        let wish = Wish { table: step.index.table_oid, dead_since: vacuums.then_some(self.since.as_str()) };
+        let note = |reason: &str| (self.say)(step, Told::Note(reason));
+        match guard::wait(&self.database, &wish, &self.settings, &self.stop, &note).await? {
             May::Begin => {}
             May::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
             May::Stop(reason) => return Ok(Outcome::Stopped(reason)),
         }
-        // Others may have dropped it, or built it, since it was looked at.
-        let Some(now) = self.now(&step.index).await? else { return Ok(Outcome::Good) };
-        let action = Plan::of(vec![now]).steps.remove(0).action;
-        (self.say)(step, None);
-        match (step.action, action) {
+        // Others may have dropped, renamed or built it since it was looked at.
+        let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
+        let now = Step::of(now);
+        (self.say)(step, Told::Begun);
+        match (step.action, now.action) {
             (Action::Drop, Action::Drop) => {
-                self.statement(&format!("DROP INDEX CONCURRENTLY {}", step.index.index)).await
+                self.statement(step, &format!("DROP INDEX CONCURRENTLY {}", now.index.index)).await
             }
             (Action::Check, Action::Check) => {
-                let name = step.index.index.replace('\'', "''");
-                let sql = format!("SELECT lantern_index.check_and_remember('{name}')");
-                match self.until_stopped(self.database.value::<String>(&sql)).await {
-                    Err(_) if self.stop.is_cancelled() => Ok(Outcome::Stopped("told to stop".to_owned())),
-                    Ok(found) if found.starts_with("reindex") => self.rebuild(&step.index).await,
+                let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
+                match self.until_stopped(step, self.database.value::<String>(&sql)).await {
+                    Err(_) if self.stop.is_cancelled() => Ok(told_to_stop()),
+                    Ok(found) if found.starts_with("reindex") => self.rebuild(step, &now.index).await,
                     found => found.map(|_| Outcome::Good),
                 }
             }
             (Action::Rebuild | Action::RebuildAndVacuum, Action::Rebuild | Action::RebuildAndVacuum) => {
-                let outcome = self.rebuild(&step.index).await?;
+                let outcome = self.rebuild(step, &now.index).await?;
                 // VACUUM goes through all indexes of the table: the last rebuild is followed by it.
-                let is_last = !self.queue.has(&step.index.table);
-                if outcome == Outcome::Done && action == Action::RebuildAndVacuum && is_last {
-                    return self.statement(&format!("VACUUM {}", step.index.table)).await;
+                let is_last = !self.queue.has(now.index.table_oid);
+                if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum && is_last {
+                    return self.statement(step, &format!("VACUUM {}", now.index.table)).await;
                 }
                 Ok(outcome)
             }
@@ -119,40 +142,88 @@ impl Worker {
         }
     }
 
-    async fn now(&self, index: &Index) -> Result<Option<Index>, Error> {
-        let all = survey::indexes(&self.database).await?;
-        Ok(all.into_iter().find(|other| other.index == index.index))
-    }
-
     /// A rebuild; what it leaves when it fails is dropped.
-    async fn rebuild(&self, index: &Index) -> Result<Outcome, Error> {
-        let before = self.leftovers(&index.table).await?;
+    async fn rebuild(&mut self, step: &Step, index: &Index) -> Result<Outcome, Error> {
+        let before = survey::leftovers(&self.database, index.table_oid).await?;
         if self.settings.external {
             self.database.run("SET hnsw.external_index = on").await?;
         }
-        let outcome = self.statement(&format!("REINDEX INDEX CONCURRENTLY {}", index.index)).await?;
-        // What another session is building is not left over: a REINDEX that waited for ours, say.
-        if outcome != Outcome::Done && !guard::is_taken(&self.database, &index.table).await? {
-            for left in self.leftovers(&index.table).await?.difference(&before) {
-                self.database.run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {left}")).await?;
-            }
+        let outcome = self.statement(step, &format!("REINDEX INDEX CONCURRENTLY {}", index.index)).await?;
+        if outcome == Outcome::Done {
+            return Ok(outcome);
         }
-        Ok(outcome)
+        Ok(match self.clear(index.table_oid, &before).await {
+            Ok(0) => outcome,
+            Ok(_) => outcome.with("; what it left has been dropped"),
+            Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
+        })
     }
 
-    /// Invalid hnsw indexes of a table with names as REINDEX CONCURRENTLY gives them: left over if nobody else is at the table.
-    async fn leftovers(&self, table: &str) -> Result<HashSet<String>, Error> {
-        let all = survey::indexes(&self.database).await?;
-        let left = all.into_iter().filter(|index| index.table == table && !index.valid && is_leftover(&index.name));
-        Ok(left.map(|index| index.index).collect())
+    /// Drops what a rebuild that was not done has left: how many indexes that was.
+    async fn clear(&mut self, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
+        self.connected().await?;
+        // What another session is building is not left over: a REINDEX that waited for ours, say.
+        if guard::is_taken(&self.database, table).await? {
+            return Ok(0);
+        }
+        let limit = self.settings.patience.min(CLEARING).as_millis();
+        self.database.run(&format!("SET lock_timeout = {limit}")).await?;
+        let (mut count, mut dropped) = (0, Ok(()));
+        for (oid, name) in survey::leftovers(&self.database, table).await? {
+            if !before.contains_key(&oid) && dropped.is_ok() {
+                dropped = self.database.run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await;
+                count += 1;
+            }
+        }
+        // The next rebuild waits for as long as it takes.
+        self.database.run("SET lock_timeout = 0").await?;
+        dropped.map(|()| count)
+    }
+
+    /// Connects again after the server has ended the session, or itself, once it is there again.
+    async fn connected(&mut self) -> Result<(), Error> {
+        let (started, lost) = (Instant::now(), self.database.pid);
+        // A session that is about to end answers no more.
+        while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
+            match Database::open(&self.dsn, &self.database.name).await {
+                Ok(database) => self.database = database,
+                Err(error) if started.elapsed() > self.settings.patience || self.stop.is_cancelled() => {
+                    return Err(error);
+                }
+                Err(_) => sleep(RETURN).await,
+            }
+        }
+        // The old session says that it ends before it gives its locks back.
+        let ends = format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {lost})");
+        while lost != self.database.pid
+            && started.elapsed() < self.settings.patience.min(CLEARING)
+            && !self.database.value::<bool>(&ends).await?
+        {
+            sleep(LOOK).await;
+        }
+        Ok(())
     }
 
     /// Waits for a statement, and cancels it when told to stop.
-    async fn until_stopped<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn until_stopped<T>(
+        &self,
+        step: &Step,
+        statement: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let mut running = std::pin::pin!(statement);
-        tokio::select! {
-            result = &mut running => return result,
-            () = self.stop.cancelled() => {}
+        let mut ticks = interval(PROGRESS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                result = &mut running => return result,
+                () = self.stop.cancelled() => break,
+                _ = ticks.tick() => {}
+            }
+            tokio::select! {
+                result = &mut running => return result,
+                () = self.stop.cancelled() => break,
+                () = self.look_on(step) => {}
+            }
         }
         loop {
             self.database.cancel().await;
@@ -164,12 +235,42 @@ impl Worker {
         }
     }
 
+    /// Tells how far the statement is, and once that the window is over. If that cannot be known, the statement goes on all the same.
+    async fn look_on(&self, step: &Step) {
+        let sql = format!(
+            "SELECT phase, coalesce(nullif(tuples_total, 0), nullif(blocks_total, 0)) IS NOT NULL, \
+                    CASE WHEN tuples_total > 0 THEN tuples_done / tuples_total::float8 \
+                         WHEN blocks_total > 0 THEN blocks_done / blocks_total::float8 ELSE 0 END \
+             FROM pg_stat_progress_create_index WHERE pid = {pid} \
+             UNION ALL \
+             SELECT phase, heap_blks_total > 0, CASE WHEN heap_blks_total > 0 THEN heap_blks_scanned / heap_blks_total::float8 ELSE 0 END \
+             FROM pg_stat_progress_vacuum WHERE pid = {pid}",
+            pid = self.database.pid
+        );
+        if let Ok(rows) = self.owner.rows(&sql).await
+            && let Some(row) = rows.first()
+        {
+            (self.say)(step, Told::Goes(row.get(0), row.get::<_, bool>(1).then(|| row.get(2))));
+        }
+        if !self.is_late.load(Ordering::Relaxed)
+            && let Ok(Some(time)) = guard::past_window(&self.owner, &self.settings).await
+        {
+            self.is_late.store(true, Ordering::Relaxed);
+            let note = format!("the window is closed, it is {time}: what has begun is finished, nothing else begins");
+            (self.say)(step, Told::Note(&note));
+        }
+    }
+
     /// Runs a statement, and ends it when told to stop.
-    async fn statement(&self, sql: &str) -> Result<Outcome, Error> {
-        Ok(match self.until_stopped(self.database.run(sql)).await {
+    async fn statement(&self, step: &Step, sql: &str) -> Result<Outcome, Error> {
+        Ok(match self.until_stopped(step, self.database.run(sql)).await {
             Ok(()) => Outcome::Done,
-            Err(_) if self.stop.is_cancelled() => Outcome::Stopped("told to stop".to_owned()),
+            Err(_) if self.stop.is_cancelled() => told_to_stop(),
             Err(error) => Outcome::Failed(error.to_string()),
         })
     }
+}
+
+fn told_to_stop() -> Outcome {
+    Outcome::Stopped("told to stop".to_owned())
 }

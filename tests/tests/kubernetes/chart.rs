@@ -1,10 +1,11 @@
 //! The Helm chart: what it installs builds, and builds go on while the release is replaced.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use harness::{Direction, Proxy, Session, http_get, inspect, root, wait_for};
+use harness::{Direction, Proxy, Session, binary, http_get, inspect, root, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::json;
 
@@ -336,6 +337,39 @@ fn nothing_is_made_or_opened_that_nobody_asked_for() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn indexes_are_looked_after_only_if_that_is_wanted() {
+    let always = "router.allowAnonymous=true,secrets.generate=true";
+    assert!(!render(always).unwrap().contains("kind: CronJob\n"));
+    let error = render(&format!("{always},maintain.enabled=true")).unwrap_err().to_string();
+    assert!(error.contains("maintain.secretName"), "{error}");
+    let text = render(&format!(
+        "{always},maintain.enabled=true,maintain.secretName=databases,maintain.jobs=2,maintain.args={{--max-lag=5s}},\
+         maintain.databases={{dbname=shop}}"
+    ))
+    .unwrap();
+    let job = text.split("---\n").find(|part| part.contains("kind: CronJob\n")).unwrap();
+    for part in [
+        "concurrencyPolicy: Forbid\n",
+        "backoffLimit: 0\n",
+        "readOnlyRootFilesystem: true\n",
+        "runAsNonRoot: true\n",
+        "automountServiceAccountToken: false\n",
+        "- secretRef: {name: databases}\n",
+    ] {
+        assert!(job.contains(part), "{part} is missing in\n{job}");
+    }
+    // The program understands them.
+    let flags = job.split("args:\n").nth(1).unwrap().split("envFrom:").next().unwrap();
+    let flags = flags.lines().filter_map(|line| Some(line.trim().strip_prefix("- ")?.trim_matches('"')));
+    let mut command = Command::new(binary().unwrap());
+    command.args(flags).env("PGHOST", "/nowhere").env("PGUSER", "nobody");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("cannot connect to /nowhere:5432/shop"), "{said}");
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
 fn builders_have_time_to_tell_their_clients_before_they_are_killed() {
     for seconds in [6, 60] {
         let settings = format!("builder.terminationGracePeriodSeconds={seconds},router.allowAnonymous=true");
@@ -362,6 +396,22 @@ fn the_chart_is_valid() {
         let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
         assert!(said.contains("deployment.apps/lantern-router created (server dry run)"), "{said}");
     }
-    let error = kubernetes.helm(&["lint", &chart, "--set", "router.maxBuilders=0"]).unwrap_err().to_string();
-    assert!(error.contains("maxBuilders"), "{error}");
+    let maintain = "maintain.enabled=true,maintain.secretName=databases,maintain.timeZone=Etc/UTC,\
+                    maintain.activeDeadlineSeconds=14400,maintain.databases={dbname=shop,service=blog}";
+    let namespace = ["--namespace", &scene.namespace];
+    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", maintain];
+    let manifests = kubernetes.helm(&[&arguments, &namespace[..], &always].concat()).unwrap();
+    let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
+    for made in ["cronjob.batch/lantern-maintain created", "networkpolicy.networking.k8s.io/lantern-maintain created"] {
+        assert!(said.contains(&format!("{made} (server dry run)")), "{said}");
+    }
+    for (wrong, word) in [
+        ("router.maxBuilders=0", "maxBuilders"),
+        ("maintain.jobs=0", "jobs"),
+        ("maintain.window=nightly", "window"),
+        ("maintain.every=night", "every"),
+    ] {
+        let error = kubernetes.helm(&["lint", &chart, "--set", wrong]).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
 }

@@ -28,6 +28,7 @@ mod stage;
 mod venv;
 mod warm;
 mod watch;
+mod wear;
 mod wordnet;
 
 use ablation::Ablation;
@@ -40,6 +41,7 @@ use peer::{Peer, Tools};
 use results::Results;
 use set::Set;
 use stage::Stage;
+use wear::Wear;
 
 /// ef_search values at which recall is compared.
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
@@ -63,6 +65,8 @@ enum Benchmark {
     Hard(Hard),
     /// Measure what articles about pgvector measured
     Documents(Documents),
+    /// Compare VACUUM and `lantern-index maintain` after updates and deletes, inserts and rebuilds
+    Wear(Wear),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Some(Benchmark::Ablation(ablation)) => ablation::run(ablation),
         Some(Benchmark::Hard(hard)) => hard::run(hard),
         Some(Benchmark::Documents(documents)) => documents::run(documents),
+        Some(Benchmark::Wear(wear)) => wear::run(wear),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -30,10 +30,10 @@ pub struct Maintain {
     /// How far replicas may be behind when a rebuild begins
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub max_lag: Duration,
-    /// How old a transaction of others may be when a rebuild begins, which would wait for it
+    /// How old transactions that a rebuild would wait for may be when it begins
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub max_transaction: Duration,
-    /// How long to wait for replicas and transactions before an index is left for the next run
+    /// How long to wait for replicas, transactions and other sessions before an index is left for the next run
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub patience: Duration,
     /// Print plan and outcome as JSON

@@ -118,6 +118,12 @@ app.kubernetes.io/instance: {{ include "lantern-index.name" . }}
 app.kubernetes.io/component: builder
 {{- end -}}
 
+{{- define "lantern-index.maintain-selector" -}}
+app.kubernetes.io/name: lantern-index
+app.kubernetes.io/instance: {{ include "lantern-index.name" . }}
+app.kubernetes.io/component: maintain
+{{- end -}}
+
 {{- define "lantern-index.security" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

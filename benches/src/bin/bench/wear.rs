@@ -1,0 +1,250 @@
+//! What updates and deletes do to an index, what VACUUM takes then, and what `lantern-index maintain` makes of it; and from which share of new
+//! rows on a rebuild takes less than inserts.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use harness::{
+    Builder, BuilderOptions, Cluster, Column, Recall, Session, Vectors, copy_rows, cpu_seconds, exact_neighbors,
+    load_queries, recall, step, synthetic,
+};
+
+use super::flags::positive;
+use super::markdown::Table;
+use super::options::SetOptions;
+use super::peer::Tools;
+use super::results::Results;
+use super::set::{SEED, Set};
+use super::{NEIGHBORS, programs, stage};
+
+const EF_SEARCH: u32 = 40;
+/// One row of so many is updated, and one deleted.
+const PART: usize = 8;
+const INDEX: &str = "items_v_idx";
+const WORN: &str = "worn";
+
+/// How much.
+#[derive(Args)]
+pub struct Wear {
+    /// Rows; a quarter of them is updated or deleted
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "200000")]
+    rows: usize,
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "128")]
+    dims: usize,
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "500")]
+    queries: usize,
+    /// Inserts of which the mean is taken
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "2000")]
+    inserts: usize,
+    /// Of the report in benches/results
+    #[arg(long, default_value = "wear")]
+    name: String,
+}
+
+/// Measures, and writes a report.
+pub fn run(options: &Wear) -> Result<()> {
+    let tools = Tools::find(false)?;
+    let mut results = Results::new(&options.name, &tools.config)?;
+    let bench = Bench::new(options, &tools)?;
+    results.heading(&bench.set.title());
+    results.markdown(&format!(
+        "{} rows are updated and as many deleted. recall@10 of the rows that are left, and elements visited, at ef_search {EF_SEARCH}; CPU \
+         seconds of server and builder, and seconds on a machine that others use too. `maintain` rebuilds, then vacuums, each from the state \
+         after the changes.\n",
+        options.rows / PART
+    ));
+    results.table("Updates and deletes", &bench.wear()?);
+    results.table("New rows", &bench.shares()?);
+    results.write()?;
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+struct Bench<'a> {
+    options: &'a Wear,
+    tools: &'a Tools,
+    set: Set,
+    /// The rows of the set, then those that come later.
+    all: Vectors,
+    cluster: Cluster,
+    builder: Builder,
+}
+
+/// What something took.
+struct Cost {
+    cpu: f64,
+    seconds: f64,
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a Wear, tools: &'a Tools) -> Result<Self> {
+        let &Wear { rows, dims, queries, inserts, .. } = options;
+        let of_set = SetOptions { queries_from: None, rows: Some(rows), queries, metric: None, column: Column::Vector };
+        let set = Set::find(&format!("synthetic-{dims}"), &of_set)?;
+        let (all, _) = synthetic(rows + inserts.max(rows / PART), 1, dims, SEED);
+        let cluster = Cluster::start_with(tools.config.clone(), &stage::settings())?;
+        let builder =
+            Builder::start_with(&BuilderOptions { program: Some(tools.program.clone()), ..BuilderOptions::default() })?;
+        cluster.configure(&format!(
+            "hnsw.external_index_host = '127.0.0.1'\nhnsw.external_index_port = {}\nhnsw.external_index_sslmode = 'require'\n\
+             maintenance_work_mem = '{}MB'",
+            builder.address().port(),
+            set.graph_megabytes(16)
+        ))?;
+        cluster.reload()?;
+        Ok(Self { options, tools, set, all, cluster, builder })
+    }
+
+    /// A database with the first rows and their index.
+    fn load(&self, name: &str, rows: usize, external: bool) -> Result<(Session, Cost)> {
+        let mut session = self.cluster.database(name)?;
+        session.execute("CREATE EXTENSION lantern_index")?;
+        copy_rows(&mut session, "items", self.set.column, &self.set.base.clone().truncated(rows))?;
+        copy_rows(&mut session, "pool", self.set.column, &self.all)?;
+        load_queries(&mut session, "queries", self.set.column, &self.set.queries)?;
+        session.execute(
+            "CREATE UNIQUE INDEX ON items (id); CREATE UNIQUE INDEX ON pool (id); ALTER TABLE items SET (autovacuum_enabled = off)",
+        )?;
+        session.execute("ANALYZE; CHECKPOINT")?;
+        let option = if external { " WITH (external = true)" } else { "" };
+        let sql = format!("CREATE INDEX {INDEX} ON items USING hnsw (v {}){option}", self.set.opclass());
+        let cost = self.cost(|| Ok(session.execute(&sql)?))?;
+        Ok((session, cost))
+    }
+
+    /// CPU seconds of server and builder, and seconds.
+    fn cost(&self, mut what: impl FnMut() -> Result<()>) -> Result<Cost> {
+        let cpu = || self.cluster.cpu_seconds() + self.builder.pid().map_or(0.0, cpu_seconds);
+        let (before, start) = (cpu(), Instant::now());
+        what()?;
+        let seconds = start.elapsed().as_secs_f64();
+        // Processes that have ended count once the postmaster has waited for them.
+        thread::sleep(Duration::from_millis(300));
+        Ok(Cost { cpu: cpu() - before, seconds })
+    }
+
+    fn wear(&self) -> Result<Table> {
+        let mut table = Table::new(&["", "recall@10", "visited", "CPU, s", "seconds", "MB"]);
+        for (name, external) in [("external", true), ("database", false)] {
+            let (rows, worn) = (self.options.rows, format!("{WORN}_{name}"));
+            let (mut session, cost) = self.load(&worn, rows, external)?;
+            self.row(&mut table, &format!("built: {name}"), &worn, &self.set.exact, &cost)?;
+            let cost = self.cost(|| Ok(session.execute("VACUUM items")?))?;
+            self.row(&mut table, "VACUUM", &worn, &self.set.exact, &cost)?;
+            let change = format!(
+                "UPDATE items i SET v = p.v FROM pool p WHERE i.id % {PART} = 0 AND p.id = {rows} + i.id / {PART}; \
+                 DELETE FROM items WHERE id % {PART} = 1"
+            );
+            let cost = step::timed("updates and deletes", || self.cost(|| Ok(session.execute(&change)?)))?;
+            let exact = self.exact_after();
+            self.row(&mut table, "updates and deletes", &worn, &exact, &cost)?;
+            drop(session);
+            // Each from here on has a copy of the state.
+            for (what, arguments) in [("VACUUM", None), ("maintain", Some(&[][..]))] {
+                let copy = format!("{worn}_{what}");
+                self.copy(&worn, &copy)?;
+                let cost = step::timed(&format!("{name}: {what}"), || match arguments {
+                    None => self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?)),
+                    Some(further) => self.cost(|| self.maintain(&copy, further)),
+                })?;
+                let rebuilt = if external { ", by the builder" } else { ", by REINDEX in the database" };
+                let how = if arguments.is_some() { rebuilt } else { " of that" };
+                self.row(&mut table, &format!("{what}{how}"), &copy, &exact, &cost)?;
+                if arguments.is_some() {
+                    let cost = self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?))?;
+                    self.row(&mut table, "VACUUM after that", &copy, &exact, &cost)?;
+                }
+                self.cluster.session("postgres")?.execute(&format!("DROP DATABASE \"{copy}\""))?;
+            }
+        }
+        Ok(table)
+    }
+
+    fn copy(&self, from: &str, to: &str) -> Result<()> {
+        let mut session = self.cluster.session("postgres")?;
+        let sql = format!("CREATE DATABASE \"{to}\" TEMPLATE \"{from}\"");
+        // The last session of the template ends a moment after it is left.
+        harness::wait_for("the template", Duration::from_secs(20), || Ok(session.execute(&sql).ok()))?;
+        // Statistics are not copied.
+        self.cluster.session(to)?.execute("ANALYZE items")?;
+        Ok(())
+    }
+
+    fn maintain(&self, database: &str, further: &[&str]) -> Result<()> {
+        let dsn = format!("host={} user=postgres dbname='{database}'", self.cluster.dir().display());
+        let output = Command::new(&self.tools.program).args(["maintain", &dsn, "--rebuild"]).args(further).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && said.contains(": done"), "maintain has not rebuilt: {said}");
+        Ok(())
+    }
+
+    fn row(&self, table: &mut Table, what: &str, database: &str, exact: &[Vec<u32>], cost: &Cost) -> Result<()> {
+        let mut session = self.cluster.session(database)?;
+        let search = Recall { table: "items", queries: "queries", metric: self.set.metric, exact };
+        let found = recall(&mut session, search, EF_SEARCH)?;
+        let file = self.cluster.relation_file(&mut session, INDEX)?;
+        let visits = programs::visits(self.tools, &self.set, &file)?;
+        let visits = visits.iter().find(|visits| visits.ef == EF_SEARCH).context("an ef_search is missing")?;
+        let bytes: f64 = session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?;
+        let cells = [
+            what.to_owned(),
+            format!("{found:.4}"),
+            format!("{:.0}", visits.distances),
+            format!("{:.1}", cost.cpu),
+            format!("{:.1}", cost.seconds),
+            format!("{:.0}", bytes / 1e6),
+        ];
+        println!("{database}: {}", cells.join(" | "));
+        table.row(cells);
+        Ok(())
+    }
+
+    /// The true neighbors among the rows after the changes.
+    fn exact_after(&self) -> Vec<Vec<u32>> {
+        let rows = self.options.rows;
+        let ids: Vec<u32> = (0..rows as u32).filter(|id| *id as usize % PART != 1).collect();
+        let mut values = Vec::with_capacity(ids.len() * self.all.dims());
+        for &id in &ids {
+            let id = id as usize;
+            values.extend_from_slice(self.all.row(if id.is_multiple_of(PART) { rows + id / PART } else { id }));
+        }
+        let left = Vectors::new(self.all.dims(), values);
+        let exact = exact_neighbors(&left, &self.set.queries, self.set.metric, NEIGHBORS);
+        exact.into_iter().map(|near| near.into_iter().map(|at| ids[at as usize]).collect()).collect()
+    }
+
+    /// Inserts into indexes of several sizes against a rebuild.
+    fn shares(&self) -> Result<Table> {
+        let mut table = Table::new(&[
+            "rows",
+            "an insert, CPU ms",
+            "external build, CPU s",
+            "build in the database, CPU s",
+            "new rows from which the external build takes less CPU",
+            "those in the database",
+        ]);
+        for rows in [self.options.rows / 4, self.options.rows / 2, self.options.rows] {
+            let (_, inside) = self.load(&format!("inside_{rows}"), rows, false)?;
+            let (mut session, outside) = self.load(&format!("outside_{rows}"), rows, true)?;
+            let (first, count) = (self.options.rows, self.options.inserts);
+            let insert = format!("INSERT INTO items SELECT * FROM pool WHERE id >= {first} AND id < {first} + {count}");
+            let cost = self.cost(|| Ok(session.execute(&insert)?))?;
+            let each = cost.cpu / count as f64;
+            let share = |build: &Cost| format!("{:.0} %", 100.0 * build.cpu / each / rows as f64);
+            let cells = [
+                rows.to_string(),
+                format!("{:.2}", 1000.0 * each),
+                format!("{:.1}", outside.cpu),
+                format!("{:.1}", inside.cpu),
+                share(&outside),
+                share(&inside),
+            ];
+            println!("{}", cells.join(" | "));
+            table.row(cells);
+        }
+        Ok(table)
+    }
+}

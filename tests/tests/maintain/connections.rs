@@ -1,0 +1,79 @@
+//! Which servers and databases are looked at, and what is said of those that cannot be.
+
+use std::fs;
+use std::process::Command;
+
+use harness::binary;
+
+use crate::scene::{Scene, command, told, wait_for_advice, worn};
+
+#[test]
+fn connections_that_cannot_be() {
+    let scene = Scene::new();
+    let mut session = scene.cluster.database("plain").unwrap();
+    session.execute("CREATE TABLE t (v vector(3)); CREATE INDEX ON t USING hnsw (v vector_l2_ops)").unwrap();
+    let (code, text) = scene.maintain("plain", &[]);
+    assert!(code == 0 && text.contains("CREATE EXTENSION lantern_index is missing here"), "{code} {text}");
+    assert_eq!(scene.maintain("none_such", &[]).0, 1);
+    let run = |dsn: &str| told(Command::new(binary().unwrap()).args(["maintain", dsn]).output().unwrap()).0;
+    assert_eq!(run("host=/nowhere user=postgres"), 1);
+    assert_eq!(run("host='x"), 64);
+    assert_eq!(run("service=none_such"), 64);
+    // All databases of the server, by the environment.
+    let mut command = Command::new(binary().unwrap());
+    command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
+    let (code, text) = told(command.output().unwrap());
+    assert!(code == 0 && text.contains("plain"), "{code} {text}");
+}
+
+#[test]
+fn a_database_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
+    let scene = Scene::new();
+    let mut session = scene.database("worn_out");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    let mut broken = scene.cluster.database("broken").unwrap();
+    broken.execute("CREATE SCHEMA lantern_index; CREATE VIEW lantern_index.indexes AS SELECT 1 AS one").unwrap();
+    drop(session);
+    wait_for_advice(&scene, "worn_out", "a_worn", "rebuild");
+    let numbers = scene.cluster.dir().join("maintain.prom");
+    let dir = scene.cluster.dir().display();
+    let output = Command::new(binary().unwrap())
+        .arg("maintain")
+        .arg(format!("host={dir} user=postgres"))
+        .args(["--rebuild", "--textfile", &numbers.display().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("database \"broken\": "), "{text}");
+    let numbers = std::fs::read_to_string(numbers).unwrap();
+    assert!(numbers.contains("lantern_index_maintain_errors 1\n"), "{numbers}");
+    assert!(numbers.contains("lantern_index_maintain_steps{outcome=\"done\"} 1\n"), "{numbers}");
+    wait_for_advice(&scene, "worn_out", "a_worn", "unused");
+}
+
+#[test]
+fn a_server_that_asks_for_a_password() {
+    let scene = Scene::new();
+    let mut session = scene.cluster.database("closed").unwrap();
+    session.execute("CREATE ROLE asked LOGIN PASSWORD 'open sesame'").unwrap();
+    let rules = scene.cluster.data().join("pg_hba.conf");
+    let usual = fs::read_to_string(&rules).unwrap();
+    fs::write(&rules, format!("local all asked scram-sha-256\n{usual}")).unwrap();
+    scene.cluster.reload().unwrap();
+    let file = scene.cluster.dir().join("passwords");
+    fs::write(&file, "*:*:closed:asked:open sesame\n").unwrap();
+    let run = |dsn: &str, variable: Option<(&str, &str)>| {
+        let mut command = command(scene.cluster.dir(), &format!("user=asked dbname=closed {dsn}"), &[]);
+        command.env("HOME", "/nowhere").env_remove("PGPASSWORD").env_remove("PGPASSFILE").envs(variable);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (told(output).0, text)
+    };
+    let refused = run("", None);
+    assert!(refused.0 == 1 && refused.1.contains("/closed: the server asks for a password: PGPASSWORD"), "{refused:?}");
+    let wrong = run("password=sesame", None);
+    assert!(wrong.0 == 1 && wrong.1.contains("password authentication failed for user \"asked\""), "{wrong:?}");
+    assert_eq!(run("password='open sesame'", None).0, 0);
+    assert_eq!(run("", Some(("PGPASSWORD", "open sesame"))).0, 0);
+    assert_eq!(run(&format!("passfile={}", file.display()), None).0, 0);
+}

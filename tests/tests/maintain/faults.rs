@@ -1,0 +1,255 @@
+//! Whatever ends a rebuild, nothing is left over, and writers notice nothing.
+
+use std::time::Duration;
+
+use harness::{Direction, Session, wait_for};
+
+use crate::scene::{PATIENCE, Running, Scene, Writers, files, wait_for_advice, worn};
+
+/// What a rebuild waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Held {
+    /// A transaction that wrote to the table before.
+    Writer,
+    /// The builder.
+    Builder,
+    /// A transaction that wrote to the table meanwhile.
+    LateWriter,
+    /// A transaction that would miss rows in the new index.
+    Snapshot,
+    /// A transaction that may use the old index, which has been replaced already.
+    Reader,
+}
+
+impl Held {
+    const ALL: [Self; 5] = [Self::Writer, Self::Builder, Self::LateWriter, Self::Snapshot, Self::Reader];
+
+    /// As PostgreSQL names the phase.
+    fn phase(self) -> &'static str {
+        match self {
+            Self::Writer => "waiting for writers before build",
+            Self::Builder => "building index%",
+            Self::LateWriter => "waiting for writers before validation",
+            Self::Snapshot => "waiting for old snapshots",
+            Self::Reader => "waiting for readers before marking dead",
+        }
+    }
+
+    /// Begins a rebuild and comes back when it waits; the session is the one that is waited for.
+    fn reach(self, scene: &Scene, database: &str, watcher: &mut Session) -> (Running, Session) {
+        let mut other = scene.session(database);
+        // Bytes of earlier builds do not count.
+        scene.network.reset();
+        let writes = "BEGIN; INSERT INTO a VALUES (1000, '[1,2,3,4,5,6,7,8]')";
+        match self {
+            Self::Writer => other.execute(writes).unwrap(),
+            // In the middle of the rows: of the pages, what the builder has sent would come even after its end.
+            Self::Builder => scene.network.stop_after(Direction::ToBuilder, 4 << 10),
+            Self::LateWriter => scene.network.stop_after(Direction::ToClient, 16 << 10),
+            Self::Snapshot => other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM pg_class").unwrap(),
+            Self::Reader => other.execute("BEGIN; SELECT count(*) FROM a").unwrap(),
+        }
+        let running = scene.begin(database, &["--rebuild"]);
+        if self == Self::Builder {
+            scene.network.wait_until_stopped(Direction::ToBuilder).unwrap();
+        }
+        if self == Self::LateWriter {
+            scene.network.wait_until_stopped(Direction::ToClient).unwrap();
+            other.execute(writes).unwrap();
+            scene.network.reset();
+        }
+        let sql = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase LIKE '{}'", self.phase());
+        let reached = wait_for(self.phase(), PATIENCE, || Ok((watcher.value::<u32>(&sql)? == 1).then_some(())));
+        reached.unwrap_or_else(|error| panic!("{error}: {}", running.said()));
+        (running, other)
+    }
+}
+
+/// What ends it.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Signal,
+    Cancelled,
+    Terminated,
+}
+
+impl Fault {
+    /// The exit code that follows.
+    fn happen(self, running: &Running, watcher: &mut Session) -> i32 {
+        let of_rebuild = |function: &str| format!("SELECT {function}(pid) FROM pg_stat_progress_create_index");
+        match self {
+            Self::Signal => {
+                running.terminate();
+                3
+            }
+            Self::Cancelled => {
+                watcher.execute(&of_rebuild("pg_cancel_backend")).unwrap();
+                1
+            }
+            Self::Terminated => {
+                watcher.execute(&of_rebuild("pg_terminate_backend")).unwrap();
+                1
+            }
+        }
+    }
+}
+
+/// The names of the hnsw indexes, which all can be searched.
+fn expect_nothing_left(session: &mut Session, what: &str) {
+    let names: Vec<String> = files(session).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["a_worn"], "{what}");
+    let invalid: u32 = session.value("SELECT count(*) FROM pg_index WHERE NOT indisvalid").unwrap();
+    assert_eq!(invalid, 0, "{what}");
+}
+
+#[test]
+fn a_fault_in_each_phase() {
+    let mut scene = Scene::new();
+    let mut session = scene.database("faulty");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    wait_for_advice(&scene, "faulty", "a_worn", "rebuild");
+    let writers = Writers::start(
+        &scene,
+        "faulty",
+        Some(20),
+        "\\set n random(1001, 1000000)\n\
+         INSERT INTO a VALUES (:n, ARRAY[random()*9, 2, 3, 4, 5, 6, 7, 8]::real[]::vector);\n\
+         UPDATE a SET v = ARRAY[random()*9, 2, 3, 4, 5, 6, 7, 8]::real[]::vector WHERE id = :n;\n\
+         DELETE FROM a WHERE id = :n;\n",
+    );
+    for held in Held::ALL {
+        for fault in [Fault::Signal, Fault::Cancelled, Fault::Terminated] {
+            let what = format!("{held:?}, {fault:?}");
+            println!("{what}");
+            let (mut running, mut other) = held.reach(&scene, "faulty", &mut session);
+            let code = fault.happen(&running, &mut session);
+            // What is left is dropped when no transaction uses the table.
+            let waits = "SELECT count(*) FROM pg_stat_activity \
+                         WHERE query LIKE 'DROP INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'";
+            let ended = || Ok((running.is_over() || session.value::<u32>(waits)? > 0).then_some(()));
+            wait_for("the end, or what it waits for", PATIENCE, ended).unwrap();
+            other.execute("ROLLBACK").unwrap();
+            let (found, said) = running.end();
+            assert_eq!(found, code, "{what}: {said}");
+            scene.network.reset();
+            expect_nothing_left(&mut session, &what);
+        }
+    }
+    // A transaction that goes on is not waited for without end; the next run finds what is left.
+    let (running, mut other) = Held::Reader.reach(&scene, "faulty", &mut session);
+    drop(running);
+    other.execute("ROLLBACK").unwrap();
+    let rebuilt =
+        || Ok((session.value::<u32>("SELECT count(*) FROM pg_stat_progress_create_index")? == 0).then_some(()));
+    wait_for("the rebuild without its client", PATIENCE, rebuilt).unwrap();
+    expect_nothing_left(&mut session, "killed");
+
+    let mut other = scene.session("faulty");
+    other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
+    let running = scene.begin("faulty", &["--rebuild", "--patience", "1s"]);
+    running.wait_for_words("rebuild, vacuum …");
+    let phase = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase = '{}'", Held::Reader.phase());
+    wait_for("the rebuild", PATIENCE, || Ok((session.value::<u32>(&phase)? == 1).then_some(()))).unwrap();
+    running.terminate();
+    let (code, said) = running.end();
+    assert!(code == 3 && said.contains("what it leaves is there still, for --drop-leftovers"), "{said}");
+    other.execute("ROLLBACK").unwrap();
+    let (_, plan) = scene.maintain("faulty", &[]);
+    assert!(plan.contains("left by a REINDEX CONCURRENTLY that failed"), "{plan}");
+    assert_eq!(scene.maintain("faulty", &["--rebuild", "--drop-leftovers"]).0, 0);
+    expect_nothing_left(&mut session, "the next run");
+
+    session.execute("UPDATE a SET v = '[1,2,3,4,5,6,7,8]'; UPDATE a SET v = '[8,7,6,5,4,3,2,1]'").unwrap();
+    wait_for_advice(&scene, "faulty", "a_worn", "rebuild");
+    let (running, _other) = Held::Builder.reach(&scene, "faulty", &mut session);
+    scene.builder.kill();
+    scene.network.reset();
+    let (code, said) = running.end();
+    assert!(code == 1 && said.contains("lost connection to external indexing server"), "{said}");
+    assert!(said.contains("what it left has been dropped"), "{said}");
+    expect_nothing_left(&mut session, "a lost builder");
+    scene.replace_builder();
+    drop(_other);
+    assert_eq!(scene.maintain("faulty", &["--rebuild"]).0, 0);
+    writers.expect_no_error();
+    // Rows that died during the last rebuild may call for a check.
+    let good = "SELECT count(*) FROM lantern_index.indexes WHERE advice IN ('ok', 'unused', 'check')";
+    wait_for("good advice", PATIENCE, || Ok((session.value::<u32>(good)? == 1).then_some(()))).unwrap();
+}
+
+#[test]
+fn a_restart_of_the_server() {
+    let mut scene = Scene::new();
+    let mut session = scene.database("restarted");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
+    let before = files(&mut session);
+    for crashes in [false, true] {
+        let (running, _other) = Held::Builder.reach(&scene, "restarted", &mut session);
+        let done = if crashes { scene.cluster.crash() } else { scene.cluster.restart() };
+        done.unwrap();
+        scene.network.reset();
+        let (code, said) = running.end();
+        assert_eq!(code, 1, "{said}");
+        session = scene.session("restarted");
+        expect_nothing_left(&mut session, "a restart");
+        assert_eq!(files(&mut session), before, "{said}");
+        // A crash takes the statistics with it.
+        if !crashes {
+            wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
+        }
+    }
+    scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
+}
+
+#[test]
+fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
+    let scene = Scene::new();
+    let mut session = scene.database("stopped");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    wait_for_advice(&scene, "stopped", "a_worn", "rebuild");
+    let before = files(&mut session);
+    let (running, mut other) = Held::Builder.reach(&scene, "stopped", &mut session);
+    let (code, plan) = scene.maintain("stopped", &["--rebuild"]);
+    assert!(code == 3 && plan.contains("building  wait"), "{plan}");
+    running.terminate();
+    let (code, said) = running.end();
+    assert!(code == 3 && said.contains("stopped: told to stop"), "{said}");
+    assert_eq!(files(&mut session), before);
+    scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
+    // Nor does one begin that waits for its turn.
+    other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    let running = scene.begin("stopped", &["--rebuild"]);
+    running.wait_for_words("waiting: another session");
+    running.terminate();
+    let (code, said) = running.end();
+    assert!(code == 3 && said.contains("stopped: told to stop"), "{said}");
+    assert_eq!(files(&mut session), before);
+}
+
+#[test]
+fn a_window_that_ends_during_a_rebuild() {
+    let scene = Scene::new();
+    scene.configure("timezone = 'UTC'");
+    let mut session = scene.database("nightly");
+    worn(&mut session, "a", "a_worn", "");
+    worn(&mut session, "b", "b_worn", "");
+    for index in ["a_worn", "b_worn"] {
+        wait_for_advice(&scene, "nightly", index, "rebuild");
+    }
+    let hours = "SELECT to_char(localtime - interval '2 hours', 'HH24:MI') || '-' || to_char(localtime + interval '2 hours', 'HH24:MI')";
+    let window: String = scene.session("nightly").value(hours).unwrap();
+    session
+        .execute("BEGIN; INSERT INTO a VALUES (1, '[1,2,3,4,5,6,7,8]'); INSERT INTO b SELECT * FROM a LIMIT 1")
+        .unwrap();
+    let running = scene.begin("nightly", &["--rebuild", "--window", &window]);
+    running.wait_for_words(": rebuild, vacuum …");
+    scene.configure("timezone = '<+06>-06'");
+    running.wait_for_words("what has begun is finished, nothing else begins");
+    session.execute("COMMIT").unwrap();
+    let (code, said) = running.end();
+    assert_eq!(code, 3, "{said}");
+    for words in ["what has begun is finished", ": done\n", ": stopped: the window is closed, it is "] {
+        assert_eq!(said.matches(words).count(), 1, "{said}");
+    }
+}

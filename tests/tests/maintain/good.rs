@@ -1,0 +1,186 @@
+//! What was bad is good, nothing else is touched, and writers notice nothing.
+
+use harness::{Session, wait_for};
+use serde_json::Value;
+
+use crate::scene::{PATIENCE, Scene, Writers, files, kill_rows, wait_for_advice, worn};
+
+#[test]
+fn what_was_bad_is_good_and_nothing_else_is_touched() {
+    let scene = Scene::new();
+    let mut session = scene.database("shop");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    worn(&mut session, "b", "\"B worn\"", "");
+    // Two indexes of a table, which cannot be rebuilt at the same time.
+    session.execute("CREATE INDEX b_other ON b USING hnsw (v vector_cosine_ops)").unwrap();
+    session
+        .execute(
+            "CREATE TABLE parts (id int, v vector(8)) PARTITION BY RANGE (id); \
+             CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (1000) WITH (autovacuum_enabled = off); \
+             CREATE TABLE part_2 PARTITION OF parts FOR VALUES FROM (1000) TO (2000) WITH (autovacuum_enabled = off); \
+             INSERT INTO parts SELECT i, ARRAY[i, i % 7, i % 11, i % 13, 1, 2, 3, 4]::vector FROM generate_series(1, 1600) i; \
+             CREATE INDEX parts_idx ON parts USING hnsw (v vector_l2_ops); \
+             CREATE TABLE fine (id serial, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO fine (v) SELECT ARRAY[i, i % 7, i % 11, i % 13, 1, 2, 3, 4]::vector FROM generate_series(1, 800) i; \
+             CREATE INDEX fine_idx ON fine USING hnsw (v vector_l2_ops) WITH (external = true); \
+             CREATE INDEX fine_left ON fine USING hnsw (v vector_ip_ops) WITH (external = true)",
+        )
+        .unwrap();
+    kill_rows(&mut session, "part_1", 700);
+    session.execute("SET hnsw.external_index_port = 1").unwrap();
+    session
+        .execute("CREATE INDEX CONCURRENTLY failed ON fine USING hnsw (v vector_l1_ops) WITH (external = true)")
+        .unwrap_err();
+    session.execute("REINDEX INDEX CONCURRENTLY fine_left").unwrap_err();
+    // Ten more that are good, and one that is not used.
+    let used = ["more_1", "more_2", "more_3", "more_4", "more_5", "more_6", "more_7", "more_8", "more_9", "more_10"];
+    for table in used.into_iter().chain(["idle"]) {
+        let make = format!(
+            "CREATE TABLE {table} (v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO {table} SELECT v FROM fine; CREATE INDEX {table}_v ON {table} USING hnsw (v vector_l2_ops)"
+        );
+        session.execute(&make).unwrap();
+    }
+    session.execute("SET enable_seqscan = off").unwrap();
+    for table in used {
+        session.execute(&format!("SELECT * FROM {table} ORDER BY v <-> '[1,2,3,4,5,6,7,8]' LIMIT 1")).unwrap();
+    }
+    drop(session);
+    let mut session = scene.session("shop");
+    for table in used {
+        wait_for_advice(&scene, "shop", &format!("{table}_v"), "ok");
+    }
+    wait_for_advice(&scene, "shop", "idle_v", "unused");
+    for index in ["a_worn", "\"B worn\"", "part_1_v_idx"] {
+        wait_for_advice(&scene, "shop", index, "rebuild");
+    }
+    let before = files(&mut session);
+    assert!(before.iter().any(|(name, _)| name == "fine_left_ccnew"), "{before:?}");
+    assert_eq!(before.len(), 20, "{before:?}");
+
+    let (code, plan) = scene.maintain("shop", &[]);
+    assert_eq!(code, 3, "a plan that was not carried out");
+    for (index, action) in [("a_worn", "rebuild, vacuum"), ("failed", "rebuild"), ("fine_left_ccnew", "drop")] {
+        let line = plan.lines().find(|line| line.contains(&format!("public.{index} "))).unwrap();
+        assert!(line.contains(&format!("  {action} ")), "{line}");
+    }
+    assert_eq!(files(&mut session), before, "a dry run touches nothing");
+
+    let writers = Writers::start(
+        &scene,
+        "shop",
+        None,
+        "INSERT INTO fine (v) VALUES (ARRAY[random()*9, 2, 3, 4, 5, 6, 7, 8]::real[]::vector);\n\
+         INSERT INTO a VALUES (7, ARRAY[random()*9, 2, 3, 4, 5, 6, 7, 8]::real[]::vector);\n\
+         INSERT INTO parts VALUES (3, ARRAY[random()*9, 2, 3, 4, 5, 6, 7, 8]::real[]::vector);\n",
+    );
+    let textfile = scene.cluster.dir().join("lantern_index.prom");
+    let (code, text) = scene.maintain(
+        "shop",
+        &[
+            "--rebuild",
+            "--drop-leftovers",
+            "--external",
+            "--jobs",
+            "3",
+            "--json",
+            "--textfile",
+            textfile.to_str().unwrap(),
+        ],
+    );
+    writers.expect_no_error();
+    assert_eq!(code, 0);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let steps = report["steps"].as_array().unwrap();
+    let mut done: Vec<&str> = steps.iter().map(|step| step["index"].as_str().unwrap()).collect();
+    done.sort_unstable();
+    assert!(steps.iter().all(|step| step["outcome"] == "done"), "{steps:?}");
+    assert_eq!(
+        done,
+        [
+            "public.\"B worn\"",
+            "public.a_worn",
+            "public.b_other",
+            "public.failed",
+            "public.fine_left_ccnew",
+            "public.part_1_v_idx"
+        ]
+    );
+    let after = files(&mut session);
+    let kept = |files: &[(String, String)], name: &str| files.iter().find(|(other, _)| other == name).cloned();
+    let mended = ["a_worn", "B worn", "b_other", "failed", "part_1_v_idx"];
+    for name in mended {
+        assert_ne!(kept(&before, name), kept(&after, name), "{name} is not made anew");
+    }
+    for (name, file) in before.iter().filter(|(name, _)| !mended.contains(&name.as_str()) && name != "fine_left_ccnew")
+    {
+        assert_eq!(kept(&after, name), Some((name.clone(), file.clone())), "{name} is touched");
+    }
+    assert_eq!(kept(&after, "fine_left_ccnew"), None);
+    assert_eq!(after.len(), before.len() - 1, "{after:?}");
+    let bad = "SELECT count(*) FROM lantern_index.indexes WHERE advice NOT IN ('ok', 'unused', 'check')";
+    let advice = "SELECT string_agg(concat_ws(' ', index_name, advice, reason), '; ') FROM lantern_index.indexes";
+    let good = wait_for("good advice", PATIENCE, || Ok((session.value::<u32>(bad)? == 0).then_some(())));
+    good.unwrap_or_else(|error| panic!("{error}: {}", session.value::<String>(advice).unwrap()));
+    scene.builder.expect_builds(5).unwrap_or_else(|error| println!("{error}"));
+    let metrics = std::fs::read_to_string(&textfile).unwrap();
+    assert!(metrics.contains("lantern_index_maintain_steps{outcome=\"done\"} 6\n"), "{metrics}");
+    assert!(metrics.contains("lantern_index_maintain_left 0\n"), "{metrics}");
+}
+
+/// How often pages of an index were read for the view in a database; all other sessions of it must have been left.
+fn reads(scene: &Scene, database: &str) -> u32 {
+    let mut session = scene.session(database);
+    let others = "SELECT count(*) FROM pg_stat_activity \
+                  WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    wait_for("the other sessions to end", PATIENCE, || Ok((session.value::<u32>(others)? == 0).then_some(()))).unwrap();
+    session.value("SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'index_state'").unwrap()
+}
+
+#[test]
+fn each_index_is_read_for_the_plan_and_for_its_step() {
+    let scene = Scene::new();
+    scene.configure("track_functions = 'all'");
+    let mut session = scene.database("many");
+    const COUNT: u32 = 12;
+    for n in 0..COUNT {
+        worn(&mut session, &format!("t{n}"), &format!("t{n}_v"), "");
+    }
+    drop(session);
+    for n in 0..COUNT {
+        wait_for_advice(&scene, "many", &format!("t{n}_v"), "rebuild");
+    }
+    let before = reads(&scene, "many");
+    assert_eq!(scene.maintain("many", &["--rebuild"]).0, 0);
+    let read = reads(&scene, "many") - before;
+    println!("{COUNT} indexes were read {read} times");
+    assert!((COUNT..=2 * COUNT).contains(&read), "{COUNT} indexes were read {read} times");
+}
+
+/// pgvector before 0.8.4 may leave a bad index behind when it has vacuumed.
+fn is_suspicious(session: &mut Session) -> bool {
+    let version: String = session.value("SELECT extversion FROM pg_extension WHERE extname = 'vector'").unwrap();
+    let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
+    numbers[..] < [0, 8, 4][..]
+}
+
+#[test]
+fn what_is_suspected_is_checked_and_left_if_it_is_good() {
+    let scene = Scene::new();
+    let mut session = scene.database("suspected");
+    worn(&mut session, "a", "a_v", "");
+    for statement in ["REINDEX INDEX a_v", "VACUUM a", "DELETE FROM a WHERE id <= 410", "VACUUM a"] {
+        session.execute(statement).unwrap();
+    }
+    if !is_suspicious(&mut session) {
+        return;
+    }
+    wait_for_advice(&scene, "suspected", "a_v", "check");
+    let before = files(&mut session);
+    let (code, text) = scene.maintain("suspected", &["--rebuild", "--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert!(code == 0 && report["steps"][0]["outcome"] == "good", "{text}");
+    assert_eq!(files(&mut session), before);
+    let (code, plan) = scene.maintain("suspected", &["--rebuild"]);
+    assert!(code == 0 && plan.contains("1 indexes, 0 need something."), "it is not checked again: {plan}");
+}

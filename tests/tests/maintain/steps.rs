@@ -1,0 +1,125 @@
+//! What keeps a step from being taken, and what happens to indexes before it is.
+
+use crate::scene::{Scene, files, told, wait_for_advice, worn};
+
+#[test]
+fn steps_that_may_not_begin() {
+    let mut scene = Scene::new();
+    scene.cluster.configure("max_prepared_transactions = 5").unwrap();
+    scene.cluster.restart().unwrap();
+    let mut session = scene.database("guarded");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    drop(session);
+    wait_for_advice(&scene, "guarded", "a_worn", "rebuild");
+    let mut session = scene.session("guarded");
+    let before = files(&mut session);
+    let mut expect = |arguments: &[&str], code: i32, words: &str| {
+        let output = scene.command("guarded", &[&["--rebuild"][..], arguments].concat()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (found, _) = told(output);
+        assert!(found == code && text.contains(words), "{arguments:?}: {found} {text}");
+        assert_eq!(files(&mut session), before, "{arguments:?}");
+    };
+    let hour = "SELECT to_char(localtime + interval '2 hours', 'HH24:MI') || '-' || to_char(localtime + interval '3 hours', 'HH24:MI')";
+    let later: String = scene.session("guarded").value(hour).unwrap();
+    expect(&["--window", &later], 3, "the window is closed");
+    let mut other = scene.session("guarded");
+    other.execute("SELECT pg_advisory_lock(1818846328, 1835100526)").unwrap();
+    expect(&[], 3, "another maintain is at work");
+    other.execute("SELECT pg_advisory_unlock_all(); BEGIN; SELECT txid_current(); SELECT pg_sleep(1.1)").unwrap();
+    expect(&["--max-transaction", "1s", "--patience", "1s"], 3, "is open for");
+    other.execute("ROLLBACK").unwrap();
+    // A prepared one has no process.
+    other
+        .execute("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'forgotten'; SELECT pg_sleep(1.1)")
+        .unwrap();
+    for words in ["the prepared transaction \"forgotten\" is open for", " s, and a rebuild would wait for it"] {
+        expect(&["--max-transaction", "1s", "--patience", "1s"], 3, words);
+    }
+    other.execute("ROLLBACK PREPARED 'forgotten'").unwrap();
+    // As CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY lock it: an index that is invalid then may be theirs.
+    other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    expect(&["--patience", "1s"], 3, "another session builds an index of the table");
+    other.execute("ROLLBACK").unwrap();
+    expect(&["--window", "1-2"], 64, "is no window");
+    // The step fails, and leaves nothing.
+    scene.configure("hnsw.external_index_port = 1");
+    expect(&[], 1, "could not connect to external indexing server");
+}
+
+#[test]
+fn indexes_that_others_change_before_their_turn() {
+    let scene = Scene::new();
+    let mut session = scene.database("changed");
+    let tables = ["gone", "renamed", "no_table", "other_table", "made_anew", "same"];
+    for table in tables {
+        worn(&mut session, table, &format!("{table}_v"), "");
+    }
+    for table in tables {
+        wait_for_advice(&scene, "changed", &format!("{table}_v"), "rebuild");
+    }
+    let before = files(&mut session);
+    let locks: Vec<String> = tables.map(|table| format!("LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE;")).into();
+    session.execute(&format!("BEGIN; {}", locks.concat())).unwrap();
+    let running = scene.begin("changed", &["--rebuild", "--json"]);
+    running.wait_for_words("waiting: another session builds an index of the table");
+    session
+        .execute(
+            "DROP INDEX gone_v; ALTER INDEX renamed_v RENAME TO \"New name\"; DROP TABLE no_table; \
+             ALTER TABLE other_table RENAME TO other; DROP INDEX made_anew_v; \
+             CREATE INDEX made_anew_v ON made_anew USING hnsw (v vector_cosine_ops); COMMIT",
+        )
+        .unwrap();
+    let made = files(&mut session);
+    let (code, said) = running.end();
+    assert_eq!(code, 0, "{said}");
+    let outcome = |table: &str| {
+        let line = said.lines().rfind(|line| line.starts_with(&format!("changed: public.{table}_v: "))).unwrap();
+        line.rsplit(": ").next().unwrap().to_owned()
+    };
+    let outcomes = tables.map(outcome);
+    assert_eq!(outcomes, ["good", "done", "good", "done", "good", "done"], "{said}");
+    let after = files(&mut session);
+    let file = |files: &[(String, String)], name: &str| files.iter().find(|(own, _)| own == name).cloned();
+    for name in ["New name", "other_table_v", "same_v"] {
+        assert!(file(&after, name) != file(&made, name), "{name} is made anew");
+    }
+    assert_eq!(file(&after, "made_anew_v"), file(&made, "made_anew_v"));
+    assert_eq!(after.len(), before.len() - 2, "{after:?}");
+}
+
+#[test]
+fn only_a_role_with_the_rights_rebuilds() {
+    let scene = Scene::new();
+    let mut session = scene.database("owned");
+    worn(&mut session, "a", "a_worn", "");
+    session
+        .execute(
+            "CREATE ROLE nobody LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; GRANT SELECT ON a TO reader; \
+             CREATE ROLE keeper LOGIN IN ROLE pg_monitor; ALTER TABLE a OWNER TO keeper; \
+             GRANT USAGE ON SCHEMA lantern_index TO stranger, reader, keeper",
+        )
+        .unwrap();
+    wait_for_advice(&scene, "owned", "a_worn", "rebuild");
+    let before = files(&mut session);
+    let run = |role: &str| {
+        let mut command =
+            crate::scene::command(scene.cluster.dir(), &format!("user={role} dbname=owned"), &["--rebuild"]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (code, plan) = told(output);
+        (code, plan, text)
+    };
+    let (code, _, text) = run("nobody");
+    assert!(code == 1 && text.contains("permission denied for schema lantern_index"), "{text}");
+    let (code, plan, _) = run("stranger");
+    assert!(code == 0 && plan.contains("you may not read the table"), "{plan}");
+    let (code, plan, text) = run("reader");
+    let refused = ["must be owner of index a_worn", "permission denied for index a_worn"];
+    assert!(code == 1 && refused.iter().any(|words| text.contains(words)), "{text}");
+    assert!(plan.contains("GRANT pg_monitor"), "{plan}");
+    assert_eq!(files(&mut session), before);
+    let (code, plan, text) = run("keeper");
+    assert!(code == 0 && !plan.contains("GRANT"), "{plan}{text}");
+    assert_ne!(files(&mut session), before);
+}
