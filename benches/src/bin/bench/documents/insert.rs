@@ -7,7 +7,7 @@ use super::super::NEIGHBORS;
 use super::super::contest::median;
 use super::super::markdown::Table;
 use super::super::options::Case;
-use super::super::plot::{From, Plot, Scale, Series};
+use plot::{From, Plot, Scale, Series};
 use super::super::set::{SEED, Set};
 use super::super::stage::DATABASE;
 use super::ground::Ground;
@@ -113,6 +113,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
             .enumerate()
             .map(|(at, &clients)| (clients as f64, middle(at, twin), String::new()))
             .collect(),
+        ..Series::default()
     });
     section.plot(
         &dims.to_string(),
@@ -123,6 +124,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
             x_scale: Scale::Logarithmic,
             y_from: From::Zero,
             series: series.collect(),
+            ..Plot::default()
         },
     );
     Ok(())

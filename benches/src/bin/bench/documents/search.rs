@@ -7,7 +7,7 @@ use super::super::cold;
 use super::super::contest::median;
 use super::super::markdown::Table;
 use super::super::options::Case;
-use super::super::plot::{Plot, Series};
+use plot::{Plot, Series};
 use super::super::programs::{self, Visits};
 use super::super::set::Set;
 use super::super::stage::DATABASE;
@@ -166,7 +166,7 @@ fn plot(set: &Set, ef_search: &[u32], clients: &[usize], measured: &[Measured]) 
                 Some((median(measured.rates[at][number].iter().copied())?, measured.recall[at], ef.to_string()))
             };
             let points = ef_search.iter().enumerate().filter_map(point).collect();
-            series.push(Series { name: format!("{name}, clients: {clients}"), points });
+            series.push(Series { name: format!("{name}, clients: {clients}"), points, ..Series::default() });
         }
     }
     Plot::of_recall(format!("{} (numbers: ef_search)", set.title()), "searches per second", series)

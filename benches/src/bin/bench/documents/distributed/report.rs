@@ -1,5 +1,5 @@
 use super::super::super::markdown::Table;
-use super::super::super::plot::{Plot, Series};
+use plot::{Plot, Series};
 use super::super::section::Section;
 use super::{Form, Measured, Searched};
 
@@ -101,7 +101,7 @@ fn plot(measured: &Measured) -> Plot {
     let series = Form::ALL.map(|form| {
         let own = measured.searched.iter().filter(|one| one.form == form);
         let points = own.map(|one| (one.per_second, one.recall, one.ef_search.to_string()));
-        Series { name: form.name().to_owned(), points: points.collect() }
+        Series { name: form.name().to_owned(), points: points.collect(), ..Series::default() }
     });
     Plot::of_recall(format!("{} (numbers: ef_search)", measured.title), "queries per second", series.into())
 }
