@@ -62,6 +62,8 @@ struct Whole {
     /// Of the median build.
     seconds: f64,
     cpu: f64,
+    /// CPU seconds of a build of the sample, scaled with n log n.
+    cpu_scaled: f64,
     bytes: u64,
 }
 
@@ -77,6 +79,7 @@ struct Scene {
     pool: Arc<Pool>,
     dims: u32,
     repeat: usize,
+    share: usize,
 }
 
 fn main() -> Result<()> {
@@ -109,14 +112,14 @@ fn main() -> Result<()> {
     let kernel = distance::kernel(Elements::F32, metric).context("no kernel")?;
     let pool = Arc::new(Pool::new(arguments.threads)?);
     let exact = exact(&own, kernel, arguments.k.iter().copied().max().unwrap_or(1));
-    let (forms, wholes, repeat) = (HashMap::new(), HashMap::new(), arguments.repeat);
-    let mut scene = Scene { own, forms, wholes, exact, metric, kernel, pool: pool.clone(), dims, repeat };
+    let (forms, wholes, repeat, share) = (HashMap::new(), HashMap::new(), arguments.repeat, arguments.share);
+    let mut scene = Scene { own, forms, wholes, exact, metric, kernel, pool: pool.clone(), dims, repeat, share };
 
     println!("{} x {dims}, advice on {} rows, {} queries", base.rows(), sample.len(), queries.rows());
     println!(
-        "| k | target | type | m | ef_construction | ef_search | recall | found | visited | found | MB | found | build s | found | CPU s |"
+        "| k | target | type | m | ef_construction | ef_search | recall | found | visited | found | MB | found | build s | found | CPU s | found | remedy |"
     );
-    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|");
     for &k in &arguments.k {
         for &target in &arguments.target {
             let (value_type, rows) = (ValueType::Vector, base.rows() as u64);
@@ -155,11 +158,19 @@ impl Scene {
                     dims: self.dims,
                     m: choice.m,
                     ef_construction: choice.ef_construction,
-                    expected_rows: question.rows,
+                    expected_rows: 0,
                     rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
                     seed: 1,
                 };
-                place.insert(Whole::build(spec, &form.rows, &self.pool, self.repeat)?)
+                let mut part = Values::new(choice.value_type, self.dims);
+                for row in (0..form.rows.len()).step_by(self.share) {
+                    part.extend(form.rows.get(row), []);
+                }
+                let sampled = Whole::build(spec.clone(), &part, &self.pool, self.repeat)?;
+                let mut whole = Whole::build(spec, &form.rows, &self.pool, self.repeat)?;
+                let work = |rows: usize| rows as f64 * (rows as f64).ln();
+                whole.cpu_scaled = sampled.cpu * work(form.rows.len()) / work(part.len());
+                place.insert(whole)
             }
         };
         let kernel = distance::kernel(Elements::of(choice.value_type), metric).context("no kernel")?;
@@ -182,7 +193,7 @@ impl Scene {
         let queries = self.exact.len() as f64;
         let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         println!(
-            "| {k} | {} | {name} | {} | {} | {ef} | {:.3} | {:.3} | {:.0} | {:.0} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} |",
+            "| {k} | {} | {name} | {} | {} | {ef} | {:.3} | {:.3} | {:.0} | {:.0} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
             question.target,
             choice.m,
             choice.ef_construction,
@@ -194,7 +205,9 @@ impl Scene {
             megabytes(whole.bytes),
             choice.build_seconds,
             whole.seconds,
+            whole.cpu_scaled,
             whole.cpu,
+            whole.finished.report.remedy.name(),
         );
         Ok(())
     }
@@ -204,8 +217,9 @@ impl Whole {
     fn build(spec: BuildSpec, rows: &Values, pool: &Arc<Pool>, repeat: usize) -> Result<Self> {
         let mut builds = Vec::new();
         for _ in 0..repeat.max(1) {
+            let spec = BuildSpec { expected_rows: rows.len() as u64, ..spec.clone() };
             let (started, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
-            let mut engine = hnsw::start(EngineKind::Bulk, spec.clone(), pool.clone(), Control::default())?;
+            let mut engine = hnsw::start(EngineKind::Bulk, spec, pool.clone(), Control::default())?;
             for first in (0..rows.len()).step_by(BATCH) {
                 let batch = first..(first + BATCH).min(rows.len());
                 let tids: Vec<_> = batch.clone().map(|row| HeapTid::new(row as u32, 1)).collect();
@@ -221,7 +235,7 @@ impl Whole {
         let BuildSpec { value_type, dims, m, ef_construction, .. } = spec;
         let meta = IndexMeta { value_type, dims, m, ef_construction };
         let layout = Layout::new(&finished.graph, &*finished.values, &finished.order, &meta)?;
-        Ok(Self { bytes: u64::from(layout.blocks()) * PAGE_SIZE as u64, finished, seconds, cpu })
+        Ok(Self { bytes: u64::from(layout.blocks()) * PAGE_SIZE as u64, finished, seconds, cpu, cpu_scaled: 0.0 })
     }
 }
 

@@ -244,8 +244,8 @@ fn what_was_tried_is_plotted() {
     let rings = with("circle").iter().filter(|node| node.attribute("class") == Some("level")).count();
     assert_eq!(rings, 2 * choices.len(), "each choice in both diagrams");
     for (rank, choice) in (1..).zip(choices) {
-        let wanted = format!("{rank}: ef_search {}", choice["ef_search"]);
-        assert!(texts.contains(&wanted.as_str()), "{wanted}: {texts:?}");
+        let wanted = format!(", m {}: choice {rank}, ef_search {}", choice["m"], choice["ef_search"]);
+        assert!(texts.iter().any(|text| text.ends_with(&wanted)), "{wanted}: {texts:?}");
     }
     // The curves are of the data: visits and recall rise with ef_search, so that each goes to the right and upward.
     let curves = with("polyline").into_iter().filter_map(|node| {

@@ -27,6 +27,8 @@ pub struct Style {
     pub shape: Shape,
     /// Whether the line is dashed.
     pub dashed: bool,
+    /// Whether the line is broad and pale, so that another one shows on it.
+    pub wide: bool,
 }
 
 /// Shapes of points.

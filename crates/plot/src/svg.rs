@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use crate::axis::Axis;
-use crate::{Plot, Series, Shape};
+use crate::{Plot, Series, Shape, Style};
 
 const LEFT: f64 = 62.0;
 const TOP: f64 = 56.0;
@@ -35,7 +35,7 @@ pub(crate) fn page(title: &str, plots: &[Plot]) -> String {
     for (number, series) in legend.iter().enumerate() {
         let (x, y) = (before + 14.0, TOP + 8.0 + ENTRY.0 * number as f64);
         let color = color(series, number);
-        svg.line(&[(x, y), (x + 22.0, y)], color, series.style.dashed);
+        svg.line(&[(x, y), (x + 22.0, y)], color, series.style);
         svg.shape(series.style.shape, (x + 11.0, y), 3.5, color);
         svg.text((x + 28.0, y + 4.0), "start", None, &series.name);
     }
@@ -75,19 +75,22 @@ impl Svg {
         for (number, series) in plot.series.iter().enumerate() {
             let color = color(series, number);
             let places: Vec<_> = series.points.iter().map(|point| (x(point.0), y(point.1))).collect();
-            self.line(&places, color, series.style.dashed);
+            self.line(&places, color, series.style);
             for (&place, (.., text)) in places.iter().zip(&series.points) {
                 self.shape(series.style.shape, place, if series.points.len() > 12 { 2.2 } else { 3.5 }, color);
                 self.text((place.0 + 6.0, place.1 - 5.0), "start", Some(color), text);
             }
         }
-        for (value, height, text) in plot.series.iter().flat_map(|series| &series.marks) {
+        for (number, (value, height, text)) in plot.series.iter().flat_map(|series| &series.marks).enumerate() {
             let (x, y) = (x(*value), y(*height));
             let _ = writeln!(
                 self.0,
                 "<circle class=\"level\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" fill=\"none\" stroke-width=\"1.5\"/>"
             );
-            self.text((x + 9.0, y + 14.0), "start", None, text);
+            // Rings may lie upon each other: every second one is named on the other side.
+            let (place, anchor) =
+                if number % 2 == 0 { ((x + 9.0, y + 15.0), "start") } else { ((x - 9.0, y - 8.0), "end") };
+            self.text(place, anchor, None, text);
         }
     }
 
@@ -106,12 +109,13 @@ impl Svg {
             writeln!(self.0, "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>");
     }
 
-    fn line(&mut self, places: &[(f64, f64)], color: &str, dashed: bool) {
+    fn line(&mut self, places: &[(f64, f64)], color: &str, style: Style) {
         let points = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ");
-        let dashes = if dashed { " stroke-dasharray=\"5 3\"" } else { "" };
+        let dashes = if style.dashed { " stroke-dasharray=\"5 3\"" } else { "" };
+        let stroke = if style.wide { "6\" stroke-opacity=\"0.35" } else { "1.5" };
         let _ = writeln!(
             self.0,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\"{dashes}/>"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{stroke}\"{dashes}/>"
         );
     }
 
@@ -146,7 +150,7 @@ mod tests {
             marks: vec![(5.0, 0.95, "best".to_owned())],
             ..Series::default()
         };
-        let style = Style { color: Some(0), shape: Shape::Diamond, dashed: true };
+        let style = Style { color: Some(0), shape: Shape::Diamond, dashed: true, wide: true };
         let one = Series { name: "c".to_owned(), points: vec![point(5.0, 0.95)], style, ..Series::default() };
         let [title, x, y] = ["t", "s", "recall"].map(str::to_owned);
         let (x_scale, level) = (Scale::Logarithmic, Some((0.97, "target".to_owned())));

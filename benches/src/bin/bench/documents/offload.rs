@@ -6,11 +6,11 @@ mod scene;
 
 use super::super::contest::{alternate, median};
 use super::super::markdown::Table;
-use plot::{From, Plot, Scale, Series};
 use super::super::set::Set;
 use super::ground::Ground;
 use super::pgbench;
 use super::section::Section;
+use plot::{From, Plot, Scale, Series};
 use scene::{Run, Scene, Setup};
 
 const SOURCE: &str = "Theirs: Lantern, *CREATE INDEX EXTERNALLY: Offloading pgvector Indexing from Postgres* (October 2024): pgbench \

@@ -1,7 +1,7 @@
 use super::super::super::markdown::Table;
-use plot::{Plot, Series};
 use super::super::section::Section;
 use super::{Form, Measured, Searched};
+use plot::{Plot, Series};
 
 use harness::cores;
 const SOURCE: &str = "After J. Katz, \"Distributed queries for pgvector\" (2024): each set of 1 million rows on one r7gd.4xlarge with \

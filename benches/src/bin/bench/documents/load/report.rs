@@ -1,7 +1,7 @@
 use super::super::super::markdown::Table;
-use plot::{Plot, Series};
 use super::super::section::Section;
 use super::{Built, Form, Measured, Place};
+use plot::{Plot, Series};
 
 use harness::cores;
 const SOURCE: &str = "After AWS Database Blog, \"Load vector embeddings up to 67x faster with pgvector and Amazon Aurora\" \

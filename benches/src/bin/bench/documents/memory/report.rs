@@ -1,8 +1,8 @@
 use super::super::super::markdown::Table;
-use plot::{From, Plot, Scale, Series};
 use super::super::section::Section;
 use super::builds::Builds;
 use super::searches::{Layout, Searched, Searches, Source};
+use plot::{From, Plot, Scale, Series};
 
 use harness::cores;
 const SOURCE: &str = "After AWS Database Blog, \"Improve the performance of generative AI workloads on Amazon Aurora with \
