@@ -82,7 +82,8 @@ pub(crate) struct Measured {
 /// The least `ef_search` that reaches the target in a table of so many rows; pgvector's limit if none does.
 pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: Growth) -> usize {
     let scale = growth.ef_search(rows, question.rows);
-    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target;
+    // Curves end where the target is reached, some exactly there: what is rounded must not lead to the limit.
+    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target + 1e-9;
     let (mut low, mut high) = (question.k, usize::from(MAX_EF_SEARCH));
     while low < high {
         let middle = (low + high) / 2;
@@ -151,4 +152,26 @@ fn row_bytes(value_len: usize) -> usize {
     const IN_ROW: usize = 2000;
     let elsewhere = if value_len > IN_ROW { 1 + value_len.div_ceil(PAGE_SIZE) } else { 0 };
     (1 + elsewhere) * PAGE_SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use pgvector::{Metric, ValueType};
+
+    use super::least_ef;
+    use crate::Question;
+    use crate::curve::{Curve, Point};
+    use crate::growth::Growth;
+
+    #[test]
+    fn a_curve_that_ends_at_the_target_reaches_it() {
+        for target in [0.9, 0.95, 0.97, 0.99] {
+            let points = [(10, 0.7), (20, 0.8), (40, target)];
+            let points = points.map(|(ef, recall)| Point { ef, recall, visited: 10.0 * ef as f64 });
+            let (value_type, metric) = (ValueType::Vector, Metric::L2);
+            let question = Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, seed: 0 };
+            let growth = Growth::of(&[], target);
+            assert_eq!(least_ef(&question, &Curve::new(&points, 1e-4), 1000, growth), 40, "{target}");
+        }
+    }
 }
