@@ -57,9 +57,9 @@ fn one(question: &Question, advice: &Advice, tried: &Tried, x: &dyn Fn(&Tried, &
         ranks += &format!(": choice {rank}, ef_search {ef_search}");
     }
     let shape = match tried.m {
-        ..=8 => Shape::Circle,
-        ..=16 => Shape::Square,
-        ..=24 => Shape::Triangle,
+        0..=8 => Shape::Circle,
+        9..=16 => Shape::Square,
+        17..=24 => Shape::Triangle,
         _ => Shape::Diamond,
     };
     let (dashed, name) = (tried.ef_construction > 64, tried.value_type.name());
