@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("pgvector", &[]),
     ("distance", &["pgvector"]),
     ("graph", &["pgvector"]),
@@ -18,10 +18,11 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("node-file", &["graph"]),
     ("protocol", &["pgvector"]),
     ("trust", &[]),
+    ("plot", &[]),
     ("service", &["protocol"]),
     ("server", &["advise", "service", "protocol", "hnsw", "pages", "node-file", "distance", "graph", "pgvector"]),
     ("maintain", &["trust"]),
-    ("lantern-index", &["advise", "server", "router", "maintain", "service", "hnsw", "pages", "pgvector"]),
+    ("lantern-index", &["advise", "server", "router", "maintain", "service", "hnsw", "pages", "pgvector", "plot"]),
     ("extension", &["trust", "protocol", "pages", "graph", "pgvector"]),
     ("router", &["service", "protocol"]),
 ];

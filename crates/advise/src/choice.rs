@@ -37,6 +37,32 @@ pub struct Choice {
     pub builder_memory_bytes: u64,
 }
 
+/// What was tried, and what searches of such an index of the whole table are expected to find and to visit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// The type that the index has values of.
+    pub value_type: ValueType,
+    /// Neighbors per element.
+    pub m: u16,
+    /// Candidates considered when neighbors are chosen.
+    pub ef_construction: u16,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// By ascending `ef_search`.
+    pub points: Vec<Expected>,
+}
+
+/// What is expected of searches with an `ef_search`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// `hnsw.ef_search` of the queries.
+    pub ef_search: u16,
+    /// The share of the true neighbors that queries find.
+    pub recall: f64,
+    /// Elements that a search compares with the query.
+    pub visited: f64,
+}
+
 /// A candidate, and what was measured of a graph of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -56,7 +82,8 @@ pub(crate) struct Measured {
 /// The least `ef_search` that reaches the target in a table of so many rows; pgvector's limit if none does.
 pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: Growth) -> usize {
     let scale = growth.ef_search(rows, question.rows);
-    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target;
+    // Curves end where the target is reached, some exactly there: what is rounded must not lead to the limit.
+    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target + 1e-9;
     let (mut low, mut high) = (question.k, usize::from(MAX_EF_SEARCH));
     while low < high {
         let middle = (low + high) / 2;
@@ -66,18 +93,41 @@ pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: 
 }
 
 impl Measured {
+    /// The size of an index of the whole table.
+    fn estimate(&self, question: &Question) -> Estimate {
+        let Candidate { value_type, m, .. } = self.candidate;
+        let rows = question.rows.max(self.rows as u64);
+        let elements = ((rows as f64 * self.elements_per_row).ceil() as u64).clamp(1, rows);
+        Estimate { value_type, value_len: self.value_len, m, rows, elements }
+    }
+
+    /// What searches of the whole table find and visit.
+    fn expected(&self, question: &Question, ef_search: u16) -> Expected {
+        let (ef, Estimate { rows, elements, .. }) = (f64::from(ef_search), self.estimate(question));
+        let recall = 1.0 - self.curve.misses_at(ef / self.growth.ef_search(self.rows, rows));
+        let visited = self.curve.visited_at(ef) * self.growth.visits(self.rows, rows);
+        Expected { ef_search, recall, visited: visited.min(elements as f64) }
+    }
+
+    /// All that was measured, for the whole table.
+    pub(crate) fn tried(&self, question: &Question) -> Tried {
+        let Candidate { value_type, m, ef_construction } = self.candidate;
+        let estimate = self.estimate(question);
+        let scale = self.growth.ef_search(self.rows, estimate.rows);
+        let efs = self.curve.efs().map(|ef| (ef * scale).round()).filter(|&ef| ef <= f64::from(MAX_EF_SEARCH));
+        let points = efs.map(|ef| self.expected(question, ef as u16)).collect();
+        Tried { value_type, m, ef_construction, index_bytes: estimate.index_bytes(), points }
+    }
+
     /// What is expected of an index of the whole table. `threads` are the builder's, `table_value` the mean bytes of a value in the table.
     pub(crate) fn choice(&self, question: &Question, threads: u32, table_value: usize) -> Choice {
         let Candidate { value_type, m, ef_construction } = self.candidate;
-        let rows = question.rows.max(self.rows as u64);
+        let estimate = self.estimate(question);
+        let Estimate { rows, elements, .. } = estimate;
         let ef = least_ef(question, &self.curve, self.rows, self.growth);
-        let elements = ((rows as f64 * self.elements_per_row).ceil() as u64).clamp(1, rows);
-        let estimate = Estimate { value_type, value_len: self.value_len, m, rows, elements };
         let index_bytes = estimate.index_bytes();
-        let visited = self.curve.visited_at(ef as f64) * self.growth.visits(self.rows, rows);
-        let visited = visited.min(elements as f64);
+        let Expected { recall, visited, .. } = self.expected(question, ef as u16);
         let reranked = if self.candidate.is_reranked(question) { ef } else { 0 };
-        let scale = self.growth.ef_search(self.rows, rows);
         let (n, all) = (self.rows as f64, rows as f64);
         Choice {
             value_type,
@@ -85,7 +135,7 @@ impl Measured {
             ef_construction,
             ef_search: ef as u16,
             reranked: reranked as u16,
-            recall: 1.0 - self.curve.misses_at(ef as f64 / scale),
+            recall,
             visited,
             index_bytes,
             cached_bytes: (index_bytes as f64 * self.hot_share).ceil() as u64,
@@ -102,4 +152,26 @@ fn row_bytes(value_len: usize) -> usize {
     const IN_ROW: usize = 2000;
     let elsewhere = if value_len > IN_ROW { 1 + value_len.div_ceil(PAGE_SIZE) } else { 0 };
     (1 + elsewhere) * PAGE_SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use pgvector::{Metric, ValueType};
+
+    use super::least_ef;
+    use crate::Question;
+    use crate::curve::{Curve, Point};
+    use crate::growth::Growth;
+
+    #[test]
+    fn a_curve_that_ends_at_the_target_reaches_it() {
+        for target in [0.9, 0.95, 0.97, 0.99] {
+            let points = [(10, 0.7), (20, 0.8), (40, target)];
+            let points = points.map(|(ef, recall)| Point { ef, recall, visited: 10.0 * ef as f64 });
+            let (value_type, metric) = (ValueType::Vector, Metric::L2);
+            let question = Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, seed: 0 };
+            let growth = Growth::of(&[], target);
+            assert_eq!(least_ef(&question, &Curve::new(&points, 1e-4), 1000, growth), 40, "{target}");
+        }
+    }
 }

@@ -65,6 +65,11 @@ impl Curve {
         line(&self.efs, &self.visited, ef.ln()).exp()
     }
 
+    /// The `ef_search` of each point.
+    pub(crate) fn efs(&self) -> impl Iterator<Item = f64> {
+        self.efs.iter().map(|ef| ef.exp())
+    }
+
     fn last(&self) -> f64 {
         self.efs.last().copied().unwrap_or_default()
     }

@@ -27,7 +27,7 @@ mod run;
 mod trial;
 mod values;
 
-pub use choice::Choice;
+pub use choice::{Choice, Expected, Tried};
 pub use error::AdviseError;
 pub use plan::{least_rows, memory_bytes};
 pub use question::{MAX_QUERIES, Question};

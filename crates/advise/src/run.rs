@@ -4,7 +4,7 @@ use distance::Kernel;
 use hnsw::{Control, EngineKind, Phase, Pool};
 use pgvector::ValueType;
 
-use crate::choice::{Choice, Measured};
+use crate::choice::{Choice, Measured, Tried};
 use crate::exact::Limit;
 use crate::growth::Growth;
 use crate::plan::{self, Plan};
@@ -24,6 +24,8 @@ const FURTHER: f64 = 0.5;
 pub struct Advice {
     /// Useful choices, best first.
     pub choices: Vec<Choice>,
+    /// Every candidate that was tried.
+    pub tried: Vec<Tried>,
     /// Rows that the largest graphs were built of.
     pub rows: usize,
     /// Queries that were searched for.
@@ -93,20 +95,26 @@ pub fn advise(
         let (value_type, metric) = (question.value_type.name(), question.metric.name());
         return Err(AdviseError::Unsupported { value_type, dims: question.dims, metric });
     }
-    let tried = Tried { scene: &scene, plan: &plan, limits: &limits, forms: &forms };
-    Ok(Advice { choices: tried.choices()?, rows: order.len(), queries: queries.len() })
+    let trials = Trials { scene: &scene, plan: &plan, limits: &limits, forms: &forms };
+    let measured = trials.measured()?;
+    Ok(Advice {
+        choices: trials.ranked(&measured),
+        tried: measured.iter().map(|measured| measured.tried(question)).collect(),
+        rows: order.len(),
+        queries: queries.len(),
+    })
 }
 
 /// What is tried: each form of the values by graphs of the sizes in the plan.
-struct Tried<'a> {
+struct Trials<'a> {
     scene: &'a Scene<'a>,
     plan: &'a Plan,
     limits: &'a [Vec<Limit>],
     forms: &'a [(ValueType, Form<'a>)],
 }
 
-impl Tried<'_> {
-    fn choices(&self) -> Result<Vec<Choice>, AdviseError> {
+impl Trials<'_> {
+    fn measured(&self) -> Result<Vec<Measured>, AdviseError> {
         let mut measured = Vec::new();
         let mut dense = None;
         for (value_type, form) in self.forms {
@@ -139,7 +147,7 @@ impl Tried<'_> {
             let Some((_, form)) = form else { break };
             measured[at] = self.measure(form, candidate, 2, growth)?;
         }
-        Ok(self.ranked(&measured))
+        Ok(measured)
     }
 
     fn ranked(&self, measured: &[Measured]) -> Vec<Choice> {

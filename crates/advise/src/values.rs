@@ -56,7 +56,8 @@ impl Values {
     }
 
     /// A value.
-    pub(crate) fn get(&self, number: usize) -> &[u8] {
+    #[must_use]
+    pub fn get(&self, number: usize) -> &[u8] {
         &self.bytes[self.range(number)]
     }
 
@@ -96,7 +97,8 @@ impl Values {
     }
 
     /// The values as `halfvec` or `bit` has them, as pgvector converts them; `None` if one is too large for its type.
-    pub(crate) fn converted(&self, to: ValueType) -> Option<Self> {
+    #[must_use]
+    pub fn converted(&self, to: ValueType) -> Option<Self> {
         let mut converted = Self::new(to, self.dims);
         converted.bytes.reserve(to.value_len(self.dims)? * self.len());
         let mut decoded = vec![0.0; self.dims as usize];

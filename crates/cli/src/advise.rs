@@ -1,4 +1,7 @@
+mod plot;
+
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{Write, stdout};
 use std::path::Path;
 use std::sync::Arc;
@@ -52,6 +55,11 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
         AdviseError::Build(error) => Failure::Other(error.into()),
         other => Failure::usage(other),
     })?;
+    if let Some(path) = &arguments.plot {
+        fs::write(path, plot::svg(&question, &advice))
+            .with_context(|| format!("cannot write {}", path.display()))
+            .map_err(Failure::Usage)?;
+    }
     let text = if arguments.json {
         format!(
             "{:#}\n",

@@ -223,3 +223,46 @@ fn files_that_tell_nothing() {
         assert!(said.contains(text), "{arguments}: {said}");
     }
 }
+
+#[test]
+fn what_was_tried_is_plotted() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("plot.svg");
+    let arguments =
+        format!("advise {} --max-rows 3000 --target-recall 0.9 --json --plot {}", embeddings("base"), path.display());
+    let json: Value = serde_json::from_str(&out(&arguments)).unwrap();
+    let svg = fs::read_to_string(&path).unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let with = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).collect::<Vec<_>>();
+    // Vectors, halfvec and bits by four m and one wider ef_construction: in both diagrams, and in the legend.
+    let candidates = 3 * 5;
+    assert_eq!(with("polyline").len(), 3 * candidates, "{svg}");
+    let texts: Vec<&str> = with("text").iter().filter_map(|node| node.text()).collect();
+    assert_eq!(texts.iter().filter(|text| text.starts_with("halfvec, m ")).count(), 5, "{texts:?}");
+    assert_eq!(texts.iter().filter(|text| **text == "target 0.9").count(), 2, "{texts:?}");
+    let choices = json["choices"].as_array().unwrap();
+    let rings = with("circle").iter().filter(|node| node.attribute("class") == Some("level")).count();
+    assert_eq!(rings, 2 * choices.len(), "each choice in both diagrams");
+    for (rank, choice) in (1..).zip(choices) {
+        let wanted = format!(", m {}: choice {rank}, ef_search {}", choice["m"], choice["ef_search"]);
+        assert!(texts.iter().any(|text| text.ends_with(&wanted)), "{wanted}: {texts:?}");
+    }
+    // The curves are of the data: visits and recall rise with ef_search, so that each goes to the right and upward.
+    let curves = with("polyline").into_iter().filter_map(|node| {
+        let points = node.attribute("points")?.split(' ').map(|point| {
+            let (x, y) = point.split_once(',').unwrap();
+            (x.parse::<f64>().unwrap(), y.parse::<f64>().unwrap())
+        });
+        let points: Vec<_> = points.collect();
+        (points.len() > 2).then_some(points)
+    });
+    let mut slanted = 0;
+    for curve in curves {
+        assert!(curve.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 >= pair[1].1), "{curve:?}");
+        slanted += usize::from(curve.first().unwrap().0 < curve.last().unwrap().0);
+    }
+    assert!(slanted >= 10, "{svg}");
+    let nowhere =
+        run(&format!("advise {} --max-rows 1.5k --plot {}/no/such.svg", embeddings("base"), dir.path().display()));
+    assert_eq!(nowhere.status.code(), Some(64));
+}

@@ -18,7 +18,6 @@ mod markdown;
 mod memory;
 mod options;
 mod peer;
-mod plot;
 mod programs;
 mod report;
 mod results;

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::markdown::Table;
 use super::options::Case;
 use super::peer::Peer;
-use super::plot::{From, Plot, Scale, Series};
+use plot::{From, Plot, Scale, Series};
 
 type Medians = [(Peer, Figures)];
 
@@ -117,7 +117,7 @@ pub fn recall_plot(title: &str, all: &[(Case, Vec<(Peer, Figures)>)]) -> Plot {
             let point = (figures.seconds, recall, case.ef_construction.to_string());
             match series.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push(point),
-                None => series.push(Series { name, points: vec![point] }),
+                None => series.push(Series { name, points: vec![point], ..Series::default() }),
             }
         }
     }
@@ -128,6 +128,7 @@ pub fn recall_plot(title: &str, all: &[(Case, Vec<(Peer, Figures)>)]) -> Plot {
         x_scale: Scale::Logarithmic,
         y_from: From::Least,
         series,
+        ..Plot::default()
     }
 }
 

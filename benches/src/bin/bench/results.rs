@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use harness::{PgConfig, cores, pgvector_version, root};
 
 use super::markdown::Table;
-use super::plot::Plot;
+use plot::Plot;
 
 /// A report that grows.
 pub struct Results {

@@ -30,6 +30,9 @@ pub struct Advise {
     /// Threads; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
+    /// Write what was tried to this file, as SVG: recall against index size, and against elements visited
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -7,13 +7,13 @@ use super::super::NEIGHBORS;
 use super::super::contest::median;
 use super::super::markdown::Table;
 use super::super::options::Case;
-use super::super::plot::{From, Plot, Scale, Series};
 use super::super::set::{SEED, Set};
 use super::super::stage::DATABASE;
 use super::ground::Ground;
 use super::pgbench::{Amount, Load, each};
 use super::section::Section;
 use super::twins::{TWINS, Twins};
+use plot::{From, Plot, Scale, Series};
 
 const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searching with pgvector on Amazon RDS for PostgreSQL* \
 (AWS Database Blog): inserts per second of random vectors into an index that is empty at first, pgvector 0.5.1, m = 16, \
@@ -113,6 +113,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
             .enumerate()
             .map(|(at, &clients)| (clients as f64, middle(at, twin), String::new()))
             .collect(),
+        ..Series::default()
     });
     section.plot(
         &dims.to_string(),
@@ -123,6 +124,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
             x_scale: Scale::Logarithmic,
             y_from: From::Zero,
             series: series.collect(),
+            ..Plot::default()
         },
     );
     Ok(())

@@ -6,11 +6,11 @@ mod scene;
 
 use super::super::contest::{alternate, median};
 use super::super::markdown::Table;
-use super::super::plot::{From, Plot, Scale, Series};
 use super::super::set::Set;
 use super::ground::Ground;
 use super::pgbench;
 use super::section::Section;
+use plot::{From, Plot, Scale, Series};
 use scene::{Run, Scene, Setup};
 
 const SOURCE: &str = "Theirs: Lantern, *CREATE INDEX EXTERNALLY: Offloading pgvector Indexing from Postgres* (October 2024): pgbench \
@@ -127,7 +127,7 @@ fn plot(set: &Set, runs: &[(String, Vec<Run>)]) -> Plot {
             let from = run.idle_from + number as f64 * step;
             (from + step / 2.0 - begin, run.rate(from, from + step), String::new())
         };
-        Some(Series { name: name.clone(), points: (0..count).map(point).collect() })
+        Some(Series { name: name.clone(), points: (0..count).map(point).collect(), ..Series::default() })
     };
     Plot {
         title: format!("pgbench beside builds that begin at 0, {}", set.title()),
@@ -136,5 +136,6 @@ fn plot(set: &Set, runs: &[(String, Vec<Run>)]) -> Plot {
         x_scale: Scale::Linear,
         y_from: From::Zero,
         series: runs.iter().filter_map(line).collect(),
+        ..Plot::default()
     }
 }

@@ -7,7 +7,6 @@ use super::super::cold;
 use super::super::contest::median;
 use super::super::markdown::Table;
 use super::super::options::Case;
-use super::super::plot::{Plot, Series};
 use super::super::programs::{self, Visits};
 use super::super::set::Set;
 use super::super::stage::DATABASE;
@@ -15,6 +14,7 @@ use super::ground::Ground;
 use super::pgbench::{Amount, Load};
 use super::section::Section;
 use super::twins::{TWINS, Twins};
+use plot::{Plot, Series};
 
 const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searching with pgvector on Amazon RDS for PostgreSQL* \
 (AWS Database Blog): 10,000,000 random vectors, pgvector 0.5.1, m = 16, ef_construction 64, all in memory, db.m7g.16xlarge \
@@ -166,7 +166,7 @@ fn plot(set: &Set, ef_search: &[u32], clients: &[usize], measured: &[Measured]) 
                 Some((median(measured.rates[at][number].iter().copied())?, measured.recall[at], ef.to_string()))
             };
             let points = ef_search.iter().enumerate().filter_map(point).collect();
-            series.push(Series { name: format!("{name}, clients: {clients}"), points });
+            series.push(Series { name: format!("{name}, clients: {clients}"), points, ..Series::default() });
         }
     }
     Plot::of_recall(format!("{} (numbers: ef_search)", set.title()), "searches per second", series)

@@ -1,5 +1,5 @@
 use super::super::markdown::Table;
-use super::super::plot::Plot;
+use plot::Plot;
 
 /// A part of a section, in the order of the page.
 pub enum Part {

@@ -1,7 +1,7 @@
 use super::super::super::markdown::Table;
-use super::super::super::plot::{Plot, Series};
 use super::super::section::Section;
 use super::{Form, Measured, Searched};
+use plot::{Plot, Series};
 
 use harness::cores;
 const SOURCE: &str = "After J. Katz, \"Distributed queries for pgvector\" (2024): each set of 1 million rows on one r7gd.4xlarge with \
@@ -101,7 +101,7 @@ fn plot(measured: &Measured) -> Plot {
     let series = Form::ALL.map(|form| {
         let own = measured.searched.iter().filter(|one| one.form == form);
         let points = own.map(|one| (one.per_second, one.recall, one.ef_search.to_string()));
-        Series { name: form.name().to_owned(), points: points.collect() }
+        Series { name: form.name().to_owned(), points: points.collect(), ..Series::default() }
     });
     Plot::of_recall(format!("{} (numbers: ef_search)", measured.title), "queries per second", series.into())
 }

@@ -1,7 +1,7 @@
 use super::super::super::markdown::Table;
-use super::super::super::plot::{Plot, Series};
 use super::super::section::Section;
 use super::{Built, Form, Measured, Place};
+use plot::{Plot, Series};
 
 use harness::cores;
 const SOURCE: &str = "After AWS Database Blog, \"Load vector embeddings up to 67x faster with pgvector and Amazon Aurora\" \
@@ -78,7 +78,7 @@ fn plot(measured: &Measured) -> Plot {
         let built = measured.built.iter().filter(|((_, at), _)| *at == place);
         let points =
             built.map(|((form, _), built)| (measured.load + built.seconds, built.recall, form.name().to_owned()));
-        Series { name: place.name().to_owned(), points: points.collect() }
+        Series { name: place.name().to_owned(), points: points.collect(), ..Series::default() }
     });
     Plot::of_recall(format!("Load and build, {}", measured.title), "load and build, seconds", series.into())
 }

@@ -1,8 +1,8 @@
 use super::super::super::markdown::Table;
-use super::super::super::plot::{From, Plot, Scale, Series};
 use super::super::section::Section;
 use super::builds::Builds;
 use super::searches::{Layout, Searched, Searches, Source};
+use plot::{From, Plot, Scale, Series};
 
 use harness::cores;
 const SOURCE: &str = "After AWS Database Blog, \"Improve the performance of generative AI workloads on Amazon Aurora with \
@@ -107,7 +107,7 @@ fn plot(searches: &Searches, source: Source) -> Plot {
         let point = (one.clients as f64, one.per_second, format!("{:.0} pages", one.read));
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point] }),
+            None => series.push(Series { name, points: vec![point], ..Series::default() }),
         }
     }
     Plot {
@@ -117,6 +117,7 @@ fn plot(searches: &Searches, source: Source) -> Plot {
         x_scale: Scale::Linear,
         y_from: From::Zero,
         series,
+        ..Plot::default()
     }
 }
 
