@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use maintain::{Action, Dsn, Outcome, Plan, Settings, Step, Stepped, Told, metrics};
+use maintain::{Action, Dsn, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -38,11 +38,11 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         max_transaction: arguments.max_transaction,
         patience: arguments.patience,
     };
-    let teller = Arc::new(Teller::new().context("cannot draw")?);
+    let reporter = Arc::new(Reporter::new().context("cannot draw")?);
     let (mut whole, mut steps, mut failed) = (Plan::default(), Vec::new(), Vec::new());
     for dsn in dsns {
         // A server that does not answer keeps nobody from the next one.
-        match one(arguments, dsn, &settings, &stop, teller.clone()).await {
+        match one(arguments, dsn, &settings, &stop, reporter.clone()).await {
             Ok((plan, done, errors)) => {
                 whole.steps.extend(plan.steps);
                 whole.notes.extend(plan.notes);
@@ -76,7 +76,7 @@ async fn one(
     dsn: &Dsn,
     settings: &Settings,
     stop: &CancellationToken,
-    teller: Arc<Teller>,
+    reporter: Arc<Reporter>,
 ) -> Result<(Plan, Vec<Stepped>, Vec<maintain::Error>), maintain::Error> {
     // Nothing has been begun: a server that does not answer is left to itself.
     let (plan, errors) = tokio::select! {
@@ -89,7 +89,7 @@ async fn one(
     if !(settings.rebuild || settings.drop_leftovers) {
         return Ok((plan, Vec::new(), errors));
     }
-    let steps = maintain::work(dsn, &plan, settings, stop, move |step, told| teller.tell(step, told)).await;
+    let steps = maintain::work(dsn, &plan, settings, stop, move |step, event| reporter.report(step, event)).await;
     Ok((plan, steps, errors))
 }
 
@@ -97,44 +97,44 @@ async fn one(
 fn stop_at_signals() -> Result<CancellationToken, anyhow::Error> {
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let told = stop.clone();
+    let stopped = stop.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        told.cancel();
+        stopped.cancel();
     });
     Ok(stop)
 }
 
 /// A line for each step that begins or has ended; between them a bar, where stderr is a terminal.
-struct Teller {
+struct Reporter {
     all: MultiProgress,
     style: ProgressStyle,
     bars: Mutex<BTreeMap<String, ProgressBar>>,
 }
 
-impl Teller {
+impl Reporter {
     fn new() -> Result<Self, anyhow::Error> {
         let style = ProgressStyle::with_template("  [{bar:40}] {prefix}: {wide_msg}")?.progress_chars("=> ");
         Ok(Self { all: MultiProgress::new(), style, bars: Mutex::default() })
     }
 
-    fn tell(&self, step: &Step, told: Told<'_>) {
+    fn report(&self, step: &Step, event: Event<'_>) {
         let name = format!("{}: {}", step.index.database, step.index.index);
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = match told {
-            Told::Goes(phase, share) => {
+        let words = match event {
+            Event::Progress(phase, share) => {
                 let bar = bars.entry(name.clone()).or_insert_with(|| {
                     self.all.add(ProgressBar::new(LENGTH).with_style(self.style.clone()).with_prefix(name))
                 });
                 bar.set_position((share.unwrap_or_default() * LENGTH as f64) as u64);
                 return bar.set_message(phase.to_owned());
             }
-            Told::Begun => format!("{} …", step.action.name()),
-            Told::Note(note) => note.to_owned(),
-            Told::Ended(outcome) => {
+            Event::Begun => format!("{} …", step.action.name()),
+            Event::Note(note) => note.to_owned(),
+            Event::Ended(outcome) => {
                 if let Some(bar) = bars.remove(&name) {
                     self.all.remove(&bar);
                 }

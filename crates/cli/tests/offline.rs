@@ -229,7 +229,7 @@ fn what_was_tried_is_plotted() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("plot.svg");
     let arguments =
-        format!("advise {} --max-rows 3000 --target-recall 0.9 --json --plot {}", embeddings("base"), path.display());
+        format!("advise {} --max-rows 2000 --target-recall 0.9 --json --plot {}", embeddings("base"), path.display());
     let json: Value = serde_json::from_str(&out(&arguments)).unwrap();
     let svg = fs::read_to_string(&path).unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap();

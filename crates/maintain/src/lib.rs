@@ -9,26 +9,26 @@
 //! | [`guard`] | may the next step begin now? |
 //! | [`run`] | in which databases, and what came of it? |
 //! | [`worker`] | how is a step taken? |
-//! | [`told`] | what is said of it meanwhile? |
+//! | [`event`] | what does a caller hear of it meanwhile? |
 //! | [`window`], [`metrics`] | the hours in which it may, and the numbers for node_exporter |
 
 mod connect;
 pub mod dsn;
 mod error;
+mod event;
 mod guard;
 pub mod metrics;
 pub mod plan;
 mod run;
 mod survey;
 mod tls;
-mod told;
 mod window;
 mod worker;
 
 pub use dsn::Dsn;
 pub use error::Error;
+pub use event::Event;
 pub use plan::{Action, Plan, Step};
 pub use run::{Outcome, Settings, Stepped, look, work};
 pub use survey::Index;
-pub use told::Told;
 pub use window::Window;

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::Database;
 use crate::dsn::Dsn;
 use crate::error::Error;
+use crate::event::{Event, Listener};
 use crate::plan::{Action, Plan, Step};
-use crate::told::{Say, Told};
 use crate::window::Window;
 use crate::worker::{Queue, Worker};
 use crate::{guard, survey};
@@ -107,7 +107,7 @@ pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
     Ok((plan, errors))
 }
 
-/// Does what a plan says, database by database; `say` hears of each step when it begins, while it goes on, and when it has ended.
+/// Does what a plan says, database by database; `listener` hears of each step when it begins, while it goes on, and when it has ended.
 ///
 /// After `stop` no step begins; a rebuild under way is cancelled, and what it leaves is dropped. A step that fails ends no other, and a database
 /// that cannot be had keeps nobody from the next one.
@@ -119,9 +119,9 @@ pub async fn work(
     plan: &Plan,
     settings: &Settings,
     stop: &CancellationToken,
-    say: impl Fn(&Step, Told<'_>) + Send + Sync + 'static,
+    listener: impl Fn(&Step, Event<'_>) + Send + Sync + 'static,
 ) -> Vec<Stepped> {
-    let say: Arc<Say> = Arc::new(say);
+    let listener: Arc<Listener> = Arc::new(listener);
     let mut databases: Vec<&str> = Vec::new();
     for step in plan.due() {
         if !databases.contains(&step.index.database.as_str()) {
@@ -136,9 +136,9 @@ pub async fn work(
             continue;
         }
         match Workers::of(dsn, name, settings.jobs).await {
-            Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &say).await),
+            Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &listener).await),
             Err(why) => all.extend(steps.into_iter().map(|step| {
-                say(&step, Told::Ended(&why));
+                listener(&step, Event::Ended(&why));
                 Stepped { step, outcome: why.clone(), seconds: 0.0 }
             })),
         }
@@ -179,7 +179,7 @@ impl Workers {
         steps: Vec<Step>,
         settings: &Settings,
         stop: &CancellationToken,
-        say: &Arc<Say>,
+        listener: &Arc<Listener>,
     ) -> Vec<Stepped> {
         let (queue, owner) = (Arc::new(Queue::new(steps)), Arc::new(self.owner));
         let mut workers = JoinSet::new();
@@ -192,7 +192,7 @@ impl Workers {
                 settings: settings.clone(),
                 stop: stop.clone(),
                 queue: queue.clone(),
-                say: say.clone(),
+                listener: listener.clone(),
                 is_late: AtomicBool::new(false),
             };
             workers.spawn(worker.run());

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::Database;
 use crate::dsn::Dsn;
 use crate::error::Error;
+use crate::event::{Event, Listener};
 use crate::guard::{self, May, Wish};
 use crate::plan::{Action, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
-use crate::told::{Say, Told};
 
 /// How often to look whether a table is free, or a cancelled statement is over.
 const LOOK: Duration = Duration::from_millis(200);
@@ -72,7 +72,7 @@ pub(crate) struct Worker {
     pub(crate) settings: Settings,
     pub(crate) stop: CancellationToken,
     pub(crate) queue: Arc<Queue>,
-    pub(crate) say: Arc<Say>,
+    pub(crate) listener: Arc<Listener>,
     /// That the window is over has been said.
     pub(crate) is_late: AtomicBool,
 }
@@ -99,7 +99,7 @@ impl Worker {
                 self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()))
             };
             self.queue.leave(step.index.table_oid);
-            (self.say)(&step, Told::Ended(&outcome));
+            (self.listener)(&step, Event::Ended(&outcome));
             all.push(Stepped { step, outcome, seconds: started.elapsed().as_secs_f64() });
         }
     }
@@ -107,7 +107,7 @@ impl Worker {
     async fn step(&mut self, step: &Step) -> Result<Outcome, Error> {
         let vacuums = step.action == Action::RebuildAndVacuum;
         let wish = Wish { table: step.index.table_oid, dead_since: vacuums.then_some(self.since.as_str()) };
-        let note = |reason: &str| (self.say)(step, Told::Note(reason));
+        let note = |reason: &str| (self.listener)(step, Event::Note(reason));
         match guard::wait(&self.database, &wish, &self.settings, &self.stop, &note).await? {
             May::Begin => {}
             May::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
@@ -116,7 +116,7 @@ impl Worker {
         // Others may have dropped, renamed or built it since it was looked at.
         let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
         let now = Step::of(now);
-        (self.say)(step, Told::Begun);
+        (self.listener)(step, Event::Begun);
         match (step.action, now.action) {
             (Action::Drop, Action::Drop) => {
                 self.statement(step, &format!("DROP INDEX CONCURRENTLY {}", now.index.index)).await
@@ -124,7 +124,7 @@ impl Worker {
             (Action::Check, Action::Check) => {
                 let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
-                    Err(_) if self.stop.is_cancelled() => Ok(told_to_stop()),
+                    Err(_) if self.stop.is_cancelled() => Ok(asked_to_stop()),
                     Ok(found) if found.starts_with("reindex") => self.rebuild(step, &now.index).await,
                     found => found.map(|_| Outcome::Good),
                 }
@@ -250,14 +250,14 @@ impl Worker {
         if let Ok(rows) = self.owner.rows(&sql).await
             && let Some(row) = rows.first()
         {
-            (self.say)(step, Told::Goes(row.get(0), row.get::<_, bool>(1).then(|| row.get(2))));
+            (self.listener)(step, Event::Progress(row.get(0), row.get::<_, bool>(1).then(|| row.get(2))));
         }
         if !self.is_late.load(Ordering::Relaxed)
             && let Ok(Some(time)) = guard::past_window(&self.owner, &self.settings).await
         {
             self.is_late.store(true, Ordering::Relaxed);
             let note = format!("the window is closed, it is {time}: what has begun is finished, nothing else begins");
-            (self.say)(step, Told::Note(&note));
+            (self.listener)(step, Event::Note(&note));
         }
     }
 
@@ -265,12 +265,12 @@ impl Worker {
     async fn statement(&self, step: &Step, sql: &str) -> Result<Outcome, Error> {
         Ok(match self.until_stopped(step, self.database.run(sql)).await {
             Ok(()) => Outcome::Done,
-            Err(_) if self.stop.is_cancelled() => told_to_stop(),
+            Err(_) if self.stop.is_cancelled() => asked_to_stop(),
             Err(error) => Outcome::Failed(error.to_string()),
         })
     }
 }
 
-fn told_to_stop() -> Outcome {
+fn asked_to_stop() -> Outcome {
     Outcome::Stopped("told to stop".to_owned())
 }
