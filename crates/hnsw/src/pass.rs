@@ -17,8 +17,6 @@ pub enum Pass {
     PivotLinks,
     /// The second choice, in which an element considers the elements that chose it.
     MutualChoice,
-    /// Links to elements of low in-degree.
-    InDegree,
     /// What the guard does about a graph on which searches lose their way.
     Remedies,
     /// Links to elements that cannot be reached.
@@ -29,7 +27,7 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Augmentation,
         Self::Longest,
         Self::Codes,
@@ -38,7 +36,6 @@ impl Pass {
         Self::SecondLook,
         Self::PivotLinks,
         Self::MutualChoice,
-        Self::InDegree,
         Self::Remedies,
         Self::Reach,
         Self::PageOrder,
@@ -56,7 +53,6 @@ impl Pass {
             Self::SecondLook => "second look",
             Self::PivotLinks => "pivot links",
             Self::MutualChoice => "mutual choice",
-            Self::InDegree => "in-degree",
             Self::Remedies => "remedies",
             Self::Reach => "reach",
             Self::PageOrder => "page order",

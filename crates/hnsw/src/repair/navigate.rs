@@ -13,7 +13,7 @@ use distance::Candidate;
 use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::search::{Links, Searcher};
-use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
+use crate::select::{Choosing, Rule, Selector, Turn, choose_again};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
 
@@ -95,7 +95,7 @@ impl Way<'_> {
                 if place % one_of != 0 {
                     list.clear();
                     list.extend(known.iter().map(|&other| space.candidate(point, other)));
-                    return list.len();
+                    return;
                 }
                 let Scratch { searcher, expanded, candidates, selector, query } = scratch;
                 let space = space.trusted(point, known);
@@ -118,7 +118,7 @@ impl Way<'_> {
                 let kept = distinct(candidates, usize::MAX);
                 candidates.truncate(kept);
                 let wanted = width.min(points.len() - 1);
-                selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
+                selector.choose(Rule { space, wanted, resolved }, point, candidates, list);
             })?;
         if layer == 0 {
             // The second choice needs the memory, and looks only at the layers above.
@@ -126,9 +126,7 @@ impl Way<'_> {
         }
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;
         drop(chosen);
-        pool.run(|| {
-            let by_rule = again.place(draft, layer);
-            if layer == 0 { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
-        })
+        pool.run(|| again.place(draft, layer));
+        Ok(())
     }
 }
