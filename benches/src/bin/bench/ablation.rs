@@ -28,6 +28,9 @@ pub struct Ablation {
         default_value = "wordnet-384,wordnet-1152,fashion-mnist,crowd-cosine,far-clusters-l2,positive-lognormal-ip"
     )]
     sets: Vec<String>,
+    /// Passes to leave out, for instance second-look [default: each]
+    #[arg(long, value_name = "PASS", value_delimiter = ',', value_parser = pass)]
+    without: Vec<Pass>,
     #[command(flatten)]
     set: SetOptions,
     /// Parameters of the index; hard families have their own
@@ -43,6 +46,15 @@ pub struct Ablation {
     threads: usize,
 }
 
+/// Who builds.
+#[derive(Clone, Copy, PartialEq)]
+enum Contestant {
+    Whole,
+    Without(Pass),
+    /// Insertion one by one, as pgvector does it: what the passes take the place of.
+    Insertion,
+}
+
 /// A build and its searches.
 struct Outcome {
     cpu: f64,
@@ -55,20 +67,21 @@ struct Outcome {
 pub fn run(arguments: &Ablation) -> Result<()> {
     let mut results = Results::new("ablation", &PgConfig::require()?)?;
     results.markdown(
-        "Each pass left out by itself. CPU seconds, elements visited and pages read per query at ef_search 40 as ratios to those of all passes, \
+        "Each pass left out by itself, and the graph by insertion, as pgvector builds it. CPU seconds, elements visited and pages read per query at ef_search 40 as ratios to those of all passes, \
          CPU seconds as medians; recall@10 at ef_search 10, 40, 200 as differences; what the guard did.\n",
     );
     for name in &arguments.sets {
         let set = arguments.find(name)?;
-        let mut contestants = vec![None];
-        contestants.extend(Pass::ALL.map(Some));
-        let rounds = alternate(arguments.rounds, &contestants, |round, &left_out| {
-            let outcome = arguments.measure(&set, left_out, round == 0)?;
-            println!("{name}, round {}, without {}: {:.2} s of CPU time", round + 1, title(left_out), outcome.cpu);
+        let mut contestants = vec![Contestant::Whole, Contestant::Insertion];
+        let passes = if arguments.without.is_empty() { &Pass::ALL[..] } else { &arguments.without };
+        contestants.extend(passes.iter().copied().map(Contestant::Without));
+        let rounds = alternate(arguments.rounds, &contestants, |round, &who| {
+            let outcome = arguments.measure(&set, who, round == 0)?;
+            println!("{name}, round {}, {}: {:.2} s of CPU time", round + 1, who.title(), outcome.cpu);
             Ok(outcome)
         })?;
         results.heading(&format!("{name}: {} rows", set.rows()));
-        results.table("Without", &table(&contestants, &rounds));
+        results.table("Builds", &table(&contestants, &rounds));
         results.write()?;
     }
     println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
@@ -95,11 +108,12 @@ impl Ablation {
     }
 
     /// Searches are the same in every round: only the first has them.
-    fn measure(&self, set: &GraphSet, left_out: Option<Pass>, search: bool) -> Result<Outcome> {
+    fn measure(&self, set: &GraphSet, who: Contestant, search: bool) -> Result<Outcome> {
         let before = cpu_seconds(std::process::id());
-        let finished = match left_out {
-            Some(pass) => set.build_without(pass, self.threads)?,
-            None => set.build(EngineKind::Bulk, self.threads)?,
+        let finished = match who {
+            Contestant::Whole => set.build(EngineKind::Bulk, self.threads)?,
+            Contestant::Without(pass) => set.build_without(pass, self.threads)?,
+            Contestant::Insertion => set.build(EngineKind::Insertion, self.threads)?,
         };
         let cpu = cpu_seconds(std::process::id()) - before;
         let searches = if search { set.search(&finished) } else { Searches::default() };
@@ -108,19 +122,32 @@ impl Ablation {
     }
 }
 
-fn title(left_out: Option<Pass>) -> &'static str {
-    left_out.map_or("nothing", Pass::name)
+impl Contestant {
+    fn title(self) -> String {
+        match self {
+            Self::Whole => "all passes".to_owned(),
+            Self::Without(pass) => format!("without {}", pass.name()),
+            Self::Insertion => "insertion".to_owned(),
+        }
+    }
 }
 
-fn table(contestants: &[Option<Pass>], rounds: &[Vec<Outcome>]) -> Table {
+/// The pass of a name on the command line.
+fn pass(word: &str) -> Result<Pass, String> {
+    let name = |pass: Pass| pass.name().replace(' ', "-");
+    let known = || format!("one of {} is needed", Pass::ALL.map(name).join(", "));
+    Pass::ALL.into_iter().find(|&pass| name(pass) == word).ok_or_else(known)
+}
+
+fn table(contestants: &[Contestant], rounds: &[Vec<Outcome>]) -> Table {
     let mut table = Table::new(&["", "CPU", "recall@10 at 10", "at 40", "at 200", "visited", "pages", "guard"]);
     let cpu = |of: &[Outcome]| median(of.iter().map(|outcome| outcome.cpu)).unwrap_or_default();
     let recall = |of: &[Outcome], shown: usize| of[0].searches.recall[shown][1];
     let (visited, pages) = (|of: &[Outcome]| of[0].searches.visited[SHOWN[1]], |of: &[Outcome]| of[0].pages);
     let whole = &rounds[0];
-    for (&left_out, of) in contestants.iter().zip(rounds) {
-        let mut cells = vec![title(left_out).to_owned()];
-        if left_out.is_none() {
+    for (&who, of) in contestants.iter().zip(rounds) {
+        let mut cells = vec![who.title()];
+        if who == Contestant::Whole {
             cells.push(format!("{:.2} s", cpu(of)));
             cells.extend(SHOWN.map(|shown| format!("{:.4}", recall(of, shown))));
             cells.extend([format!("{:.0}", visited(of)), format!("{:.0}", pages(of))]);
