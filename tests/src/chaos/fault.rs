@@ -1,4 +1,4 @@
-//! What may go wrong, and what may come of it.
+//! The faults, and which consequences are allowed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub enum Mode {
     Relay,
     Redirect,
     Static,
-    /// The router's builders are pods, and it passes on what they say.
+    /// The router's builders are pods, and it relays their messages.
     Pods,
     /// The router's builders are pods that clients are sent to.
     PodsRedirect,
@@ -26,7 +26,7 @@ impl Mode {
         self != Self::Direct
     }
 
-    /// Whether builders are the router's affair: it has them started and ended.
+    /// Whether the router starts and ends the builders.
     pub fn starts_builders(self) -> bool {
         !matches!(self, Self::Direct | Self::Static)
     }
@@ -62,7 +62,7 @@ pub enum Party {
     Replica,
 }
 
-/// What goes wrong, or is done to a daemon that must not matter.
+/// What goes wrong, or is done to a daemon without any effect allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -138,10 +138,10 @@ impl Fault {
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Slow(_) | Self::Delay(_) => 60,
-            // A builder waits for a client that does not read; then for the next one, which came before us.
+            // A builder waits for a client that does not read, then for the next such client in the queue before us.
             Self::Strangers(Stranger::Deaf, _) => 28,
             fault if fault.is_harmless() => 20,
-            // 30 seconds of silence are the most that is waited for.
+            // Silence is tolerated for at most 30 seconds.
             _ => 45,
         })
     }
