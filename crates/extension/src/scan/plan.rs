@@ -27,8 +27,7 @@ struct Overridden {
 }
 
 impl Overridden {
-    /// For a table with `own` blocks of its own, and `all` blocks including TOAST: scales the table size from which PostgreSQL plans workers
-    /// by own / all.
+    /// For a table with `own` blocks, `all` with those of TOAST: scales the least table size for workers by own / all.
     fn new(own: u64, all: u64) -> Self {
         // SAFETY: PostgreSQL's own variables, which only this thread uses.
         unsafe {
