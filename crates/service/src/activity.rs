@@ -241,7 +241,7 @@ impl Activity {
 
     /// The status in the numbers of Lantern's status server, and when it changed, in ms since 1970.
     ///
-    /// 0: no build yet, 1: a build is under way, 2: the last one failed, 3: the last one succeeded.
+    /// 0: no build yet, 1: a build is under way, 2: the last one did not succeed, 3: it succeeded.
     #[must_use]
     pub fn status(&self) -> (u8, u64) {
         self.state().status()

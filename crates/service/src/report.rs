@@ -23,7 +23,7 @@ pub struct Report {
     pub software: String,
     /// Whether it accepts builds.
     pub readiness: Readiness,
-    /// Lantern's code: 0 no build yet, 1 building, 2 the last build failed, 3 it succeeded.
+    /// Lantern's code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it succeeded.
     pub status: u8,
     /// When that changed, in ms since 1970.
     pub status_updated_at: u64,
