@@ -3,7 +3,7 @@ use std::fs;
 /// The values of ef_search that graphs are tried with.
 pub const EF_SEARCH: [usize; 3] = [40, 100, 200];
 
-/// What searches found, and what it took; sums over queries.
+/// Results and costs of searches, as sums over queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     /// Queries asked.
@@ -43,12 +43,12 @@ pub struct Memory {
 impl Memory {
     /// Begins to watch.
     pub fn watch() -> Self {
-        // Makes the system forget the highest use so far; where it does not, the figure is too small, never too great.
+        // Resets the peak so far; if that fails, the figure may be too small, never too large.
         let _ = fs::write("/proc/self/clear_refs", "5");
         Self { before: status("VmRSS:") }
     }
 
-    /// The most bytes used since then, beyond those used already.
+    /// The peak bytes since then, beyond those used at that time.
     pub fn peak(self) -> u64 {
         status("VmHWM:").saturating_sub(self.before)
     }

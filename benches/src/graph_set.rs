@@ -1,4 +1,4 @@
-//! A set whose graphs are built and searched without a database: what they find, whoever built them.
+//! A set whose graphs are built and searched without a database.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::vectors::encode;
 
 /// The values of ef_search that graphs are searched with.
 pub const EFS: [usize; 6] = [10, 20, 40, 100, 200, 400];
-/// How many neighbors are asked for.
+/// Numbers of neighbors for which recall is measured.
 pub const KS: [usize; 3] = [1, 10, 100];
 
-/// Rows and queries as an index has them, the true neighbors, and the index's parameters.
+/// Rows and queries in an index's encoding, the true neighbors, and the index's parameters.
 pub struct GraphSet {
     spec: BuildSpec,
     kernel: Kernel,
@@ -29,7 +29,7 @@ pub struct GraphSet {
     exact: Vec<Vec<f32>>,
 }
 
-/// What searches found.
+/// Recall and visits of searches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Searches {
     /// Recall by ef and k: the share of the rows found that are no farther than the k-th nearest, so that ties are as good.
@@ -176,7 +176,7 @@ pub(crate) fn spec(value_type: ValueType, metric: Metric, dims: usize, m: u16, e
 }
 
 impl Searches {
-    /// Where these recalls are least against others: the difference, and its ef and k.
+    /// The worst difference of recall against others, with its ef and k.
     pub fn worst(&self, others: &Self) -> (f64, usize, usize) {
         let each = (0..EFS.len()).flat_map(|ef| (0..KS.len()).map(move |k| (ef, k)));
         let asked = each.filter(|&(ef, k)| KS[k] <= EFS[ef]);

@@ -6,7 +6,7 @@ use graph::ValueType;
 use hnsw::Links;
 use pages::{Datum, FileSource, MetaPage, PAGE_SIZE, Page, PageSource, Tid, Tuple};
 
-/// What a search needs of an hnsw index, read from its file.
+/// The parts of an hnsw index that a search needs, read from its file.
 pub struct Index {
     entry: Option<(u32, u8)>,
     /// Pages of the file.
@@ -35,7 +35,7 @@ impl Index {
         for block in 1..raw.len() {
             for item in page(block)?.items() {
                 let Tuple::Element(element) = Tuple::parse(&item?)? else { continue };
-                // VACUUM has wiped the value, and no list leads there.
+                // VACUUM has cleared the value and all links to the element.
                 if element.deleted() != 0 {
                     continue;
                 }

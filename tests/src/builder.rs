@@ -16,11 +16,11 @@ use crate::{Session, binary, http, resident_bytes, wait_for, within};
 pub struct BuilderOptions {
     /// `serve`, or `router`, which answers as a builder does.
     pub command: &'static str,
-    /// The program; None is the one that [`binary`] finds.
+    /// The program; None means the one that [`binary`] finds.
     pub program: Option<PathBuf>,
     /// Whether connections are encrypted.
     pub tls: bool,
-    /// The ports for builds and for status requests; 0 is any free one.
+    /// The ports for builds and for status requests; 0 means any free one.
     pub ports: [u16; 2],
     /// Variables for its environment.
     pub environment: Vec<(String, String)>,
@@ -70,7 +70,7 @@ impl Builder {
             Some(program) => program.clone(),
             None => binary()?,
         };
-        // Readable by PostgreSQL's account: the certificate is in it.
+        // Readable by PostgreSQL's account, for the certificate in it.
         let scratch = Scratch::new("builder", 0o755)?;
         let log = fs::File::create(scratch.path().join("log"))?;
         let mut serve = Command::new(&program);
@@ -84,7 +84,7 @@ impl Builder {
             certificate_by(&program, &cert, &key)?;
             serve.arg("--cert").arg(cert).arg("--key").arg(key);
         }
-        // Not what this machine's own builder is told.
+        // Ignore the configuration of a builder installed on this machine.
         serve.env("LANTERN_INDEX_CONFIG", "/dev/null");
         serve.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let mut child = serve.spawn().with_context(|| format!("cannot start {}", program.display()))?;
@@ -99,7 +99,7 @@ impl Builder {
             let address = address.or_else(|| announced(&text, "Router Server started on "));
             Ok(announced(&text, "Status Server started on ").zip(address))
         });
-        // Whatever went wrong, the scratch directory's guard ends the process.
+        // If this fails, the scratch directory's guard ends the process.
         let (status, address) = addresses.with_context(|| format!("the builder said\n{}", tail(&log, 20)))?;
         Ok(Self { process: Some(child), address, status, tls: options.tls, scratch })
     }
@@ -149,7 +149,7 @@ impl Builder {
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
-    /// Waits until so many builds have ended: they are counted a moment after the client has its index.
+    /// Waits until `ended` builds have ended: they are counted a moment after the client has its index.
     pub fn expect_builds(&self, ended: u32) -> Result<()> {
         let counted = || Ok((self.metric("lantern_index_builds_total")? == f64::from(ended)).then_some(()));
         wait_for(&format!("the end of {ended} builds"), Duration::from_secs(30), counted)
@@ -195,7 +195,7 @@ impl Builder {
         self.scratch.unguard();
     }
 
-    /// Asks it to shut down and gives its exit code; panics if it takes longer than `limit`.
+    /// Asks it to shut down and returns its exit code; panics if that takes longer than `limit`.
     pub fn terminate(&mut self, limit: Duration) -> Result<Option<i32>> {
         let mut child = self.process.take().context("the builder is not running")?;
         if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
@@ -206,7 +206,7 @@ impl Builder {
         Ok(status.code())
     }
 
-    /// Leaves it running, and says how to stop it.
+    /// Leaves it running, and returns how to stop it.
     pub fn keep(mut self) -> String {
         self.scratch.keep();
         let pid = self.process.take().map_or(0, |child| child.id());
@@ -223,7 +223,7 @@ impl Drop for Builder {
     }
 }
 
-/// Makes a certificate for this machine, which has signed itself, and its key.
+/// Makes a self-signed certificate for this machine, and its key.
 pub fn make_certificate(cert: &Path, key: &Path) -> Result<()> {
     certificate_by(&binary()?, cert, key)
 }

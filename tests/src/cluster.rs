@@ -11,8 +11,8 @@ use crate::account::Account;
 use crate::scratch::Scratch;
 use crate::{PgConfig, Session, cpu_seconds, processes, wait_for};
 
-/// For a cluster whose data nobody needs tomorrow. Shared memory lies in files, since a container's `/dev/shm` is small
-/// and a parallel build wants all of maintenance_work_mem there.
+/// Settings for throw-away data. Shared memory lies in files, since a container's `/dev/shm` is small and a parallel
+/// build allocates all of maintenance_work_mem there.
 const SETTINGS: &str = "
 listen_addresses = ''
 unix_socket_permissions = 0700
@@ -32,7 +32,7 @@ pub struct Cluster {
     config: PgConfig,
     account: Option<Account>,
     postmaster: Option<Child>,
-    // Last: the directory goes when nothing runs in it any more.
+    // Last, so that the directory is deleted after all processes in it have ended.
     scratch: Scratch,
 }
 
@@ -127,7 +127,7 @@ impl Cluster {
         self.run()
     }
 
-    /// Kills the postmaster alone and starts the server again, which is possible when all others have noticed and ended.
+    /// Kills the postmaster alone and restarts the server, once all its other processes have noticed and ended.
     pub fn lose_postmaster(&mut self) -> Result<()> {
         let children = processes::children(self.pid().context("the server is not running")?);
         self.end(Signal::KILL)?;
@@ -135,7 +135,7 @@ impl Cluster {
         self.run()
     }
 
-    /// Runs one of PostgreSQL's programs with `-D` and the data directory, under the server's account: what it said.
+    /// Runs a PostgreSQL program with `-D` and the data directory, under the server's account; returns its output.
     pub fn program(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let output = self.command(program).arg("-D").arg(self.data()).args(arguments).output();
         let output = output.with_context(|| format!("cannot run {program}"))?;
@@ -208,7 +208,7 @@ impl Cluster {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.config.program(program));
-        // As a service, without what a developer's shell has set.
+        // Like a service, without the variables of a developer's shell.
         command.current_dir(self.dir()).env_clear().envs([("LC_ALL", "C"), ("PATH", "/usr/bin:/bin")]);
         command.stdin(Stdio::null());
         if let Some(account) = self.account {
@@ -226,7 +226,7 @@ impl Cluster {
         let log = fs::File::options().create(true).append(true).open(self.dir().join("log"))?;
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).stdout(log.try_clone()?).stderr(log);
-        // Ctrl-C is for us; we stop it.
+        // In its own process group: Ctrl-C ends us, and we stop it.
         let child = postgres.process_group(0).spawn().context("cannot start postgres")?;
         self.scratch.guard(child.id())?;
         self.postmaster = Some(child);

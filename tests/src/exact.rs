@@ -75,7 +75,7 @@ fn nearest(base: &Vectors, query: &[f32], metric: Metric, k: usize) -> Vec<u32> 
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Eight sums side by side: one alone would wait for itself.
+/// Eight independent sums: a single one would be limited by the latency of additions.
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
     let mut total: f32 = a.remainder().iter().zip(b.remainder()).map(|(&x, &y)| term(x, y)).sum();

@@ -23,8 +23,7 @@ pub fn federate(head: &mut Session, columns: &str, nodes: &[&Cluster], database:
     Ok(())
 }
 
-/// Makes so many nodes search with this hnsw.ef_search, and with their indexes: by the options of the head's connections to them, which
-/// it makes anew.
+/// Makes the nodes search with this hnsw.ef_search, and with their indexes, by options of the head's connections, which are reopened.
 pub fn federate_ef_search(head: &mut Session, nodes: usize, ef_search: u32) -> Result<()> {
     for number in 1..=nodes {
         head.execute(&format!(

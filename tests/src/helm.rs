@@ -20,7 +20,7 @@ pub fn helm() -> Result<PathBuf> {
             .args(["install", "-trimpath", "-ldflags", "-s -w", &format!("helm.sh/helm/v3/cmd/helm@v{HELM}")])
             .env("GOBIN", &folder)
             .env("CGO_ENABLED", "0")
-            // In no module, whose versions would be the ones that count.
+            // Outside of any Go module, whose versions would take precedence.
             .current_dir(made.parent().unwrap_or(made))
             .status()
             .context("cannot run go: the tests with Kubernetes need Go 1.25 or newer (https://go.dev/dl)")?;

@@ -8,7 +8,7 @@ use rustix::fs::{Advice, fadvise};
 pub struct CachedFiles(Vec<fs::File>);
 
 impl CachedFiles {
-    /// Opens them; `file` is what [`crate::Cluster::relation_file`] tells.
+    /// Opens the files; `file` comes from [`crate::Cluster::relation_file`].
     pub fn of(file: &Path) -> Result<Self> {
         let name = file.file_name().context("no file name")?.to_string_lossy().into_owned();
         let segment = |path: &PathBuf| {
@@ -20,12 +20,12 @@ impl CachedFiles {
         Ok(Self(all.filter(segment).map(open).collect::<Result<_>>()?))
     }
 
-    /// Writes to disk what is not there yet, so that [`Self::forget`] can forget everything.
+    /// Writes dirty pages to disk, so that [`Self::forget`] can evict everything.
     pub fn write(&self) -> Result<()> {
         self.0.iter().try_for_each(|file| file.sync_all().context("cannot write a file to disk"))
     }
 
-    /// Makes the system forget what it has in memory of them: who reads them next reads from the disk.
+    /// Evicts the files from the page cache: the next read comes from the disk.
     pub fn forget(&self) -> Result<()> {
         self.0.iter().try_for_each(|file| fadvise(file, 0, None, Advice::DontNeed).context("fadvise failed"))
     }

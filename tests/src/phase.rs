@@ -19,7 +19,7 @@ pub enum Phase {
     Pages,
 }
 
-/// The phases of a statement in [`Phase::Graph`]; the first lasts until the builder tells of its progress, which may be no time at all.
+/// The phases of a statement in [`Phase::Graph`]; the first ends with the builder's first report of progress, perhaps at once.
 const GRAPH: [&str; 4] = ["waiting for external build", "building graph", "choosing neighbors", "ordering elements"];
 
 impl Phase {
@@ -33,7 +33,7 @@ impl Phase {
         proxy.reset();
         match self {
             Self::Rows => proxy.stop_after(Direction::ToBuilder, HELD),
-            // The end of the graph would not be noticed.
+            // Pages are held back, as nothing announces the end of the graph.
             Self::Graph | Self::Pages => proxy.stop_after(Direction::ToClient, HELD),
         }
         let sql = sql.to_owned();

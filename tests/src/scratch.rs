@@ -8,8 +8,8 @@ use std::{env, fs};
 
 use anyhow::{Context, Result};
 
-/// A shell that waits until our end of its stdin closes, which happens however this process ends, then stops
-/// the process named in `pid` and deletes the directory. Ctrl-C is for us; it must outlive us.
+/// A shell that waits until its stdin closes, however this process ends, then stops the process named in `pid` and
+/// deletes the directory. It ignores Ctrl-C: it must outlive us.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
 word=
@@ -25,7 +25,7 @@ pid=$(cat "$1/pid" 2>/dev/null) && [ -n "$pid" ] && {
 rm -rf "$1"
 "#;
 
-/// A directory with at most one server process in it; both are gone when this is dropped or we die.
+/// A directory with at most one server process in it; both are removed when this is dropped or our process ends.
 pub struct Scratch {
     path: PathBuf,
     watchdog: Child,
@@ -54,12 +54,12 @@ impl Scratch {
         &self.path
     }
 
-    /// Says which process has to be stopped if we do not come to it.
+    /// Sets the process to stop if we are killed.
     pub fn guard(&self, pid: u32) -> Result<()> {
         fs::write(self.path.join("pid"), pid.to_string()).context("cannot write the pid file")
     }
 
-    /// The process has ended and was waited for.
+    /// Notes that the process has ended and was waited for.
     pub fn unguard(&self) {
         let _ = fs::remove_file(self.path.join("pid"));
     }

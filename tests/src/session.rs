@@ -23,7 +23,7 @@ impl Session {
     /// Connects to `database`; `socket` is the cluster's socket file.
     pub(crate) fn connect(socket: &Path, database: &str) -> Result<Self, SqlError> {
         let stream = UnixStream::connect(socket)?;
-        // No statement of ours takes so long: a test that hangs should say where.
+        // Longer than any statement of a test: a test that hangs should fail where it hangs.
         stream.set_read_timeout(Some(Duration::from_secs(900)))?;
         let mut session = Self { stream: BufReader::new(stream), pid: 0, notices: Vec::new() };
         wire::send_startup(session.stream.get_mut(), "postgres", database)?;

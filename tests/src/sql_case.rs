@@ -1,4 +1,4 @@
-//! SQL cases: each runs once with external builds and once without, and must come to the same; see `tests/sql/README.md`.
+//! SQL cases: each runs once with external builds and once without, and the results must agree; see `tests/sql/README.md`.
 
 mod outcome;
 mod run;
@@ -56,7 +56,7 @@ pub fn compare_sql_case(cluster: &Cluster, builder: &Builder, name: &str) -> Res
         let database = format!("{name}_{}", build_in.name());
         let mut session = cluster.database(&database)?;
         if build_in == BuildIn::External {
-            // Of the database, so that all sessions and roles build there.
+            // Set for the database, so that all sessions and roles use the builder.
             for (setting, value) in [
                 ("", "on".to_owned()),
                 ("_host", format!("'{}'", builder.address().ip())),
@@ -73,7 +73,7 @@ pub fn compare_sql_case(cluster: &Cluster, builder: &Builder, name: &str) -> Res
         Ok(outcomes)
     });
     let [external, database] = runs;
-    // Both are worth reading when both failed.
+    // If both failed, show both errors.
     let (external, database) = match (external, database) {
         (Ok(external), Ok(database)) => (external, database),
         (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),

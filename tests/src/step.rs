@@ -1,4 +1,4 @@
-//! What a developer waits for: lines that say what is done and how long it took.
+//! Prints long steps for developers: what is done, and how long it took.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How much of a log is shown when a step fails.
 const TAIL: usize = 25;
 
-/// Cargo's target directory: we lie in `target/demo`.
+/// Cargo's target directory: this program lies in `target/demo`.
 pub fn target_dir() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot tell where this program lies")?;
     own.ancestors().nth(2).map(Path::to_owned).context("cannot tell where cargo's target directory is")
@@ -25,7 +25,7 @@ pub fn work_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Runs a command that may take long: one line with a clock; what it says goes to a log, whose end is shown with `hint`
+/// Runs a command that may take long, with a clock in one line; its output goes to a log, whose end is shown with `hint`
 /// if it fails.
 pub fn command(what: &str, hint: &str, command: &mut Command) -> Result<()> {
     let name: String = what.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -1,4 +1,4 @@
-//! Clients that want no index: each kind takes something of a daemon and gives nothing back.
+//! Clients that want no index: each kind occupies a resource of a daemon.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -61,7 +61,7 @@ impl Stranger {
         Self::SlowReader,
     ];
 
-    /// Whether it says nothing that a daemon with TLS would understand: it can come to any daemon.
+    /// Whether it sends nothing that a daemon with TLS would accept, so that it fits any daemon.
     pub fn is_before_tls(self) -> bool {
         matches!(self, Self::Silent | Self::HalfHandshake | Self::Garbage)
     }
@@ -170,7 +170,7 @@ impl Drop for Strangers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let failed = self.threads.drain(..).filter_map(|thread| thread.join().err()).count();
-        // One that does not come proves nothing about who withstands it.
+        // A stranger that cannot connect tests nothing.
         assert!(failed == 0 || thread::panicking(), "{failed} strangers failed");
     }
 }

@@ -2,9 +2,9 @@ use std::thread;
 
 use crate::{Random, Vectors, cores};
 
-/// Dimensions that the vectors really have.
+/// Latent dimensions of the vectors.
 const LATENT: usize = 192;
-/// Width of the layer between.
+/// Width of the hidden layer.
 const HIDDEN: usize = 320;
 /// Vectors made from one stream of random numbers, so that threads do not matter.
 const AT_ONCE: usize = 1000;
@@ -25,7 +25,7 @@ struct World {
     dims: usize,
     seed: u64,
     centers: Vec<[f32; LATENT]>,
-    /// Shares of the clusters, summed up.
+    /// Cumulative shares of the clusters.
     shares: Vec<f32>,
     inner: Vec<f32>,
     inner_bias: [f32; HIDDEN],

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Asks again and again until the answer is there; `what` is named when it does not come in time.
+/// Polls until there is an answer; fails with `what` if there is none within `limit`.
 pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Advice on a part of a vector set, carried out on the whole: what was expected of each choice, and what is found.
+//! Takes advice from a part of a vector set, builds the choices of the whole set, and compares expected with measured figures.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -56,10 +56,10 @@ struct Form {
     queries: Values,
 }
 
-/// An index of the whole.
+/// An index of the whole set.
 struct Whole {
     finished: Finished,
-    /// Of the median build.
+    /// Seconds of the median build.
     seconds: f64,
     cpu: f64,
     /// CPU seconds of a build of the sample, scaled with n log n.
@@ -67,7 +67,7 @@ struct Whole {
     bytes: u64,
 }
 
-/// What is the same for all questions.
+/// The inputs of all questions.
 struct Scene {
     own: Form,
     forms: HashMap<&'static str, Form>,

@@ -1,4 +1,4 @@
-//! Searches an index in its file, whoever built it: recall@10, index tuples visited and pages read per query.
+//! Searches an index in its file, built by any means: recall@10, index tuples visited and pages read per query.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What an index would be, of the whole table.
+//! Extrapolates a measured graph to an index of the whole table.
 
 use pages::{Estimate, PAGE_SIZE};
 use pgvector::{MAX_EF_SEARCH, ValueType};
@@ -8,7 +8,7 @@ use crate::curve::Curve;
 use crate::growth::Growth;
 use crate::trial::Candidate;
 
-/// An index that could be made, and what is expected of it.
+/// A possible index, with its expected recall and costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The type that the index has values of.
@@ -19,7 +19,7 @@ pub struct Choice {
     pub ef_construction: u16,
     /// `hnsw.ef_search` of the queries.
     pub ef_search: u16,
-    /// Rows that a query reads from the table and sorts by their values; 0 where the index's own order is the answer's.
+    /// Rows that a query reads from the table to rerank them by their full values; 0 without reranking.
     pub reranked: u16,
     /// The share of the true neighbors that queries find.
     pub recall: f64,
@@ -27,17 +27,17 @@ pub struct Choice {
     pub visited: f64,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Bytes of it that nine of ten visits go to.
+    /// Bytes of the elements that receive nine of ten visits, the most visited first.
     pub cached_bytes: u64,
-    /// Bytes that a query reads: elements of the index, and pages of the table for rows that are sorted again.
+    /// Bytes that a query reads: elements of the index, and pages of the table for reranked rows.
     pub read_bytes: f64,
-    /// Seconds that this builder needs for the graph.
+    /// Seconds that this builder takes for the graph.
     pub build_seconds: f64,
     /// Memory in bytes that a builder needs.
     pub builder_memory_bytes: u64,
 }
 
-/// What was tried, and what searches of such an index of the whole table are expected to find and to visit.
+/// A candidate that was tried, and the expected recall and visits of its index of the whole table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     /// The type that the index has values of.
@@ -52,7 +52,7 @@ pub struct Tried {
     pub points: Vec<Expected>,
 }
 
-/// What is expected of searches with an `ef_search`.
+/// Expected recall and visits at one `ef_search`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// `hnsw.ef_search` of the queries.
@@ -63,7 +63,7 @@ pub struct Expected {
     pub visited: f64,
 }
 
-/// A candidate, and what was measured of a graph of it.
+/// A candidate, and the measurements of its graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) candidate: Candidate,
@@ -72,17 +72,17 @@ pub(crate) struct Measured {
     pub(crate) rows: usize,
     pub(crate) seconds: f64,
     pub(crate) elements_per_row: f64,
-    /// The share of its elements that nine of ten visits go to.
+    /// The share of its elements that receive nine of ten visits.
     pub(crate) hot_share: f64,
     /// Mean bytes of a value in the index.
     pub(crate) value_len: usize,
     pub(crate) growth: Growth,
 }
 
-/// The least `ef_search` that reaches the target in a table of so many rows; pgvector's limit if none does.
+/// The least `ef_search` that reaches the target in the whole table, from the curve of a graph of `rows` rows; else pgvector's limit.
 pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: Growth) -> usize {
     let scale = growth.ef_search(rows, question.rows);
-    // Curves end where the target is reached, some exactly there: what is rounded must not lead to the limit.
+    // Some curves end exactly at the target: a rounding error must not yield the limit.
     let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target + 1e-9;
     let (mut low, mut high) = (question.k, usize::from(MAX_EF_SEARCH));
     while low < high {
@@ -93,7 +93,7 @@ pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: 
 }
 
 impl Measured {
-    /// The size of an index of the whole table.
+    /// Size and memory of an index of the whole table.
     fn estimate(&self, question: &Question) -> Estimate {
         let Candidate { value_type, m, .. } = self.candidate;
         let rows = question.rows.max(self.rows as u64);
@@ -101,7 +101,7 @@ impl Measured {
         Estimate { value_type, value_len: self.value_len, m, rows, elements }
     }
 
-    /// What searches of the whole table find and visit.
+    /// Recall and visits of searches of the whole table.
     fn expected(&self, question: &Question, ef_search: u16) -> Expected {
         let (ef, Estimate { rows, elements, .. }) = (f64::from(ef_search), self.estimate(question));
         let recall = 1.0 - self.curve.misses_at(ef / self.growth.ef_search(self.rows, rows));
@@ -109,7 +109,7 @@ impl Measured {
         Expected { ef_search, recall, visited: visited.min(elements as f64) }
     }
 
-    /// All that was measured, for the whole table.
+    /// All measured points, extrapolated to the whole table.
     pub(crate) fn tried(&self, question: &Question) -> Tried {
         let Candidate { value_type, m, ef_construction } = self.candidate;
         let estimate = self.estimate(question);
@@ -119,7 +119,7 @@ impl Measured {
         Tried { value_type, m, ef_construction, index_bytes: estimate.index_bytes(), points }
     }
 
-    /// What is expected of an index of the whole table. `threads` are the builder's, `table_value` the mean bytes of a value in the table.
+    /// The index of the whole table. `threads` are the builder's, `table_value` is the mean number of bytes of a value in the table.
     pub(crate) fn choice(&self, question: &Question, threads: u32, table_value: usize) -> Choice {
         let Candidate { value_type, m, ef_construction } = self.candidate;
         let estimate = self.estimate(question);
@@ -146,8 +146,7 @@ impl Measured {
     }
 }
 
-/// Bytes of the pages that are read for a row of the table: its own, and those of a value that PostgreSQL keeps elsewhere, with a page of
-/// the index that leads there.
+/// Bytes of the pages read for a row of the table: its own, and for a TOASTed value one page of the TOAST index and the value's pages.
 fn row_bytes(value_len: usize) -> usize {
     const IN_ROW: usize = 2000;
     let elsewhere = if value_len > IN_ROW { 1 + value_len.div_ceil(PAGE_SIZE) } else { 0 };

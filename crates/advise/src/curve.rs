@@ -1,6 +1,6 @@
-//! What a graph's searches find and visit, by `ef_search`.
+//! Recall and visits of a graph's searches, by `ef_search`.
 
-/// All queries with one `ef_search`.
+/// The means over all queries at one `ef_search`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) ef: usize,
@@ -9,8 +9,8 @@ pub(crate) struct Point {
     pub(crate) visited: f64,
 }
 
-/// Points by ascending `ef_search`. Between and beyond them, the logarithms of misses (1 - recall) and visits change evenly with that of
-/// `ef_search`.
+/// Points by ascending `ef_search`, interpolated and extrapolated linearly: log of misses (1 - recall) and log of visits over log of
+/// `ef_search`. Misses beyond the last point stay as they are there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
     efs: Vec<f64>,
@@ -20,11 +20,11 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// `floor` stands for no misses: half of the least that so many queries can show. There must be a point.
+    /// `floor` replaces zero misses: half of the smallest share that the queries can show. There must be a point.
     pub(crate) fn new(points: &[Point], floor: f64) -> Self {
         let mut least = 1.0f64;
         let misses = points.iter().map(|point| {
-            // More cannot be missed with more candidates, but for chance.
+            // A larger `ef_search` misses more only by chance.
             least = least.min((1.0 - point.recall).max(floor));
             least.ln()
         });
@@ -36,12 +36,12 @@ impl Curve {
         }
     }
 
-    /// The least `ef_search` at which at most so many are missed; `None` if no point shows that, or all do.
+    /// The least `ef_search` with at most this share of misses; `None` if no point reaches it, or all do.
     pub(crate) fn crossing(&self, misses: f64) -> Option<f64> {
         let misses = misses.ln();
         let at = self.misses.iter().position(|&found| found <= misses)?;
         let before = at.checked_sub(1)?;
-        // What nobody missed says little of where the last misses ended.
+        // A point without misses does not show at which `ef_search` the last ones ended.
         if self.misses[at] <= self.floor.ln() {
             return None;
         }
@@ -49,12 +49,12 @@ impl Curve {
         Some((self.efs[before] + share * (self.efs[at] - self.efs[before])).exp())
     }
 
-    /// The misses at an `ef_search`, from none to all.
+    /// The share of misses at an `ef_search`.
     pub(crate) fn misses_at(&self, ef: f64) -> f64 {
-        // Beyond the last point they may have come to an end.
+        // Beyond the last point there may be nothing left to gain.
         let ef = ef.ln().min(self.last());
         let misses = line(&self.efs, &self.misses, ef);
-        // Before the first point they grow at least as `ef_search` falls, though none may be missed there.
+        // Below the first point, misses grow at least in inverse proportion to `ef_search`, even if the points show none.
         let before = self.efs.first().map_or(0.0, |first| first - ef).max(0.0);
         let least = self.misses.first().map_or(f64::NEG_INFINITY, |misses| misses + before);
         if before > 0.0 { misses.max(least).exp().min(1.0) } else { misses.exp() }
@@ -75,7 +75,7 @@ impl Curve {
     }
 }
 
-/// The line through the two points on both sides of `x`, or through the nearest two.
+/// Interpolates between the points on both sides of `x`, or extrapolates from the nearest two.
 fn line(xs: &[f64], ys: &[f64], x: f64) -> f64 {
     let after = xs.partition_point(|&other| other < x).clamp(1, xs.len().max(2) - 1);
     match (xs.get(after), ys.get(after)) {

@@ -3,18 +3,18 @@ use hnsw::BuildError;
 /// Why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    /// Fewer rows than searches can be measured with.
+    /// Too few rows to measure searches with.
     #[error("{rows} rows with values are too few for advice: at least {least} are needed")]
     TooFew {
-        /// Rows that have a value with a direction, where the metric asks for one.
+        /// Rows with a value, for cosine of a norm above zero.
         rows: u64,
         /// Rows needed.
         least: u64,
     },
-    /// All queries have no direction, which the metric asks for.
+    /// All queries are of norm zero, which cosine cannot compare.
     #[error("none of the queries has a nearest neighbor: all are of norm zero")]
     NoQueries,
-    /// No index of pgvector takes such values.
+    /// pgvector has no hnsw index for the type, dimensions and metric.
     #[error("no hnsw index takes {value_type}({dims}) by {metric}")]
     Unsupported {
         /// The type of the values.

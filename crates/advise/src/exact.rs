@@ -1,4 +1,4 @@
-//! The true neighbors, by comparing each query with all rows.
+//! The true neighbors, by an exact search.
 
 use distance::{Kernel, kernel};
 use hnsw::Control;
@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use crate::values::Values;
 use crate::{AdviseError, Question};
 
-/// Rows that are compared with all queries at a time: they stay in the processor's cache meanwhile.
+/// Rows per block: all queries are compared with one block while it is in the processor's cache.
 const CHUNK: usize = 128;
 
-/// The kernel of the question.
+/// The distance kernel of the question's metric.
 pub(crate) fn kernel_of(question: &Question, values: &Values) -> Result<Kernel, AdviseError> {
     kernel(values.elements(), question.metric).ok_or(AdviseError::Unsupported {
         value_type: question.value_type.name(),
@@ -19,16 +19,16 @@ pub(crate) fn kernel_of(question: &Question, values: &Values) -> Result<Kernel, 
     })
 }
 
-/// How far the neighbors wanted of a query are.
+/// The distances within which a query's true neighbors lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limit {
-    /// The distance of the `k`th.
+    /// The distance of the `k`th neighbor.
     pub(crate) own: f32,
-    /// That of the one by which graphs of different sizes are compared.
+    /// The distance of the `Question::wide`th neighbor, for the comparison of graphs of different sizes.
     pub(crate) wide: f32,
 }
 
-/// How far the neighbors of each query are among the first rows of `order`: for each of `sizes`, which ascend.
+/// The limits of each query among the first rows of `order`, for each of the ascending `sizes`.
 pub(crate) fn limits(
     values: &Values,
     order: &[u32],
@@ -75,7 +75,7 @@ fn nearest_of(
     rows.par_chunks(CHUNK).try_fold(none, chunk).try_reduce(none, merge)
 }
 
-/// The least distances, in order.
+/// The least distances, ascending.
 #[derive(Clone, Debug, Default)]
 struct Least(Vec<f32>);
 

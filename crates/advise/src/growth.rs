@@ -2,25 +2,25 @@
 
 use crate::curve::Curve;
 
-/// How fast searches get worse. For the same recall `ef_search` grows as a power of the rows; at the same `ef_search` the visits grow with
-/// their logarithm.
+/// How searches slow down with the rows. For the same recall, `ef_search` grows as a power of the rows; at the same `ef_search`, visits
+/// grow with the logarithm of the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Growth {
     /// The exponent of `ef_search`.
     exponent: f64,
-    /// The visits that are added when rows are multiplied by e, as a share of those of the largest graph.
+    /// The visits added when the rows are multiplied by e, as a share of those of the largest graph.
     visits: f64,
 }
 
-/// The exponent where a sample has too few misses to show one.
+/// The exponent if the sample has too few misses to show one.
 const USUAL: f64 = 0.35;
-/// The most that is believed.
+/// The largest exponent that is accepted.
 const MOST: f64 = 1.0;
-/// Misses at which curves are compared, in terms of those that the target allows, and how much each counts.
+/// Misses at which curves are compared, as multiples of the misses that the target allows, with weights.
 const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0), (2.5, 1.0), (4.0, 0.5)];
 
 impl Growth {
-    /// From curves of graphs of ascending sizes.
+    /// Fits the growth to curves of graphs of ascending sizes.
     pub(crate) fn of(curves: &[(usize, Curve)], target: f64) -> Self {
         let mut exponents = Mean::default();
         let mut visits = Mean::default();
@@ -46,12 +46,12 @@ impl Growth {
         }
     }
 
-    /// What `ef_search` for a graph of `from` rows is multiplied by for one of `to` rows.
+    /// The factor for `ef_search` from a graph of `from` rows to one of `to` rows.
     pub(crate) fn ef_search(self, from: usize, to: u64) -> f64 {
         (to as f64 / from as f64).max(1.0).powf(self.exponent)
     }
 
-    /// What the visits are multiplied by at the same `ef_search`.
+    /// The factor for the visits at the same `ef_search`.
     pub(crate) fn visits(self, from: usize, to: u64) -> f64 {
         1.0 + self.visits * (to as f64 / from as f64).max(1.0).ln()
     }
@@ -74,7 +74,7 @@ impl Mean {
     }
 }
 
-/// The slope of the line that fits best; `None` of fewer than two points.
+/// The slope of the least-squares line; `None` for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let (x, y) = (points.iter().map(|at| at.0).sum::<f64>() / count, points.iter().map(|at| at.1).sum::<f64>() / count);

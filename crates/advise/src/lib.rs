@@ -1,5 +1,4 @@
-//! Which index, and which `ef_search`? Builds of a sample what could be built of the table, searches it as pgvector does, and
-//! extrapolates to all rows.
+//! Which index, and which `ef_search`? Builds graphs of a sample, searches them as pgvector does, and extrapolates to all rows.
 //!
 //! ```text
 //!   Values (a sample, in random order)    queries (given, or held out of it)

@@ -1,4 +1,4 @@
-//! How much of the sample is built, so that the answer comes within a minute.
+//! How many rows of the sample are built, so that the answer comes within a minute.
 
 use pages::Estimate;
 use pgvector::ValueType;
@@ -8,17 +8,17 @@ use crate::{MAX_QUERIES, Question};
 
 /// Neighbors per element that are tried.
 const M: [u16; 4] = [8, 16, 24, 32];
-/// The one whose graphs show how searches get worse with the rows.
+/// The `m` of the graphs that show how searches slow down with the rows.
 const REFERENCE_M: u16 = 16;
-/// pgvector's default, and the wider one that is tried with the reference's m.
+/// pgvector's default, and a wider one that is tried with the reference's `m`.
 const EF_CONSTRUCTION: [u16; 2] = [64, 128];
-/// Fewer rows are searched exactly within milliseconds, and too few to measure with.
+/// Fewer rows are too few to measure with, and an exact search of them takes milliseconds.
 const LEAST_ROWS: u64 = 1000;
-/// Bytes of values that a thread builds, searches and compares within its share of the time.
+/// Bytes of values that a thread can build, search and compare in the time.
 const BYTES_PER_THREAD: usize = 75 << 20;
-/// What a row costs beside its value, in bytes of values: its neighbors.
+/// The cost of a row's neighbors, in bytes of values.
 const PER_ROW: usize = 1 << 10;
-/// A graph is built of at least so many rows, if there are.
+/// The least number of rows in the largest graph, if the sample has them.
 const LEAST_BUILT: usize = 5000;
 
 /// The fewest rows with a value that advice takes for `k` neighbors.
@@ -27,22 +27,22 @@ pub fn least_rows(k: usize) -> u64 {
     LEAST_ROWS.max(20 * k as u64)
 }
 
-/// The most memory in bytes that the advice takes: the sample as it came and converted, and one build at a time.
+/// The peak memory in bytes: the sample as received and converted, and one build at a time.
 #[must_use]
 pub fn memory_bytes(value_type: ValueType, value_len: usize, rows: u64, threads: u32) -> u64 {
     let values = rows.saturating_add(MAX_QUERIES as u64).saturating_mul(value_len as u64);
     let m = M[M.len() - 1];
     let build = Estimate { value_type, value_len, m, rows, elements: rows }.build_memory_bytes(threads);
-    // As it came, in a vector that has grown; normalised; as halfvec and bits. Heaps of neighbors are small beside it.
+    // As received, in a vector that has grown; normalised; as halfvec and bits. Heaps of neighbors are small.
     values.saturating_mul(3).saturating_add(build)
 }
 
-/// What is built, and of how many rows.
+/// The numbers of rows that graphs are built of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// A quarter, half and all of what is built at most.
+    /// A quarter, half and all of the largest number.
     pub(crate) sizes: [usize; 3],
-    /// Which of them the candidates are built of that are no reference.
+    /// The index in `sizes` for all candidates but the references.
     pub(crate) others: usize,
 }
 
@@ -50,7 +50,7 @@ impl Plan {
     pub(crate) fn new(rows: usize, value_len: usize, threads: usize) -> Self {
         let most = (BYTES_PER_THREAD * threads / (PER_ROW + value_len)).max(LEAST_BUILT);
         let all = rows.min(most);
-        // Of few rows everything can be built of all.
+        // With few rows, there is time to build all candidates of all rows.
         let others = if all <= most / 2 { 2 } else { 0 };
         Self { sizes: [all.div_ceil(4), all.div_ceil(2), all], others }
     }
@@ -68,12 +68,12 @@ pub(crate) fn types(question: &Question) -> Vec<ValueType> {
     all.iter().copied().filter(|&value_type| question.dims <= value_type.max_dims()).collect()
 }
 
-/// The candidate of a type that is built in three sizes.
+/// The candidate of each type that is built in all three sizes.
 pub(crate) fn reference(value_type: ValueType) -> Candidate {
     Candidate { value_type, m: REFERENCE_M, ef_construction: EF_CONSTRUCTION[0] }
 }
 
-/// The others.
+/// The other candidates of a type.
 pub(crate) fn others(value_type: ValueType) -> impl Iterator<Item = Candidate> {
     let by_m = M.into_iter().map(move |m| Candidate { m, ..reference(value_type) });
     let wider = Candidate { ef_construction: EF_CONSTRUCTION[1], ..reference(value_type) };

@@ -1,9 +1,9 @@
 use pgvector::{Metric, ValueType};
 
-/// The most queries that are searched for.
+/// The largest number of queries.
 pub const MAX_QUERIES: usize = 1000;
 
-/// What is asked.
+/// The column, its metric and the recall to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// The type of the column.
@@ -18,17 +18,17 @@ pub struct Question {
     pub target: f64,
     /// Neighbors that a query asks for, from 1 to the largest `ef_search`.
     pub k: usize,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Question {
-    /// Neighbors by which graphs of different sizes are compared: few of them tell little.
+    /// Neighbors per query when graphs of different sizes are compared: fewer than ten would be too noisy.
     pub(crate) fn wide(&self) -> usize {
         self.k.max(10)
     }
 
-    /// Queries to search for: at k below 10 each tells less.
+    /// The number of queries: more at k below 10, where each has fewer neighbors to find.
     #[must_use]
     pub(crate) fn queries(&self) -> usize {
         if self.k < 10 { MAX_QUERIES } else { MAX_QUERIES / 2 }

@@ -2,13 +2,13 @@
 
 use crate::{Choice, Question};
 
-/// A larger `ef_construction` makes builds and inserts slower: it has to read at least so much less.
+/// A larger `ef_construction` slows builds and inserts: it must reduce the bytes read to at most this share.
 const WIDER_IS_WORTH: f64 = 0.9;
 
-/// What reaches the target, best first: what reads least for a query, among those of each type that no other of the type beats in both the
-/// bytes that a query reads and those of the index. If nothing reaches the target, what comes nearest.
+/// The choices that reach the target, ascending by bytes read per query, without those that another choice of the same type beats in both
+/// bytes read and index size. If none reaches the target, the three of the highest recall.
 pub(crate) fn best_first(question: &Question, mut choices: Vec<Choice>) -> Vec<Choice> {
-    // What is rounded is no reason to leave a choice out.
+    // A rounding error must not leave a choice out.
     let reaches = |choice: &Choice| choice.recall >= question.target - 1e-6;
     if !choices.iter().any(reaches) {
         choices.sort_by(|a, b| b.recall.total_cmp(&a.recall));

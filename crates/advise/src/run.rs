@@ -12,33 +12,33 @@ use crate::trial::{Candidate, Form, Trial};
 use crate::values::Values;
 use crate::{AdviseError, Question, exact, least_rows, rank};
 
-/// At most every so manyth row is held out as a query.
+/// At most one of this many rows is held out as a query.
 const HELD_OUT: usize = 10;
-/// Candidates at most that are tried on the whole sample, because they would be advised.
+/// The most candidates that are measured again on the largest graph, because they would be advised.
 const REFINED: usize = 6;
-/// Curves for the growth go on until so small a part is missed of what the target allows.
+/// Curves for the growth go on until misses fall to this share of what the target allows.
 const FURTHER: f64 = 0.5;
 
-/// What is advised.
+/// Useful indexes, and what was tried to find them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// Useful choices, best first.
     pub choices: Vec<Choice>,
     /// Every candidate that was tried.
     pub tried: Vec<Tried>,
-    /// Rows that the largest graphs were built of.
+    /// Rows of the largest graphs.
     pub rows: usize,
     /// Queries that were searched for.
     pub queries: usize,
 }
 
-/// What all trials are about.
+/// What all trials have in common.
 pub(crate) struct Scene<'a> {
     pub(crate) question: &'a Question,
-    /// The rows as they are in the table, prepared for the metric.
+    /// The rows in the column's type, prepared for the metric.
     pub(crate) rows: &'a Values,
     pub(crate) queries: &'a Values,
-    /// The rows in random order: each graph is of the first of them.
+    /// The rows in random order: a graph of n rows has the first n.
     pub(crate) order: &'a [u32],
     pub(crate) kernel: Kernel,
     pub(crate) engine: EngineKind,
@@ -46,7 +46,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) control: &'a Control,
 }
 
-/// Builds of `rows` what could be built, and searches it for `queries`, or for rows that are held out if there are none.
+/// Builds candidates of `rows`, and searches them for `queries`, or for rows that are held out if there are no queries.
 ///
 /// # Errors
 /// Too few rows or queries, a type and metric that pgvector has no index for, or an error of a build.
@@ -88,7 +88,7 @@ pub fn advise(
     let scene = Scene { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
     let mut forms = Vec::new();
     for value_type in plan::types(question) {
-        // A value may be too large for halfvec.
+        // Left out if a value is too large for halfvec.
         forms.extend(Form::new(&scene, value_type).map(|form| (value_type, form)));
     }
     if forms.is_empty() {
@@ -105,7 +105,7 @@ pub fn advise(
     })
 }
 
-/// What is tried: each form of the values by graphs of the sizes in the plan.
+/// The inputs of all measurements.
 struct Trials<'a> {
     scene: &'a Scene<'a>,
     plan: &'a Plan,
@@ -118,7 +118,7 @@ impl Trials<'_> {
         let mut measured = Vec::new();
         let mut dense = None;
         for (value_type, form) in self.forms {
-            // Values as halfvec are nearly those of vector: searches get worse as fast.
+            // halfvec values are nearly those of vector: the growth is the same.
             let known = dense.filter(|_| *value_type == ValueType::HalfVec);
             let growth = match known {
                 Some(growth) => growth,
@@ -136,7 +136,7 @@ impl Trials<'_> {
                 measured.push(self.measure(form, candidate, self.plan.others, growth)?);
             }
         }
-        // What would be advised is tried on the whole sample.
+        // Measure what would be advised on the largest graph.
         for _ in 0..REFINED {
             let ranked = self.ranked(&measured);
             let advised = |choice: &Choice| measured.iter().position(|measured| measured.candidate.is(choice));
@@ -157,7 +157,7 @@ impl Trials<'_> {
         rank::best_first(question, choices.collect())
     }
 
-    /// The reference of a type on graphs of all sizes, and the growth that they show.
+    /// Measures a type's reference on graphs of all sizes, and the growth that they show.
     fn reference(&self, value_type: ValueType, form: &Form<'_>) -> Result<(Measured, Growth), AdviseError> {
         let (scene, candidate) = (self.scene, plan::reference(value_type));
         let mut wide = Vec::new();
@@ -174,7 +174,7 @@ impl Trials<'_> {
         Ok((trial.measured(curve, growth)?, growth))
     }
 
-    /// A candidate on a graph of one of the sizes.
+    /// Measures a candidate on a graph of one size.
     fn measure(
         &self,
         form: &Form<'_>,

@@ -18,18 +18,18 @@ use crate::run::Scene;
 use crate::values::Values;
 use crate::{AdviseError, Question};
 
-/// Rows that an engine is given at a time.
+/// Rows per batch given to the engine.
 const BATCH: usize = 1000;
-/// Rows of a block of the table that is made up for the sample.
+/// Rows per block in the heap TIDs that are made up for the sample.
 const BLOCK: usize = 200;
-/// A search keeps so many times as many elements as the one before.
+/// The factor from one `ef_search` to the next.
 const STEP: f64 = 1.25;
-/// Points that a curve has at least: two tell how it goes on to a smaller `ef_search`.
+/// The fewest points of a curve: two would do to extrapolate to a smaller `ef_search`.
 const POINTS: usize = 3;
-/// The share of all visits that goes to what should be cached.
+/// The share of all visits that the cached elements should cover.
 const HOT: f64 = 0.9;
 
-/// What could be built.
+/// An index that can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) value_type: ValueType,
@@ -38,18 +38,18 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether a choice is of it.
+    /// Whether a choice is of this candidate.
     pub(crate) fn is(&self, choice: &Choice) -> bool {
         (self.value_type, self.m, self.ef_construction) == (choice.value_type, choice.m, choice.ef_construction)
     }
 
-    /// Whether an index of binary codes finds candidates, which the query then sorts by the values themselves.
+    /// Whether the index has binary codes of another type's values: queries rerank its results by the full values.
     pub(crate) fn is_reranked(&self, question: &Question) -> bool {
         self.value_type == ValueType::Bit && question.value_type != ValueType::Bit
     }
 }
 
-/// The sample as an index of one type has it.
+/// The sample converted to the type of an index.
 pub(crate) struct Form<'a> {
     pub(crate) rows: Cow<'a, Values>,
     pub(crate) queries: Cow<'a, Values>,
@@ -72,9 +72,9 @@ pub(crate) struct Trial<'a> {
     form: &'a Form<'a>,
     candidate: Candidate,
     kernel: Kernel,
-    /// Whether what is found is sorted again by the values of the table.
+    /// Whether results are reranked by the table's values.
     reranked: bool,
-    /// How far each query's neighbors are among these rows.
+    /// The limits of each query among these rows.
     limits: &'a [Limit],
     finished: Finished,
     rows: usize,
@@ -132,7 +132,7 @@ impl<'a> Trial<'a> {
         Ok(Self { scene, form, candidate, kernel, reranked, limits, finished, rows, seconds })
     }
 
-    /// What was measured.
+    /// The measurements, with the visits at the `ef_search` that the whole table needs.
     pub(crate) fn measured(&self, curve: Curve, growth: Growth) -> Result<Measured, AdviseError> {
         let ef = least_ef(self.scene.question, &curve, self.rows, growth);
         Ok(Measured {
@@ -147,7 +147,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Searches with one `ef_search` after the other until so few neighbors are missed, or pgvector's limit is reached.
+    /// Searches with ascending `ef_search` until the share of misses is at most `enough`, or pgvector's limit is reached.
     pub(crate) fn curves(&self, enough: f64) -> Result<Curves, AdviseError> {
         let question = self.scene.question;
         let (mut own, mut wide) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
         Ok(Curves { own: curve(&own, question.k), wide: curve(&wide, question.wide()) })
     }
 
-    /// The share of the elements that nine of ten visits go to.
+    /// The share of the elements that receive nine of ten visits.
     fn hot_share(&self, ef: usize) -> Result<f64, AdviseError> {
         let visits: Vec<AtomicU32> = (0..self.finished.graph.len()).map(|_| AtomicU32::new(0)).collect();
         self.search(ef, Some(&visits))?;
@@ -184,7 +184,7 @@ impl<'a> Trial<'a> {
         Ok(hot.count() as f64 / visits.len().max(1) as f64)
     }
 
-    /// All queries with one `ef_search`.
+    /// Searches all queries with one `ef_search`, and counts visits per element in `visits`.
     fn search(&self, ef: usize, visits: Option<&[AtomicU32]>) -> Result<Searched, AdviseError> {
         let queries = &self.form.queries;
         let (k, wide) = (self.scene.question.k, self.scene.question.wide());
@@ -203,12 +203,12 @@ impl<'a> Trial<'a> {
             let tids = found.iter().flat_map(|near| self.finished.graph.heap_tids().of(near.element()));
             let (own, limit) = (self.scene.queries.get(query), self.limits[query]);
             let (mut hits, mut wide_hits) = (0, 0);
-            // A query that does not sort again has what the index found first.
+            // Without reranking, the answer is the first k that the index returns.
             let answered = |at, k| self.reranked || at < k;
             for (at, &tid) in tids.take(if self.reranked { ef } else { wide }).enumerate() {
                 let row = self.scene.order[number(tid)] as usize;
                 let distance = (self.scene.kernel)(own, self.scene.rows.get(row));
-                // Of equally near rows any will do.
+                // Rows at the same distance are equally good answers.
                 hits += usize::from(answered(at, k) && distance <= limit.own);
                 wide_hits += usize::from(answered(at, wide) && distance <= limit.wide);
             }
@@ -226,20 +226,20 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What a graph's searches find of the neighbors wanted, and of those by which graphs of different sizes are compared.
+/// The curves for `k` neighbors, and for the `Question::wide` ones that compare graphs of different sizes.
 pub(crate) struct Curves {
     pub(crate) own: Curve,
     pub(crate) wide: Curve,
 }
 
-/// The recall of both, and elements visited.
+/// Recall of `k` and of `Question::wide` neighbors, and mean visits per query.
 struct Searched {
     own: f64,
     wide: f64,
     visited: f64,
 }
 
-/// The place of a row in the sample, as a place in a table.
+/// The position of a row in the sample as a heap TID.
 fn tid(number: usize) -> HeapTid {
     HeapTid::new((number / BLOCK) as u32, (number % BLOCK + 1) as u16)
 }

@@ -1,16 +1,16 @@
-//! The values of a sample, as they come and as an index of another type has them.
+//! The values of a sample, as received and converted to another type.
 
 use distance::Elements;
 use half::f16;
 use pgvector::{Metric, ValueType};
 
-/// Values of one type, one after the other, in the type's encoding without pgvector's header.
+/// Concatenated values of one type, encoded as in pgvector but without the varlena header.
 #[derive(Clone, Debug)]
 pub struct Values {
     value_type: ValueType,
     dims: u32,
     bytes: Vec<u8>,
-    /// Where each value ends, for types whose values differ in length; else empty.
+    /// The end of each value in bytes, for types of varying length; else empty.
     ends: Vec<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Values {
         Self { value_type, dims, bytes: Vec::new(), ends: Vec::new() }
     }
 
-    /// Appends some values; `lengths` are those of each where they differ by type, else empty.
+    /// Appends values; `lengths` has the bytes of each one for types of varying length, else nothing.
     pub fn extend(&mut self, values: &[u8], lengths: impl IntoIterator<Item = usize>) {
         if self.value_type.value_len(1).is_none() {
             let mut end = self.bytes.len();
@@ -45,7 +45,7 @@ impl Values {
         self.len() == 0
     }
 
-    /// Splits off the values from a number on.
+    /// Splits off the values from number `at` on.
     #[must_use]
     pub fn split_off(&mut self, at: usize) -> Self {
         let from = if at == 0 { 0 } else { self.range(at - 1).end };
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// As pgvector stores values for a metric: normalised for cosine, without those that have no direction.
+    /// The values as pgvector indexes them for a metric: normalised for cosine, without those of norm zero.
     #[must_use]
     pub fn prepared(self, metric: Metric) -> Self {
         if metric != Metric::Cosine {
@@ -96,7 +96,7 @@ impl Values {
         kept
     }
 
-    /// The values as `halfvec` or `bit` has them, as pgvector converts them; `None` if one is too large for its type.
+    /// The values as `halfvec` or `bit`, converted as in pgvector; `None` if one is too large for the type.
     #[must_use]
     pub fn converted(&self, to: ValueType) -> Option<Self> {
         let mut converted = Self::new(to, self.dims);
@@ -120,12 +120,12 @@ impl Values {
     }
 }
 
-/// Eight signs, the first in the highest bit: pgvector's `binary_quantize`.
+/// The signs of eight values, the first in the highest bit: pgvector's `binary_quantize`.
 fn bits(values: &[f32]) -> u8 {
     values.iter().enumerate().map(|(at, &x)| u8::from(x > 0.0) << (7 - at)).sum()
 }
 
-/// Divides by the norm; whether there is one.
+/// Divides by the norm; `false` if it is zero.
 fn normalise(value_type: ValueType, value: &mut [u8]) -> bool {
     let (elements, components) = match value_type {
         ValueType::SparseVec => {

@@ -1,4 +1,4 @@
-//! What is advised of a sample, against graphs of all rows.
+//! Compares the advice from a sample with graphs of all rows.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn what_is_too_few_or_cancelled_gives_no_advice() {
     let (base, _) = synthetic(1000, 1, 8, 5);
     let few = ask(&question(&base, 1000, 0.9), encoded(&base, 999), &Control::default());
     assert!(matches!(few, Err(AdviseError::TooFew { rows: 999, least: 1000 })), "{few:?}");
-    // Vectors of norm zero have no neighbors by angle.
+    // Cosine cannot compare vectors of norm zero.
     let zeros = Vectors::new(8, vec![0.0; 8 * 2000]);
     let question = Question { metric: Metric::Cosine, ..question(&base, 2000, 0.9) };
     let none = ask(&question, encoded(&zeros, 2000), &Control::default());

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::settings::{self, Fallback, Settings};
 use crate::writer::{self, Expected};
 
-/// `ambuild`: builds an external index by the builder, any other by pgvector.
+/// `ambuild`: has the builder build external indexes, and pgvector all others.
 ///
 /// Not guarded, and with nothing to drop, so that errors of pgvector and of users' functions pass through unchanged.
 pub(crate) unsafe extern "C-unwind" fn ambuild(
@@ -56,7 +56,7 @@ unsafe fn try_externally(
     // SAFETY: as for `ambuild`.
     unsafe {
         let options = options::of(index);
-        // TRUNCATE and temporary tables build empty indexes all the time: no reason to ask anybody.
+        // TRUNCATE and temporary tables often build empty indexes: they need no builder.
         if !(options.external || settings::external_by_default()) || blocks(heap) == 0 {
             return std::ptr::null_mut();
         }
@@ -78,7 +78,7 @@ unsafe fn try_externally(
     }
 }
 
-/// A build that does not block writers leaves an index behind when it fails.
+/// Adds a hint for concurrent builds, which leave an invalid index behind when they fail.
 ///
 /// # Safety
 /// `index` must be an open index.
@@ -105,7 +105,7 @@ struct Engaged {
     column: Column,
     session: Session,
     estimate: u64,
-    /// The build's number at router and builder.
+    /// The build's id at router and builder.
     build_id: String,
 }
 
@@ -190,7 +190,7 @@ unsafe fn build(
     Ok(Built { heap_tuples, rows })
 }
 
-/// What a relation is called in status and logs: database, schema and name, joined by dots.
+/// A relation's name in status and logs: database, schema and name, joined by dots.
 ///
 /// # Safety
 /// Must be called in a transaction.
@@ -206,7 +206,7 @@ pub(crate) unsafe fn label(relation: pg_sys::Oid) -> String {
     names.map(Option::unwrap_or_default).join(".")
 }
 
-/// The Hello: what is to be built; `label` is what the build is called in status and logs.
+/// The Hello message for a build; `label` names it in status and logs.
 pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estimated_rows: u64) -> Hello {
     Hello {
         protocol_min: PROTOCOL_VERSION,
@@ -229,7 +229,7 @@ pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estim
     }
 }
 
-/// The build's number in the logs and status of database, router and builder; empty if there are no random numbers.
+/// A random id for the build in logs and status of database, router and builder; empty if there are no random numbers.
 fn build_id() -> String {
     let mut bytes = [0u8; 8];
     // SAFETY: writes that many bytes.
@@ -271,7 +271,7 @@ unsafe fn blocks(relation: pg_sys::Relation) -> u32 {
     unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
-/// A key that the builder does not know.
+/// A random key of the row digest, which the builder never learns.
 fn random_key() -> Result<[u64; 4], Failure> {
     let mut key = [0u64; 4];
     // SAFETY: fills the array.

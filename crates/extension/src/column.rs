@@ -8,7 +8,7 @@ use crate::hook::owned;
 use crate::options::IndexOptions;
 use crate::type_info::{CheckValue, TypeInfo};
 
-/// pgvector's support functions.
+/// Numbers of pgvector's support functions.
 const DISTANCE: u16 = 1;
 const NORM: u16 = 2;
 const TYPE_INFO: u16 = 3;
@@ -19,16 +19,16 @@ pub(crate) struct Column {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) collation: pg_sys::Oid,
-    /// Present: values are stored normalised, and those of norm zero not at all.
+    /// If present, values are stored normalised, and values of norm zero are not indexed.
     pub(crate) norm: Option<*mut pg_sys::FmgrInfo>,
-    /// pgvector's own function for that; it has none for type vector.
+    /// pgvector's function that normalises; it has none for type vector.
     pub(crate) normalize: pg_sys::PGFunction,
     /// Raises an error for a value that cannot be indexed.
     pub(crate) check: Option<CheckValue>,
 }
 
 impl Column {
-    /// Looks the index up, with pgvector's own checks, in its order and with its messages.
+    /// Reads the index's column, with pgvector's checks, in pgvector's order and with its messages.
     ///
     /// # Safety
     /// `index` must be an open hnsw index.
@@ -48,7 +48,7 @@ impl Column {
                 .hint("Build the index in the database: leave out \"external\".")
             };
             check_count((*(*index).rd_index).indnatts)?;
-            // Type vector has no support function that tells its limit.
+            // Type vector has no support function that returns its limit.
             let max_dims = ValueType::Vector.max_dims().cast_signed();
             let mut info = TypeInfo { max_dims, normalize: None, check: None };
             let mut value_type = ValueType::Vector;
@@ -127,7 +127,7 @@ struct SupportFunction {
     name: String,
 }
 
-/// A support function of the first column; old releases of pgvector have fewer.
+/// A support function of the first column; `None` if this release of pgvector has no such number.
 ///
 /// # Safety
 /// `index` must be an open hnsw index.

@@ -48,7 +48,7 @@ pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
     let ask = || -> io::Result<[u8; 2]> {
         let started = Instant::now();
         let mut socket = connect_to(address, Some(PROBE))?;
-        // A builder that is merely slow waits for the rest.
+        // An incomplete message: a slow builder without TLS waits for the rest of it.
         socket.write_all(&[&MAGIC[..], &[0; 4]].concat())?;
         let mut answer = [0; 2];
         while socket.peek(&mut answer).or_else(not_yet)? < answer.len() {

@@ -21,15 +21,15 @@ use crate::waiter::Waiter;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;
-/// The most received bytes that may wait to be parsed: more than a builder sends that follows the protocol.
+/// The most received bytes that may wait to be parsed; a builder that follows the protocol sends fewer.
 const RECEIVED_BYTES: usize = 2 * protocol::MAX_DATA_PAYLOAD;
-/// Bytes that may wait to be sent.
+/// The most bytes that may wait to be sent.
 const UNSENT_BYTES: usize = 512 << 10;
 
 pub(crate) struct Connection {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// Without TLS: what is still to be sent.
+    /// Without TLS: bytes still to be sent.
     unsent: BytesMut,
     received: BytesMut,
     closed: bool,
@@ -108,13 +108,13 @@ impl Connection {
         self.heard.elapsed()
     }
 
-    /// Sends bytes; returns when they are on their way or few enough are waiting.
+    /// Returns once all bytes are sent or buffered.
     pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let taken = match &mut self.tls {
                 Some(tls) => tls.writer().write(bytes).map_err(|error| self.io_error(error))?,
                 None => {
-                    // At once if that can be, without a copy. What goes wrong here is found again below.
+                    // Try without a copy first. An error shows again when the rest is sent.
                     let written = if self.unsent.is_empty() { self.socket.write(bytes).unwrap_or(0) } else { 0 };
                     let rest = &bytes[written..];
                     let kept = rest.len().min(UNSENT_BYTES.saturating_sub(self.unsent.len()));
@@ -157,7 +157,7 @@ impl Connection {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The builder may have said why before it closed: read that first.
+                // The builder may have sent its reason before it closed: read first.
                 Err(error) => {
                     let failure = self.io_error(error);
                     while self.read()? > 0 {}
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is waiting to be sent: a short message is then taken at once.
+    /// Whether nothing is waiting to be sent, so that a short message will not block.
     pub(crate) fn has_room(&self) -> bool {
         !self.wants_write()
     }
@@ -217,12 +217,12 @@ impl Connection {
         self.wait_at_most(Duration::MAX)
     }
 
-    /// The same, and no longer than that.
+    /// Like [`wait`](Self::wait), but no longer than `at_most`.
     pub(crate) fn wait_at_most(&self, at_most: Duration) -> Result<(), Failure> {
         self.waiter.wait(&self.socket, self.wants_write(), at_most)
     }
 
-    /// The same without waiting.
+    /// Fails if the statement was cancelled, without waiting.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.waiter.check()
     }
@@ -255,7 +255,7 @@ impl Connection {
     }
 }
 
-/// Whether what comes next is the greeting of a builder or router without TLS.
+/// Whether the next bytes are the plain greeting of a builder or router without TLS.
 fn greets_plainly(socket: &TcpStream) -> bool {
     let mut bytes = [0; 8];
     let greetings = [Greeting::builder(), Greeting::router()];
@@ -272,7 +272,7 @@ fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     Ok(read)
 }
 
-/// rustls returns a few KiB at a time: reads on until there is enough to parse.
+/// rustls returns a few KiB per read: repeat until there is enough to parse.
 fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     let mut total = 0;
     while total < READ_BYTES {

@@ -1,8 +1,8 @@
 //! A thread that handles the connection while PostgreSQL reads the table or writes the index.
 //!
-//! Encryption, checksums and page verification run beside the scan. Heartbeats go both ways even while PostgreSQL calls nothing of ours
-//! for minutes: it does not report rows that an index predicate rejects, and one row of an expression index may take long. The thread
-//! calls no function of PostgreSQL. If it fails, it cancels the statement by a signal to the process, as PostgreSQL's own timeouts do; an
+//! Encryption, checksums and page verification run beside the scan. Heartbeats go both ways even if PostgreSQL does not call our callback
+//! for minutes: it skips rows that an index predicate rejects, and one row of an expression index may take long. The thread calls no
+//! function of PostgreSQL. If it fails, it cancels the statement by a signal to the process, as PostgreSQL's own timeouts do; an
 //! expression that catches the cancel runs on until the next batch.
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::session::Session;
 use crate::threads;
 
-/// The thread has ended early: its failure is the statement's.
+/// The thread has failed; its failure becomes the statement's error.
 pub(crate) struct Gone;
 
 thread_local! {
@@ -66,7 +66,7 @@ pub(crate) fn beside<T, A: Send>(
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
         CURRENT.set(Arc::as_ptr(link));
-        // Ends the thread however the work ends. Only a FATAL error does not come by: then the process ends, and the thread with it.
+        // Joins the thread however the work ends, except after a FATAL error, which skips destructors and ends the process.
         let _end = End { link, thread: Some(thread) };
         let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
             let worked = work(link);
@@ -105,8 +105,8 @@ impl Drop for End<'_, '_> {
         }
         CURRENT.set(null());
         if self.link.has_cancelled() {
-            // A signal on its way is handled at the end of any system call. It has said what it had to: the next statement, or what
-            // a PL/pgSQL block does with the error, is not to be cancelled as well.
+            // The thread's signal may still be pending, and is handled at the end of any system call. It must not cancel the next
+            // statement too, nor the exception handler of a PL/pgSQL block.
             thread::yield_now();
             // SAFETY: PostgreSQL's own flag, which only this thread and its signal handlers write.
             unsafe { (&raw mut pg_sys::QueryCancelPending).write_volatile(0) };

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 /// The least interval between NOTICEs about the queue.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a builder or router answers.
+/// The answer of a builder or router.
 enum Answer {
     Taken(Session),
     Elsewhere(Redirect),
@@ -32,7 +32,7 @@ pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Se
         };
         let ticket = redirect.ticket.clone();
         match follow(settings, redirect, hello.clone(), news) {
-            // Builders come and go: the router may know another by now, or this one again. It need not keep it for the ticket.
+            // The router may know another builder by now, or reach this one again. The unused ticket frees the place it was for.
             Err(failure) if !again && failure.is_of_connection() => unused = Some(ticket),
             result => return result,
         }
@@ -91,7 +91,7 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
     }
 }
 
-/// What the builder has reported about the queue, and what the user was told.
+/// The queue as last reported by the builder, and as last reported to the user.
 #[derive(Default)]
 struct Queue {
     news: Option<Wait>,

@@ -21,7 +21,7 @@ impl Failure {
         Self { code, message: message.into(), detail: String::new(), hint: String::new() }
     }
 
-    /// What came from the builder.
+    /// A failure that the builder reports.
     pub(crate) fn from_builder(sqlstate: protocol::SqlState, message: &str, detail: &str, hint: &str) -> Self {
         let number =
             sqlstate.to_bytes().iter().rev().fold(0, |code, &byte| code << 6 | i32::from((byte - b'0') & 0x3f));
@@ -30,7 +30,7 @@ impl Failure {
         Self::new(code, format!("external index build failed: {message}{unknown}")).detail(detail).hint(hint)
     }
 
-    /// What the builder sent is not an index of the rows that it was sent.
+    /// The pages from the builder are not an index of the rows it received.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         let message = "external indexing server sent an index that is not valid";
         Self::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, message)
@@ -94,7 +94,7 @@ impl Failure {
     }
 
     fn report(self) -> ErrorReport {
-        // Only now: a failure may be found where PostgreSQL must not be asked for its encoding.
+        // Converted only here: failures also arise in the thread, which must not ask PostgreSQL for its encoding.
         let mut report = ErrorReport::new(self.code, printable(&self.message), "ambuild");
         if !self.detail.is_empty() {
             report = report.set_detail(printable(&self.detail));
@@ -108,8 +108,8 @@ impl Failure {
 
 /// Sends a message below ERROR.
 ///
-/// PostgreSQL ends each message with a look for interrupts, and a cancel found there would jump over our destructors, since pgrx
-/// guards no messages: the socket would stay open as long as the session. So they wait until the message is out.
+/// PostgreSQL checks for interrupts after each message, and pgrx does not guard that: a cancel would jump over our destructors, and the
+/// socket would stay open as long as the session. So interrupts are held off until the message is out.
 pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     // SAFETY: counted up and down in one place; an error in between resets it.
     unsafe { pg_sys::InterruptHoldoffCount += 1 };
@@ -119,14 +119,14 @@ pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     pgrx::check_for_interrupts!();
 }
 
-/// An INFO about a build. PostgreSQL sends INFO whatever `client_min_messages` says.
+/// An INFO about a build. PostgreSQL sends INFO regardless of `client_min_messages`, which is therefore checked here.
 pub(crate) fn info(report: ErrorReport) {
     // SAFETY: reads a setting.
     let wanted = unsafe { pg_sys::client_min_messages } <= PgLogLevel::NOTICE as i32;
     tell(if wanted { PgLogLevel::INFO } else { PgLogLevel::DEBUG1 }, report);
 }
 
-/// How much is reported about a build: for one of many partitions, only its end.
+/// What is reported about a build: for a partition, only its end.
 #[derive(Clone, Copy)]
 pub(crate) struct News {
     pub(crate) of_partition: bool,
@@ -138,7 +138,7 @@ impl News {
     }
 }
 
-/// Something to tell that is no error.
+/// A report that is no error.
 pub(crate) fn information(message: impl Into<String>) -> ErrorReport {
     ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.into(), "ambuild")
 }
@@ -148,10 +148,10 @@ pub(crate) fn or_raise<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| failure.raise())
 }
 
-/// Texts of the builder are UTF-8, which neither every database nor every client can show.
+/// Replaces characters in the builder's UTF-8 texts that the database or the client cannot represent.
 ///
-/// PostgreSQL finds the latter while it sends a message, and raises an error instead: for a NOTICE that would end the build, and
-/// jump over our destructors.
+/// PostgreSQL raises an error if it cannot convert a message for the client: for a NOTICE that would end the build, and jump over
+/// our destructors.
 pub(crate) fn printable(text: &str) -> String {
     // SAFETY: reads the encodings of database and client.
     let (database, client) = unsafe { (pg_sys::GetDatabaseEncoding(), pg_sys::pg_get_client_encoding()) };
@@ -171,7 +171,7 @@ fn can_be_sent(text: &str) -> bool {
         unsafe { pg_sys::pg_server_to_client(text.as_ptr().cast(), length) };
         true
     };
-    // What it may find is that there is no such character: nothing is left behind.
+    // The expected error is that a character has no equivalent; it leaves nothing to clean up.
     PgTryBuilder::new(AssertUnwindSafe(convert)).catch_others(|_| false).execute()
 }
 

@@ -1,4 +1,4 @@
-//! How the library intercepts an unmodified pgvector.
+//! Intercepts an unmodified pgvector.
 //!
 //! PostgreSQL's function manager lets loaded libraries intercept function calls (`needs_fmgr_hook`, `fmgr_hook`). When the function is
 //! pgvector's access method handler, the hook calls ours instead, which calls pgvector's and replaces three callbacks in a copy of its
@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 
 use crate::{build, options, progress};
 
-/// pgvector's callbacks, which ours wrap.
+/// pgvector's callbacks, which ours call.
 #[derive(Clone, Copy)]
 pub(crate) struct Original {
     pub(crate) build: unsafe extern "C-unwind" fn(
@@ -35,7 +35,7 @@ thread_local! {
     static NEXT_HOOK: Cell<pg_sys::fmgr_hook_type> = const { Cell::new(None) };
 }
 
-/// pgvector's callbacks. They are known once its handler was called, which is before any of ours is.
+/// pgvector's callbacks. They are known since its handler was called, which precedes any call of ours.
 pub(crate) fn original() -> Original {
     ORIGINAL.get().expect("pgvector's handler was called")
 }
@@ -49,9 +49,9 @@ pub(crate) fn install() {
         pg_sys::needs_fmgr_hook = Some(needs_hook);
         pg_sys::fmgr_hook = Some(hook);
         if pg_sys::IsTransactionState() {
-            // The session may have used an hnsw index already: let it ask for the handler again.
+            // The session may have used an hnsw index already: make it call the handler again.
             pg_sys::InvalidateSystemCaches();
-            // And once more for indexes that are open right now.
+            // And again at the end of the transaction, for indexes that are open now.
             pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
         }
     }
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::D
         let theirs = answer.cast_mut_ptr::<pg_sys::IndexAmRoutine>();
         let (Some(build), Some(options)) = ((*theirs).ambuild, (*theirs).amoptions) else { return answer };
         ORIGINAL.set(Some(Original { build, options, phase_name: (*theirs).ambuildphasename }));
-        // A copy: theirs may be a constant, as PostgreSQL 19 wants it.
+        // A copy, because pgvector's may be a constant, as PostgreSQL 19 requires.
         let routine = pg_sys::palloc(size_of::<pg_sys::IndexAmRoutine>()).cast::<pg_sys::IndexAmRoutine>();
         routine.copy_from_nonoverlapping(theirs, 1);
         (*routine).ambuild = Some(build::ambuild);
@@ -113,8 +113,8 @@ unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::D
     }
 }
 
-/// Whether a function is pgvector's handler, by its catalog entry: nothing is remembered, so DROP EXTENSION and others' functions
-/// of the same name are no problem. Nearly every function is told apart by its oid or its result type.
+/// Whether a function is pgvector's handler, by its catalog entry. Nothing is cached, so DROP EXTENSION and other functions of
+/// the same name do no harm. The oid or the result type rules out nearly all other functions.
 pub(crate) fn is_hnsw_handler(function: pg_sys::Oid) -> bool {
     // SAFETY: reads the catalog entry that fmgr itself has just read, in a transaction.
     unsafe {
@@ -149,7 +149,7 @@ unsafe fn text(cache: i32, entry: pg_sys::HeapTuple, column: u32) -> Option<Stri
     }
 }
 
-/// A C string that PostgreSQL owns, as ours.
+/// Copies a C string of PostgreSQL.
 ///
 /// # Safety
 /// `string` must be null or a live C string.

@@ -1,7 +1,7 @@
 //! `CREATE INDEX … USING hnsw … WITH (external = true)`: a pgvector index that a builder outside PostgreSQL builds.
 //!
-//! PostgreSQL calls pgvector's handler function to learn how to build an index. [`hook`] puts [`build`] in its place; everything
-//! else of the access method stays pgvector's own, and so does the index.
+//! PostgreSQL gets the callback that builds an index from pgvector's handler function. [`hook`] replaces this callback by [`build`];
+//! the rest of the access method remains pgvector's, and the index is one of pgvector's.
 //!
 //! | module | question it answers |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | how are messages sent and received? |
 //! | [`engage`] | which builder accepts the build, through queue and router? |
 //! | [`rate_limit`] | how fast may bytes flow, and how long did a phase take? |
-//! | [`connection_thread`], [`link`], [`recycling_queue`], [`wakeup`], [`waiter`], [`threads`] | which thread handles the connection while PostgreSQL scans and writes? |
+//! | [`connection_thread`], [`link`], [`recycling_queue`], [`wakeup`], [`waiter`], [`threads`] | how is the connection handled while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`raised`] | how do errors of users' functions pass through unchanged? |
 //! | [`build`] | in which order does all that happen? |
@@ -60,14 +60,13 @@ pgrx::pg_module_magic!();
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     keep_backtraces_out_of_messages();
-    // Settings first: defining one may fail. Hooks last: they cannot be taken back.
+    // Settings first, because defining one may fail; hooks last, because they cannot be removed.
     settings::define();
     options::register();
     hook::install();
 }
 
-/// With RUST_BACKTRACE in the server's environment, pgrx would put a backtrace into the DETAIL of every error that passes through us,
-/// pgvector's own included.
+/// With RUST_BACKTRACE set, pgrx would put a backtrace into the DETAIL of every error that passes through us, even pgvector's.
 fn keep_backtraces_out_of_messages() {
     const NAME: &str = "RUST_LIB_BACKTRACE";
     if std::env::var_os(NAME).is_none() {

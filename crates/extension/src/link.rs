@@ -94,7 +94,7 @@ impl Link {
         self.listen(&mut [self.wakeup()], self.tick)
     }
 
-    /// Thread: the same, or until the socket can be read (or written, if that is wanted too), and no longer than `at_most`.
+    /// Thread: like `wait_in_thread`, or until the socket can be read (or written, if wanted), and at most for `at_most`.
     pub(crate) fn wait_in_thread_or(
         &self,
         socket: BorrowedFd<'_>,
@@ -114,7 +114,7 @@ impl Link {
 
     fn listen(&self, descriptors: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
         if self.thread_waits.swap(true, Ordering::SeqCst) {
-            // Whatever there is to be said of the socket, reading and writing says it.
+            // Reading and writing will report any error of the socket.
             let _ = poll(descriptors, Timespec::try_from(at_most).ok().as_ref());
             self.thread.reset();
             self.thread_waits.store(false, Ordering::SeqCst);
@@ -122,13 +122,13 @@ impl Link {
         self.check()
     }
 
-    /// Thread: it has ended.
+    /// Thread: announces its end.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.wake_backend();
     }
 
-    /// Backend: the thread is to end.
+    /// Backend: asks the thread to end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.wake_thread();
@@ -140,11 +140,11 @@ impl Link {
             return;
         }
         self.cancelled.store(true, Ordering::Release);
-        // This very process exists, and may be signalled by itself.
+        // A process can always signal itself.
         let _ = kill_process(getpid(), Signal::INT);
     }
 
-    /// Backend, when the thread has ended: whether that cancelled the statement.
+    /// Backend, after the thread has ended: whether the thread cancelled the statement.
     pub(crate) fn has_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }

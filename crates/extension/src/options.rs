@@ -12,7 +12,7 @@ use crate::hook;
 
 const NAME: &CStr = c"external";
 
-/// What is stored behind pgvector's options, at the next multiple of eight bytes.
+/// Our option, stored behind pgvector's options at the next multiple of eight bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tail {
@@ -31,7 +31,7 @@ struct HnswOptions {
     ef_construction: i32,
 }
 
-/// What PostgreSQL's parser fills in for us.
+/// The structure that PostgreSQL's parser fills in.
 #[repr(C)]
 struct Parsed {
     header: i32,

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use crate::hook;
 
-/// What a build is doing, as `pg_stat_progress_create_index.phase` shows it after "building index: ".
+/// A phase of a build, as shown in `pg_stat_progress_create_index.phase` after "building index: ".
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub(crate) enum Phase {
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// The builder's phase; while it still takes rows, the backend waits for it.
+    /// The phase for a builder's; `Waiting` while the builder still takes rows.
     pub(crate) fn of_builder(phase: u8) -> Self {
         match protocol::Phase::from_number(phase) {
             Some(protocol::Phase::Graph) => Self::BuildingGraph,
@@ -66,7 +66,7 @@ pub(crate) fn enter(phase: Phase, total: u64) {
     set(pg_sys::PROGRESS_CREATEIDX_TUPLES_TOTAL, total as i64);
 }
 
-/// Tuples done in the phase, and how many there are, if that is known.
+/// Tuples done in the phase, and their total, if known.
 pub(crate) fn tuples(done: u64, total: u64) {
     set(pg_sys::PROGRESS_CREATEIDX_TUPLES_DONE, done as i64);
     if total > 0 {

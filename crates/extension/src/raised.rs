@@ -1,8 +1,8 @@
-//! Errors of PostgreSQL and of users' functions pass through us as they were raised.
+//! Lets errors of PostgreSQL and of users' functions pass through us unchanged.
 //!
-//! pgrx turns an error into a panic, so that Rust unwinds, and raises another error in the end. That has the code, if pgrx knows it,
-//! message, detail and hint of the first one, but neither its context nor the names of schema, table, column, data type and constraint.
-//! So the error itself is kept meanwhile, and raised again once all of Rust's frames are gone.
+//! pgrx turns an error into a panic, so that Rust unwinds, and then raises a new error. That has the code (if pgrx knows it),
+//! message, detail and hint of the first one, but neither its context nor the names of schema, table, column, data type and
+//! constraint. So the original error is kept, and raised again once all of Rust's frames are gone.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -33,7 +33,7 @@ unsafe extern "C-unwind" {
 thread_local! {
     /// The last error that [`keeping`] saw.
     static LAST: Cell<*mut pg_sys::ErrorData> = const { Cell::new(null_mut()) };
-    /// The error to be raised when nothing of Rust is left to unwind.
+    /// The error to raise once all of Rust's frames are gone.
     static KEPT: Cell<*mut pg_sys::ErrorData> = const { Cell::new(null_mut()) };
 }
 
@@ -43,7 +43,7 @@ struct Call<F, T> {
     result: MaybeUninit<T>,
 }
 
-/// Calls PostgreSQL where it may run what users wrote. An error becomes a panic as in any guarded call, and is kept as it is.
+/// Calls PostgreSQL where it may run users' functions. An error becomes a panic, as in any guarded call, and the original is kept.
 ///
 /// # Safety
 /// As for `pg_guard_ffi_boundary`: `function` must be a plain call that is not guarded itself.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn keeping<T>(function: impl FnOnce() -> T) -> T {
         if !jumped {
             return call.result.assume_init();
         }
-        // It lives until the error is raised again or, if somebody handles it, until the transaction's end.
+        // The copy lives until it is raised again or, if the error is handled, until the transaction ends.
         pg_sys::CurrentMemoryContext = pg_sys::CurTransactionContext;
         let error = pg_sys::CopyErrorData();
         pg_sys::CurrentMemoryContext = context;
@@ -86,7 +86,7 @@ pub(crate) unsafe fn keeping<T>(function: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does `work`; `None` if it ended with an error that was kept, which is then for [`raise_kept`].
+/// Runs `work`. `None` if it ended with a kept error, which the caller raises by [`raise_kept`].
 pub(crate) fn until_raised<T>(work: impl FnOnce() -> T) -> Option<T> {
     LAST.set(null_mut());
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -132,7 +132,7 @@ pub(crate) unsafe fn raise_kept() {
     }
 }
 
-/// Whether the panic comes from this error, which may be null, and not from one behind it.
+/// Whether the panic comes from this error (which may be null), and not from a later one.
 fn is_of(error: *mut pg_sys::ErrorData, panic: &(dyn Any + Send)) -> bool {
     let Some(CaughtError::PostgresError(report)) = panic.downcast_ref::<CaughtError>() else { return false };
     // SAFETY: null, or an error that was copied by PostgreSQL in this transaction.

@@ -30,13 +30,13 @@ use crate::wait;
 const BATCHES: usize = 8;
 const BATCHES_OF_WORKER: usize = 4;
 
-/// How often the thread and a backend that waits look around while there are workers: these can wake neither the thread nor, while it
-/// evaluates an expression, the backend.
+/// Polling interval of the thread and a waiting backend while there are workers: these cannot wake the thread, nor the backend while
+/// it evaluates an expression.
 const WORKERS_TICK: Duration = Duration::from_millis(10);
 
-/// What the scan found.
+/// The results of the scan.
 pub(crate) struct Scanned {
-    /// Rows of the table that were looked at, for the planner.
+    /// Rows of the table that were scanned, for the planner's statistics.
     pub(crate) heap_tuples: f64,
     /// Digest of the rows that were sent.
     pub(crate) digest: RowDigest,
@@ -107,7 +107,7 @@ pub(crate) unsafe fn run(
     Ok(Scanned { heap_tuples, digest, workers: started })
 }
 
-/// The thread: sends what was read, and keeps the connection alive while there is nothing. Returns the digest of all rows.
+/// The thread: sends full batches, and keeps the connection alive meanwhile. Returns the digest of all rows.
 fn send(
     session: &mut Session,
     link: &Link,
@@ -117,9 +117,9 @@ fn send(
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
-        // Workers go on when the backend has given up: while there is always a full batch, nothing else asks.
+        // Workers may go on after the backend has given up: with always a full batch, nothing else would notice.
         link.check()?;
-        // Asked first: a batch may come between looking for one and asking.
+        // Read before looking for a batch: one may arrive between the two.
         let is_closed = closed.load(Ordering::SeqCst);
         match batches.full() {
             Some(batch) => {
@@ -137,7 +137,7 @@ fn send(
     }
 }
 
-/// The backend itself, which reads rows as workers do, and wakes whoever waits for the others.
+/// The backend as a reader of rows. It also wakes waiting workers and the thread.
 struct Backend<'a> {
     link: &'a Link,
     batches: Batches<'a>,
@@ -192,7 +192,7 @@ impl Backend<'_> {
     }
 }
 
-/// The rows of a table as the planner estimates them; that of an index with a predicate is not known before the scan.
+/// The planner's estimate of a table's rows. It ignores an index's predicate.
 ///
 /// # Safety
 /// `heap` must be an open table.

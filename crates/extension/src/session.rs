@@ -17,7 +17,7 @@ use crate::link::Link;
 use crate::settings::Settings;
 use crate::tls;
 
-/// The time limit for the greeting where no timeout is set.
+/// The time limit for the greeting if no timeout is set.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a builder may take for its greeting before it is probed for TLS.
@@ -60,7 +60,7 @@ impl Session {
             if started.elapsed() > limit {
                 return Err(connection.broken("the server sent no greeting").hint(NO_BUILDER));
             }
-            // A builder greets at once: one that waits for us to begin speaks TLS.
+            // A builder without TLS greets at once; a TLS server waits for the client.
             if !probed && started.elapsed() > QUIET {
                 probed = true;
                 if connection.address().is_some_and(connect::speaks_tls) {
@@ -114,12 +114,12 @@ impl Session {
         self.listen_while_sending()
     }
 
-    /// Whether the builder has taken a check, and waits for pages of the index.
+    /// Whether the builder has accepted a check, and waits for pages of the index.
     pub(crate) fn takes_index(&self) -> bool {
         self.state == SessionState::IndexPages
     }
 
-    /// Whether the builder has taken a question for advice, and waits for a sample of rows.
+    /// Whether the builder has accepted a request for advice, and waits for a sample of rows.
     pub(crate) fn takes_sample(&self) -> bool {
         self.state == SessionState::Sample
     }
@@ -144,7 +144,7 @@ impl Session {
         self.idle_at_most(Duration::MAX)
     }
 
-    /// Sends nothing for so long.
+    /// Pauses between batches, with heartbeats as in [`idle`](Self::idle).
     pub(crate) fn pause(&mut self, pause: Duration) -> Result<(), Failure> {
         let started = Instant::now();
         while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
@@ -155,7 +155,7 @@ impl Session {
 
     fn idle_at_most(&mut self, at_most: Duration) -> Result<(), Failure> {
         self.pass(Connection::exchange)?;
-        // While rows are on their way they say it. With room it is taken at once: nothing but the last line may wait (`Link::wait`).
+        // Rows count as heartbeats. Only with room, so that sending does not block: nothing before the last line may wait (`Link::wait`).
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
             self.heartbeat = Instant::now();
             self.say(&ClientMessage::Heartbeat)?;
@@ -189,7 +189,7 @@ impl Session {
         self.pages.value()
     }
 
-    /// What it speaks over.
+    /// The underlying connection.
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -213,11 +213,11 @@ impl Session {
         }
     }
 
-    /// The same; `None` when it has not come for about so long.
+    /// Like [`next`](Self::next); `None` if no message has arrived within about `limit`.
     pub(crate) fn next_within(&mut self, limit: Duration) -> Result<Option<BuilderMessage>, Failure> {
         let started = Instant::now();
         loop {
-            // A builder that never stops talking must not keep the backend from being cancelled.
+            // A builder that sends without pause must not prevent a cancel.
             self.connection.check()?;
             if let Some(message) = self.received()? {
                 return Ok(Some(message));
@@ -231,13 +231,13 @@ impl Session {
             if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
                 self.heartbeat = Instant::now();
                 self.say(&ClientMessage::Heartbeat)?;
-                // Which may have read something.
+                // Flushing may have received a message.
                 continue;
             }
             let before = self.connection.received().len();
             self.pass(|connection| connection.exchange())?;
             if self.connection.received().len() == before && !self.connection.is_closed() {
-                // Only now is the silence the builder's: what came while we were busy has been read.
+                // Checked only after everything that arrived while we were busy has been read.
                 self.connection.check_silence()?;
                 self.connection.wait()?;
             }
@@ -269,7 +269,7 @@ impl Session {
         action(&mut self.connection).map_err(|failure| self.report_or(failure))
     }
 
-    /// What the builder reported before the connection failed, rather than that it failed.
+    /// Prefers an error that the builder has sent to the failure of the connection.
     fn report_or(&mut self, failure: Failure) -> Failure {
         loop {
             match self.received() {
@@ -288,7 +288,7 @@ impl Session {
     }
 }
 
-/// The builder does not take the build, or not now.
+/// The builder refuses the build, at least for now.
 fn refused(refuse: &Refuse) -> Failure {
     let hint = match refuse.retry_after_ms.div_ceil(1000) {
         0 => refuse.hint.clone(),
@@ -301,7 +301,7 @@ fn refused(refuse: &Refuse) -> Failure {
 fn malformed(error: ProtocolError) -> Failure {
     let failure = Failure::protocol(format!("{error}."));
     match error {
-        // Bytes changed on the way.
+        // Bytes changed in transit.
         ProtocolError::Checksum { .. } => failure.code(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED),
         _ => failure,
     }

@@ -1,6 +1,6 @@
 //! The settings `hnsw.external_index_…`.
 //!
-//! Where rows go and which files are read is for superusers (and whom they grant it to) alone: an ordinary user must not be
+//! Only superusers, and roles they grant it to, may set where rows go and which files are read: an ordinary user must not be
 //! able to send a table elsewhere.
 
 mod loss;
@@ -26,7 +26,7 @@ static CONNECT_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10);
 static TOKEN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static MAX_RATE: GucSetting<i32> = GucSetting::<i32>::new(0);
 
-/// What to do when no builder can be had.
+/// What to do when no builder is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub(crate) enum Fallback {
     /// The statement fails.
@@ -37,28 +37,28 @@ pub(crate) enum Fallback {
     Local,
 }
 
-/// How much of the builder's certificate is checked, in libpq's words.
+/// How much of the builder's certificate is checked, in libpq's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub(crate) enum SslMode {
-    /// Encrypt; with a root certificate also check that the builder's certificate comes from it, as libpq does.
+    /// Encrypt; with a root certificate also verify the builder's certificate against it, as libpq does.
     #[name = c"require"]
     Require,
     /// The certificate must come from a root certificate.
     #[name = c"verify-ca"]
     VerifyCa,
-    /// And must be for the host that was connected to.
+    /// Like `verify-ca`, and the certificate must be for the host.
     #[name = c"verify-full"]
     VerifyFull,
 }
 
-/// A snapshot of the settings that lead to the builder.
+/// A snapshot of the settings for the connection to the builder.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// `None`: plain TCP.
     pub(crate) tls: Option<TlsSettings>,
-    /// `None`: as long as the system takes.
+    /// `None`: the system's timeout.
     pub(crate) connect_timeout: Option<Duration>,
     /// The secret that the builder asks for; may be empty.
     pub(crate) token: String,
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
 #[derive(Clone)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
-    /// Whom the builder's certificate must be for.
+    /// The name that the builder's certificate must be for.
     pub(crate) name: String,
     pub(crate) root_cert: Option<String>,
     pub(crate) cert: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct TlsSettings {
 }
 
 impl Settings {
-    /// What is set now.
+    /// The current values.
     pub(crate) fn get() -> Self {
         let host = text(&HOST).unwrap_or_else(|| DEFAULT_HOST.into());
         let settings = Self {
@@ -101,12 +101,12 @@ pub(crate) fn external_by_default() -> bool {
     EXTERNAL.get()
 }
 
-/// What to do when no builder can be had.
+/// What to do when no builder is available.
 pub(crate) fn fallback() -> Fallback {
     FALLBACK.get()
 }
 
-/// The most bytes per second that go out as rows and come in as pages; `None`: as many as can.
+/// The most bytes per second, sent as rows or received as pages; `None` for no limit.
 pub(crate) fn max_rate() -> Option<u64> {
     u64::try_from(MAX_RATE.get()).ok().filter(|&rate| rate > 0).map(|rate| rate << 10)
 }
@@ -213,7 +213,7 @@ pub(crate) fn define() {
 
 const HIDDEN: &CStr = c"********";
 
-/// `SET … FROM CURRENT` would store what is shown in place of the secret.
+/// Rejects the placeholder shown for the secret, which `SET … FROM CURRENT` would store.
 unsafe extern "C-unwind" fn check_token(
     value: *mut *mut c_char,
     _extra: *mut *mut c_void,

@@ -1,6 +1,6 @@
 //! Threads in a backend, which PostgreSQL does not know about.
 //!
-//! They call none of PostgreSQL's functions, and never run one of its signal handlers.
+//! They call no function of PostgreSQL, and never run its signal handlers.
 
 use std::io;
 use std::mem::MaybeUninit;

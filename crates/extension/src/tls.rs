@@ -1,4 +1,4 @@
-//! TLS to the builder: what is checked of its certificate, in libpq's words.
+//! TLS to the builder, with libpq's levels of certificate checks.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use trust::{RootError, Verifier};
 use crate::failure::{Failure, information, tell};
 use crate::settings::{SslMode, TlsSettings};
 
-/// Plaintext that may wait to be encrypted and sent.
+/// The most plaintext bytes that may wait to be encrypted and sent.
 const BUFFER_BYTES: usize = 512 << 10;
 
 /// A client for one connection.

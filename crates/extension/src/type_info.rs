@@ -1,7 +1,7 @@
 //! pgvector's `HnswTypeInfo`, whose layout differs between releases.
 //!
-//! Calling a wrong function pointer would crash the backend, and the structure has neither a version (that of the SQL objects is not the
-//! library's) nor a size. So each word is resolved to a symbol, and a layout that is not known is refused.
+//! Calling a wrong function pointer would crash the backend, and the structure has neither a size nor a version (the SQL objects'
+//! version need not be the library's). So each word is resolved to a symbol, and an unknown layout is refused.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use layout::{Layout, Word};
 
 pub(crate) type CheckValue = unsafe extern "C-unwind" fn(*mut c_char);
 
-/// What pgvector says of a type.
+/// pgvector's limits and functions for a type.
 pub(crate) struct TypeInfo {
     pub(crate) max_dims: i32,
     pub(crate) normalize: pg_sys::PGFunction,
@@ -24,7 +24,7 @@ pub(crate) struct TypeInfo {
 }
 
 impl TypeInfo {
-    /// Reads what the support function `name` returned.
+    /// Reads the structure that the support function `name` returned.
     ///
     /// # Safety
     /// `answer` must point to a `HnswTypeInfo` of a pgvector from 0.7.0 on.
@@ -53,7 +53,7 @@ fn unknown(name: &str) -> Failure {
     .hint("Build the index in the database: leave out \"external\". A newer lantern_index may know this pgvector.")
 }
 
-/// The symbol that the loaded libraries have at an address.
+/// The symbol at an address in the loaded libraries.
 fn look_up(address: *const c_void) -> Word {
     if address.is_null() {
         return Word::Null;

@@ -1,4 +1,4 @@
-//! From a column's datum to the bytes that the index will hold.
+//! Converts a column's datum to the bytes that the index will hold.
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
@@ -13,10 +13,10 @@ const HEADER: usize = 8;
 /// `sparsevec`: length word, dimensions, number of entries, unused.
 const SPARSE_HEADER: usize = 16;
 
-/// A value to index, in pieces that are where PostgreSQL has them: pgvector's `HnswFormIndexValue`, without its header.
+/// A value to index, borrowed from PostgreSQL: pgvector's `HnswFormIndexValue`, without its header.
 pub(crate) enum Element<'a> {
     AsItIs(&'a [u8]),
-    /// Components that are to be divided by a norm.
+    /// Components, and the norm to divide them by.
     Divided(&'a [u8], f64),
     /// The number of entries, and the entries.
     Sparse(&'a [u8], &'a [u8]),
@@ -52,7 +52,7 @@ impl Element<'_> {
 }
 
 impl Column {
-    /// The value to index; `None` if the row is not to be indexed. What it refers to lies in the table's page or in the current
+    /// The value to index; `None` if pgvector would not index the row. The result borrows from the table's page or the current
     /// memory context.
     ///
     /// # Safety
@@ -82,7 +82,7 @@ impl Column {
         }
     }
 
-    /// What follows the header, checked against the column.
+    /// The bytes behind the header, checked against the column.
     fn payload<'a>(&self, value: &'a [u8], norm: Option<f64>) -> Result<Element<'a>, Failure> {
         let malformed = || {
             Failure::new(PgSqlErrorCode::ERRCODE_DATA_EXCEPTION, "value does not fit the dimensions of its column")

@@ -10,7 +10,7 @@ use crate::raised;
 /// The longest wait between checks.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Waits until the socket can be read (or written, if that is wanted too) or the time is over. Ends the statement if it was cancelled.
+/// Waits until the socket is readable (or writable, with `write`) or the time is over. Ends the statement if it was cancelled.
 pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     let write = if write { pg_sys::WL_SOCKET_WRITEABLE } else { 0 };
     wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
@@ -25,7 +25,7 @@ pub(crate) fn pause(pause: Duration) {
     }
 }
 
-/// Waits until something can be read, or the time is over.
+/// Waits until the socket is readable, or the time is over.
 pub(crate) fn for_answer(socket: RawFd, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_READABLE, at_most);
 }
@@ -66,13 +66,13 @@ pub(crate) fn interrupts() {
     }
 }
 
-/// What `pg_stat_activity` shows: up to PostgreSQL 16 only that it is an extension that waits.
+/// The wait event in `pg_stat_activity`: up to PostgreSQL 16 the one that all extensions share.
 #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16"))]
 pub(crate) fn wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-/// What `pg_stat_activity` shows.
+/// The wait event in `pg_stat_activity`.
 #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")))]
 pub(crate) fn wait_event() -> u32 {
     thread_local! {

@@ -17,7 +17,7 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
-    /// Waits until the socket can be read (or written, if that is wanted too), for a short while at most and no longer than `at_most`.
+    /// Waits briefly until the socket is readable (or writable, with `write`), and no longer than `at_most`.
     pub(crate) fn wait(&self, socket: &TcpStream, write: bool, at_most: Duration) -> Result<(), Failure> {
         match self {
             Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK.min(at_most)),

@@ -17,7 +17,7 @@ impl Wakeup {
 
     /// Wakes whoever waits on the other end, now or later. Never blocks.
     pub(crate) fn wake(&self) {
-        // No room means that a wake-up is there already.
+        // A full buffer means that a wake-up is pending already.
         let _ = (&self.0).write(&[1]);
     }
 
@@ -29,7 +29,7 @@ impl Wakeup {
 }
 
 impl AsFd for Wakeup {
-    /// Can be read from a wake-up on until the next reset.
+    /// Readable from a wake-up until the next reset.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

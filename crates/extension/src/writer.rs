@@ -26,19 +26,19 @@ use batch::Batch;
 use file::IndexFile;
 use receive::Receiver;
 
-/// Batches of pages on their way into the index.
+/// Batches of pages between the thread and the backend.
 const BATCHES: usize = 8;
 
-/// What the index is to be.
+/// What the received index must match.
 pub(crate) struct Expected {
     pub(crate) meta: IndexMeta,
     pub(crate) layout: Layout,
-    /// That of the rows sent, and its key.
+    /// The digest of the rows sent.
     pub(crate) digest: RowDigest,
     pub(crate) key: [u64; 4],
 }
 
-/// Receives all pages, and writes each after it was verified.
+/// Receives all pages, verifies each one and writes it.
 ///
 /// # Safety
 /// `index` must be an open, empty index that nobody else uses, until the end of the transaction.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn write(
     Ok(())
 }
 
-/// Stores what the thread has checked.
+/// Writes the pages that the thread has verified.
 fn store(
     link: &Link,
     queue: &RecyclingQueue<Batch>,
@@ -76,7 +76,7 @@ fn store(
 ) -> Result<(), Gone> {
     let mut written = 0;
     while written < blocks {
-        // Asked first: a batch may come between looking for one and asking.
+        // Read before looking for a batch: one may arrive between the two.
         let is_over = link.is_over();
         let Some(mut batch) = queue.next() else {
             if is_over {
@@ -99,10 +99,10 @@ fn store(
     Ok(())
 }
 
-/// A valid index may still have a low recall: warns.
+/// Warns if a valid index has a low recall.
 fn warn_of_poor_graph(done: &Done) {
     const POOR: u32 = 800_000;
-    // Under inner product a row need not be its own nearest neighbor: older builders only tell whether rows find themselves.
+    // Older builders only count rows that find themselves; under inner product a row need not be its own nearest neighbor.
     let (found, of) = match done.recall_ppm {
         Some(recall) => (recall, "the ten nearest neighbors of a sample of values"),
         None => (done.self_recall_ppm, "a sample of values, by a search for each,"),

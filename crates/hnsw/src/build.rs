@@ -16,7 +16,7 @@ use crate::{BuildError, Control, Pass, Pool, Storage};
 pub struct BuildSpec {
     /// The type of the values.
     pub value_type: ValueType,
-    /// How far apart two values are. Under [`Metric::Cosine`] values arrive normalised.
+    /// The metric. Under [`Metric::Cosine`] values arrive normalised.
     pub metric: Metric,
     /// Dimensions of every value.
     pub dims: u32,
@@ -28,19 +28,19 @@ pub struct BuildSpec {
     pub expected_rows: u64,
     /// The most rows of equal values that share an element: 1 to 10. pgvector's pages have room for 10.
     pub rows_per_element: u8,
-    /// Start of the random numbers: the same seed and rows give the same graph, where the engine can promise that.
+    /// Seed of the random numbers: the same seed and rows give the same graph, except by usearch.
     pub seed: u64,
 }
 
 /// The engines that can build a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Our own: all elements at once, in overlapping groups; by blocks of products where the metric allows it.
+    /// Our own: compares elements in overlapping groups (PiPNN, arXiv 2602.21247), by tiles of products if the metric allows.
     #[default]
     Bulk,
-    /// Elements are inserted one by one, as pgvector itself does it.
+    /// Inserts elements one by one, as in pgvector.
     Insertion,
-    /// The `usearch` crate inserts the elements one by one, on all cores.
+    /// Inserts elements one by one by the `usearch` crate, on all cores.
     #[cfg(feature = "usearch")]
     Usearch,
 }
@@ -58,14 +58,14 @@ impl EngineKind {
     }
 }
 
-/// Some rows, as they came from the client.
+/// A batch of rows from the client.
 #[derive(Clone, Copy, Debug)]
 pub struct RowBatch<'a> {
     /// One heap TID per row.
     pub tids: &'a [HeapTid],
-    /// The rows' values, one after the other, in the type's encoding without pgvector's header.
+    /// The rows' values, concatenated, in the type's encoding without pgvector's header.
     pub values: &'a [u8],
-    /// The length of each value, for types whose values differ in length; empty for the others.
+    /// The length of each value in bytes, for types of varying length; else empty.
     pub lengths: &'a [u32],
 }
 
@@ -74,10 +74,10 @@ pub trait Engine: Send {
     /// Takes rows; may work on them before it returns.
     ///
     /// # Errors
-    /// A value of the wrong length or that is not finite, cancellation, no memory.
+    /// A value of the wrong length or with a number that is not finite; cancellation; no memory.
     fn add(&mut self, rows: RowBatch<'_>) -> Result<(), BuildError>;
 
-    /// All rows have been given: completes the graph.
+    /// Completes the graph after the last row.
     ///
     /// # Errors
     /// Cancellation, no memory, or a defect of the engine.
@@ -90,9 +90,9 @@ pub struct Finished {
     pub graph: Graph,
     /// The values of its elements.
     pub values: Arc<dyn ElementValues + Send>,
-    /// All elements in the order in which they should lie on pages: linked elements near each other.
+    /// All elements in the order for pages: linked elements near each other.
     pub order: Vec<u32>,
-    /// What happened.
+    /// Counts and measures of the build.
     pub report: Report,
 }
 
@@ -103,29 +103,29 @@ pub struct Report {
     pub rows: u64,
     /// Elements made from them: rows with equal values share one.
     pub elements: u64,
-    /// Elements that could not be reached from the entry point and were linked.
+    /// Elements that were unreachable from the entry point and have been linked.
     pub relinked: u64,
-    /// Elements that still cannot be reached.
+    /// Elements that are still unreachable.
     pub unreachable: u64,
     /// Share of a sample of elements that a search with `ef_search` 40 for their own value finds, 0 to 1.
     pub self_recall: f32,
     /// Share of the ten true neighbors that searches with `ef_search` 40 find, over rows and values between them, 0 to 1.
     pub recall: f32,
-    /// How much more searches with `ef_search` 20 would find if they began at the nearest element: what islands cost.
+    /// How much higher the recall at `ef_search` 20 is if searches begin at the true nearest element: the loss by islands.
     pub lost: f32,
-    /// What was done because searches lost their way.
+    /// The remedy for searches that got lost.
     pub remedy: Remedy,
 }
 
-/// What the guard did about a graph that fell short.
+/// The remedy for a graph whose searches get lost on the way from the entry point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remedy {
-    /// The graph did not fall short.
+    /// None was needed, or none helped.
     #[default]
     None,
-    /// Every element was searched for, and linked to what lies on the way.
+    /// Elements were searched for, and linked to elements on the way.
     Navigation,
-    /// The graph was built again by insertion, which did better.
+    /// The graph was built again by insertion, which gave a higher recall.
     Insertion,
 }
 
@@ -154,7 +154,7 @@ pub fn start(
     start_in(Storage::default(), kind, spec, pool, control)
 }
 
-/// [`start`] of the bulk engine, which leaves out a pass.
+/// Starts the bulk engine without one pass, for benchmarks.
 ///
 /// # Errors
 /// As [`start`].
@@ -188,7 +188,7 @@ pub fn start_in(
     }
 }
 
-/// What engines share, for a build that is possible.
+/// Checks the parameters, and prepares what all engines share.
 fn setup(
     storage: Storage,
     kind: EngineKind,

@@ -5,10 +5,10 @@ use distance::Candidate;
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
 
-/// For each point, the nearest elements that were found for it: a bounded list of distinct ones.
+/// For each point, a bounded list of the nearest distinct elements found for it.
 ///
-/// Whatever the order in which candidates come, in whatever threads, the same ones are kept. An element that comes with several
-/// distances has the least of them.
+/// The result does not depend on the order or the threads in which candidates are added. Of several distances of an element the
+/// least is kept.
 pub(crate) struct Candidates {
     stripes: Vec<Mutex<Stripe>>,
     keep: usize,
@@ -23,9 +23,9 @@ struct Stripe {
 #[derive(Clone, Copy)]
 struct Point {
     len: u16,
-    /// The entries are in order, distinct, and no more than are kept.
+    /// Whether the entries are sorted, distinct and at most `keep`.
     settled: bool,
-    /// Not before this one: there are `keep` others.
+    /// Candidates that are not nearer than this one are dropped: `keep` others are.
     limit: Candidate,
 }
 
@@ -104,7 +104,7 @@ impl Candidates {
 impl Stripe {
     fn of(&mut self, point: usize, room: usize) -> (&mut [Candidate], &mut Point) {
         if self.entries.is_empty() {
-            // By the thread that needs it: the system has to clear this memory first.
+            // Allocated by the thread that uses it, since the system has to clear this memory.
             self.entries.resize(STRIPE * room, Candidate::NONE);
         }
         let at = point % STRIPE;
@@ -112,14 +112,14 @@ impl Stripe {
     }
 }
 
-/// Entries may come in by a quarter more than are kept before the nearest are selected.
+/// Room for a quarter more entries than are kept, so that the nearest are selected less often.
 fn room(keep: usize) -> usize {
     keep + keep / 4 + 2
 }
 
 /// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns their number.
 pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
-    // A bit for each element, by its last digits, finds most.
+    // A bit for each element, by its lowest digits, rules out most repeats.
     let mut seen = [0u64; 16];
     let mut kept = 0;
     for at in 0..list.len() {

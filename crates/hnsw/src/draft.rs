@@ -56,7 +56,7 @@ impl Draft {
         self.entry
     }
 
-    /// Where searches begin, and its level.
+    /// The entry point, and its level.
     pub(crate) fn entry_point(&self) -> Option<(u32, u8)> {
         self.entry.map(|entry| (entry, self.level(entry)))
     }

@@ -1,7 +1,7 @@
-//! Vectors in, finished graph out. No I/O but a spool file for values that do not fit into memory.
+//! Builds HNSW graphs from vectors. No I/O except a spool file for values that do not fit into memory.
 //!
-//! [`start`] gives an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The folders stand in the order in which data
-//! moves; each `mod.rs` says what comes in, what goes out and what it costs.
+//! [`start`] returns an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The folders below are in the order of
+//! the data's path; each `mod.rs` names input, output and cost.
 //!
 //! ```text
 //!   rows                                                          Finished: graph, page order, report
@@ -21,7 +21,7 @@
 //!    ▼                                                             ▼                │
 //!  repair     guard (measures by searches), navigate, duplicates, reach ────────────┘
 //!
-//!  engines    bulk: this picture as code; insertion and usearch: a draft by other ways
+//!  engines    bulk: this picture as code; insertion and usearch: drafts by other algorithms
 //! ```
 
 mod build;

@@ -1,11 +1,11 @@
-//! Memory goes back to the system when a build is over.
+//! Returns memory to the system when a build is over.
 //!
-//! By itself glibc keeps most of what was freed: with the first large block it raises the size from which blocks are mappings of
-//! their own, up to 32 MiB, and smaller ones lie among others in its arenas, where a few bytes that live on hold a megabyte. Then
-//! a daemon holds more than its builds have reserved. Elsewhere these do nothing.
+//! By default glibc keeps most freed memory: when a large block is freed, it raises the size from which blocks get their own
+//! mapping, up to 32 MiB, and smaller blocks lie in its arenas, where a few live bytes can hold a megabyte. Then a daemon holds
+//! more than its builds have reserved. With other C libraries these functions do nothing.
 #![allow(unsafe_code)] // calls of the C library
 
-/// Blocks from this size on are mappings of their own, which are gone when they are freed.
+/// Blocks from this size on get their own mapping, which ends when they are freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_FROM: i32 = 64 << 10;
 
@@ -13,7 +13,7 @@ const MAPPED_FROM: i32 = 64 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_MOST: i32 = 32_000;
 
-/// Has large blocks mapped, whatever sizes were asked for before. Best before there are threads.
+/// Fixes the threshold for mapped blocks. Best called before there are threads.
 pub fn map_large_blocks() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: numbers of the allocator are set, which has a lock for that. Should it not take them, all stays as it was.
@@ -23,7 +23,7 @@ pub fn map_large_blocks() {
     }
 }
 
-/// Gives the free pages among smaller blocks back, when a build's memory has been freed.
+/// Returns the free pages among smaller blocks, after a build's memory has been freed.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: touches only what is free, under the allocator's locks.

@@ -1,7 +1,7 @@
 //! The order of the elements on pages.
 //!
-//! A search reads the page of every neighbor of every element it expands. So a page is filled with elements that link to each
-//! other: always the element with the most links from the page so far, beginning where the last page ended.
+//! A search reads the pages of all neighbors of each element it expands. So a page is filled greedily with elements that link
+//! to each other: next comes the element with the most links from the page so far; a new page begins where the last one ended.
 
 use graph::{ElementValues, Graph};
 use pgvector::PAGE_SPACE;
@@ -83,7 +83,7 @@ impl Pages<'_> {
         self.candidates.iter().copied().max_by_key(|&e| (links[e as usize], std::cmp::Reverse(e)))
     }
 
-    /// Forgets the page; the best candidate left over starts the next one.
+    /// Clears the page; the best remaining candidate starts the next one.
     fn end_page(&mut self) -> Option<u32> {
         let best = self.best();
         for element in self.candidates.drain(..) {

@@ -1,11 +1,11 @@
-/// A pass of the bulk engine that a benchmark can leave out, to see what the pass is worth.
+/// A pass of the bulk engine that a benchmark can leave out, to measure its gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Under inner product: the extra coordinate that makes the vectors equally long.
+    /// Under inner product: the extra coordinate that gives vectors equal norms.
     Augmentation,
     /// Under inner product: the longest elements as candidates of all.
     Longest,
-    /// Int8 codes: without them values are compared as they are.
+    /// Int8 codes: without them exact values are compared.
     Codes,
     /// Codes of principal components: without them codes have all dimensions.
     Components,
@@ -17,11 +17,11 @@ pub enum Pass {
     PivotLinks,
     /// The second choice, in which an element considers the elements that chose it.
     MutualChoice,
-    /// What the guard does about a graph on which searches lose their way.
+    /// The guard's remedies for a graph whose searches get lost.
     Remedies,
-    /// Links to elements that cannot be reached.
+    /// Links to unreachable elements.
     Reach,
-    /// The order of elements on pages: without it they are in the order of the rows.
+    /// The order of elements on pages: without it, the order of the rows.
     PageOrder,
 }
 

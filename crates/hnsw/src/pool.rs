@@ -32,7 +32,7 @@ impl Pool {
     }
 }
 
-/// On Linux a thread has a nice value of its own. Failing to lower it costs nothing but fairness.
+/// On Linux each thread has its own nice value. A failure only costs fairness.
 fn lower_priority() {
     let _ = rustix::process::nice(5);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::BuildError;
 
-/// What a build is doing.
+/// The phase of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
@@ -12,13 +12,13 @@ pub enum Phase {
     Rows = 0,
     /// Finding candidates for all lists.
     Graph = 1,
-    /// Choosing neighbors, measuring the graph, linking stranded elements.
+    /// Selecting neighbors, measuring the graph, linking unreachable elements.
     Repair = 2,
     /// Ordering elements for the pages.
     Order = 3,
 }
 
-/// How far a build is: written by the engine, read by any thread at any time.
+/// A build's progress: written by the engine, read by any thread at any time.
 #[derive(Debug)]
 pub struct Progress {
     phase: AtomicU8,
@@ -93,7 +93,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a part of the work that is cancelled with it, and has a progress of its own.
+    /// A handle with the same cancellation and its own progress.
     #[must_use]
     pub fn aside(&self) -> Self {
         Self { cancelled: self.cancelled.clone(), progress: Arc::default() }

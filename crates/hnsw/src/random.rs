@@ -7,7 +7,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Numbers of their own for the `branch`-th part of what these are for.
+    /// An independent generator for branch number `branch`.
     pub(crate) fn fork(&self, branch: u64) -> Self {
         let mut fork = Self(self.0 ^ branch.wrapping_mul(0xd6e8_feb8_6659_fd93));
         fork.next();

@@ -1,4 +1,4 @@
-//! A search as pgvector does it, of any graph: [`search`] and [`search_with`] once, a [`Searcher`] again and again.
+//! Searches any graph as pgvector does: [`search`] and [`search_with`] once, a [`Searcher`] repeatedly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,15 +6,15 @@ use std::collections::BinaryHeap;
 use distance::Candidate;
 use graph::Graph;
 
-/// The links of a graph, wherever it is kept.
+/// The links of a graph in any storage.
 pub trait Links {
-    /// How many elements there are: numbers from 0.
+    /// The number of elements, which are numbered from 0.
     fn len(&self) -> usize;
     /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Where searches begin, and its level; none for an empty graph.
+    /// The entry point and its level; `None` for an empty graph.
     fn entry(&self) -> Option<(u32, u8)>;
     /// The neighbors of an element on a layer.
     fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32>;
@@ -41,8 +41,8 @@ pub fn search(graph: &Graph, distance: impl FnMut(u32) -> f32, ef: usize) -> Vec
 
 /// Down through the layers with one candidate, then layer 0 with `ef` of them (algorithms 2 and 5 of the HNSW paper).
 ///
-/// Elements nearest first, at most `ef`; `distance` is that of an element to what is searched for, `expand` is called with each element
-/// whose neighbors are looked up.
+/// Returns at most `ef` elements, nearest first. `distance` is an element's distance to the query, `expand` is called with each element
+/// whose neighbors are read.
 pub fn search_with(
     graph: &impl Links,
     distance: impl FnMut(u32) -> f32,
@@ -53,7 +53,7 @@ pub fn search_with(
     found.into_iter().map(|near| near.element()).collect()
 }
 
-/// Searches; keeps its memory from one search to the next.
+/// Searches graphs, and reuses its memory from one search to the next.
 #[derive(Default)]
 pub struct Searcher {
     seen: Seen,
@@ -62,7 +62,7 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// As [`search_with`]: elements with their distances, nearest first.
+    /// Like [`search_with`], with distances.
     pub fn search(
         &mut self,
         graph: &impl Links,
@@ -79,7 +79,7 @@ impl Searcher {
         from
     }
 
-    /// The `ef` nearest that a search on one layer finds from some elements on, nearest first (pgvector's `HnswSearchLayer`).
+    /// The `ef` nearest elements that a search on one layer finds from elements `from`, nearest first (pgvector's `HnswSearchLayer`).
     pub fn layer(
         &mut self,
         graph: &impl Links,
@@ -122,10 +122,10 @@ impl Searcher {
     }
 }
 
-/// A set of elements that is emptied at no cost: places of earlier rounds are free.
+/// A hash set of elements that is cleared at no cost: entries of earlier rounds count as free.
 #[derive(Default)]
 struct Seen {
-    /// The round, then the element; a power of two of places.
+    /// Round and element of each entry; the length is a power of two.
     places: Vec<u64>,
     len: usize,
     round: u32,

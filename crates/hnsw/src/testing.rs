@@ -1,4 +1,4 @@
-//! What the unit tests of several passes need: a build description, values in a store, exact distances.
+//! Helpers for unit tests: a build description, values in a store, exact distances.
 
 use std::sync::Arc;
 

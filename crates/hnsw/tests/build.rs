@@ -1,4 +1,4 @@
-//! Whole builds: every graph that comes out is valid, complete and good to search.
+//! Whole builds: every graph is valid, complete and has a good recall.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
 
 /// Searches for a sample of rows find them.
 fn finds_itself(kind: EngineKind, finished: &Finished) {
-    // What usearch's threads make differs from build to build.
+    // usearch's graphs differ from build to build.
     let least = if kind == EngineKind::Usearch { 0.95 } else { 0.99 };
     assert!(finished.report.self_recall >= least, "{}: {}", kind.name(), finished.report.self_recall);
 }
@@ -259,7 +259,7 @@ fn every_type_and_metric_is_searched_well() {
 #[test]
 fn a_pivot_in_the_middle_does_not_spoil_the_groups() {
     let mut numbers = Numbers(7);
-    // In many dimensions, whoever lies near the center is nearer to everybody than they are to each other.
+    // In many dimensions, points near the center are nearer to all others than these are to each other.
     let rows: Vec<Vec<f32>> = (0..4000)
         .map(|row| numbers.vector(64).into_iter().map(|x| if row % 50 == 0 { 0.1 * x } else { 1.0 * x }).collect())
         .collect();

@@ -1,4 +1,4 @@
-//! Values that vary in few directions, by which alone most comparisons are made.
+//! Values that vary in few directions: most comparisons use codes of principal components.
 
 mod support;
 
@@ -6,7 +6,7 @@ use distance::Elements;
 use hnsw::{BuildSpec, EngineKind, Metric};
 use support::{Numbers, build, build_on, check, recall, recall_of, spec};
 
-/// As many as it takes for directions to be looked for.
+/// Enough rows for principal components to be computed.
 const ROWS: usize = 17_000;
 const DIMS: usize = 192;
 
@@ -56,7 +56,7 @@ fn the_same_graph_whatever_the_threads() {
     }
 }
 
-/// A few rows that are near each other differ only in what the others' directions do not have.
+/// A few near rows differ only along directions that the principal components leave out.
 #[test]
 fn a_few_are_unlike_all_others() {
     const FEW: usize = 350;

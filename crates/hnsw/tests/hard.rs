@@ -1,4 +1,4 @@
-//! Sets on which a graph of nearest neighbors alone leads nowhere. The bounds are what insertion one by one reaches.
+//! Sets on which a graph of nearest neighbors alone has islands. The bounds are the recall of insertion one by one.
 
 mod support;
 
@@ -7,7 +7,7 @@ use hnsw::{BuildSpec, EngineKind, Metric};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
-/// So many that they are split twice where codes are compared.
+/// Enough points for two splits where codes are compared.
 const MANY: usize = 110_000;
 
 /// Builds a set and compares the recall of searches for its own values with a bound.
@@ -19,7 +19,7 @@ fn expect(rows: &[Vec<f32>], metric: Metric, least: f64) {
     assert!(recall >= least, "{metric:?}: {recall}");
 }
 
-/// About normal, by the sum of even ones.
+/// Approximately normal, as a sum of uniform numbers.
 fn normal(numbers: &mut Numbers) -> f32 {
     (0..6).map(|_| numbers.next()).sum::<f32>() / 2f32.sqrt()
 }
@@ -46,7 +46,7 @@ fn a_long_thin_curve() {
     expect(&(0..ROWS).map(row).collect::<Vec<_>>(), Metric::L2, 0.98);
 }
 
-/// Clusters one after the other, their middles so far apart.
+/// Consecutive clusters with centers `apart` from each other.
 fn in_clusters(seed: u64, rows: usize, clusters: usize, dims: usize, apart: f32) -> Vec<Vec<f32>> {
     let mut numbers = Numbers(seed);
     let mut centers = Vec::new();

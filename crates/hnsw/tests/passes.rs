@@ -1,4 +1,4 @@
-//! Graphs without one of the engine's passes: complete, and others than with all passes where the pass has something to do.
+//! Graphs without one of the engine's passes: complete, and different from the whole engine's where the pass has an effect.
 
 mod support;
 
@@ -35,11 +35,11 @@ fn a_pass_that_is_left_out_leaves_a_complete_graph() {
     let whole = build(hnsw::EngineKind::Bulk, &spec, &values).unwrap();
     for pass in Pass::ALL {
         let finished = build_without(pass, &spec, &values);
-        // Elements that cannot be reached stay so.
+        // Unreachable elements stay unreachable.
         if pass != Pass::Reach {
             check(&finished, ROWS);
         }
-        // These have nothing to do here, or only where the processor has kernels for codes.
+        // These have no effect on this set, or only on processors with kernels for codes.
         let idle = [Pass::Components, Pass::HubRemoval, Pass::Remedies, Pass::Reach, Pass::Codes, Pass::SecondLook];
         assert!(idle.contains(&pass) || all(&finished) != all(&whole), "{} makes no difference", pass.name());
     }

@@ -8,7 +8,7 @@ use crate::tls::Tls;
 /// A session of one database.
 pub(crate) struct Database {
     pub(crate) name: String,
-    /// Of the server's process.
+    /// The process id of the server's backend.
     pub(crate) pid: i32,
     client: Client,
     tls: Tls,
@@ -33,11 +33,11 @@ impl Database {
             Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
         };
         let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
-        // It ends with the client, and its error is that of the statement under way.
+        // The task ends with the client; a connection error also reaches the statement that runs.
         let task = tokio::spawn(async move { _ = connection.await });
         let mut database = Self { name: name.to_owned(), pid: 0, client, tls, task };
-        // What others put into the path must not be taken for what is meant, and what the server limits must end neither a rebuild nor
-        // the session that has the lock meanwhile. Not every release has all of them.
+        // Objects in other schemas must not shadow the catalog's, and the server's timeouts must end neither a rebuild nor the session
+        // that holds the lock. Not every release has all four settings.
         database.run("SET search_path = pg_catalog").await?;
         let unlimited = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
                          ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')";
@@ -70,7 +70,7 @@ impl Database {
 
     /// Ends the statement that is under way, if there is one.
     pub(crate) async fn cancel(&self) {
-        // If that cannot be, the statement goes on, and is waited for.
+        // If the request fails, the statement goes on, and the caller waits for it.
         _ = self.client.cancel_token().cancel_query(self.tls.clone()).await;
     }
 }

@@ -9,7 +9,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::Error;
 
-/// Where parameters come from if the connection string does not have them.
+/// Parameters that the connection string leaves out come from these environment variables.
 const ENVIRONMENT: [(&str, &str); 15] = [
     ("host", "PGHOST"),
     ("hostaddr", "PGHOSTADDR"),
@@ -28,7 +28,7 @@ const ENVIRONMENT: [(&str, &str); 15] = [
     ("target_session_attrs", "PGTARGETSESSIONATTRS"),
 ];
 
-/// What libpq knows besides, and what is the driver's own affair here.
+/// Parameters of libpq that have no effect here.
 const IGNORED: [&str; 26] = [
     "application_name",
     "channel_binding",
@@ -58,18 +58,18 @@ const IGNORED: [&str; 26] = [
     "tcp_user_timeout",
 ];
 
-/// How much of TLS is wanted.
+/// libpq's `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
-    /// None.
+    /// No TLS.
     Disable,
-    /// If the server has it.
+    /// TLS if the server offers it.
     Prefer,
-    /// Encrypted; the certificate is checked if there is a root.
+    /// TLS; the certificate is checked if `sslrootcert` is given.
     Require,
-    /// The certificate is checked.
+    /// TLS with a valid certificate.
     VerifyCa,
-    /// And that it is for the host.
+    /// TLS with a valid certificate for this host name.
     VerifyFull,
 }
 
@@ -81,10 +81,10 @@ pub struct Dsn {
 }
 
 impl Dsn {
-    /// Reads `key=value …` or `postgresql://…`, then the service it names and the environment. An empty string takes all from there.
+    /// Reads `key=value …` or `postgresql://…`. Parameters it leaves out come from its service, then from the environment.
     ///
     /// # Errors
-    /// The string is not one, or the service is unknown.
+    /// The string is malformed, or the service is unknown.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::with(text, &|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -128,24 +128,24 @@ impl Dsn {
         self.parameters.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The database that is named; `None` to take all.
+    /// The database; `None` means all of the server.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.get("dbname")
     }
 
-    /// The host, or the directory of its socket.
+    /// The address, the host name or the directory of the socket.
     #[must_use]
     pub fn host(&self) -> &str {
         self.get("hostaddr").or_else(|| self.get("host")).unwrap_or("/var/run/postgresql")
     }
 
-    /// The name that a certificate must be for.
+    /// The host name that a certificate must be valid for.
     pub(crate) fn name(&self) -> &str {
         self.get("host").unwrap_or_else(|| self.host())
     }
 
-    /// The place for messages.
+    /// Host and port, for messages.
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}:{}", self.host(), self.get("port").unwrap_or("5432"))
@@ -162,7 +162,7 @@ impl Dsn {
         })
     }
 
-    /// For the driver, with a database.
+    /// The driver's configuration for a connection to `database`.
     pub(crate) fn config(&self, database: &str) -> Result<tokio_postgres::Config, Error> {
         let mut config = tokio_postgres::Config::new();
         let number = |key: &str, text: &str| {
@@ -171,13 +171,13 @@ impl Dsn {
         let ports = self.get("port").unwrap_or("5432").split(',').map(|port| number("port", port));
         let ports = ports.collect::<Result<Vec<u16>, Error>>()?;
         ports.iter().for_each(|&port| _ = config.port(port));
-        // Any of several servers, as of a primary and its standbys.
+        // A comma-separated list names several servers, such as a primary and its standbys.
         self.name().split(',').for_each(|host| _ = config.host(host));
-        // A rebuild may be silent for hours, while what lies between forgets connections without traffic.
+        // A rebuild may be silent for hours; firewalls between drop idle connections.
         config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
         config.dbname(database).application_name("lantern-index maintain");
         for address in self.get("hostaddr").iter().flat_map(|addresses| addresses.split(',')) {
-            // The name is what the certificate is for.
+            // Beside the host name, which the certificate is checked against.
             let wrong = || Error::Dsn(format!("hostaddr \"{address}\" is no address"));
             config.hostaddr(address.parse().map_err(|_| wrong())?);
         }
@@ -216,7 +216,7 @@ impl Dsn {
     }
 }
 
-/// The password of the first line that fits: `host:port:database:user:password`, where `*` fits all and `\` stands before `:` and `\`.
+/// The password of the first matching line, `host:port:database:user:password`: `*` matches anything, `\` escapes `:` and `\`.
 fn password(file: &str, wanted: [&str; 4]) -> Option<String> {
     file.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let (mut fields, mut chars) = (vec![String::new()], line.chars());
@@ -298,7 +298,7 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, place) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    // Several are separated by commas, each with its port.
+    // Hosts are separated by commas, each with its own port.
     let places = place.split(',').map(|place| match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
         Some((address, port)) => (address, port.trim_start_matches(':')),
         None => place.split_once(':').unwrap_or((place, "")),
@@ -318,7 +318,7 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
     Ok(found)
 }
 
-/// `%41` is `A`.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<String, Error> {
     let wrong = || Error::Dsn("a % is followed by no two hexadecimal digits".to_owned());
     let mut bytes = Vec::new();

@@ -1,12 +1,12 @@
 use thiserror::Error;
 
-/// Why indexes could not be looked after.
+/// Why a database could not be maintained.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The connection string cannot work.
+    /// The connection string is invalid.
     #[error("connection string: {0}")]
     Dsn(String),
-    /// A file of the connection's settings cannot be used.
+    /// A file that the connection string refers to cannot be read.
     #[error("cannot read {path}: {reason}")]
     File {
         /// The file.
@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// What the server says, which the error itself hides.
+/// The server's message with detail and hint, which `Display` of the error leaves out.
 pub(crate) fn words(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(told) => {

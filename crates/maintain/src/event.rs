@@ -1,16 +1,16 @@
 use crate::plan::Step;
 use crate::run::Outcome;
 
-/// What a caller hears of a step while a plan is carried out.
+/// What happens to a step while a plan is carried out.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// It has begun.
+    /// The step has begun.
     Begun,
-    /// It goes on: what PostgreSQL does, and how far that is, from 0 to 1, if it says so.
+    /// PostgreSQL's phase, and how much of it is done, from 0 to 1, if PostgreSQL reports that.
     Progress(&'a str, Option<f64>),
-    /// Something that a person should know.
+    /// A message for a person.
     Note(&'a str),
-    /// It is over, or was not begun.
+    /// The step has ended, or was not begun.
     Ended(&'a Outcome),
 }
 

@@ -7,29 +7,29 @@ use crate::connect::Database;
 use crate::error::Error;
 use crate::run::Settings;
 
-/// How often to look whether what a step waits for is over.
+/// How often an obstacle is checked again.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Whether a step may begin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum May {
     Begin,
-    /// Not now, and why.
+    /// An obstacle outlasted the patience; the reason.
     NotNow(String),
-    /// Told to stop, or the window is over.
+    /// Asked to stop, or the window is closed.
     Stop(String),
 }
 
-/// What a step will do.
+/// What a step is about to do.
 pub(crate) struct Wish<'a> {
-    /// The table of its index.
+    /// The oid of the index's table.
     pub(crate) table: u32,
-    /// Rows that were dead when this transaction was the oldest are to be removed from the table, too.
+    /// Set if VACUUM follows: rows that died before this transaction id are to be removed from the table.
     pub(crate) dead_since: Option<&'a str>,
 }
 
-/// Waits, for so long as settings say, until nobody else is at the table, replicas have caught up and no old transaction would be waited for. `note` hears
-/// what is waited for.
+/// Waits until no other session builds or vacuums on the table, replicas have caught up and no old transaction would block the step; at most
+/// for the settings' patience. `note` gets the first reason for waiting.
 pub(crate) async fn wait(
     database: &Database,
     wish: &Wish<'_>,
@@ -38,7 +38,7 @@ pub(crate) async fn wait(
     note: &(dyn Fn(&str) + Sync),
 ) -> Result<May, Error> {
     let (started, mut is_told) = (Instant::now(), false);
-    // That does not pass.
+    // Waiting would not change this.
     if database.value("SELECT pg_is_in_recovery()").await? {
         return Ok(May::NotNow("this is a standby: rebuild on the primary".to_owned()));
     }
@@ -64,7 +64,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// The time, if it is not in the window; by the server's clock and time zone.
+/// The time, `HH:MM` by the server's clock and time zone, if it is outside the window.
 pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Result<Option<String>, Error> {
     let Some(window) = settings.window else { return Ok(None) };
     let minute = "SELECT (extract(hour FROM localtime) * 60 + extract(minute FROM localtime))::int";
@@ -73,13 +73,13 @@ pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Res
     Ok((!is_open).then(|| format!("{:02}:{:02}", minute / 60, minute % 60)))
 }
 
-/// The oldest transaction that runs just now: rows that are dead already were deleted before it began.
+/// The oldest transaction id that is still running: rows dead by now were deleted by older ones.
 pub(crate) async fn now(database: &Database) -> Result<String, Error> {
     database.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint & 4294967295)::text").await
 }
 
-/// Whether another session has a table to itself, as CREATE INDEX, REINDEX and VACUUM have it, or waits for that. An index that is invalid then may be one
-/// that it is building; a DROP that waits for it and is waited for is a deadlock. Autovacuum gives way.
+/// Whether another session holds, or waits for, a lock on the table like that of CREATE INDEX, REINDEX and VACUUM. It may be building an index that is
+/// still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum is left out: it gives way.
 pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Error> {
     let locks =
         "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
@@ -92,7 +92,7 @@ pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Er
     database.value(&sql).await
 }
 
-/// What stands in the way just now.
+/// The first reason why the step cannot begin now.
 async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     if is_taken(database, wish.table).await? {
         return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
@@ -111,8 +111,8 @@ async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> 
     }
 }
 
-/// A transaction of this database that has lasted too long. REINDEX CONCURRENTLY waits for those with a lock on the table, prepared ones as well, and for
-/// older snapshots; what one has deleted, or may still see, VACUUM does not remove.
+/// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table, prepared ones too,
+/// and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see.
 async fn transaction(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     let locks = format!(
         "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
@@ -144,8 +144,8 @@ async fn transaction(database: &Database, wish: &Wish<'_>, settings: &Settings) 
     Ok(is_old.then(|| format!("{what} is open for {age:.0} s, and {harm}")))
 }
 
-/// Which replica keeps rows that died before `since` from being removed, by hot_standby_feedback. The rebuilt index would not have them, but the table would:
-/// the index would be rebuilt in every run. REINDEX CONCURRENTLY does not wait for replicas, and a logical slot keeps rows of catalogs alone.
+/// A slot or replica whose xmin (hot_standby_feedback) keeps VACUUM from removing rows that died before `since`. The rebuilt index would leave these rows
+/// out, but the table would keep them, and each run would rebuild the index again. Logical slots hold back only the catalogs' rows (`catalog_xmin`).
 async fn keeper(database: &Database, since: &str) -> Result<Option<String>, Error> {
     let sql = format!(
         "SELECT what FROM ( \

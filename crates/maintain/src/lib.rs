@@ -1,16 +1,16 @@
-//! Looks after the hnsw indexes of PostgreSQL databases: which need what, and does it.
+//! Maintains the hnsw indexes of PostgreSQL databases: finds what each one needs, and does it.
 //!
 //! | module | question it answers |
 //! |---|---|
-//! | [`dsn`] | what is connected to, as libpq would understand it? |
-//! | [`tls`], [`connect`] | how? |
+//! | [`dsn`] | which server and database does a connection string mean to libpq? |
+//! | [`tls`], [`connect`] | how does a session begin? |
 //! | [`survey`] | which hnsw indexes are there, and what does `lantern_index.indexes` say of them? |
 //! | [`plan`] | what is to be done, in which order? |
 //! | [`guard`] | may the next step begin now? |
-//! | [`run`] | in which databases, and what came of it? |
+//! | [`run`] | in which databases are steps taken, and with which outcome? |
 //! | [`worker`] | how is a step taken? |
-//! | [`event`] | what does a caller hear of it meanwhile? |
-//! | [`window`], [`metrics`] | the hours in which it may, and the numbers for node_exporter |
+//! | [`event`] | what is the caller told meanwhile? |
+//! | [`window`], [`metrics`] | in which hours may steps begin, and what does node_exporter get? |
 
 mod connect;
 pub mod dsn;

@@ -1,4 +1,4 @@
-//! What was found and done, in the format of node_exporter's textfile collector.
+//! Findings and outcomes in the format of node_exporter's textfile collector.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::plan::Plan;
 use crate::run::{Outcome, Stepped};
 
-/// The text of the file. Without `steps` nothing was to be done but look; `errors` servers and databases could not be looked at.
+/// The text of the file. `steps` is empty if a run only looks; `errors` counts servers and databases that could not be examined.
 #[must_use]
 pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> String {
     let mut out = String::new();

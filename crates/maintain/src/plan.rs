@@ -1,10 +1,10 @@
-//! What is to be done, in which order.
+//! What each index needs, and in which order.
 
 use serde::Serialize;
 
 use crate::survey::Index;
 
-/// VACUUM comes after the rebuild where this share of the rows is dead: before, it would search anew for elements beside dead ones.
+/// Above this share of dead rows, VACUUM follows the rebuild. Before it, pgvector would search new neighbors for the old index's elements.
 const VACUUM_AFTER: f64 = 0.20;
 
 /// What an index needs.
@@ -19,16 +19,16 @@ pub enum Action {
     Check,
     /// REINDEX INDEX CONCURRENTLY.
     Rebuild,
-    /// The same, then VACUUM of the table.
+    /// REINDEX INDEX CONCURRENTLY, then VACUUM of the table.
     RebuildAndVacuum,
-    /// DROP INDEX CONCURRENTLY: a REINDEX CONCURRENTLY has left it.
+    /// DROP INDEX CONCURRENTLY, of an index that a failed REINDEX CONCURRENTLY has left.
     Drop,
-    /// A person must look: it may be wanted by others, or cannot be read.
+    /// A person must decide: somebody may need the index, or it cannot be read.
     Look,
 }
 
 impl Action {
-    /// For tables.
+    /// The word for tables of results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// What an index needs, by what the view says of it.
+    /// Derives the action from the view's advice.
     pub(crate) fn of(mut index: Index) -> Self {
         let action = action(&index);
         if action == Action::Drop {
@@ -65,17 +65,17 @@ impl Step {
     }
 }
 
-/// All indexes, those with the largest need first.
+/// All indexes, the most urgent first.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
-    /// In order.
+    /// One per index.
     pub steps: Vec<Step>,
-    /// What a person should know before that.
+    /// Messages for a person to read first.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// Orders indexes by their need: leftovers, which cost at every insert and are gone at once, then what is invalid, then by dead shares and size.
+    /// Orders indexes by urgency: leftovers, which slow every insert and are quickly dropped, then invalid indexes, then by dead shares and size.
     #[must_use]
     pub fn of(indexes: Vec<Index>) -> Self {
         let mut steps: Vec<Step> = indexes.into_iter().map(Step::of).collect();
@@ -95,7 +95,7 @@ impl Plan {
         Self { steps, notes: Vec::new() }
     }
 
-    /// What would be done.
+    /// The steps with something to do.
     pub fn due(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| {
             matches!(step.action, Action::Check | Action::Rebuild | Action::RebuildAndVacuum | Action::Drop)
@@ -116,7 +116,7 @@ fn action(index: &Index) -> Action {
     }
 }
 
-/// Whether PostgreSQL gave the name to the new index, or to the old one, of a REINDEX CONCURRENTLY.
+/// Whether the name is one that REINDEX CONCURRENTLY gives to its new index (`_ccnew`) or to the old one (`_ccold`).
 pub(crate) fn is_leftover(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.ends_with("_ccnew") || stem.ends_with("_ccold")

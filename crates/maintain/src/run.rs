@@ -15,27 +15,27 @@ use crate::window::Window;
 use crate::worker::{Queue, Worker};
 use crate::{guard, survey};
 
-/// `pg_try_advisory_lock` of one in each database: "lidx", "main".
+/// Admits one `maintain` per database; the keys spell "lidx" and "main".
 const LOCK: &str = "SELECT pg_try_advisory_lock(1818846328, 1835100526)";
 
 /// What may be done, and when.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Indexes that need it are checked and rebuilt.
+    /// Check and rebuild the indexes that need it.
     pub rebuild: bool,
-    /// What failed REINDEX CONCURRENTLY have left is dropped.
+    /// Drop indexes that failed REINDEX CONCURRENTLY have left.
     pub drop_leftovers: bool,
-    /// All rebuilds go to a builder, not only those of indexes with the option.
+    /// Rebuild all indexes on a builder, not only those with the option.
     pub external: bool,
-    /// Rebuilds at a time in a database.
+    /// Concurrent rebuilds per database.
     pub jobs: usize,
-    /// When steps may begin; always without.
+    /// When steps may begin; `None` means always.
     pub window: Option<Window>,
-    /// How far replicas may be behind when a step begins.
+    /// The largest replay lag of a replica at which a step may begin.
     pub max_lag: Duration,
-    /// How old the oldest transaction of others may be then.
+    /// The largest age of other sessions' transactions at which a step may begin.
     pub max_transaction: Duration,
-    /// How long to wait for either.
+    /// How long a step waits until it is postponed.
     pub patience: Duration,
 }
 
@@ -47,16 +47,16 @@ pub enum Outcome {
     Done,
     /// A check found nothing to do.
     Good,
-    /// Not begun: replicas, transactions, or another maintain.
+    /// Not begun, because of replicas, transactions or another session at work.
     Postponed(String),
-    /// Not begun, or ended: told to stop, or the window is over.
+    /// Not begun or cancelled: asked to stop, or the window is closed.
     Stopped(String),
     /// The statement failed.
     Failed(String),
 }
 
 impl Outcome {
-    /// With more words.
+    /// Appends to the reason.
     pub(crate) fn with(self, more: &str) -> Self {
         match self {
             Self::Postponed(why) => Self::Postponed(why + more),
@@ -67,7 +67,7 @@ impl Outcome {
     }
 }
 
-/// A step that was taken, or was to be.
+/// A step and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stepped {
     /// Which.
@@ -76,11 +76,11 @@ pub struct Stepped {
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// How long it took.
+    /// Duration in seconds, with the time spent waiting.
     pub seconds: f64,
 }
 
-/// All hnsw indexes of the database that the connection string names, or of all; and why databases could not be looked at.
+/// Examines the hnsw indexes of the connection string's database, or of all databases, and returns the errors of those it cannot read.
 ///
 /// # Errors
 /// No connection to the server.
@@ -93,7 +93,7 @@ pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
         };
         match found.await {
             Ok((found, told)) => {
-                // Those of the server are the same in all databases.
+                // Notes about the server repeat in every database.
                 notes.extend(
                     told.into_iter().filter(|note| !found.is_empty() && !notes.contains(note)).collect::<Vec<_>>(),
                 );
@@ -107,13 +107,13 @@ pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
     Ok((plan, errors))
 }
 
-/// Does what a plan says, database by database; `listener` hears of each step when it begins, while it goes on, and when it has ended.
+/// Carries out a plan, database by database; `listener` gets the events of each step.
 ///
-/// After `stop` no step begins; a rebuild under way is cancelled, and what it leaves is dropped. A step that fails ends no other, and a database
-/// that cannot be had keeps nobody from the next one.
+/// After `stop` no step begins; a running rebuild is cancelled, and its leftovers are dropped. A step or database that fails does not end
+/// the others.
 ///
 /// # Panics
-/// When a step does.
+/// When a step panics.
 pub async fn work(
     dsn: &Dsn,
     plan: &Plan,
@@ -146,17 +146,17 @@ pub async fn work(
     all
 }
 
-/// Sessions in a database in which no other maintain is at work.
+/// Sessions in one database, which hold the lock against other runs of maintain.
 struct Workers {
-    /// It has the lock until it ends.
+    /// Holds the advisory lock until it disconnects.
     owner: Database,
     databases: Vec<Database>,
-    /// The oldest transaction when they began.
+    /// The oldest running transaction id when the sessions began.
     since: String,
 }
 
 impl Workers {
-    /// Up to `jobs`; where the server has no room for more sessions, fewer. `Err`: what becomes of all steps instead.
+    /// Opens up to `jobs` sessions, fewer if the server accepts no more. `Err` is the outcome of all steps.
     async fn of(dsn: &Dsn, name: &str, jobs: usize) -> Result<Self, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let owner = Database::open(dsn, name).await.map_err(failed)?;

@@ -10,36 +10,36 @@ use crate::plan::is_leftover;
 /// An hnsw index, as `lantern_index.indexes` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Index {
-    /// Of which database.
+    /// The database it is in.
     pub database: String,
-    /// By which it is found again, whatever it is called by then. REINDEX CONCURRENTLY makes an index with another one.
+    /// Finds the index again after it is renamed, but not after REINDEX CONCURRENTLY, which makes a new one.
     #[serde(skip)]
     pub oid: u32,
-    /// Of its table.
+    /// The oid of its table.
     #[serde(skip)]
     pub table_oid: u32,
     /// Quoted and with its schema, for statements.
     pub index: String,
-    /// The same of its table.
+    /// Its table, quoted and with its schema.
     pub table: String,
-    /// The name alone.
+    /// Its name without schema or quotes.
     #[serde(skip)]
     pub name: String,
     /// Bytes; 0 if not known.
     pub size: i64,
     /// Dead rows of the table, as a share.
     pub dead_share: f64,
-    /// Elements without rows, as a share.
+    /// Elements whose rows are all deleted, as a share.
     pub deleted_share: f64,
     /// Whether searches may use it.
     pub valid: bool,
-    /// The view's word.
+    /// The view's advice.
     pub advice: String,
-    /// And why.
+    /// The view's reason for its advice.
     pub reason: String,
 }
 
-/// The databases to look at: the one that is named, or all that take connections.
+/// The database that the connection string names, or all that accept connections.
 pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
     if let Some(name) = dsn.database() {
         return Ok(vec![name.to_owned()]);
@@ -50,13 +50,12 @@ pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
     Ok(postgres.rows(sql).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// The hnsw indexes of a database. Without the extension they are found all the same, and nothing is known of them but whether they are
-/// valid.
+/// The hnsw indexes of a database. Without the extension only their size is known, and whether they are valid.
 pub(crate) async fn indexes(database: &Database) -> Result<Vec<Index>, Error> {
     select(database, "").await
 }
 
-/// One of them, if it is still there. The view reads pages of each index that it is asked for: a step asks for its own alone.
+/// One index, if it still exists. The view reads pages of each index that it is queried for: a step queries it for its own alone.
 pub(crate) async fn index(database: &Database, oid: u32) -> Result<Option<Index>, Error> {
     Ok(select(database, &format!("WHERE i.indexrelid = {oid}")).await?.pop())
 }
@@ -76,7 +75,7 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
             "",
         )
     };
-    // Names with their schema, since the path has none.
+    // With `search_path` = pg_catalog, names come with their schema.
     let sql = format!(
         "SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text, c.relname::text, \
                 i.indisvalid AND i.indisready, {columns}, i.indexrelid, i.indrelid \
@@ -103,7 +102,7 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         .collect())
 }
 
-/// Invalid indexes of a table with names as REINDEX CONCURRENTLY gives them, by oid: left over if nobody else is at the table.
+/// Invalid indexes of a table with names that REINDEX CONCURRENTLY gives, by oid: leftovers, unless another session builds them.
 pub(crate) async fn leftovers(database: &Database, table: u32) -> Result<BTreeMap<u32, String>, Error> {
     let sql = format!(
         "SELECT i.indexrelid, i.indexrelid::regclass::text, c.relname::text \
@@ -115,7 +114,7 @@ pub(crate) async fn leftovers(database: &Database, table: u32) -> Result<BTreeMa
     Ok(left.map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// What a person should know before anything is done.
+/// Messages for a person to read first.
 pub(crate) async fn notes(database: &Database) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if !database.value::<bool>("SELECT pg_has_role('pg_read_all_stats', 'USAGE')").await? {

@@ -24,11 +24,11 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// As the connection string wants it.
+    /// Follows `sslmode` and `sslrootcert`.
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mode = dsn.sslmode()?;
-        // As libpq does: without root certificates nothing is checked.
+        // As in libpq, certificates are not checked without `sslrootcert`.
         let verifier = match dsn.get("sslrootcert") {
             None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
                 return Err(Error::Dsn("verify-ca and verify-full need an sslrootcert".to_owned()));
@@ -71,7 +71,7 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, io::Error> {
-        // A socket of this machine has none, and no handshake.
+        // A Unix socket has no host name, and makes no handshake.
         let domain = if domain.is_empty() { "localhost" } else { domain };
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
         Ok(Connect { config: self.config.clone(), name })

@@ -9,7 +9,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a minute of the day is in it; the end is not.
+    /// Whether the window, from start to before end, has this minute of the day.
     #[must_use]
     pub fn contains(&self, minute: u32) -> bool {
         let Self { from, to } = *self;

@@ -15,16 +15,16 @@ use crate::plan::{Action, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
-/// How often to look whether a table is free, or a cancelled statement is over.
+/// Interval for polling whether a table is free, and for repeating a cancel request.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often to look how far a statement is.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// How long a lost server is tried again.
+/// Delay between attempts to reconnect.
 const RETURN: Duration = Duration::from_secs(1);
-/// How long the removal of what a rebuild leaves waits at most for transactions that use the table.
+/// The longest that dropping leftovers waits for transactions that use the table.
 const CLEARING: Duration = Duration::from_secs(30);
 
-/// Steps that are to be taken, and the tables at which somebody is: two statements that lock a table wait for each other.
+/// Steps to take, and the tables in use: two statements that lock the same table would wait for each other.
 pub(crate) struct Queue {
     steps: Mutex<Vec<Step>>,
     tables: Mutex<HashSet<u32>>,
@@ -35,7 +35,7 @@ impl Queue {
         Self { steps: Mutex::new(steps), tables: Mutex::default() }
     }
 
-    /// The next step whose table is free. `Err`: there are others, whose tables are not.
+    /// The next step whose table is free. `Err`: the tables of all remaining steps are in use.
     fn take(&self) -> Result<Option<Step>, ()> {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Queue {
         }
     }
 
-    /// Whether more is to be done to a table.
+    /// Whether steps for a table remain.
     fn has(&self, table: u32) -> bool {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps.iter().any(|step| step.index.table_oid == table)
@@ -61,19 +61,19 @@ impl Queue {
     }
 }
 
-/// Takes steps, one after the other, on a session of its own.
+/// Takes steps from the queue, one at a time, on its own session.
 pub(crate) struct Worker {
     pub(crate) dsn: Dsn,
     pub(crate) database: Database,
-    /// It has the lock, and looks on while the other one is busy.
+    /// Holds the advisory lock, and reads the progress of the busy session.
     pub(crate) owner: Arc<Database>,
-    /// The oldest transaction when all began.
+    /// The oldest running transaction id when the run began.
     pub(crate) since: String,
     pub(crate) settings: Settings,
     pub(crate) stop: CancellationToken,
     pub(crate) queue: Arc<Queue>,
     pub(crate) listener: Arc<Listener>,
-    /// That the window is over has been said.
+    /// Whether the end of the window has been reported.
     pub(crate) is_late: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Worker {
             May::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
             May::Stop(reason) => return Ok(Outcome::Stopped(reason)),
         }
-        // Others may have dropped, renamed or built it since it was looked at.
+        // The index may have been dropped, renamed or rebuilt since the plan was made.
         let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
         let now = Step::of(now);
         (self.listener)(step, Event::Begun);
@@ -131,7 +131,7 @@ impl Worker {
             }
             (Action::Rebuild | Action::RebuildAndVacuum, Action::Rebuild | Action::RebuildAndVacuum) => {
                 let outcome = self.rebuild(step, &now.index).await?;
-                // VACUUM goes through all indexes of the table: the last rebuild is followed by it.
+                // VACUUM scans all indexes of the table, so it runs once, after the last rebuild.
                 let is_last = !self.queue.has(now.index.table_oid);
                 if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum && is_last {
                     return self.statement(step, &format!("VACUUM {}", now.index.table)).await;
@@ -142,7 +142,7 @@ impl Worker {
         }
     }
 
-    /// A rebuild; what it leaves when it fails is dropped.
+    /// Rebuilds an index, and drops the leftovers if that fails.
     async fn rebuild(&mut self, step: &Step, index: &Index) -> Result<Outcome, Error> {
         let before = survey::leftovers(&self.database, index.table_oid).await?;
         if self.settings.external {
@@ -159,10 +159,10 @@ impl Worker {
         })
     }
 
-    /// Drops what a rebuild that was not done has left: how many indexes that was.
+    /// Drops the leftovers of a failed rebuild, and returns how many there were.
     async fn clear(&mut self, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
         self.connected().await?;
-        // What another session is building is not left over: a REINDEX that waited for ours, say.
+        // Another session, such as a REINDEX that waited for ours, may be building these indexes.
         if guard::is_taken(&self.database, table).await? {
             return Ok(0);
         }
@@ -175,15 +175,15 @@ impl Worker {
                 count += 1;
             }
         }
-        // The next rebuild waits for as long as it takes.
+        // A rebuild must wait without limit.
         self.database.run("SET lock_timeout = 0").await?;
         dropped.map(|()| count)
     }
 
-    /// Connects again after the server has ended the session, or itself, once it is there again.
+    /// Reconnects if the session or the server has ended.
     async fn connected(&mut self) -> Result<(), Error> {
         let (started, lost) = (Instant::now(), self.database.pid);
-        // A session that is about to end answers no more.
+        // A session about to end may not be marked as lost yet: query it.
         while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
             match Database::open(&self.dsn, &self.database.name).await {
                 Ok(database) => self.database = database,
@@ -193,7 +193,7 @@ impl Worker {
                 Err(_) => sleep(RETURN).await,
             }
         }
-        // The old session says that it ends before it gives its locks back.
+        // The client sees the old session end before its locks are released.
         let ends = format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {lost})");
         while lost != self.database.pid
             && started.elapsed() < self.settings.patience.min(CLEARING)
@@ -204,7 +204,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits for a statement, and cancels it when told to stop.
+    /// Waits for a statement, reports progress, and cancels it when asked to stop.
     async fn until_stopped<T>(
         &self,
         step: &Step,
@@ -227,7 +227,7 @@ impl Worker {
         }
         loop {
             self.database.cancel().await;
-            // A cancel that comes before the statement is lost.
+            // A cancel request that arrives before the statement has no effect: repeat it.
             tokio::select! {
                 result = &mut running => return result,
                 () = sleep(LOOK) => {}
@@ -235,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Tells how far the statement is, and once that the window is over. If that cannot be known, the statement goes on all the same.
+    /// Reports progress, and once that the window is closed. Errors are ignored: they must not end the statement.
     async fn look_on(&self, step: &Step) {
         let sql = format!(
             "SELECT phase, coalesce(nullif(tuples_total, 0), nullif(blocks_total, 0)) IS NOT NULL, \
@@ -261,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// Runs a statement, and ends it when told to stop.
+    /// Runs a statement, and cancels it when asked to stop.
     async fn statement(&self, step: &Step, sql: &str) -> Result<Outcome, Error> {
         Ok(match self.until_stopped(step, self.database.run(sql)).await {
             Ok(()) => Outcome::Done,

@@ -1,12 +1,12 @@
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Evenly.
     #[default]
     Linear,
-    /// For values above 0.
+    /// The logarithm; for values above 0.
     Logarithmic,
-    /// For shares below 1: from .9 to .99 it is as far as from .99 to .999.
+    /// -log(1 - x), for shares below 1: .9 to .99 is as long as .99 to .999.
     Nines,
 }
 
@@ -20,7 +20,7 @@ pub enum From {
     Least,
 }
 
-/// Shares that an axis of nines is marked with.
+/// Possible ticks of an axis of nines.
 const SHARES: [f64; 15] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999];
 
 /// An axis between two values, as the scale places them.
@@ -31,7 +31,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// For some values, with a margin.
+    /// An axis that fits the values, with a margin.
     pub(crate) fn new(scale: Scale, from: From, values: impl Iterator<Item = f64>, least: f64) -> Self {
         let (mut low, high) = padded(values.map(|value| scale.place(value)), least);
         if from == From::Zero {
@@ -40,12 +40,12 @@ impl Axis {
         Self { scale, low, high }
     }
 
-    /// Where a value lies: 0 at the beginning, 1 at the end.
+    /// The position of a value: 0 at the start of the axis, 1 at its end.
     pub(crate) fn share(&self, value: f64) -> f64 {
         (self.scale.place(value) - self.low) / (self.high - self.low)
     }
 
-    /// Round values, as they are written.
+    /// Round values with their labels.
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         let (low, high) = (self.low, self.high);
         match self.scale {

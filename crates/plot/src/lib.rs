@@ -1,4 +1,4 @@
-//! Points and lines as SVG: one file without others, readable on light and on dark ground.
+//! Points and lines as one self-contained SVG file, readable on light and dark backgrounds.
 
 mod axis;
 mod svg;
@@ -8,26 +8,26 @@ pub use axis::{From, Scale};
 /// A line through points, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Horizontal, vertical, and what stands next to the point.
+    /// x, y and label.
     pub points: Vec<(f64, f64, String)>,
-    /// What it looks like.
+    /// Color, shape and line.
     pub style: Style,
-    /// Points that are ringed, with what stands next to them.
+    /// Ringed points, with their labels.
     pub marks: Vec<(f64, f64, String)>,
 }
 
 /// What a series looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Number of the color; that of the series without.
+    /// Number of the color; the number of the series by default.
     pub color: Option<usize>,
     /// Shape of the points.
     pub shape: Shape,
     /// Whether the line is dashed.
     pub dashed: bool,
-    /// Whether the line is broad and pale, so that another one shows on it.
+    /// Whether the line is broad and pale, so that another line remains visible on it.
     pub wide: bool,
 }
 
@@ -48,33 +48,33 @@ pub enum Shape {
 /// A diagram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// Above it.
+    /// Its title.
     pub title: String,
-    /// What the horizontal axis has.
+    /// Label of the horizontal axis.
     pub x: String,
-    /// What the vertical axis has.
+    /// Label of the vertical axis.
     pub y: String,
-    /// How the horizontal axis is divided.
+    /// Scale of the horizontal axis.
     pub x_scale: Scale,
-    /// How the vertical axis is divided.
+    /// Scale of the vertical axis.
     pub y_scale: Scale,
     /// Where the vertical axis begins.
     pub y_from: From,
-    /// A horizontal line, and what stands above it.
+    /// A horizontal line, with its label.
     pub level: Option<(f64, String)>,
     /// The lines.
     pub series: Vec<Series>,
 }
 
 impl Plot {
-    /// Recall@10 against something on a logarithmic axis.
+    /// Recall@10 against `x` on a logarithmic axis.
     #[must_use]
     pub fn of_recall(title: String, x: &str, series: Vec<Series>) -> Self {
         let (x, y) = (x.to_owned(), "recall@10".to_owned());
         Self { title, x, y, x_scale: Scale::Logarithmic, y_from: From::Least, series, ..Self::default() }
     }
 
-    /// The diagram alone.
+    /// One diagram as a page.
     #[must_use]
     pub fn render(&self) -> String {
         svg::page(&self.title, std::slice::from_ref(self))

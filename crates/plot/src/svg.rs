@@ -7,16 +7,16 @@ const LEFT: f64 = 62.0;
 const TOP: f64 = 56.0;
 const HEIGHT: f64 = 365.0;
 const BOTTOM: f64 = 48.0;
-/// Widths of a diagram that is alone, and of each of several.
+/// Width of a single diagram, and of each of several.
 const WIDTHS: (f64, f64) = (520.0, 440.0);
-/// From one entry of the legend to the next, and the width of a letter.
+/// Line height of the legend, and the width of a letter.
 const ENTRY: (f64, f64) = (18.0, 6.6);
 /// Colors that stand out from white and from black.
 const COLORS: [&str; 8] = ["#2b7fc4", "#d9822b", "#2e9e5b", "#d1495b", "#8f63c9", "#7d8791", "#0fa3a3", "#a8713f"];
 const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.rule{stroke:#ddd}.level{stroke:#222}\
                      @media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e4e4e4}.rule{stroke:#353942}.level{stroke:#e4e4e4}}";
 
-/// The diagrams from left to right, then the legend.
+/// Diagrams from left to right, then the legend.
 pub(crate) fn page(title: &str, plots: &[Plot]) -> String {
     let inner = if plots.len() > 1 { WIDTHS.1 } else { WIDTHS.0 };
     let legend: &[Series] = plots.first().map_or(&[], |plot| &plot.series);
@@ -87,7 +87,7 @@ impl Svg {
                 self.0,
                 "<circle class=\"level\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\" fill=\"none\" stroke-width=\"1.5\"/>"
             );
-            // Rings may lie upon each other: every second one is named on the other side.
+            // Rings may overlap: labels alternate between both sides.
             let (place, anchor) =
                 if number % 2 == 0 { ((x + 9.0, y + 15.0), "start") } else { ((x - 9.0, y - 8.0), "end") };
             self.text(place, anchor, None, text);
@@ -163,7 +163,7 @@ mod tests {
         let linear = Plot { x_scale: Scale::Linear, y_from: From::Zero, ..plot.clone() }.render();
         assert!(linear.contains(">0<") && !linear.contains("NaN"), "{linear}");
         let svg = plot.render();
-        // Two points, the ring, and one in the legend; of the other series the point and the legend.
+        // First series: two points, the ring and the legend's point. Second: one point and the legend's.
         assert_eq!((svg.matches("<circle").count(), svg.matches("<polygon").count()), (4, 2));
         assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 2));
         assert!(svg.contains("a &amp; b") && svg.contains("ef &lt; 64") && svg.contains(">target<"), "{svg}");

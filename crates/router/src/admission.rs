@@ -9,7 +9,7 @@ use crate::opening::Client;
 use crate::pool::{Lease, Pool};
 use crate::scheduler::{Refusal, Wish};
 
-/// How long a last message to a client may take.
+/// The time limit for a last message to a client.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Why a client gets no builder.
@@ -27,10 +27,10 @@ pub(crate) enum NoBuilder {
     Client(#[from] CodecError),
     #[error("client sent nothing for {} s", .0.as_secs_f64())]
     Silent(Duration),
-    /// The router does not give it one.
+    /// The router refuses the build.
     #[error("{}", .0.message)]
     Refused(Box<Refuse>),
-    /// The builder does not take the build.
+    /// The builder refuses the build.
     #[error("{}", .0.message)]
     Builder(Box<Refuse>),
 }
@@ -48,7 +48,7 @@ pub(crate) async fn wait(
     let mut request = pool.ask(wish);
     let mut tick = interval(HEARTBEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one is at once, when nothing is known yet; a builder that is there is had before the second.
+    // Skip the first, immediate tick, when nothing is known yet: an idle builder is granted before the second.
     tick.reset();
     loop {
         tokio::select! {
@@ -122,7 +122,7 @@ pub(crate) async fn say_last(client: &mut Client, message: &BuilderMessage) {
         client.writer.shutdown().await?;
         client.reader.discard().await
     };
-    // Whoever does not read it in time does not hear it.
+    // A client that does not read in time misses it.
     let _ = timeout(LAST_WORD, last).await;
 }
 

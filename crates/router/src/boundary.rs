@@ -115,7 +115,7 @@ impl Boundary {
         self.rows = self.rows.max(rows);
     }
 
-    /// What the builder has said since the last call.
+    /// The builder's reports since the last call.
     pub(crate) fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
     }

@@ -44,7 +44,7 @@ pub struct Config {
     pub status_port: u16,
     /// Whether status shows the names of relations.
     pub status_labels: bool,
-    /// What is asked of clients.
+    /// How clients authenticate.
     pub access: Access,
     /// How builders' certificates are verified, when connections to them are encrypted.
     pub builder_tls: Option<Arc<BuilderTls>>,
@@ -60,7 +60,7 @@ pub struct Config {
     pub max_builders: usize,
     /// Builders that are kept idle besides the busy ones.
     pub spare_builders: usize,
-    /// How long other builders may be idle.
+    /// How long builders beyond these numbers may be idle.
     pub idle_ttl: Duration,
     /// How long a client waits for a builder that starts.
     pub start_timeout: Duration,
@@ -68,21 +68,21 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// How long relayed builds may go on when the daemon shuts down.
     pub grace: Duration,
-    /// How long a client may be silent while it waits or sends rows, or not read what it is sent.
+    /// How long a client may be silent while it waits or sends rows, or may leave data unread.
     pub idle_timeout: Duration,
-    /// How long a build may take from when it has a builder to its end, whatever its client says; `None` for as long as it takes.
+    /// The time limit for a build, from the grant of a builder to its end; `None` for none.
     pub max_build_time: Option<Duration>,
     /// Connections at a time. Beyond it the oldest pending connection is closed.
     pub max_connections: usize,
     /// Connections to accept per second; more wait.
     pub max_handshakes: u32,
-    /// Memory in bytes that a builder needs for this build; `u64::MAX`: the maximum. The caller passes the builder's own formula, since
-    /// the router does not link the engine.
+    /// Memory in bytes that a builder needs for a build; `u64::MAX` means the maximum. The caller passes the builder's own formula,
+    /// since the router does not link the engine.
     pub memory_for: fn(&Hello) -> u64,
 }
 
 impl Config {
-    /// The defaults, with builders from `source`, as large as `memory_for` says.
+    /// The defaults, with builders from `source` of the memory that `memory_for` returns.
     #[must_use]
     pub fn new(source: Source, memory_for: fn(&Hello) -> u64) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Config {
 }
 
 impl Config {
-    /// The secrets for tickets that are in a file.
+    /// The ticket keys that come from a file.
     #[must_use]
     pub fn ticket_keys(&self) -> Option<Arc<TicketKeys>> {
         match &self.source {
@@ -124,7 +124,7 @@ impl Config {
         }
     }
 
-    /// Whether the router may listen where it is to.
+    /// Checks whether the router may listen at its address.
     ///
     /// # Errors
     /// The address that other machines can reach.

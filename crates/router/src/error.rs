@@ -4,10 +4,10 @@ use thiserror::Error;
 /// Why a router did not start.
 #[derive(Debug, Error)]
 pub enum RouterError {
-    /// It could not listen, or not where it was told to.
+    /// It could not listen at the configured address.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
-    /// There is nowhere to get builders from.
+    /// No source of builders is available.
     #[error("cannot get builders: {0}")]
     Source(String),
 }

@@ -15,7 +15,7 @@ const CHECK: Duration = Duration::from_secs(1);
 /// Consecutive health checks that may fail.
 const MISSES: u32 = 3;
 
-/// A builder that somebody else runs.
+/// A builder that the router does not run itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedBuilder {
     /// Its name or address.
@@ -129,7 +129,7 @@ impl Builder for Found {
                     return "it was put back".to_owned();
                 }
                 sleep(CHECK).await;
-                // Not its readiness: a builder that drains still has its builds.
+                // Its builds, not its readiness: a draining builder still has builds.
                 misses = if health::builds(&self.place).await.is_ok() { 0 } else { misses + 1 };
             }
             "its status port does not answer".to_owned()
@@ -144,7 +144,7 @@ impl Builder for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // A start that was given up.
+        // The start was given up.
         self.put_back();
     }
 }

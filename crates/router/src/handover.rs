@@ -13,7 +13,7 @@ use crate::pool::Lease;
 use crate::stream::connect;
 use crate::tls::BuilderTls;
 
-/// A builder that has been told of the build.
+/// A builder that has received the Hello.
 pub(crate) struct Asked {
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) write: WriteHalf<Box<dyn Transport>>,

@@ -21,18 +21,18 @@ const POLL: Duration = Duration::from_millis(200);
 /// Consecutive requests that may go unanswered.
 const MISSES: u32 = 5;
 
-/// Builds of a builder, as its metrics tell.
+/// Numbers of a builder's builds, from its metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Builds {
-    /// Under way or waiting for their turn.
+    /// Running or waiting.
     pub(crate) active: u64,
-    /// That have ended. Refused ones are, too, but for those who may not use the builder: they are not the client that is awaited.
+    /// Ended. Refused builds count too, except for clients that may not use the builder: the awaited client is not one of them.
     pub(crate) ended: u64,
-    /// That have ended well.
+    /// Succeeded.
     pub(crate) succeeded: u64,
 }
 
-/// Whether a builder takes builds.
+/// Whether a builder accepts builds.
 pub(crate) async fn is_ready(place: &Place) -> bool {
     get(place, "/readyz").await.is_ok()
 }
@@ -92,7 +92,7 @@ async fn exchange(place: &Place, path: &str) -> io::Result<String> {
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
     };
-    // The connection works only while it is polled, and ends with this function.
+    // The connection makes progress only while polled, and ends with this function.
     let connection = async {
         let _ = connection.await;
         std::future::pending::<()>().await;

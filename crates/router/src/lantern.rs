@@ -1,4 +1,4 @@
-//! Lantern's clients, who cannot be shown a ticket, nor told anything while they send rows or read the file.
+//! Lantern's clients, which cannot present a ticket, and receive no messages while they send rows or read the file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::scheduler::Wish;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
-/// How long a client that builds may wait for a builder: it gives up when it is not answered within 10 seconds.
+/// How long a client may wait for a builder: it gives up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
 /// How long a client may take to read the rest of its file.
 const READING: Duration = Duration::from_secs(600);
-/// How long a client may take to close after it was told of an error, and a builder's reason may take to become known.
+/// How long a client may take to close after an error, and how long to wait for a builder's reason.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Why a client gets no builder.
 enum NoBuilder {
-    /// What it is told.
+    /// The message for the client.
     Told(String),
     Left,
 }
 
 impl Session<'_> {
-    /// Tells a client where its builder is.
+    /// Sends a client the address of its builder.
     pub(crate) async fn lantern_address(&self, mut stream: Box<dyn Transport>) {
         let client = match self.lantern_client(&*stream) {
             Ok(client) => client,
@@ -104,7 +104,7 @@ impl Session<'_> {
         }
     }
 
-    /// The client, if it may have something built.
+    /// Authenticates the client.
     fn lantern_client(&self, stream: &dyn Transport) -> Result<Client, String> {
         let Shared { config, activity, .. } = &**self.shared;
         if let Some(refuse) = activity.refuses("router") {
@@ -128,7 +128,7 @@ impl Session<'_> {
             label: None,
             value_type: order.value_type.name().to_owned(),
             metric: match order.metric {
-                // Which of the two is the builder's setting.
+                // A setting of the builder decides between the two.
                 LanternMetric::CosineOrInnerProduct => Metric::Cosine,
                 LanternMetric::L2 => Metric::L2,
                 LanternMetric::Hamming => Metric::Hamming,
@@ -142,7 +142,7 @@ impl Session<'_> {
         })
     }
 
-    /// A builder that has heard what is to be built.
+    /// A builder that has received the client's order.
     async fn lantern_builder(
         &self,
         stream: &mut Box<dyn Transport>,
@@ -154,7 +154,7 @@ impl Session<'_> {
             let asked = async {
                 let mut builder = greeted(&lease, self.shared.config.builder_tls.as_deref()).await?;
                 let ticket = relayed(&lease.ticket).ok_or_else(|| std::io::Error::other("the ticket is too long"))?;
-                // What follows the client's choice.
+                // The order without its first four bytes, the choice of the protocol.
                 builder.write_all(&[&ticket, &init.to_bytes()[4..]].concat()).await?;
                 builder.flush().await?;
                 std::io::Result::Ok(builder)
@@ -171,7 +171,7 @@ impl Session<'_> {
     }
 
     async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
-        // It says nothing of its rows, so the builder is of the least size.
+        // The order has no number of rows, so the builder is of the least size.
         let wish = Wish { client: client.clone(), memory: 0 };
         let mut request = self.shared.pool.ask(wish);
         let mut byte = [0];
@@ -184,12 +184,12 @@ impl Session<'_> {
                     Err(NoBuilder::Told("no builder can be had, see the router's log".to_owned()))
                 }
             },
-            // It has nothing to say before it is answered.
+            // It sends nothing before the answer, so any byte or end means that it has left.
             _ = stream.read(&mut byte) => Err(NoBuilder::Left),
         }
     }
 
-    /// Passes bytes on until one side ends. A client whose builder is lost has its connection reset: it would take the end of the
+    /// Relays bytes until one side ends. If the builder is lost, the client's connection is reset: it would take the end of the
     /// stream for the end of the file.
     async fn lantern_relay(
         &self,
@@ -233,7 +233,7 @@ impl Session<'_> {
             }
             Err(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
         };
-        // The builder stops what nobody wants any more before it is given to others.
+        // Closing the connection makes the builder stop the build before the lease returns.
         drop((from_builder, to_builder));
         running.end(outcome, why);
         drop(lease);

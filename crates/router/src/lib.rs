@@ -1,4 +1,4 @@
-//! The router: databases point at it, it finds or starts a builder for each build, and relays the connection or redirects the client.
+//! The router: databases connect to it; it finds or starts a builder for each build, and relays or redirects the client.
 //!
 //! `scheduler` decides, without clock or network; `pool` carries out its actions with a `spawner`; `session` serves clients.
 

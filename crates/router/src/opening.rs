@@ -15,7 +15,7 @@ use crate::config::{Config, Mode};
 /// The router's name and version.
 pub(crate) const VERSION: &str = concat!("lantern-index router ", env!("CARGO_PKG_VERSION"));
 
-/// What a client wants.
+/// A client's request.
 pub(crate) enum Opening {
     /// A build.
     Build(Box<Client>),
@@ -30,7 +30,7 @@ pub(crate) enum Opening {
 /// A client that has said Hello.
 pub(crate) struct Client {
     pub(crate) hello: Hello,
-    /// The bytes of the Hello as they came: it may say more than this version knows.
+    /// The bytes of the Hello as received: it may have fields that this version does not know.
     pub(crate) frame: BytesMut,
     /// The ticket of a redirect that failed; may be empty.
     pub(crate) ticket: String,
@@ -40,7 +40,7 @@ pub(crate) struct Client {
     pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Transport>>>,
 }
 
-/// Greets a client and hears what it wants.
+/// Greets a client and reads its request.
 ///
 /// # Errors
 /// A client that is too slow, breaks the rules or is gone.
@@ -51,7 +51,7 @@ pub(crate) async fn open(
 ) -> Result<Opening, CodecError> {
     let (mode, limit) = (config.mode, config.handshake_timeout);
     let opening = async {
-        // To clients a router that relays is a builder; Lantern's could not be told of it otherwise.
+        // A relaying router greets as a builder, since Lantern's clients know no other greeting.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
         stream.write_all(&greeting.to_bytes()).await?;
         stream.flush().await?;
@@ -77,7 +77,7 @@ pub(crate) async fn open(
 async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) -> Result<Opening, CodecError> {
     let certificate = stream.peer_name();
     let (read, write) = split(stream);
-    // Rows come only when a builder has accepted the build, and then they are not looked into.
+    // Rows arrive only after a builder has accepted the build, and are then relayed unparsed.
     let (mut reader, mut writer) = (FrameReader::of_stranger(read), FrameWriter::new(write));
     let mut ticket = String::new();
     loop {

@@ -21,7 +21,7 @@ use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
 
 /// How long a builder may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(5);
-/// The settings of daemons in the environment begin with this; those of the router are not the builders'.
+/// Daemons' settings in the environment begin with this; the router's are not passed to builders.
 const SETTINGS: &str = "LANTERN_INDEX_";
 
 /// How to run builders on this machine.
@@ -57,7 +57,7 @@ impl Processes {
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.config.program);
-        // Nothing but what is given here: the file and the environment are the router's.
+        // Only the settings given here: the configuration file and the environment are the router's.
         for (variable, _) in env::vars_os() {
             if variable.to_string_lossy().starts_with(SETTINGS) {
                 command.env_remove(variable);
@@ -68,11 +68,11 @@ impl Processes {
         command.arg("--ticket-key").arg(&self.ticket_key);
         match &self.config.cert_and_key {
             Some((cert, key)) => _ = command.arg("--cert").arg(cert).arg("--key").arg(key),
-            // The router itself was told whether that may be.
+            // The router has checked that plaintext is allowed.
             None => _ = command.arg("--allow-plaintext-beyond-loopback"),
         }
         command.args(&self.config.arguments);
-        // A Ctrl-C at the terminal is for the router, which has builds to end first.
+        // In its own process group: Ctrl-C reaches only the router, which ends builds first.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         command
     }
@@ -123,7 +123,7 @@ impl Spawner for Processes {
     }
 }
 
-/// Where it listens for status requests and for builds; `None` when it ends before it says so.
+/// The addresses for status requests and for builds; `None` if the process ends before it prints them.
 async fn announced(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<(SocketAddr, SocketAddr)> {
     let (mut status, mut builds) = (None, None);
     loop {
@@ -181,7 +181,7 @@ async fn supervise(
     stop: Arc<Notify>,
     tell_gone: watch::Sender<Option<String>>,
 ) {
-    // Held here: waiting for a child closes its input, which ends it.
+    // Taken first: waiting for a child would close its stdin, which ends it.
     let mut stdin = child.stdin.take();
     let output = async {
         while let Ok(Some(line)) = lines.next_line().await {
@@ -198,7 +198,7 @@ async fn supervise(
         Some(Ok(status)) => format!("its process {}", said(status)),
         Some(Err(error)) => format!("its process cannot be watched: {error}"),
         None => {
-            // Its last client may still read what it was sent.
+            // Ask it to end in order: its last client may still be reading.
             if let Some(stdin) = &mut stdin {
                 let _ = stdin.write_all(b"end\n").await;
             }

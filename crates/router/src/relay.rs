@@ -1,4 +1,4 @@
-//! The bytes of a build between client and builder.
+//! Relays the bytes of a build between client and builder.
 
 use std::future::ready;
 use std::io;
@@ -14,10 +14,10 @@ use crate::boundary::Boundary;
 
 /// Bytes that are passed on at a time.
 const BUFFER: usize = 256 << 10;
-/// How long a last frame may take to arrive when the other side is gone.
+/// The time limit for a last frame after the other side is gone.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// How the bytes of a build came to an end.
+/// How a relayed build ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The builder sent its last frame, of this kind.
@@ -26,11 +26,11 @@ pub(crate) enum End {
     Lost,
     /// The client is gone.
     Left,
-    /// The client has read nothing for as long as it may.
+    /// The client has left data unread for too long.
     Unread,
 }
 
-/// One side of a relay: its halves, and what was read of it but not passed on yet.
+/// One side of a relay: its halves, and the bytes read but not passed on yet.
 pub(crate) struct Side {
     pub(crate) read: ReadHalf<Box<dyn Transport>>,
     pub(crate) write: WriteHalf<Box<dyn Transport>>,
@@ -60,7 +60,7 @@ pub(crate) async fn pass(
             (Err(Broken::Writing), _) => End::Left,
             (Err(Broken::Unread), _) => End::Unread,
             (_, Some(last @ (kind::DONE | kind::ERROR | kind::REFUSE))) if boundary.is_between_frames() => {
-                // As the builder does: the client reads the end behind the last word.
+                // Like the builder: the client reads the end of the stream after the last frame.
                 let _ = timeout(LAST_WORD, to_client.shutdown()).await;
                 End::Said(last)
             }
@@ -70,7 +70,7 @@ pub(crate) async fn pass(
     let mut back = std::pin::pin!(back);
     let forth = async {
         let copied = copy(from_client, to_builder, client_pending, patience, |bytes| forth(bytes.len())).await;
-        // It closed its side, or is gone: the builder takes it for a cancellation and ends.
+        // The client has closed its side or is gone: the builder cancels the build when its stream ends.
         if !matches!(copied, Err(Broken::Writing)) {
             let _ = to_builder.shutdown().await;
         }
@@ -81,12 +81,12 @@ pub(crate) async fn pass(
         biased;
         end = &mut back => end,
         copied = forth => match copied {
-            // Perhaps it had the last word already, and only the builder's end is not here yet.
+            // The client may have received the last frame already, while the builder's end of stream is still to come.
             Ok(()) | Err(Broken::Reading) => match timeout(LAST_WORD, back).await {
                 Ok(end @ End::Said(_)) => end,
                 _ => End::Left,
             },
-            // A builder that does not take rows may have said why.
+            // A builder that no longer takes rows may have sent its reason.
             Err(Broken::Writing | Broken::Unread) => timeout(LAST_WORD, back).await.unwrap_or(End::Lost),
         },
     }
@@ -115,7 +115,7 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: Error
     let _ = timeout(LAST_WORD, last).await;
 }
 
-/// That the builder is lost.
+/// The report that the builder is lost.
 pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
     ErrorReport {
         sqlstate: SqlState::CONNECTION_FAILURE,
@@ -135,12 +135,12 @@ pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
 pub(crate) enum Broken {
     Reading,
     Writing,
-    /// The receiver has taken nothing for as long as it may.
+    /// The receiver has left data unread for too long.
     Unread,
 }
 
-/// Passes bytes on until there are no more, `buffer` first. `see` is shown what was written. The receiver must take something within
-/// `patience` whenever there is something for it.
+/// Copies bytes until the stream ends, `buffer` first. `see` gets the bytes that were written. The receiver must take some bytes within
+/// `patience` whenever any are waiting.
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -170,7 +170,7 @@ pub(crate) async fn copy(
         }
         buffer.reserve(BUFFER);
         read = from.read_buf(buffer).await;
-        // What is there as well goes along: TLS gives one record at a time, and each write costs.
+        // Collect all bytes that are available: TLS returns one record at a time, and each write has a cost.
         while matches!(read, Ok(1..)) && buffer.len() < BUFFER {
             read = tokio::select! {
                 biased;
@@ -232,7 +232,7 @@ mod tests {
                 client.read_exact(&mut bytes.clone()).await.unwrap();
                 client.reset_when_closed().unwrap();
                 drop(client);
-                // It closes when it hears that the client is gone.
+                // It closes when the client is gone.
                 builder.read_to_end(&mut Vec::new()).await.unwrap();
                 drop(builder);
             };
@@ -263,7 +263,7 @@ mod tests {
         };
         let reading = async move {
             tokio::time::sleep(Duration::from_secs(6)).await;
-            // It says that it is alive: what nobody reads any more resets the connection.
+            // A heartbeat: bytes that nobody reads would reset the connection on close.
             client.write_all(b"heartbeat").await.unwrap();
             let mut bytes = Vec::new();
             client.read_to_end(&mut bytes).await.map(|_| bytes.len())
@@ -286,7 +286,7 @@ mod tests {
             () = endless => panic!("the builder was left"),
         };
         assert_eq!(end, End::Unread);
-        // What was read of the builder is more than what the client has: the boundary is the client's.
+        // More was read from the builder than the client has received: the boundary follows the client.
         assert!(!boundary.is_between_frames());
         drop(client);
     }

@@ -1,4 +1,4 @@
-//! A build whose bytes the router passes on.
+//! A relayed build.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::relay::{End, Side, linger, lost, pass, report};
 use crate::router::Shared;
 use crate::stages::Stages;
 
-/// How long it may take until the reason of a loss is known.
+/// How long to wait for the reason of a builder's loss.
 const REASON: Duration = Duration::from_secs(3);
 
-/// What became of a relayed build.
+/// The result of a relayed build.
 pub(crate) enum Relayed {
-    /// It ended, well or not, and the client knows.
+    /// It has ended in any way, and the client knows.
     Ended,
-    /// The client is gone or cancelled before the builder took the build.
+    /// The client left or cancelled, or was refused, before the builder accepted the build.
     Refused(Box<Client>, Queued, NoBuilder),
-    /// The builder was lost before it took the build: another may take it.
+    /// The builder was lost before it accepted the build: another may.
     Lost(Box<Client>, Queued, String),
 }
 
@@ -76,7 +76,7 @@ fn unreadable(builder: &str) -> Refuse {
     }
 }
 
-/// From the frame by which the builder takes the build, or fails.
+/// Relays from the frame by which the builder accepts the build, or fails.
 async fn build(
     shared: &Arc<Shared>,
     client: Client,
@@ -148,7 +148,7 @@ async fn build(
         }),
         Ok(_) => None,
     };
-    // The builder stops what nobody wants any more before it is given to others, and what the client has yet to read keeps nobody waiting.
+    // Close the connection so that the builder stops the build, and return the lease before the client has read everything.
     drop((builder, lease));
     running.end(outcome, why);
     match (end, last_word) {

@@ -17,7 +17,7 @@ use crate::sent::Sent;
 use crate::session;
 use crate::spawner::Spawner;
 
-/// Builders of one machine share its memory, and each knows what it can take.
+/// No sizes: builders on one machine share its memory, and each one checks what fits.
 const ANY_SIZE: (u64, u64) = (0, 0);
 
 /// What all sessions share.
@@ -76,7 +76,7 @@ impl Router {
         self.daemon.local_addr()
     }
 
-    /// What it is doing.
+    /// Its activity, for status and metrics.
     #[must_use]
     pub fn activity(&self) -> Arc<Activity> {
         self.shared.activity.clone()
@@ -102,7 +102,7 @@ impl Router {
     }
 }
 
-/// Where builders come from, the key for their tickets, and the least and most memory of one.
+/// The source of builders, the keys for their tickets, and the least and most memory of one.
 async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<Arc<TicketKeys>>, (u64, u64)), RouterError> {
     match &config.source {
         Source::Process(process) => {

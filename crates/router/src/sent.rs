@@ -10,7 +10,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Remembers a ticket that a client is given, if it is one.
+    /// Remembers a redirected client's ticket, unless it is empty.
     pub(crate) fn with(self: &Arc<Self>, ticket: &str) -> Away {
         let back = CancellationToken::new();
         if !ticket.is_empty() {

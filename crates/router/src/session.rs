@@ -19,7 +19,7 @@ use crate::router::Shared;
 use crate::scheduler::Wish;
 use crate::stages::Stages;
 
-/// Builders that may be lost, one after the other, before one accepts the build.
+/// How many builders are tried if each is lost before it accepts the build.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
@@ -77,7 +77,7 @@ impl Session<'_> {
         let subject = Subject::new(self.id, self.peer, &known, hello);
         tracing::Span::current().record("build", &subject.build);
         if hello.build_id != subject.build {
-            // The builder is to know the build by the same number. A client that sends none is older than all fields that may follow it.
+            // Pass the build's id on to the builder. A client that sends none is older than all fields behind it, so nothing is lost.
             hello.build_id.clone_from(&subject.build);
             client.frame.clear();
             ClientMessage::Hello(hello.clone()).encode(&mut client.frame);
@@ -130,7 +130,7 @@ impl Session<'_> {
 
     /// Redirects the client, and reserves the builder until the build has ended.
     async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) {
-        // Before the client knows: else its build might be over before we look.
+        // Read before the redirect: else the build might be over already.
         let before = match health::builds(lease.place()).await {
             Ok(before) => before,
             Err(error) => {
@@ -151,7 +151,7 @@ impl Session<'_> {
         let stages = Stages::new();
         let running = queued.begin(lease.memory(), move || stages.stage());
         running.is_at(&format!("{} ({}:{})", lease.name(), lease.place().host(), lease.place().port));
-        // Before the client knows, too: it may be back at once.
+        // Also before the redirect: the client may come back at once.
         let away = self.shared.sent.with(&lease.ticket);
         self.shared.door.tasks.spawn(async move {
             let name = lease.name().to_owned();
@@ -171,7 +171,7 @@ impl Session<'_> {
     }
 }
 
-/// Says why there is no builder, to the client and to status.
+/// Reports to the client and to status why there is no builder.
 async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {

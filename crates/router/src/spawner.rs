@@ -13,7 +13,7 @@ pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where builders come from.
 pub(crate) trait Spawner: Send + Sync {
-    /// Starts a builder and waits until it takes builds. An error leaves nothing behind.
+    /// Starts a builder and waits until it accepts builds. An error leaves nothing behind.
     fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>>;
 
     /// Whether builders go on when the router ends.
@@ -32,14 +32,14 @@ pub(crate) trait Spawner: Send + Sync {
     }
 }
 
-/// What other routers do.
+/// The state of other routers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     /// Their builders.
     pub(crate) others: Others,
     /// The ticket names of this router's builders for which another router waits.
     pub(crate) wanted: Vec<String>,
-    /// Whether another router has left a builder to this one.
+    /// Whether another router has released a builder to this one.
     pub(crate) left: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Surroundings {
 pub(crate) trait Builder: Send + Sync {
     /// Its name in logs, status and tickets.
     fn name(&self) -> &str;
-    /// The name that its tickets carry.
+    /// Its name in tickets.
     fn ticket_name(&self) -> &str {
         self.name()
     }
@@ -67,14 +67,14 @@ pub(crate) trait Builder: Send + Sync {
     fn is_outdated(&self) -> bool {
         false
     }
-    /// Publishes, within moments, whether it has a build.
+    /// Publishes, without waiting, whether it has a build.
     fn show_building(&self, _building: bool) {}
 }
 
 /// How a builder is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// A name or an address. `None`: the one under which the client has reached the router.
+    /// A name or an address. `None`: the one by which the client has reached the router.
     pub(crate) host: Option<String>,
     /// The port for builds.
     pub(crate) port: u16,
@@ -105,7 +105,7 @@ pub(crate) struct Order {
     pub(crate) memory: u64,
     /// How long it may take.
     pub(crate) limit: Duration,
-    /// Reports what waiting clients are told.
+    /// Reports progress to waiting clients.
     pub(crate) tell: watch::Sender<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Outlook {
     Passing,
     /// Another start would fail too.
     Lasting,
-    /// No fault: other routers have all of `max_builders`.
+    /// Not an error: other routers have all of `max_builders`.
     Full,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Outlook {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{text}")]
 pub(crate) struct SpawnError {
-    /// What the system or Kubernetes said.
+    /// The message of the system or Kubernetes.
     pub(crate) text: String,
     /// What may help; may be empty.
     pub(crate) hint: String,

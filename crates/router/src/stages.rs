@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use protocol::{Phase, Progress};
 use service::Stage;
 
-/// How far a relayed build is, as its builder tells the client.
+/// The progress of a relayed build, from its builder's messages to the client.
 #[derive(Debug)]
 pub(crate) struct Stages(Mutex<(Stage, Instant)>);
 
@@ -14,7 +14,7 @@ impl Stages {
         Self(Mutex::new((stage, Instant::now())))
     }
 
-    /// The builder said so.
+    /// Records a Progress message.
     pub(crate) fn see(&self, progress: &Progress) {
         let Some(phase) = Phase::from_number(progress.phase) else { return };
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,7 +26,7 @@ impl Stages {
         (stage.done, stage.total) = (progress.done, progress.total);
     }
 
-    /// How far it is now.
+    /// The present stage.
     pub(crate) fn stage(&self) -> Stage {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut stage, since) = *inner;

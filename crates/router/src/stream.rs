@@ -9,10 +9,10 @@ use tokio_rustls::TlsConnector;
 use crate::spawner::Place;
 use crate::tls::BuilderTls;
 
-/// How long a connection to a builder may take.
+/// The time limit for connecting to a builder.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long what was sent to a builder may be unacknowledged or unread.
+/// How long data sent to a builder may be unacknowledged or unread.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Connects to a builder.

@@ -22,7 +22,7 @@ pub enum BuilderTlsError {
         /// What is wrong.
         problem: String,
     },
-    /// Not a name that a certificate can have.
+    /// Not a valid name for a certificate.
     #[error("{0:?} is not a name that a certificate can be for")]
     Name(String),
     /// rustls refuses.
@@ -58,7 +58,7 @@ impl BuilderTls {
             .dangerous()
             .with_custom_certificate_verifier(pinned.clone())
             .with_no_client_auth();
-        // Nobody looks at the name.
+        // The name is not checked.
         Self::new(file, "localhost", Trust::Pinned(pinned, Arc::new(config)))
     }
 
@@ -75,7 +75,7 @@ impl BuilderTls {
         Ok(Self { file: file.to_owned(), name, trust })
     }
 
-    /// For the next connection.
+    /// The configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         match &self.trust {
             Trust::Authorities(config) => config.read().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -125,17 +125,17 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
     if all.is_empty() { Err(problem("it holds none".to_owned())) } else { Ok(all) }
 }
 
-/// Takes the certificates that a file has held, whatever their names and dates: whoever has the key is a builder.
+/// Accepts the certificates that a file has held, whatever their names and dates: the private key identifies a builder.
 #[derive(Debug)]
 struct Pinned {
     file: PathBuf,
-    /// The last one first.
+    /// The latest first.
     known: Mutex<Vec<CertificateDer<'static>>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pinned {
-    /// Certificates that are known: after a renewal, builders read the new one a moment earlier or later than the router.
+    /// The most certificates remembered: after a renewal, builders may read the new one earlier or later than the router.
     const MOST: usize = 4;
 
     fn open(file: &Path) -> Result<Self, BuilderTlsError> {
@@ -145,7 +145,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Learns the certificate that is in the file now.
+    /// Adds the certificate that is in the file now.
     fn look(&self) -> Result<(), BuilderTlsError> {
         let now = read(&self.file)?.remove(0);
         let mut known = self.known();
@@ -173,7 +173,7 @@ impl ServerCertVerifier for Pinned {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        // A builder that has just started may have read a renewed file that the router would look at later.
+        // A builder that has just started may have read a renewed file before the router.
         if self.knows(end_entity) || self.look().is_ok() && self.knows(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }

@@ -1,4 +1,4 @@
-//! Advice: a sample of rows in, which index to build out.
+//! Advice: takes a sample of rows, and recommends indexes.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::admission::Reservation;
 use crate::meter::Bound;
 use crate::session_error::SessionError;
 
-/// Frames on their way, and what every advice needs.
+/// Bytes for frames in flight, and the fixed needs of any advice.
 const FIXED: u64 = 12 << 20;
-/// Bytes of a sparse value before any was seen: 64 entries.
+/// Bytes assumed for a sparse value before any has arrived: 64 entries.
 const SPARSE_VALUE: usize = 4 + 8 * 64;
 
 /// The memory of an advice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleNeed {
     value_type: ValueType,
-    /// Bytes of every value, if they are the same.
+    /// Bytes of a value, if all have the same length.
     value_len: Option<usize>,
-    /// Rows that may come, queries included.
+    /// The most rows, queries included.
     most: u64,
     threads: u32,
 }
@@ -32,12 +32,12 @@ impl SampleNeed {
         Self { value_type: spec.value_type, value_len: spec.value_type.value_len(spec.dims), most, threads }
     }
 
-    /// Bytes before any row has come.
+    /// Bytes before the first row.
     pub(crate) fn at_first(&self) -> u64 {
         self.of(self.value_len.unwrap_or(SPARSE_VALUE))
     }
 
-    /// Bytes when `rows` rows with `bytes` bytes of values have come.
+    /// Bytes after `rows` rows with `bytes` bytes of values.
     fn after(&self, rows: u64, bytes: u64) -> u64 {
         let mean = bytes.checked_div(rows).map_or(SPARSE_VALUE, |mean| usize::try_from(mean + 1).unwrap_or(usize::MAX));
         self.of(self.value_len.unwrap_or(mean))
@@ -48,7 +48,7 @@ impl SampleNeed {
     }
 }
 
-/// Keeps a sample within the rows that were said, and the memory in step with their bytes.
+/// Limits a sample to the announced rows, and keeps the memory reservation in step with their bytes.
 #[derive(Debug)]
 pub(crate) struct SampleMeter {
     need: SampleNeed,
@@ -87,7 +87,7 @@ impl Bound for SampleMeter {
     }
 }
 
-/// The rows of a sample as they come: queries first, if there are any.
+/// The rows of a sample as they arrive: queries first, if there are any.
 pub(crate) struct Sample {
     question: Question,
     queries: usize,
@@ -114,7 +114,7 @@ impl Sample {
         control.progress().add(tuples.count.into());
     }
 
-    /// Tries what could be built.
+    /// Builds and searches candidates.
     pub(crate) fn advise(
         self,
         engine: EngineKind,

@@ -1,4 +1,4 @@
-//! A check: the pages of an index in, what is wrong with them and how much its searches find out.
+//! A check: takes the pages of an index, verifies them and measures the recall of searches.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,28 +13,28 @@ use rayon::prelude::*;
 use crate::admission::Size;
 use crate::session_error::SessionError;
 
-/// True neighbors that searches should find, as the database's own check counts them.
+/// Neighbors per search: recall@10, as in the database's own check.
 const WANTED: usize = 10;
 /// The most elements to search for.
 const MAX_SAMPLE: usize = 10_000;
-/// Elements that a search visits at most, several times what searches of good graphs do: in an index made to waste memory each search might visit all.
+/// The most elements that a search may visit, several times as many as in good graphs: in a malicious index each search might visit all elements.
 const MOST_VISITED: usize = 1 << 18;
-/// Elements that a thread compares with all that is searched for before it looks whether to stop.
+/// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Bytes of a sparse value while none has been seen: 16 entries.
+/// Bytes assumed for a sparse value before any has arrived: 16 entries.
 const SPARSE_VALUE: usize = 4 + 8 * 16;
-/// Frames on their way, and what all checks need.
+/// Bytes for frames in flight, and the fixed needs of any check.
 const FIXED: u64 = 12 << 20;
-/// Vectors of what is kept of elements have room for a thousand, however few there are.
+/// The least bytes for elements: vectors have room for a thousand, however few there are.
 const KEPT_AT_LEAST: u64 = 4 << 20;
 
 /// The memory of a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckNeed {
     pages: u64,
-    /// For what is kept of the elements.
+    /// Bytes for what is kept of the elements.
     elements: u64,
-    /// For the values that are searched for.
+    /// Bytes for the sampled values.
     sample: u64,
 }
 
@@ -43,7 +43,7 @@ impl CheckNeed {
         let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SPARSE_VALUE);
         let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
         let verify = pages::verify_bytes(elements, check.blocks);
-        // Pages that VACUUM and inserts have left hold more small elements than a build puts there.
+        // After VACUUM and inserts, pages may hold more small elements than after a build.
         let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
         let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * value_len as u64;
         Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept, sample }
@@ -54,7 +54,7 @@ impl CheckNeed {
     }
 }
 
-/// The pages of an index as they come.
+/// The pages of an index as they arrive.
 pub(crate) struct Incoming {
     pages: Vec<PageBytes>,
 }
@@ -68,7 +68,7 @@ impl Incoming {
         Ok(Self { pages })
     }
 
-    /// Takes the pages that come next, of which the session has seen that they do.
+    /// Takes the next pages; the session has checked their order.
     pub(crate) fn add(&mut self, pages: &protocol::Pages, control: &Control) {
         let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
         let room = self.pages.capacity() - self.pages.len();
@@ -159,7 +159,7 @@ fn findings(report: &Report) -> Findings {
     }
 }
 
-/// The graph of the pages, as searches see it.
+/// The graph in the pages, for searches.
 struct Graph<'a>(&'a Linked<'a>);
 
 impl Links for Graph<'_> {
@@ -176,7 +176,7 @@ impl Links for Graph<'_> {
     }
 }
 
-/// The ten least distances.
+/// The ten least distances, for exact search.
 #[derive(Clone, Default)]
 struct Least(Vec<f32>);
 
@@ -191,7 +191,7 @@ impl Least {
     }
 }
 
-/// Elements to search for.
+/// The sample of elements to search for.
 struct Sample<'a> {
     spec: &'a BuildSpec,
     count: usize,
@@ -199,7 +199,7 @@ struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// How many elements were searched for, and the share of their true neighbors that was found.
+    /// The number of elements searched for, and the recall.
     fn recall(&self, pages: &[PageBytes], control: &Control) -> Result<(u32, Option<f64>), SessionError> {
         let elements = Elements::of(self.spec.value_type);
         let Some(kernel) = kernel(elements, self.spec.metric) else { return Ok((0, None)) };
@@ -225,7 +225,7 @@ impl Sample<'_> {
         drawn.filter_map(value).collect()
     }
 
-    /// The distances of what searches find.
+    /// The distances of the elements that searches find.
     fn search(
         &self,
         linked: &Linked<'_>,
@@ -250,7 +250,7 @@ impl Sample<'_> {
     }
 }
 
-/// The ten nearest of each.
+/// The ten least distances of each value, by an exact search.
 fn exact(
     linked: &Linked<'_>,
     queries: &[Vec<u8>],

@@ -17,31 +17,31 @@ pub struct Config {
     pub status_host: String,
     /// The port for status requests; 0 takes any free one.
     pub status_port: u16,
-    /// Whether status shows what clients call their builds, which are names of relations.
+    /// Whether status shows clients' labels of builds, which are names of relations.
     pub status_labels: bool,
-    /// What clients must show.
+    /// How clients authenticate.
     pub access: Access,
-    /// Tickets that clients must show, if only builds of a router are accepted.
+    /// Verifies tickets, if only builds of a router are accepted.
     pub tickets: Option<Arc<TicketGate>>,
-    /// With `tickets`: whether Lantern's clients, which cannot show one, are accepted all the same.
+    /// With `tickets`: whether Lantern's clients, which have no tickets, are accepted nevertheless.
     pub lantern_without_ticket: bool,
-    /// The most rows that a build may have; 0 for as many as there is memory for.
+    /// The most rows of a build; 0 means as many as fit into memory.
     pub max_rows: u64,
     /// The engine that builds graphs.
     pub engine: EngineKind,
     /// Threads for the CPU work of each build; 0 takes one per core.
     pub threads: usize,
-    /// Bytes of memory that all builds together may take; 0 takes what the system or the control group has, less a margin.
+    /// Bytes of memory for all builds together; 0 means the memory of the system or the control group, less a margin.
     pub memory_limit: u64,
-    /// Where values of builds go that do not fit into memory.
+    /// The directory for values of builds that do not fit into memory.
     pub spool_dir: Option<PathBuf>,
-    /// Builds at a time; 0 for as many as there is memory for.
+    /// The most builds at a time; 0 means as many as fit into memory.
     pub max_builds: usize,
     /// Whether a Lantern client's cosine is taken for inner product: it announces both as cosine.
     pub lantern_inner_product: bool,
-    /// How long a client may be silent while its rows are due, or not read what it is sent.
+    /// How long a client may be silent while its rows are due, or may leave data unread.
     pub idle_timeout: Duration,
-    /// How long a build may take from its admission to its end, whatever its client says; `None` for as long as it takes.
+    /// The time limit for a build, from its admission to its end; `None` for none.
     pub max_build_time: Option<Duration>,
     /// How long the rows of a build may take to arrive; heartbeats do not extend it.
     pub max_rows_time: Option<Duration>,
@@ -85,13 +85,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether clients must say who they are: by a token, a certificate or a ticket.
+    /// Whether clients must authenticate, by a token, a certificate or a ticket.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
         self.access.asks_clients() || self.tickets.is_some()
     }
 
-    /// Whether the builder may listen where it is to.
+    /// Checks whether the builder may listen at its address.
     ///
     /// # Errors
     /// The address that other machines can reach.

@@ -4,12 +4,12 @@ use protocol::v1::MAX_TICKET_BYTES;
 use protocol::{Greeting, LANTERN_V1_MAGIC, LANTERN_V1_RELAYED, MAGIC};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What a client answers to the greeting.
+/// A client's answer to the greeting.
 #[derive(Debug)]
 pub(crate) enum Choice {
     /// The protocol of the `protocol` crate.
     V2,
-    /// Lantern's. With a ticket if a router passes the client on.
+    /// Lantern's protocol, with a ticket if a router relays the client.
     LanternV1(Option<String>),
     /// No known protocol.
     Unknown([u8; 4]),
@@ -20,7 +20,7 @@ pub(crate) async fn greet<S>(stream: &mut S) -> io::Result<Option<Choice>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // One write: Lantern's clients do not loop on short reads.
+    // In one write, since Lantern's clients do not handle short reads.
     stream.write_all(&Greeting::builder().to_bytes()).await?;
     stream.flush().await?;
     let mut magic = [0; 4];

@@ -11,7 +11,7 @@ use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::session_error::SessionError;
 
-/// What a client wants built, if it is within the limits.
+/// The build that a client requests, if it is within the limits.
 pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refuse>> {
     let versions = hello.protocol_min..=hello.protocol_max;
     if !versions.contains(&PROTOCOL_VERSION) {
@@ -40,7 +40,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
             "",
         ));
     }
-    // Of a vector that is too long for its own index, one of another type may be made.
+    // A vector too long for an index of its own type may have an index of another type.
     let most = value_type.max_dims();
     let most = if hello.ask.is_some() { MAX_TABLE_DIMS.max(most) } else { most };
     if !(1..=most).contains(&hello.dims) {
@@ -69,7 +69,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
         dims: hello.dims,
         m: hello.m,
         ef_construction: hello.ef_construction,
-        // Elements are counted in 32 bits; no estimate may make the engine reserve for more.
+        // Element numbers have 32 bits: no estimate may make the engine reserve more.
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
         rows_per_element: HEAP_TIDS_PER_ELEMENT as u8,
         seed: 0,
@@ -105,7 +105,7 @@ fn refuse_waiting(most: u32) -> Box<Refuse> {
     })
 }
 
-/// What the check of an index needs.
+/// The memory for the check of an index.
 pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, Box<Refuse>> {
     if check.blocks == 0 {
         let message = "index to check has no pages".to_owned();
@@ -129,7 +129,7 @@ pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
     )
 }
 
-/// What advice needs, with `threads` threads.
+/// The memory for advice, with `threads` threads.
 pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u32) -> Result<SampleNeed, Box<Refuse>> {
     check_range("k", ask.k, 1, MAX_EF_SEARCH, String::new())?;
     let wrong = |message: String| refuse(SqlState::INVALID_PARAMETER, message, String::new(), "");
@@ -169,7 +169,7 @@ pub(crate) fn spool_remark(never: Never) -> String {
 /// The refusal of a build that could not be started.
 pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
     let (sqlstate, retry_after_ms, hint) = match error.report() {
-        // The daemon goes away now, so this is about the next one.
+        // This daemon ends now: the client should retry with the next one.
         Some(report) if report.sqlstate == SqlState::ADMIN_SHUTDOWN => {
             (SqlState::CANNOT_CONNECT_NOW, 5_000, report.hint)
         }
@@ -198,7 +198,7 @@ pub(crate) mod tests {
 
     use super::check;
 
-    /// A request that a builder takes.
+    /// A request that a builder accepts.
     pub(crate) fn hello() -> Hello {
         Hello {
             protocol_min: 2,

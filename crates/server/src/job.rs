@@ -18,15 +18,15 @@ use crate::server::Shared;
 use crate::session_error::SessionError;
 use crate::v1::{self, Lantern};
 
-/// What a client gets in the end.
+/// The result that a client gets.
 pub(crate) enum Form {
     /// The pages of an index.
     Pages,
     /// A file of nodes, from which a Lantern client makes the pages.
     Nodes(Lantern),
-    /// What is found in the pages of an index: pages come in place of rows.
+    /// Findings of a check, which takes pages in place of rows.
     Findings(Check, CheckNeed),
-    /// Which index to build, by a sample of the rows.
+    /// Advice from a sample of rows.
     Advice(Ask),
 }
 
@@ -36,11 +36,11 @@ const QUEUE: usize = 4;
 /// Input of the build thread.
 pub(crate) enum Input {
     Rows(Tuples),
-    /// There are no more rows.
+    /// The end of the rows.
     End,
-    /// Pages of an index that is to be checked.
+    /// Pages of an index to check.
     Pages(Pages),
-    /// There are no more pages; with the checksum of all.
+    /// The end of the pages, with their checksum.
     EndOfIndex(u32),
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     Failed(SessionError),
 }
 
-/// A build on a thread of its own. It ends soon after `control` says so or either channel is closed.
+/// A build on its own thread. It ends soon after `control` is cancelled or either channel is closed.
 pub(crate) struct Job {
     pub(crate) rows: mpsc::Sender<Input>,
     /// Closed when the thread has ended.
@@ -89,8 +89,8 @@ impl Job {
         }
     }
 
-    /// A build has its own threads for the CPU work: so the system shares the cores fairly among builds, while in one
-    /// common pool the tasks of a build that came first would all go before those of the next.
+    /// A build has its own threads for the CPU work, so that the system shares the cores fairly among builds; in a common
+    /// pool all tasks of an earlier build would precede those of the next.
     fn spawn(
         session: u64,
         engine: EngineKind,
@@ -124,7 +124,7 @@ impl Job {
             hnsw::memory::give_back();
             reservation.release();
             let last = result.map_or_else(Event::Failed, Event::Done);
-            // Nobody listens when the session has ended before.
+            // There is no receiver if the session has ended before.
             let _ = output.blocking_send(last);
         })?;
         Ok(Self { rows, events, control })
@@ -309,7 +309,7 @@ impl Build {
     }
 }
 
-/// The session hands over what its client may send: rows for a build, pages for a check.
+/// A defect of the session, which must pass only rows to a build and only pages to a check.
 fn mixed() -> SessionError {
     SessionError::Defect("rows and pages in one session".to_owned())
 }
@@ -318,7 +318,7 @@ fn millionths(share: f32) -> u32 {
     (f64::from(share.clamp(0.0, 1.0)) * 1e6).round() as u32
 }
 
-/// Turns a panic, which is a defect somewhere below, into an error of this build alone.
+/// Turns a panic, a defect of the code below, into an error of this build alone.
 fn guard<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {

@@ -1,7 +1,6 @@
 //! The builder daemon: takes rows from PostgreSQL backends, builds their index and streams its pages back.
 //!
-//! One task per connection moves bytes, one thread per build drives the engine, whose work has a pool of
-//! threads for each build.
+//! One task per connection moves bytes; one thread per build drives the engine, which has its own pool of threads.
 
 mod admission;
 mod advising;

@@ -1,4 +1,4 @@
-//! What sessions of both protocols share: the time limit for the request, the start and end of a build, its failure's log line, the close.
+//! Shared by sessions of both protocols: the time limit for the request, start and end of a build, the log line of a failure, the close.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::session_error::SessionError;
 /// How long a client may take to read an error message, and to close afterwards.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// Waits for the client's request, for as long as a handshake may take.
+/// Waits for the client's request within the handshake timeout.
 pub(crate) async fn in_time<T>(
     shared: &Shared,
     request: impl Future<Output = Result<T, SessionError>>,
@@ -66,7 +66,7 @@ impl StartedBuild {
         Self { job, watch, running, cancel }
     }
 
-    /// Ends the session's part of the build; its thread may still be at work.
+    /// Ends the session's part of the build; its thread may still be running.
     pub(crate) fn end(self, result: &Result<(), SessionError>) -> EndedBuild {
         let Self { job, running, cancel, .. } = self;
         let (outcome, reason) = match result {
@@ -77,7 +77,7 @@ impl StartedBuild {
     }
 }
 
-/// A build whose session is over, but maybe not its thread.
+/// A build whose session has ended, though its thread may still be running.
 pub(crate) struct EndedBuild {
     job: Job,
     running: Running,
@@ -91,7 +91,7 @@ impl EndedBuild {
     async fn join(self) {
         let Job { rows, mut events, .. } = self.job;
         drop(rows);
-        // Not closed before: a closed channel reports its end while the thread is still at work.
+        // Drained but not closed: closing the channel would end this loop while the thread is still running.
         while events.recv().await.is_some() {}
         self.running.end(self.outcome, self.reason);
     }
@@ -127,7 +127,7 @@ pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: imp
     tokio::join!(closed, joined);
 }
 
-/// Stops a build whose session is gone, for whatever reason.
+/// Cancels a build whose session is gone for any reason.
 struct CancelOnDrop(Control);
 
 impl Drop for CancelOnDrop {

@@ -6,23 +6,23 @@ use protocol::Tuples;
 use crate::admission::{Need, Never, Reservation};
 use crate::session_error::SessionError;
 
-/// The number of rows for which memory is reserved at a time when more arrive than estimated.
+/// Memory is reserved for this many rows at a time when more arrive than estimated.
 const STEP: u64 = 10_000;
 
-/// Rows that the engine still stores in memory after it is told to spool: one chunk.
+/// Rows that the engine may still store in memory after the switch to the spool: one chunk.
 const UNDERWAY: u64 = 512;
 
-/// What bounds the rows that arrive, and keeps the memory reservation in step with them.
+/// Limits the rows that arrive, and keeps the memory reservation in step with them.
 pub(crate) trait Bound {
     /// Called before a batch is passed on. Returns whether the reservation has grown.
     fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError>;
-    /// All rows have come.
+    /// Called after the last row.
     fn end(&self);
     /// Bytes reserved.
     fn reserved(&self) -> u64;
 }
 
-/// The bound of a build: as many rows as the client may send, and memory for them.
+/// The bound of a build: the client's limit of rows, and memory for them.
 #[derive(Debug)]
 pub(crate) struct Meter {
     need: Need,
@@ -40,12 +40,12 @@ impl Meter {
         Self { need, storage, reservation, max_rows, rows: 0, bytes: 0, spooling: false }
     }
 
-    /// Reserves memory for more rows than have come.
+    /// Reserves memory for more rows than have arrived.
     fn reserve_ahead(&self) -> Result<(), Never> {
         self.reservation.resize(self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP)))
     }
 
-    /// Reserves memory for the rows that have come.
+    /// Reserves memory for the rows that have arrived.
     fn reserve(&self) -> Result<(), Never> {
         self.reservation.resize(self.need(self.rows))
     }
@@ -68,9 +68,9 @@ impl Bound for Meter {
             return Ok(false);
         }
         let grown = match self.reserve_ahead() {
-            // Before the memory is used up: the rows that are to come need some of it, wherever their values are.
+            // Before the memory is used up: further rows need some of it even if their values are in the spool.
             Err(_) if !self.spooling && self.storage.spool() => {
-                // Batches on their way, and the last ones of the engine, may still stay in memory.
+                // Batches in flight, and the engine's present chunk, may still stay in memory.
                 let in_memory = self.rows.saturating_add(UNDERWAY);
                 tracing::info!(
                     rows = self.rows,
@@ -92,11 +92,11 @@ impl Bound for Meter {
         self.reservation.bytes()
     }
 
-    /// Gives back what was reserved for more rows.
+    /// Releases the reservation for further rows.
     fn end(&self) {
         let needed = self.need(self.rows);
         if needed < self.reservation.bytes() {
-            // Less can always be had.
+            // Shrinking cannot fail.
             let _ = self.reservation.resize(needed);
         }
     }

@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use crate::job::Event;
 use crate::session_error::SessionError;
 
-/// Pages per frame: half a MiB, so that a few of them in flight are little memory.
+/// Pages per frame: half a MiB, so that a few frames in flight need little memory.
 const PAGES_PER_FRAME: u32 = 64;
 
-/// What was sent.
+/// Totals of the pages sent.
 pub(crate) struct Sent {
     pub(crate) blocks: u32,
     pub(crate) checksum: u32,

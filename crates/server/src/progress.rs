@@ -6,7 +6,7 @@ use hnsw::Control;
 use protocol::{Phase, Progress};
 use service::Stage;
 
-/// The progress of a session's build: that of the engine until pages are made. Clones share it.
+/// The progress of a session's build: the engine's until pages begin. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     control: Control,
@@ -16,7 +16,7 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 struct Pages {
     sent: AtomicU32,
-    /// 0 until the pages begin; an index has at least one, the meta page.
+    /// The number of pages; 0 until the pages begin, as an index has at least a meta page.
     total: AtomicU32,
     /// The time that the engine took for each phase, and when the pages began.
     before: OnceLock<([Duration; 4], Instant)>,
@@ -27,13 +27,13 @@ impl Watch {
         Self { control, pages: Arc::default() }
     }
 
-    /// The pages begin.
+    /// Enters the phase of the pages.
     pub(crate) fn enter_pages(&self, total: u32) {
         self.pages.before.get_or_init(|| (self.control.progress().spent(), Instant::now()));
         self.pages.total.store(total, Ordering::Relaxed);
     }
 
-    /// Counts pages that went to the client.
+    /// Counts pages sent to the client.
     pub(crate) fn add_pages(&self, count: u32) {
         self.pages.sent.fetch_add(count, Ordering::Relaxed);
     }

@@ -13,17 +13,17 @@ use crate::meter::{Bound, Meter};
 use crate::rows::RowTotals;
 use crate::session_error::SessionError;
 
-/// What comes after Accept.
+/// The client's input after Accept.
 pub(crate) enum Intake {
     /// Rows for a build.
     Rows(RowTotals, Meter),
-    /// So many pages to check.
+    /// This number of pages to check.
     Index(u32),
     /// A sample of rows for advice.
     Sample(RowTotals, SampleMeter),
 }
 
-/// What the client sends.
+/// Reads the client's messages.
 pub(crate) struct Reader<'a, R> {
     frames: FrameReader<R>,
     state: SessionState,
@@ -35,7 +35,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Self { frames: FrameReader::of_stranger(stream), state: SessionState::Opened, metrics }
     }
 
-    /// The next message that the protocol allows now, with the checksum of its frame. Optional messages that are not known read as heartbeats.
+    /// The next message, if the protocol allows it now, with the checksum of its frame. Unknown optional messages read as heartbeats.
     pub(crate) async fn next(&mut self) -> Result<(ClientMessage, u32), SessionError> {
         let frame: Frame = self.frames.next().await?.ok_or(SessionError::Left)?;
         self.metrics.received_bytes.inc_by((HEADER_BYTES + frame.payload.len()) as u64);
@@ -72,7 +72,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         if let Err(error) = taken {
             return error;
         }
-        // The client waits for us now, so its silence means nothing; a host that vanished is noticed by keepalive.
+        // The client waits for us now, so there is no time limit for its silence; keepalive detects a host that vanished.
         loop {
             match self.next().await {
                 Ok((ClientMessage::Cancel, _)) => return SessionError::Cancelled,
@@ -111,7 +111,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     return Ok(());
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
-                // The state lets no others through.
+                // The state machine lets no other messages through.
                 ClientMessage::Heartbeat
                 | ClientMessage::IndexPages(_)
                 | ClientMessage::EndOfIndex(_)
@@ -122,7 +122,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
-    /// The pages of an index, block 0 first, as many as the client said.
+    /// The pages of an index, from block 0, as many as the client announced.
     async fn index(
         &mut self,
         blocks: u32,

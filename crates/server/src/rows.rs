@@ -6,7 +6,7 @@ use crate::session_error::SessionError;
 /// Checks the lengths of batches, and keeps totals of rows and checksums.
 #[derive(Debug)]
 pub(crate) struct RowTotals {
-    /// Bytes of every value; `None` where they differ.
+    /// Bytes of every value; `None` if they vary in length.
     value_len: Option<u64>,
     rows: u64,
     checksum: StreamChecksum,
@@ -22,7 +22,7 @@ impl RowTotals {
         let count = tuples.count;
         let found = tuples.values.len() as u64;
         let expected = match self.value_len {
-            // Lengths are sent if and only if they differ.
+            // Lengths are sent if and only if they vary.
             Some(_) if !tuples.lengths.is_empty() => 0,
             Some(len) => u64::from(count).saturating_mul(len),
             None if tuples.lengths.is_empty() => 0,

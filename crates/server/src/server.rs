@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Where a build keeps its values: in memory, or in the spool file if it is told to.
+    /// The storage of a build's values: memory, and the spool if there is a directory for it.
     pub(crate) fn storage(&self) -> Storage {
         self.config.spool_dir.clone().map_or_else(Storage::default, Storage::with_spool)
     }
@@ -75,7 +75,7 @@ impl Server {
         self.daemon.local_addr()
     }
 
-    /// What it is doing.
+    /// Its activity, for status and metrics.
     #[must_use]
     pub fn activity(&self) -> Arc<Activity> {
         self.shared.activity.clone()
@@ -87,7 +87,7 @@ impl Server {
         self.daemon.status_addr()
     }
 
-    /// Whether clients must say who they are.
+    /// Whether clients must authenticate.
     #[must_use]
     pub fn asks_clients(&self) -> bool {
         self.shared.config.asks_clients()
@@ -99,7 +99,7 @@ impl Server {
         self.shared.threads
     }
 
-    /// Bytes of memory that all builds together may take.
+    /// Bytes of memory for all builds together.
     #[must_use]
     pub fn memory_limit(&self) -> u64 {
         self.shared.admission.standing().limit
@@ -153,7 +153,7 @@ mod tests {
         };
         let (first, writing) = begin();
         assert_eq!(shown(), (60, 60));
-        // The build's thread is done; its last pages are on their way, and the memory is another's.
+        // The build's thread has ended; its last pages are in flight, and its memory is free for another build.
         first.release();
         let (second, running) = begin();
         assert_eq!(shown(), (60, 60), "of a limit of 100");

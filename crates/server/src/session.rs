@@ -22,7 +22,7 @@ use crate::ticket;
 use crate::v1;
 use crate::writing::Writer;
 
-/// How long a frame that is being written may take when the session is to end.
+/// The time limit for finishing a frame when the session ends.
 const LAST_FRAME: Duration = Duration::from_secs(2);
 
 /// The builder's name and version.
@@ -93,7 +93,7 @@ struct Session<'a, R, W> {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// From the Hello to the last frame. Returns the build, if one was begun.
+    /// Runs from the Hello to the last frame. Returns the build, if one was begun.
     async fn run(&mut self) -> Option<EndedBuild> {
         let (hello, ticket) = match self.hello().await {
             Ok(Some(opening)) => opening,
@@ -137,13 +137,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         })
     }
 
-    /// Says why there is no build, to the client, the log and status.
+    /// Reports to the client, the log and status why there is no build.
     async fn refuse(&mut self, queued: Queued, refuse: Box<Refuse>) {
         queued.turn_away(&refuse);
         self.tell(&BuilderMessage::Refuse(*refuse)).await;
     }
 
-    /// The Hello and the ticket before it, which must come in time however often the client pings. `None`: it only pinged.
+    /// The Hello and the ticket before it, within the time limit however often the client pings. `None` if it only pinged.
     async fn hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
         let shared = self.shared;
         lifecycle::in_time(shared, self.pings_and_hello()).await
@@ -163,7 +163,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                     }
                     self.writer.send(&self.pong()).await?;
                 }
-                // Only what the client lets us skip gets here.
+                // Only skippable messages reach this.
                 Ok(_) => {}
                 Err(SessionError::Left) if pinged => return Ok(None),
                 Err(error) => return Err(error),

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::admission::Size;
 
-/// Why a session ended before its time.
+/// Why a session ended early.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
     #[error("build cancelled by the client")]
@@ -173,7 +173,7 @@ impl From<CodecError> for SessionError {
     fn from(error: CodecError) -> Self {
         match error {
             CodecError::Protocol(error) => Self::Protocol(error),
-            // A backend that is cancelled goes without a word: within a frame, before TLS is closed, or with bytes unread.
+            // A cancelled backend leaves without a message: within a frame, without closing TLS, or with bytes unread.
             CodecError::Io(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Self::Left,
             CodecError::Io(error) => Self::Connection(error),
         }

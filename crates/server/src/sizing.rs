@@ -5,11 +5,11 @@ use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::hello;
 
-/// Threads assumed of a machine that is not chosen yet: each thread decodes some thousand values at a time.
+/// Threads assumed of a machine that is not chosen yet; each thread needs memory for some thousand decoded values.
 const THREADS: u32 = 16;
 
-/// Memory in bytes of the least machine or container where a builder with default settings takes the build: an estimate, as good as
-/// the client's count of rows. `u64::MAX` without one, and 0 for a build that every builder refuses.
+/// Memory in bytes of the smallest machine or container on which a builder with default settings accepts the build, by the client's
+/// estimate of rows. `u64::MAX` without an estimate, and 0 for a build that every builder refuses.
 #[must_use]
 pub fn machine_for(hello: &Hello) -> u64 {
     match hello::check(hello, 0) {

@@ -53,7 +53,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
         self.between_frames
     }
 
-    /// The builder's half of a build: sends progress, then pages. Ends with the totals when all is sent, and without
+    /// The builder's half of a build: sends progress, then pages. Ends with the totals when all is sent, or without
     /// them soon after `stop`, but never within a frame.
     pub(crate) async fn drive(
         &mut self,
@@ -95,7 +95,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                     self.send(&BuilderMessage::Advice(*advice)).await?;
                 }
                 Some(Event::Done(done)) => {
-                    // A check or an advice says nothing of the graph of an index.
+                    // A check or an advice builds no index.
                     if !other_than_build {
                         running.set_elements(done.elements);
                         running.set_quality(done.self_recall_ppm, done.recall_ppm);
@@ -111,7 +111,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
 
     /// Ends the stream.
     pub(crate) async fn shutdown(&mut self) {
-        // If the connection is broken, that is the end as well.
+        // A broken connection has ended already.
         let _ = self.frames.shutdown().await;
     }
 }

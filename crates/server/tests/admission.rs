@@ -1,4 +1,4 @@
-//! Builds that need more memory together than there is, and such that need more alone.
+//! Builds that need more memory than there is, together or alone.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn sized(rows: u64) -> Hello {
     Hello { estimated_rows: rows, ..hello(DIMS) }
 }
 
-/// Waits for the Accept: what was reserved, and the positions in the queue that were told before.
+/// Waits for the Accept; returns the reserved bytes, and the positions in the queue reported before.
 fn accepted(client: &mut Client<TcpStream>) -> (u64, Vec<u32>) {
     let mut positions = Vec::new();
     loop {
@@ -40,7 +40,7 @@ fn accepted(client: &mut Client<TcpStream>) -> (u64, Vec<u32>) {
     }
 }
 
-/// Asks and waits until the builder has put it into the queue.
+/// Requests a build and waits until it is in the queue.
 fn queued(builder: &Builder, position: u32) -> Client<TcpStream> {
     let mut client = builder.connect();
     client.send(&ClientMessage::Hello(sized(ROWS)));
@@ -57,11 +57,11 @@ fn eight_builds_that_need_three_times_the_limit() {
     let builder = Builder::with(|config| config.memory_limit = limit);
     let rows = Rows::new(ROWS as usize, DIMS);
     let order = Mutex::new(Vec::new());
-    // Running builds and the memory they were told they have, by the clients' own account.
+    // Running builds and their reserved memory, as counted by the clients.
     let reserved = Mutex::new((0u64, 0u64));
     let finish = |mut client: Client<TcpStream>| {
         client.rows(&rows, 500);
-        // From the end of the rows on the builder may be done, and have the memory reserved for another.
+        // After the end of the rows the build may end, and its memory may be reserved for another one.
         reserved.lock().unwrap().0 -= need();
         client.end_of_rows(ROWS);
         assert_eq!(client.pages().done.rows, ROWS);
@@ -103,7 +103,7 @@ fn eight_builds_that_need_three_times_the_limit() {
     builder.settle();
     assert_eq!(builder.builds("succeeded"), 8);
     let mut order = order.into_inner().unwrap();
-    // Two may be let in so close to each other that their threads get here in either order.
+    // Two may be admitted so close to each other that their threads get here in either order.
     for pair in order.windows(2) {
         assert!(pair[1] + 2 > pair[0], "{order:?}");
     }
@@ -201,13 +201,13 @@ fn the_queue_does_not_outlive_the_daemon() {
 #[test]
 fn more_rows_than_expected() {
     let builder = Builder::with(|config| config.memory_limit = 3 * need());
-    // Of whom nothing was expected: memory is reserved as rows come.
+    // Without an estimate: memory is reserved as rows arrive.
     let mut growing = builder.connect();
     growing.hello(sized(1));
     growing.rows(&Rows::new(ROWS as usize, DIMS), 100);
     growing.end_of_rows(ROWS);
     assert_eq!(growing.pages().done.rows, ROWS);
-    // Until there is no more: that build ends, and no other.
+    // Until memory runs out: that build ends, and no other.
     let mut good = builder.connect();
     good.hello(sized(ROWS));
     let mut bad = builder.connect();

@@ -1,4 +1,4 @@
-//! Advice: a sample of rows in, which index to build out.
+//! Advice from a sample of rows.
 
 mod support;
 

@@ -76,7 +76,7 @@ fn two_builds_at_once() {
         let built = build(&mut client, &Rows::new(count, 16));
         check(&built, count as u64);
     };
-    // Both are under way when the first rows go.
+    // Both are running when the first rows are sent.
     let (mut first, mut second) = (builder.connect(), builder.connect());
     first.hello(hello(16));
     second.hello(hello(16));

@@ -77,7 +77,7 @@ fn a_good_index_and_a_damaged_one() {
     let (damaged, _) = check(&builder, &pages, 100);
     assert!(damaged.errors > 0 && damaged.first_errors.len() as u64 <= damaged.errors, "{damaged:?}");
     assert_eq!((damaged.sampled, damaged.recall_ppm), (0, u32::MAX));
-    // What is no index at all.
+    // No index at all.
     let (nothing, _) = check(&builder, &vec![[7; PAGE_SIZE]; 300], 100);
     assert!(nothing.m == 0 && nothing.errors > 0);
 }
@@ -131,7 +131,7 @@ fn pages_come_in_order_and_as_many_as_were_said() {
         let error = client.error();
         assert_eq!(error.sqlstate.as_str(), sqlstate, "{messages:?}: {}", error.message);
     }
-    // A build takes no pages.
+    // A build accepts no pages.
     let mut client = builder.connect();
     client.hello(hello(DIMS));
     client.send(&pages(0, 1));

@@ -1,4 +1,4 @@
-//! Builds that end early without anybody's fault: cancelled, abandoned, forgotten, shut down.
+//! Builds that end early without an error: cancelled, abandoned, forgotten, shut down.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use protocol::{BuilderMessage, ClientMessage, MAGIC};
 use support::{Builder, Client, Rows, eventually, hello};
 
-/// Within which a build stops; the engine promises 100 ms, the rest is for slow test machines.
+/// The time limit for a build to stop; the engine promises 100 ms, the rest is for slow test machines.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A client whose build is long and has all its rows.
@@ -23,7 +23,7 @@ fn building(builder: &Builder) -> Client<TcpStream> {
     client
 }
 
-/// A client that was told of the layout of more pages than fit into the buffers between, and has not read them.
+/// A client that has received the Layout of more pages than fit into the buffers, and has not read them.
 fn paging(builder: &Builder) -> Client<TcpStream> {
     let mut client = builder.connect();
     let mut hello = hello(1900);
@@ -105,7 +105,7 @@ fn leaving_while_the_builder_is_behind() {
     // Until all queues are full.
     while std::io::Write::write_all(&mut client.stream, &frame).is_ok() {}
     drop(client);
-    // The builder does not read now: it notices when it next says how far it is.
+    // The builder does not read now: it notices at its next progress message.
     assert!(builder.settle() < SOON + Duration::from_secs(1));
     assert_eq!(builder.builds("cancelled"), 1);
 }
@@ -149,7 +149,7 @@ fn shutdown_lets_builds_end() {
     let mut client = builder.connect();
     client.hello(hello(4));
     let mut waiting = builder.connect();
-    // So that the builder knows what it speaks.
+    // So that the builder knows the protocol.
     waiting.send(&ClientMessage::Ping(protocol::Ping::default()));
     assert!(matches!(waiting.next(), Some(BuilderMessage::Pong(_))));
     builder.shutdown.drain.cancel();

@@ -13,7 +13,7 @@ use support::{Builder, Client, Rows, eventually, hello};
 
 const PAIRS: usize = 32;
 const ROWS: usize = 400;
-/// How long bad clients stay where nobody closes their connection.
+/// How long bad clients stay if their connection is not closed.
 const STAY: Duration = Duration::from_secs(8);
 
 /// A whole build, waiting for its turn.
@@ -31,7 +31,7 @@ fn good(mut client: Client<TcpStream>) {
     assert_eq!(client.pages().done.rows, ROWS as u64);
 }
 
-/// What a bad client does; it is not told how that ends.
+/// The behavior of a bad client; its errors are ignored.
 fn bad(kind: usize, stream: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = BytesMut::new();
     ClientMessage::Hello(hello(8)).encode(&mut bytes);
@@ -55,7 +55,7 @@ fn bad(kind: usize, stream: &mut TcpStream) -> std::io::Result<()> {
             ClientMessage::Hello(Hello { estimated_rows: 10 << 30, ..hello(8) }).encode(&mut bytes);
             stream.write_all(&[&MAGIC[..], &bytes].concat())?;
         }
-        // Falls silent as soon as it is in, as a host does that lost its power.
+        // Falls silent once admitted, like a host that lost its power.
         5 => {
             stream.write_all(&hello_only)?;
             thread::sleep(STAY);
@@ -82,7 +82,7 @@ fn half_of_sixty_four_misbehave() {
             scope.spawn(move || good(builder.connect()));
             scope.spawn(move || {
                 let mut stream = TcpStream::connect(builder.address).unwrap();
-                // If it is thrown out before it is done, all the better.
+                // The builder may close the connection at any point.
                 let _ = bad(number, &mut stream);
             });
         }

@@ -1,4 +1,4 @@
-//! What those do to a builder who do not behave, and what its log says of them. Meanwhile a good build runs on.
+//! Misbehaving clients, and the builder's log lines about them, while a good build runs on.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn expect_line(stream: &TcpStream, words: &[&str]) {
     eventually(&format!("a line with {words:?} and {peer}"), found);
 }
 
-/// A builder that has no patience, and wants a token.
+/// A builder with short time limits that requires a token.
 fn builder(change: impl FnOnce(&mut lantern_index_server::Config)) -> Builder {
     LazyLock::force(&LOG);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -119,7 +119,7 @@ fn strangers() {
         garbage.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut noise = connect();
         noise.write_all(&[&MAGIC[..], &[0xff; 4000]].concat()).unwrap();
-        // A byte at a time, each of them in time.
+        // One byte at a time, each within the idle timeout.
         let bytes = [&MAGIC[..], &frame(&ClientMessage::Hello(known(8)))].concat();
         for byte in &bytes[..15] {
             if slow.write_all(&[*byte]).is_err() {
@@ -189,7 +189,7 @@ fn clients_that_fall_silent() {
     assert_eq!((builder.builds("succeeded"), builder.builds("cancelled")), (1, 1));
 }
 
-/// Runs in a network of its own, where nothing gets through when it is told so; see below.
+/// Runs in its own network namespace, where traffic can be blocked; see below.
 #[test]
 #[ignore = "a part of the next one"]
 fn a_peer_that_vanishes_inside() {
@@ -201,7 +201,7 @@ fn a_peer_that_vanishes_inside() {
     let mut sending = builder.connect();
     sending.hello(known(8));
     sending.rows(&Rows::new(300, 8), 100);
-    // Of this one the builder has all rows, and has much to say.
+    // The builder has all rows of this client, and much to send.
     let mut reading = builder.connect();
     let large = Hello { m: 2, ef_construction: 4, ..known(1900) };
     reading.hello(large);
@@ -216,7 +216,7 @@ fn a_peer_that_vanishes_inside() {
     network("up");
     builder.settle();
     assert_eq!(builder.builds("cancelled"), 2);
-    // Whoever can be reached is served.
+    // A reachable client is still served.
     let mut good = builder.connect();
     good.hello(known(8));
     good.rows(&Rows::new(300, 8), 100);
@@ -231,7 +231,7 @@ fn a_peer_that_vanishes() {
         command.args(["--map-root-user", "--net", program]);
         command
     };
-    // Only to see whether the system lets us.
+    // Skip the test if the system does not allow namespaces.
     if !namespace("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success()) {
         println!("skipped: no namespaces to be had");
         return;

@@ -1,4 +1,4 @@
-//! One daemon and very many builds of random shapes and endings: nothing may be left of them. `cargo xtask soak` runs it.
+//! One daemon and very many builds of random shapes and endings, which must leave nothing behind. `cargo xtask soak` runs it.
 
 mod support;
 
@@ -14,9 +14,9 @@ use support::{Client, Rows, hello};
 
 /// Clients at a time.
 const CLIENTS: usize = 4;
-/// Builds before the first look, when everything has been used by all threads.
+/// Builds before the first measurement, so that all threads have used all code.
 const WARM_UP: usize = 40;
-/// After so many more builds memory is looked at again.
+/// Memory is measured after this many more builds.
 const LOOKS: [usize; 3] = [50, 100, 200];
 
 struct Daemon {
@@ -108,7 +108,7 @@ fn build(daemon: &Daemon, number: usize) {
     }
     client.rows(&rows, 1 + random(500) as usize);
     match ending {
-        // Says another number of rows than it has sent.
+        // Reports another number of rows than it has sent.
         6 => {
             client.end_of_rows(1);
             assert_eq!(client.error().sqlstate.as_str(), "XX001");

@@ -93,7 +93,7 @@ fn a_full_disk_inside() {
     assert!(error.message.starts_with("no space left in the spool directory"), "{error:?}");
     assert!(error.hint.contains("--spool-dir"), "{error:?}");
     builder.settle();
-    // Others go on.
+    // Other builds go on.
     let mut small = builder.connect();
     small.hello(hello(4));
     small.rows(&Rows::new(100, 4), 100);
@@ -108,7 +108,7 @@ fn a_full_disk_ends_the_build_alone() {
         command.args(["--map-root-user", "--mount", program]);
         command
     };
-    // Only to see whether the system lets us.
+    // Skip the test if the system does not allow namespaces.
     if !namespace("true").status().is_ok_and(|status| status.success()) {
         println!("skipped: no namespaces to be had");
         return;

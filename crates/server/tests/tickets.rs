@@ -70,7 +70,7 @@ fn without_a_good_ticket_there_is_no_build() {
     assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
 }
 
-/// What a Lantern client hears whose router shows a ticket ahead of its bytes.
+/// The bytes that a Lantern client receives whose router sends a ticket ahead of its order.
 fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
     let init =
         Init { metric: 3, quantization: 1, dims: 4, m: 16, ef_construction: 64, element_bits: 32, ..Init::default() };

@@ -28,7 +28,7 @@ fn pair() -> Pair {
     pair_for(None)
 }
 
-/// A certificate and its key, as a builder has them that trusts the clients of an authority.
+/// Certificate and key of a builder that trusts clients of an authority.
 fn pair_for(client_ca: Option<&Path>) -> Pair {
     let dir = TempDir::new().unwrap();
     let (certificate, key) = write(dir.path());
@@ -112,7 +112,7 @@ fn a_client_that_leaves_without_goodbye_has_left() {
         client.hello(hello(4));
         client.rows(&Rows::new(1000, 4), 100);
         if ends_its_half {
-            // The end of the stream without that of TLS.
+            // Ends the stream without closing TLS.
             client.stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
             builder.settle();
         }

@@ -1,4 +1,4 @@
-//! Clients that do not keep to the protocol or its limits: told why where possible, closed, and forgotten.
+//! Clients that violate the protocol or its limits get the reason if possible, and are closed and forgotten.
 
 mod support;
 

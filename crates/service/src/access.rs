@@ -1,4 +1,4 @@
-//! Who may have indexes built: the same rules, names and refusals for builder and router.
+//! Authentication of clients, with the same rules, names and refusals for builder and router.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::client::Client;
 use crate::daemon::{DaemonError, exposed};
 use crate::{Tls, Tokens};
 
-/// What clients must show.
+/// How clients authenticate.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Tokens, of which clients must show one.
+    /// The accepted tokens.
     pub tokens: Option<Arc<Tokens>>,
     /// TLS, perhaps with client certificates; `None` if connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
@@ -62,7 +62,7 @@ impl Access {
         Err(Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail: String::new(), hint }))
     }
 
-    /// As [`Access::admit`], for a Lantern client, whose protocol has no place for a token.
+    /// Like [`Access::admit`], for a Lantern client, whose protocol has no tokens.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -80,13 +80,13 @@ impl Access {
     /// Whether a ping is answered: not if it has an invalid token. A ping without a token is answered, since older clients send none.
     ///
     /// # Errors
-    /// What to tell the client.
+    /// The refusal for the client.
     pub fn answer_ping(&self, daemon: &str, peer: SocketAddr, token: &str) -> Result<(), Box<Refuse>> {
         if token.is_empty() { Ok(()) } else { self.admit(daemon, peer, token, None).map(drop) }
     }
 
-    /// Whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the configuration waives
-    /// them. `otherwise_asked`: clients authenticate by a router's ticket.
+    /// Checks whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the configuration
+    /// waives them. `otherwise_asked`: clients authenticate by a router's ticket.
     ///
     /// # Errors
     /// The address that other machines can reach.

@@ -1,4 +1,4 @@
-//! What the daemon does: the one source of metrics and status.
+//! The daemon's activity: the single source of metrics and status.
 
 mod build;
 mod phase_rates;
@@ -44,17 +44,17 @@ pub enum NotCancelled {
         "build {build} has been sent to builder {builder}: cancel the statement in the database, or end that builder"
     )]
     Elsewhere {
-        /// Its number.
+        /// The build's id.
         build: String,
         /// The builder's name and address.
         builder: String,
     },
 }
 
-/// What a daemon is and does.
+/// A daemon's state and builds.
 ///
-/// A session calls [`Activity::queue`] when it knows what its client wants, then [`Queued::begin`] or [`Queued::refuse`],
-/// and at last [`Running::end`]. Everything that is shown or measured follows from these.
+/// A session calls [`Activity::queue`] when it has its client's request, then [`Queued::begin`] or [`Queued::refuse`],
+/// and finally [`Running::end`]. All status and metrics derive from these calls.
 pub struct Activity {
     role: Role,
     version: String,
@@ -74,7 +74,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Nothing done yet, [`Readiness::Starting`]. What clients call their builds is shown only with `labels`.
+    /// The initial state, [`Readiness::Starting`]. Clients' labels of builds are shown only with `labels`.
     ///
     /// # Errors
     /// Never in practice: only when the metrics do not fit together.
@@ -109,7 +109,7 @@ impl Activity {
         &self.peer_errors
     }
 
-    /// Counts and logs a connection that is closed before it said what to build.
+    /// Counts and logs a connection that is closed before its request.
     pub fn closed(&self, why: Closed, text: fmt::Arguments<'_>) {
         self.metrics.closed(why);
         if let Some(held_back) = self.peer_errors.pass() {
@@ -117,7 +117,7 @@ impl Activity {
         }
     }
 
-    /// Sets whether the daemon takes work.
+    /// Sets whether the daemon accepts builds.
     pub fn set_readiness(&self, readiness: Readiness) {
         self.readiness.store(readiness as u8, Ordering::Relaxed);
         self.show_readiness();
@@ -151,7 +151,7 @@ impl Activity {
         })
     }
 
-    /// Cancels the builds of this number, waiting or under way.
+    /// Cancels the builds with this id, waiting or running.
     ///
     /// # Errors
     /// [`NotCancelled`]
@@ -184,7 +184,7 @@ impl Activity {
         }
     }
 
-    /// Says how many threads build.
+    /// Sets the number of threads for builds.
     pub fn set_threads(&self, threads: usize) {
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
         self.threads.store(threads, Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl Activity {
 
     /// Sets the TLS configuration, for the certificate's expiry date.
     pub fn set_tls(&self, tls: Arc<Tls>) {
-        // Only the first one counts, and there is only one.
+        // Called once; later calls have no effect.
         let _ = self.tls.set(tls);
     }
 
@@ -216,8 +216,8 @@ impl Activity {
         Some(self.tls.get()?.validity()?.1)
     }
 
-    /// A client asks for a build. Control characters in its texts are replaced, and the label is dropped unless labels are
-    /// to be shown.
+    /// Enters a client's request for a build. Control characters in its texts are replaced, and the label is dropped unless labels
+    /// are shown.
     #[must_use]
     pub fn queue(self: &Arc<Self>, mut subject: Subject) -> Queued {
         subject.label = subject.label.filter(|label| self.labels && !label.is_empty()).map(|label| printable(&label));
@@ -241,13 +241,13 @@ impl Activity {
 
     /// The status in the numbers of Lantern's status server, and when it changed, in ms since 1970.
     ///
-    /// 0: no build yet, 1: a build is under way, 2: the last one failed, 3: the last one succeeded.
+    /// 0: no build yet, 1: a build is under way, 2: the last one did not succeed, 3: it succeeded.
     #[must_use]
     pub fn status(&self) -> (u8, u64) {
         self.state().status()
     }
 
-    /// Everything, for status.
+    /// The content of `/status`.
     #[must_use]
     pub fn report(&self) -> Report {
         let builders = lock(&self.builders).as_ref().map(|read| read()).unwrap_or_default();
@@ -316,7 +316,7 @@ impl Activity {
         self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
     }
 
-    /// Bytes of memory that builds have reserved: of a router, on its builders.
+    /// Bytes of memory that builds have reserved; for a router, on its builders.
     fn reserved(&self) -> u64 {
         let read = lock(&self.reserved).as_ref().map(|read| read());
         read.unwrap_or_else(|| self.state().reserved())
@@ -373,7 +373,7 @@ fn log(report: &EndedReport) {
     );
 }
 
-/// Every change is complete in itself, so a lock that a panic poisoned can be used.
+/// Every change is complete in itself, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -382,7 +382,7 @@ fn as_gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The beginning of a peer's text, without control and bidirectional characters.
+/// The beginning of a peer's text, with control and bidirectional characters replaced.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let harmful = |c: char| {

@@ -28,7 +28,7 @@ pub enum AdminError {
         /// What the system says.
         source: io::Error,
     },
-    /// There is something else, which is not to be removed.
+    /// The path exists and is not a socket, so it is not replaced.
     #[error("{0} exists and is not a socket")]
     Occupied(PathBuf),
 }
@@ -66,7 +66,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // It may have been replaced by the next daemon's, or be gone.
+        // The socket may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -11,7 +11,7 @@ const DAY: i64 = 86_400;
 /// The log warns of certificates that expire sooner.
 const WARN: i64 = 14 * DAY;
 
-/// The seconds since 1970 from and up to which a certificate is valid; `None` if it cannot be read.
+/// A certificate's validity, from and to, in seconds since 1970; `None` if it cannot be read.
 #[must_use]
 pub fn validity(certificate: &CertificateDer<'_>) -> Option<(i64, i64)> {
     let (_, certificate) = parse_x509_certificate(certificate).ok()?;
@@ -24,7 +24,7 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Why a certificate with these dates cannot be used at `now`, if it cannot; all in seconds since 1970.
+/// Why a certificate with these dates is not valid at `now`, if so; all in seconds since 1970.
 pub(crate) fn fault_of_dates((from, to): (i64, i64), now: i64) -> Option<String> {
     match now {
         now if now > to => Some(format!("expired {} ago", days(now - to))),

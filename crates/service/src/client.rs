@@ -9,12 +9,12 @@ use protocol::{Refuse, SqlState};
 /// The hint for clients beyond their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
-/// What a named client may take at a time; 0 stands for no limit.
+/// A named client's limits; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Builds under way.
+    /// Running builds.
     pub builds: u32,
-    /// Builds that wait.
+    /// Waiting builds.
     pub waiting: u32,
     /// Bytes of memory of all its builds.
     pub memory: u64,
@@ -33,10 +33,10 @@ impl Limits {
         Self { rows, ..self }
     }
 
-    /// Whether a build may have so many rows, as its client estimates them.
+    /// Checks a client's estimate of rows against the limit.
     ///
     /// # Errors
-    /// What to tell the client.
+    /// The refusal for the client.
     pub fn check_rows(&self, rows: u64) -> Result<(), Box<Refuse>> {
         if self.rows == 0 || rows <= self.rows {
             return Ok(());
@@ -58,9 +58,9 @@ impl Limits {
 pub struct Client {
     /// The name of its token or certificate.
     pub name: Option<Arc<str>>,
-    /// Its address as the first daemon has seen it.
+    /// Its address, as seen by the first daemon.
     pub address: IpAddr,
-    /// What it may take.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -83,8 +83,8 @@ impl Client {
         format!("{} {} {}", self.address, self.limits.rows, self.name.as_deref().unwrap_or_default())
     }
 
-    /// Reads what [`Client::to_text`] has written. Of the limits the text has the rows, which only a builder can count; the daemon that knows
-    /// the others has applied them.
+    /// Reads the text of [`Client::to_text`]. It has only the limit of rows, which only a builder can count; the router has applied the other
+    /// limits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');

@@ -24,7 +24,7 @@ pub enum CodecError {
 pub struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
-    /// The most bytes of a payload, whatever its kind may have.
+    /// The most bytes of a payload of any kind.
     limit: usize,
 }
 
@@ -44,7 +44,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.limit = MAX_DATA_PAYLOAD;
     }
 
-    /// The next frame; `None` when the peer has ended the stream after one. May be dropped and called again.
+    /// The next frame; `None` if the peer has ended the stream after a frame. Cancel-safe.
     ///
     /// # Errors
     /// When the connection is broken or ends within a frame, or the bytes are not a frame.
@@ -191,7 +191,7 @@ mod tests {
             }
             reader.next().await.map(|frame| frame.is_some()).map_err(|error| error.to_string())
         };
-        // As soon as the header is there.
+        // The error comes as soon as the header has arrived.
         let error = read(false, 12).await.unwrap_err();
         assert!(error.contains("65536"), "{error}");
         assert_eq!(read(true, bytes.len()).await, Ok(true));

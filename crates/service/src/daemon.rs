@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{Activity, Door, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
 
-/// How long sessions may take to tell their clients that the daemon stops.
+/// The time limit for sessions to inform their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Why a daemon did not start.
@@ -37,7 +37,7 @@ pub enum DaemonError {
          client certificates, or listen on 127.0.0.1, or allow anonymous clients if the network is trusted"
     )]
     Anonymous(SocketAddr),
-    /// The address is not ours to listen on.
+    /// The daemon cannot listen at the address.
     #[error("cannot listen on {host}:{port}")]
     Bind {
         /// As configured.
@@ -50,7 +50,7 @@ pub enum DaemonError {
     /// The status server did not start.
     #[error(transparent)]
     Status(#[from] StatusError),
-    /// A defect: the metrics do not fit together.
+    /// A defect: conflicting metrics.
     #[error("cannot register metrics: {0}")]
     Metrics(String),
 }
@@ -110,20 +110,20 @@ impl Daemon {
         self.status.local_addr()
     }
 
-    /// What it is doing.
+    /// Its activity, for status and metrics.
     #[must_use]
     pub fn activity(&self) -> Arc<Activity> {
         self.activity.clone()
     }
 
-    /// What accepts its connections: so many at a time, and so many per second.
+    /// Accepts its connections, up to these numbers at a time and per second.
     #[must_use]
     pub fn door(&self, max_connections: usize, max_handshakes: u32) -> Door {
         let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
         Door { max_connections, max_handshakes, pending: PendingConnections::default(), activity, tasks }
     }
 
-    /// For its sessions.
+    /// How its sessions learn that it stops.
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.ending.clone()
@@ -163,7 +163,7 @@ impl Daemon {
     }
 }
 
-/// An address of a host that other machines can connect to, if there is one.
+/// An address of the host that other machines can reach, if there is one.
 ///
 /// # Errors
 /// A host that is not known.

@@ -1,6 +1,6 @@
-//! What the daemons share: how they begin and end, TLS, status over HTTP, metrics, logs, shutdown and frames on a stream.
+//! Shared by the daemons: start and shutdown, TLS, status over HTTP, metrics, logs, and frames on a stream.
 //!
-//! Nothing here knows how an index is built; nothing is global, every part is a value that its user passes on.
+//! Nothing here depends on how an index is built, and there is no global state.
 
 mod access;
 mod activity;

@@ -27,7 +27,7 @@ pub struct Door {
     pub max_handshakes: u32,
     /// Pending connections.
     pub pending: PendingConnections,
-    /// What the daemon does.
+    /// The daemon's activity.
     pub activity: Arc<Activity>,
     /// The sessions.
     pub tasks: TaskTracker,
@@ -67,7 +67,7 @@ impl Door {
                     };
                     self.tasks.spawn(session.instrument(span));
                 }
-                // Mostly: no file descriptors left. Trying again at once would only burn a core.
+                // Usually file descriptors have run out. An immediate retry would keep a core busy.
                 Err(error) => {
                     tracing::warn!(%error, retry_ms = back_off.as_millis(), "cannot accept a connection");
                     sleep(back_off).await;
@@ -83,7 +83,7 @@ impl Door {
             return Some(permit);
         }
         loop {
-            // One that was closed may take a moment to be gone.
+            // A connection takes a moment to close.
             let wait = self.pending.close_oldest().err().unwrap_or(BACK_OFF_MOST);
             if let Ok(permit) = timeout(wait, permits.clone().acquire_owned()).await {
                 return permit.ok();

@@ -16,7 +16,7 @@ use crate::{Closed, Outcome, Refusal};
 const DURATION_BUCKETS: [f64; 15] =
     [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0];
 
-/// What is said of a finished graph: how many rows find themselves, and how many true neighbors are found.
+/// Labels of a finished graph's self-recall and recall.
 const QUALITIES: [&str; 2] = ["rows", "neighbors"];
 /// The values of the label `type`.
 const TYPES: [&str; 5] = ["vector", "halfvec", "bit", "sparsevec", "other"];
@@ -36,7 +36,7 @@ pub struct Metrics {
     quality: HistogramVec,
     resident: IntGauge,
     open_files: IntGauge,
-    /// Has a sample only where there is a certificate.
+    /// Has a sample only with a certificate.
     certificate_expiry: IntGaugeVec,
     pub(crate) queue_wait: Histogram,
     pub(crate) active: IntGauge,
@@ -49,7 +49,7 @@ pub struct Metrics {
     pub(crate) pages_sent: IntCounter,
     pub(crate) connections: IntGauge,
     accepted: IntCounter,
-    /// Of a router: seconds from the decision for a builder until it took builds.
+    /// Of a router: seconds from the decision to start a builder until it accepts builds.
     pub builder_start: Histogram,
     /// Bytes of frames taken from clients.
     pub received_bytes: IntCounter,
@@ -61,7 +61,7 @@ impl Metrics {
     /// Registers all metrics; `version` is shown as a label of `lantern_index_build_info`.
     ///
     /// # Errors
-    /// Never in practice: only a name that is not one or is there twice.
+    /// Never in practice: only for an invalid or repeated name.
     pub fn new(version: &str) -> Result<Self, Error> {
         let r = Registry::new();
         let info = Opts::new("lantern_index_build_info", "Always 1; the version is a label");
@@ -135,14 +135,14 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts what searches of a finished graph find: rows that find themselves, and true neighbors.
+    /// Records a finished graph's self-recall and recall.
     pub(crate) fn graph_quality(&self, shares: [Option<f64>; 2]) {
         for (of, share) in QUALITIES.iter().zip(shares) {
             share.into_iter().for_each(|share| self.quality.with_label_values(&[of]).observe(share));
         }
     }
 
-    /// Initialises every label: a rate over a counter that appears with its first event would miss that event.
+    /// Initialises every label: a counter that appears with its first event would hide this event from rates.
     fn show_all(&self) {
         for outcome in Outcome::ALL {
             self.builds.with_label_values(&[outcome.name()]);
@@ -181,7 +181,7 @@ impl Metrics {
         OpenConnection(self.connections.clone())
     }
 
-    /// Counts a connection that was closed before it said what to build.
+    /// Counts a connection that was closed before its request.
     pub(crate) fn closed(&self, why: Closed) {
         self.closed.with_label_values(&[why.name()]).inc();
     }
@@ -230,7 +230,7 @@ impl Metrics {
     /// Never in practice: only a metric without samples.
     pub fn render(&self) -> Result<String, Error> {
         self.resident.set(i64::try_from(resident_bytes()).unwrap_or(i64::MAX));
-        // The directory itself is one of them while it is read.
+        // One less, for the directory that is being read.
         self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64 - 1));
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
@@ -246,8 +246,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Bytes of this process' own that are in memory; 0 where the system does not say. Pages of mapped files are the system's: it takes them back
-/// when it needs memory.
+/// Resident bytes of this process, without mapped files, whose pages the system can reclaim; 0 if unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = ["RssAnon:", "RssShmem:"].iter().filter_map(|name| {

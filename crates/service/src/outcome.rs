@@ -33,9 +33,9 @@ impl Outcome {
 /// Why a build was never begun: the label `reason` of `lantern_index_refused_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// What is to be built is not supported or beyond the limits.
+    /// The request is not supported or beyond the limits.
     Options,
-    /// It needs more memory than there will ever be.
+    /// It needs more memory than the limit.
     Memory,
     /// Too many are waiting, or it waited too long.
     Queue,
@@ -43,9 +43,9 @@ pub enum Refusal {
     Access,
     /// The daemon shuts down.
     Draining,
-    /// There is no builder to give it to.
+    /// There is no builder for it.
     Builders,
-    /// Anything else, such as no thread.
+    /// Anything else, such as a failure to start a thread.
     Other,
 }
 
@@ -81,8 +81,7 @@ impl Refusal {
     }
 }
 
-/// Why a connection was closed before it said what to build: the label `reason` of
-/// `lantern_index_connections_closed_total`.
+/// Why a connection was closed before its request: the label `reason` of `lantern_index_connections_closed_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The TLS handshake failed.
@@ -91,7 +90,7 @@ pub enum Closed {
     Protocol,
     /// It took too long.
     Timeout,
-    /// There are, or came, too many.
+    /// There are too many connections.
     Limit,
     /// It broke.
     Broken,

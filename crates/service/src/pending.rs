@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 /// Connections younger than this are not closed: their request may be on its way.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Connections whose client has not sent a request yet. When there are too many connections, the oldest of these is closed, so that
-/// clients that only open connections cannot keep others out.
+/// Connections whose client has not sent a request yet. If there are too many connections, the oldest of these is closed, so that
+/// clients that only open connections cannot lock others out.
 #[derive(Clone, Debug, Default)]
 pub struct PendingConnections {
     /// In order of arrival.
@@ -64,7 +64,7 @@ impl PendingConnections {
 }
 
 impl PendingConnection {
-    /// Completes when the connection is to be closed; never after it was settled.
+    /// Completes when the connection must be closed; never after it was settled.
     pub async fn closed(&self) {
         self.close.cancelled().await;
     }

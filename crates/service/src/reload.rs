@@ -1,4 +1,4 @@
-//! Files that are read again while the daemon runs: at SIGHUP, and when they change, as files of Kubernetes' Secrets do.
+//! Reloads files while the daemon runs: at SIGHUP, and when they change, as files of Kubernetes' Secrets do.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{TicketKeys, Tls, Tokens, notify_manager};
 
-/// How often files are looked at.
+/// Interval of checks for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// State that is read from files.
@@ -22,7 +22,7 @@ pub trait Reload: Send + Sync {
     fn what(&self) -> &'static str;
     /// The files.
     fn files(&self) -> Vec<PathBuf>;
-    /// Reads the files again. What cannot be used leaves everything as it was.
+    /// Reads the files again. On an error nothing changes.
     ///
     /// # Errors
     /// What is wrong with the files.
@@ -105,7 +105,7 @@ type Version = Option<(u64, u64, i64, i64, u64)>;
 
 struct Part {
     of: Arc<dyn Reload>,
-    /// Of the files, when they were read last.
+    /// Versions of the files at the last reload.
     versions: Vec<Version>,
 }
 
@@ -120,7 +120,7 @@ impl Part {
     }
 
     fn read(&mut self) {
-        // Before the files are read: what changes meanwhile is a change.
+        // Taken before the files are read, so that a change meanwhile causes another reload.
         self.versions = versions(&*self.of);
         let what = self.of.what();
         match self.of.reload() {
@@ -183,7 +183,7 @@ mod tests {
             };
             timeout(Duration::from_secs(60), known).await.unwrap();
         };
-        // As Kubernetes does: another file gets the name.
+        // Like Kubernetes: rename another file into place.
         let next = dir.path().join("next");
         fs::write(&next, TWO).unwrap();
         fs::rename(&next, &file).unwrap();

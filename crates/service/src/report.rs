@@ -21,9 +21,9 @@ pub struct Report {
     pub role: Role,
     /// The daemon's version.
     pub software: String,
-    /// Whether it takes work.
+    /// Whether it accepts builds.
     pub readiness: Readiness,
-    /// Lantern's code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it did.
+    /// Lantern's code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it succeeded.
     pub status: u8,
     /// When that changed, in ms since 1970.
     pub status_updated_at: u64,
@@ -46,7 +46,7 @@ pub struct Report {
     pub queue: Vec<QueuedReport>,
     /// Builds that ended, the last one first.
     pub ended: Vec<EndedReport>,
-    /// The last minutes.
+    /// Rates of the last minutes.
     pub throughput: ThroughputReport,
     /// When the daemon's certificate expires, in ms since 1970; `None` without a certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,28 +59,28 @@ pub struct Report {
 /// Memory of a daemon, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryReport {
-    /// What all builds together may take; `None` without a limit.
+    /// Limit for all builds together; `None` without one.
     pub limit_bytes: Option<u64>,
-    /// What builds have reserved.
+    /// Reserved by builds.
     pub reserved_bytes: u64,
-    /// What the process has in memory now.
+    /// Resident memory of the process.
     pub resident_bytes: u64,
 }
 
-/// What is to be built, and for whom.
+/// The build's parameters and client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The session's number, as in the logs.
     pub id: u64,
-    /// The number by which logs and status of database, router and builder know the build.
+    /// The build's id in logs and status of database, router and builder.
     #[serde(default)]
     pub build: String,
-    /// Its name, if it has shown one, and the address from which it reached the first daemon.
+    /// The client's name, if it has authenticated with one, and its address at the first daemon.
     #[serde(default)]
     pub client: String,
     /// The client's address.
     pub peer: String,
-    /// What the client calls the build, usually the relation; `None` unless `--status-labels` is on.
+    /// The client's label, usually the relation's name; `None` unless `--status-labels` is on.
     pub label: Option<String>,
     /// The type of the values, as in SQL.
     #[serde(rename = "type")]
@@ -98,7 +98,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What a session's client says in its Hello.
+    /// The subject of a client's Hello.
     #[must_use]
     pub fn new(id: u64, peer: SocketAddr, client: &Client, hello: &Hello) -> Self {
         Self {
@@ -117,22 +117,22 @@ impl Subject {
     }
 }
 
-/// The number of a build: the client's, or a new one if it sends none or something else than a number.
+/// The id of a build: the client's, or a new one if the client sends none or an invalid one.
 fn build_id(hello: &Hello) -> String {
     let is_number =
         |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_number(&hello.build_id) { hello.build_id.clone() } else { new_build_id() }
 }
 
-/// The number of a build whose client makes none.
+/// A new id, for a build whose client sends none.
 #[must_use]
 pub fn new_build_id() -> String {
     let mut bytes = [0; 8];
-    // Without random numbers the build is known by its session only.
+    // Without random numbers only the session's number identifies the build.
     if SystemRandom::new().fill(&mut bytes).is_ok() { hex(&bytes) } else { String::new() }
 }
 
-/// A build under way.
+/// A running build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildReport {
     /// What is built.
@@ -148,9 +148,9 @@ pub struct BuildReport {
     pub fraction: f64,
     /// Rows taken.
     pub rows: u64,
-    /// Rows taken per second while they arrive; afterwards steps of the phase.
+    /// Rows per second while they arrive; afterwards steps of the phase per second.
     pub rate: f64,
-    /// Seconds to go, as far as one can tell.
+    /// Seconds to go, if there is an estimate.
     pub eta_seconds: Option<f64>,
     /// Seconds since it began.
     pub elapsed_seconds: f64,
@@ -158,7 +158,7 @@ pub struct BuildReport {
     pub started_ms: u64,
     /// Memory reserved, in bytes; 0 if none was.
     pub memory_bytes: u64,
-    /// A router's: the builder that has it.
+    /// Of a router: the builder that has the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builder: Option<String>,
 }
@@ -175,7 +175,7 @@ pub struct QueuedReport {
     pub memory_bytes: u64,
     /// Seconds since it came.
     pub waiting_seconds: f64,
-    /// Seconds until as many running builds have ended as its position says, if it can be told: its turn comes then, or sooner.
+    /// Seconds until as many running builds have ended as its position says, if there is an estimate: it begins then, or sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<f64>,
 }
@@ -196,11 +196,11 @@ pub struct EndedReport {
     pub waited_seconds: f64,
     /// Seconds from its beginning to its end.
     pub seconds: f64,
-    /// Where they went.
+    /// Seconds of each phase.
     pub phases: PhaseSeconds,
     /// Rows taken.
     pub rows: u64,
-    /// Elements of the graph, if it was finished: equal rows share one.
+    /// Elements of the graph, if it was finished: duplicates share one.
     pub elements: u64,
     /// Pages sent, of 8 KiB.
     pub pages: u64,
@@ -219,9 +219,9 @@ pub struct EndedReport {
 pub struct PhaseSeconds {
     /// Taking rows.
     pub rows: f64,
-    /// Linking elements.
+    /// Finding candidates, or inserting elements.
     pub graph: f64,
-    /// Completing neighbor lists.
+    /// Selecting neighbors, measuring and repairing the graph.
     pub repair: f64,
     /// Ordering elements.
     pub order: f64,
@@ -251,8 +251,8 @@ pub struct BuilderReport {
     pub state: String,
     /// Builds that it runs.
     pub builds: u32,
-    /// Memory of its builds that is not reserved, in bytes, if it has told.
+    /// Bytes that its builds could still reserve, if known.
     pub memory_free_bytes: Option<u64>,
-    /// Threads, if it has told.
+    /// Threads, if known.
     pub threads: Option<u32>,
 }

@@ -3,10 +3,10 @@ use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How a daemon is told to end. Clones are the same handle.
+/// A handle to stop a daemon. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    /// Take no more work and let what runs end within the grace period.
+    /// Accept no more builds, and let running ones end within the grace period.
     pub drain: CancellationToken,
     /// Do not wait for the grace period.
     pub abort: CancellationToken,

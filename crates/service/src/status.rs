@@ -22,7 +22,7 @@ use crate::{Activity, Readiness, throughput};
 /// Why the status server did not start.
 #[derive(Debug, Error)]
 pub enum StatusError {
-    /// The address is not ours to listen on.
+    /// The server cannot listen at the address.
     #[error("cannot listen for status requests on {host}:{port}")]
     Bind {
         /// As configured.
@@ -32,12 +32,12 @@ pub enum StatusError {
         /// What the system says.
         source: io::Error,
     },
-    /// No thread or runtime to be had.
+    /// No thread or runtime could be started.
     #[error("cannot start the status server")]
     Start(#[from] io::Error),
 }
 
-/// What Lantern's clients and dashboards expect at `/`.
+/// The JSON that Lantern's clients and dashboards expect at `/`.
 #[derive(Serialize)]
 struct LanternStatus {
     status: u8,
@@ -46,7 +46,7 @@ struct LanternStatus {
 
 /// Serves status and metrics over HTTP, until it is dropped.
 ///
-/// It has a thread and a runtime of its own, so that it answers also when everything else is busy.
+/// It has its own thread and runtime, so that it answers even if everything else is busy.
 #[derive(Debug)]
 pub struct StatusServer {
     address: SocketAddr,
@@ -58,7 +58,7 @@ impl StatusServer {
     /// Listens on `host:port` (0: any free port) and serves `/`, `/status`, `/healthz`, `/livez`, `/readyz` and `/metrics`.
     ///
     /// # Errors
-    /// When the address cannot be used, or no thread can be had.
+    /// When the address cannot be used, or no thread can be started.
     pub fn start(host: &str, port: u16, activity: Arc<Activity>) -> Result<Self, StatusError> {
         let bind = |source| StatusError::Bind { host: host.to_owned(), port, source };
         let listener = TcpListener::bind((host, port)).map_err(bind)?;
@@ -97,7 +97,7 @@ impl Drop for StatusServer {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed; there is nothing to add.
+            // A panic of the thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -126,7 +126,7 @@ fn router(activity: Arc<Activity>) -> Router {
         .with_state(activity)
 }
 
-/// The page for browsers, which say that they want HTML, and Lantern's JSON for everybody else.
+/// The page for clients that accept HTML, Lantern's JSON for all others.
 async fn root(State(activity): State<Arc<Activity>>, headers: HeaderMap) -> Response {
     let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut response = if accepts.into_iter().any(|value| value.contains("text/html")) {

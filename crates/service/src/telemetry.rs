@@ -5,7 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -55,7 +55,7 @@ pub enum TelemetryError {
     Twice(String),
 }
 
-/// Says what is wrong with a level, if anything; gives it back if nothing is.
+/// Checks a level, and returns it if it is valid.
 ///
 /// # Errors
 /// A level that is not one.

@@ -1,7 +1,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets some log lines pass per period, so that a peer that fails again and again does not fill the disk.
+/// Limits log lines per period, so that a peer that keeps failing cannot fill the disk.
 #[derive(Debug)]
 pub struct Throttle {
     most: u32,
@@ -24,7 +24,7 @@ impl Throttle {
         Self { most, period, state: Mutex::new(state) }
     }
 
-    /// Whether to log a line now: `Some`, with the number of lines that were held back before, if there were any.
+    /// `Some` if a line may be logged now, with the number of lines suppressed before it, if any.
     pub fn pass(&self) -> Option<Option<u64>> {
         self.pass_at(Instant::now())
     }

@@ -3,13 +3,13 @@ use std::time::{Duration, Instant};
 
 use crate::report::ThroughputReport;
 
-/// How often a sample is taken.
+/// Interval of samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Samples kept: ten minutes.
 const SAMPLES: usize = 600;
 
-/// What was counted up to some time.
+/// Counts up to some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) rows: u64,
@@ -29,7 +29,7 @@ impl Throughput {
         Self { last: (now, Totals::default()), rates: VecDeque::with_capacity(SAMPLES) }
     }
 
-    /// Takes what was counted up to `now`. Where samples are missing, the rate over the gap stands for them.
+    /// Adds a sample of the counts at `now`. Missing samples are filled with the mean rate over the gap.
     pub(crate) fn sample(&mut self, now: Instant, totals: Totals) {
         let (then, before) = self.last;
         let seconds = now.saturating_duration_since(then).as_secs_f64();
@@ -50,7 +50,7 @@ impl Throughput {
     }
 
     pub(crate) fn report(&self) -> ThroughputReport {
-        // A tenth is enough for a plot, and keeps the text short.
+        // One decimal is enough for a plot, and keeps the text short.
         let column = |index: usize| self.rates.iter().map(|rates| (rates[index] * 10.0).round() / 10.0).collect();
         ThroughputReport {
             interval_seconds: INTERVAL.as_secs_f64(),

@@ -13,9 +13,9 @@ use thiserror::Error;
 use crate::client::Client;
 use crate::hex::{hex, unhex};
 
-/// Bytes of a ticket's number.
+/// Bytes of a ticket's id.
 const ID_BYTES: usize = 16;
-/// The least a key file may hold.
+/// The least bytes of a key.
 const MIN_KEY_BYTES: usize = 32;
 
 /// Why there is no key.
@@ -29,12 +29,12 @@ pub enum TicketKeyError {
         /// What the system says.
         source: io::Error,
     },
-    /// Too easy to guess.
+    /// No key, or one that is too easy to guess.
     #[error("ticket key {0} holds none, or one that is shorter than {MIN_KEY_BYTES} bytes")]
     Short(PathBuf),
 }
 
-/// Why a ticket is not good.
+/// Why a ticket is not valid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TicketError {
     /// There is none.
@@ -51,13 +51,13 @@ pub enum TicketError {
     Used,
 }
 
-/// The secrets that routers make tickets with, and builders check them with, by a file that can be read again.
+/// The keys by which routers sign tickets and builders verify them, from a file that can be reloaded.
 ///
-/// The file has a key per line. The first key makes tickets and all check them, so that a key can be replaced without a pause: add the new
-/// one behind the old one everywhere, then put it first everywhere, then remove the old one.
+/// The file has a key per line. The first key signs and all keys verify, so that a key can be replaced without a pause: add the new one
+/// behind the old one everywhere, then put it first everywhere, then remove the old one.
 #[derive(Debug)]
 pub struct TicketKeys {
-    /// `None`: the keys are known to this process alone.
+    /// `None` if the keys are not from a file.
     path: Option<PathBuf>,
     keys: RwLock<Vec<hmac::Key>>,
 }
@@ -103,12 +103,12 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// A new ticket with which `client` has a build that begins on `builder` before `expiry`, in seconds since 1970 by the builder's clock.
+    /// A new ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's clock.
     ///
     /// # Errors
     /// When the system has no random bytes.
     pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
-        // Builders that know no clients take all of it for the number.
+        // Older builders, which do not know this format, take all of it as the id.
         let id = format!("{}:{}", hex(&random::<ID_BYTES>()?), hex(client.to_text().as_bytes()));
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
@@ -132,39 +132,39 @@ fn read(path: &Path) -> Result<Vec<hmac::Key>, TicketKeyError> {
     Ok(keys.into_iter().map(|key| hmac::Key::new(HMAC_SHA256, key)).collect())
 }
 
-/// The clock of another machine, as it was read last: clocks of two machines may differ by hours. Clones are the same.
+/// Estimates another machine's clock, which may differ by hours, from its last reading. Clones share the reading.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<AtomicI64>);
 
 impl Clock {
-    /// The other clock shows `there`.
+    /// Records a reading of the other clock.
     pub fn read(&self, there: SystemTime) {
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
         self.0.store(seconds(there) - now().cast_signed(), Ordering::Relaxed);
     }
 
-    /// What the other clock shows now, in seconds since 1970.
+    /// The other clock's present time, in seconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {
         now().saturating_add_signed(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// A ticket that is good.
+/// A valid ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its number, for logs.
+    /// Its id, for logs.
     pub id: String,
-    /// For whom the router has made it, if the ticket says so.
+    /// The client for which the router has issued it, if the ticket has one.
     pub client: Option<Client>,
 }
 
-/// Lets each good ticket in once.
+/// Admits each valid ticket once.
 #[derive(Debug)]
 pub struct TicketGate {
     keys: Arc<TicketKeys>,
     builder: String,
-    /// When the tickets that were used expire, by number.
+    /// Expiry of used tickets, by id.
     used: Mutex<HashMap<String, u64>>,
 }
 
@@ -194,7 +194,7 @@ impl TicketGate {
             return Err(TicketError::Forged);
         };
         let (Ok(expiry), Some(tag)) = (expiry.parse::<u64>(), unhex(tag)) else { return Err(TicketError::Forged) };
-        // In constant time, and before anything the ticket says is believed.
+        // In constant time, and before any content of the ticket is trusted.
         if !self.keys.verify(&signed(&self.builder, id, expiry), &tag) {
             return Err(TicketError::Forged);
         }

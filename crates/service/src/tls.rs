@@ -26,7 +26,7 @@ pub enum TlsError {
         /// What the system says.
         source: io::Error,
     },
-    /// The file is not PEM, or broken.
+    /// The file is not valid PEM.
     #[error("{what} file {path} is not valid PEM: {problem}")]
     Pem {
         /// Certificate or key.
@@ -36,7 +36,7 @@ pub enum TlsError {
         /// What is wrong.
         problem: pem::Error,
     },
-    /// PEM, but of something else.
+    /// Valid PEM without the expected content.
     #[error("{what} file {path} holds no {what}")]
     Missing {
         /// Certificate or key.
@@ -44,7 +44,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// Each is fine, but not together or not for TLS.
+    /// Certificate and key do not match, or are not usable for TLS.
     #[error("certificate {cert} cannot be used with key {key}")]
     Rejected {
         /// The certificate's file.
@@ -72,7 +72,7 @@ pub enum TlsError {
     },
 }
 
-/// What a server shows and asks for in TLS, by files that can be read again: connections that are open stay as they are.
+/// A server's TLS configuration, from files that can be reloaded; open connections are not affected.
 #[derive(Debug)]
 pub struct Tls {
     cert: PathBuf,
@@ -81,16 +81,16 @@ pub struct Tls {
     loaded: RwLock<Loaded>,
 }
 
-/// What the files held.
+/// The content of the files.
 #[derive(Clone, Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// The seconds since 1970 from and up to which the whole chain is valid.
+    /// The validity of the whole chain, from and to, in seconds since 1970.
     validity: Option<(i64, i64)>,
 }
 
 impl Tls {
-    /// Reads a certificate chain and its private key, and the authorities of whom clients must show a certificate; all PEM.
+    /// Reads a certificate chain and its private key, and the authorities for client certificates, if required; all PEM.
     /// TLS 1.2 and 1.3.
     ///
     /// # Errors
@@ -112,20 +112,20 @@ impl Tls {
         &self.cert
     }
 
-    /// The seconds since 1970 from and up to which the certificate and those that vouch for it are valid; `None` if they do not say.
+    /// The validity of the whole certificate chain, from and to, in seconds since 1970; `None` if unknown.
     #[must_use]
     pub fn validity(&self) -> Option<(i64, i64)> {
         self.loaded().validity
     }
 
-    /// What is worth a warning about the certificate's dates: that it has expired, is not valid yet or expires soon.
+    /// A warning if the certificate has expired, is not valid yet or expires soon.
     #[must_use]
     pub fn warning_of_dates(&self) -> Option<String> {
         let warning = warning_of_dates(self.validity()?, now())?;
         Some(format!("certificate {} {warning}", self.cert.display()))
     }
 
-    /// For the next connection.
+    /// The configuration for the next connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         self.loaded().config

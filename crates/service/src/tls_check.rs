@@ -1,4 +1,4 @@
-//! All that is wrong with the files of a TLS server: [`Tls::open`] stops at the first.
+//! Finds all problems of a TLS server's files; [`Tls::open`] stops at the first.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::certificate::{fault_of_dates, now, validity};
 use crate::tls::{client_verifier, read_chain, read_key};
 use crate::{Tls, TlsError};
 
-/// Which of the files something is wrong with.
+/// The file with a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     /// The certificate chain.
@@ -19,8 +19,7 @@ pub enum TlsFile {
     ClientCa,
 }
 
-/// Every reason why a server cannot use these files, with the file at fault. A certificate that has expired is one, though a server
-/// would start with it.
+/// All problems of these files, each with its file. An expired certificate is one, though a server would start with it.
 #[must_use]
 pub fn check_tls(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<(TlsFile, TlsError)> {
     let chain = read_chain("certificate", cert);

@@ -1,4 +1,4 @@
-//! New tokens, and the lines by which a token file knows them.
+//! New tokens, and their lines in a token file.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::Limits;
 use crate::hex::hex;
 
-/// What a hash begins with in a token file.
+/// The prefix of a hash in a token file.
 pub(crate) const HASHED: &str = "sha256:";
 
 /// The most characters of a token's name.
 const MAX_NAME: usize = 63;
 
-/// A token that was just made: the only value from which it can be learned.
+/// A new token. Nothing else stores its secret.
 pub struct NewToken(String);
 
 impl NewToken {
@@ -28,13 +28,13 @@ impl NewToken {
         Ok(Self(hex(&bytes)))
     }
 
-    /// What the client says.
+    /// The secret, for the client.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0
     }
 
-    /// The line of a token file by which a daemon knows the token: it has the token's hash only, from which nobody can learn the token.
+    /// The token's line for a daemon's token file, with only the hash, from which the token cannot be recovered.
     #[must_use]
     pub fn line(&self, name: &str, limits: &Limits) -> String {
         let Limits { builds, waiting, memory, rows } = *limits;
@@ -51,10 +51,10 @@ impl NewToken {
     }
 }
 
-/// Takes a name that a token file can have for a token.
+/// Checks a token's name, and returns it if it is valid.
 ///
 /// # Errors
-/// What a name must look like.
+/// The rules for names.
 pub fn check_token_name(name: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(fits) {
@@ -63,7 +63,7 @@ pub fn check_token_name(name: &str) -> Result<String, String> {
     Err(format!("a name has 1 to {MAX_NAME} characters of A-Z, a-z, 0-9, '.', '_' and '-'"))
 }
 
-/// Bytes in the largest unit in which they are a whole number, none of them smaller than a kB, as settings have them.
+/// Bytes in the largest unit of settings in which they are a whole number, at least kB.
 fn in_unit(bytes: u64) -> String {
     let units = [(40, "TB"), (30, "GB"), (20, "MB")];
     let whole = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);

@@ -1,4 +1,4 @@
-//! The secrets of which a client must know one.
+//! The tokens that authenticate clients.
 
 use std::fs;
 use std::io;
@@ -17,11 +17,11 @@ use crate::hex::unhex;
 use crate::size::parse_size;
 use crate::token_making::{HASHED, check_token_name};
 
-/// The least a token may have: shorter ones can be guessed.
+/// The least length of a token: shorter ones can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
-/// The most; it goes into a text on the wire.
+/// The most length of a token, as a text of the protocol.
 const MAX_TOKEN_BYTES: usize = 1024;
-/// Each attempt is compared with all of them.
+/// The most tokens, since each attempt is compared with all of them.
 const MAX_TOKENS: usize = 1000;
 
 /// Why there are no tokens.
@@ -53,30 +53,30 @@ pub enum TokensError {
     Random(Unspecified),
 }
 
-/// A client as its token names it.
+/// The owner of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenOwner {
     /// The name; `None` for a token without one.
     pub name: Option<Arc<str>>,
-    /// What the client may take.
+    /// The client's limits.
     pub limits: Limits,
 }
 
-/// The secrets of which a client must know one. Several are good at a time, so that they can be replaced one after the other.
+/// The accepted tokens. Several are valid at a time, so that they can be replaced one by one.
 ///
 /// A line of the file is a token, or `NAME SECRET` and limits (`builds=2 waiting=4 memory=8GB rows=1000000`), where SECRET is a token or
 /// `sha256:` and the hash of one in hexadecimal digits. Empty lines and lines that begin with `#` do not count.
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    /// Made anew by each process: what is kept of a token is of no use elsewhere.
+    /// A random key per process, so that the stored tags are useless elsewhere.
     key: hmac::Key,
     entries: RwLock<Vec<Entry>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Of the token's SHA-256.
+    /// The HMAC of the token's SHA-256.
     tag: Tag,
     owner: TokenOwner,
 }
@@ -108,12 +108,12 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whose token it is; `None` if it is none of the tokens. How long that takes tells nothing about them.
+    /// The owner of a token; `None` if it is unknown. The time this takes reveals nothing about the tokens.
     #[must_use]
     pub fn owner(&self, token: &str) -> Option<TokenOwner> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let hash = digest(&SHA256, token.as_bytes());
-        // `verify` compares in constant time; all are compared, whichever fits.
+        // `verify` compares in constant time, and the token is compared with all entries, even after a match.
         let fits = |entry: &&Entry| hmac::verify(&self.key, hash.as_ref(), entry.tag.as_ref()).is_ok();
         entries.iter().filter(fits).last().map(|entry| entry.owner.clone())
     }
@@ -139,7 +139,7 @@ fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Entry>, TokensError> {
     if (1..=MAX_TOKENS).contains(&entries.len()) { Ok(entries) } else { Err(TokensError::Count(path.to_owned())) }
 }
 
-/// The hash of a line's token, and whose it is.
+/// The hash of a line's token, and its owner.
 fn parse(line: &str) -> Result<([u8; SHA256_OUTPUT_LEN], TokenOwner), String> {
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();

@@ -8,16 +8,16 @@ use tokio_rustls::{client, server};
 
 use crate::certificate::subject_name;
 
-/// A host that vanished is noticed also when nothing is being sent: by keepalive, but not before the patience that [`set_options`] is given,
-/// since the system does not tell a vanished host from one that does not read for a while.
+/// Keepalive detects a vanished host even if nothing is being sent, but not before the `patience` of [`set_options`]: the system does
+/// not distinguish a vanished host from one that does not read for a while.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Room for a read beneath TLS, which would ask the system for 4 KiB at a time.
+/// Read buffer beneath TLS, which by itself would read 4 KiB at a time.
 const READ_BYTES: usize = 128 << 10;
 
-/// What lies beneath TLS.
+/// The stream beneath TLS.
 pub type Buffered = BufReader<TcpStream>;
 
 /// Makes a connection ready for TLS.
@@ -28,13 +28,13 @@ pub fn buffered(stream: TcpStream) -> Buffered {
 
 /// A connection, encrypted or not.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Makes the end of this process' part, wanted or not, a reset and not an end of the stream, from now on.
+    /// From now on, closing the connection in any way, even by the process' end, sends a reset instead of an end of the stream.
     ///
     /// # Errors
     /// What the system says.
     fn reset_when_closed(&self) -> io::Result<()>;
 
-    /// The name of the certificate that the other side has shown, if it has shown one that was verified.
+    /// The name of the peer's verified certificate, if it has one.
     fn peer_name(&self) -> Option<String> {
         None
     }
@@ -62,8 +62,8 @@ impl Transport for client::TlsStream<Buffered> {
     }
 }
 
-/// Sets what every connection of a daemon needs: small messages go at once, and a host that vanished is noticed. What was sent may be
-/// unacknowledged, or unread so that no more can be sent, for as long as `patience`.
+/// Sets the options of a daemon's connections: small messages are sent at once, and a vanished host is detected. Sent data may be
+/// unacknowledged, or unread with a full window, for as long as `patience`.
 ///
 /// # Errors
 /// What the system says.
@@ -73,6 +73,6 @@ pub fn set_options(stream: &TcpStream, patience: Duration) -> io::Result<()> {
         TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&keepalive)?;
-    // Keepalive does not look while something is on its way that nobody acknowledges.
+    // Keepalive does not probe while sent data is unacknowledged.
     socket.set_tcp_user_timeout(Some(patience))
 }

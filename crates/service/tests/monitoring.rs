@@ -1,4 +1,4 @@
-//! The alert rules and the dashboard in `deploy/`: well-formed, and made of metrics that daemons export.
+//! The alert rules and the dashboard in `deploy/` are well-formed, and use only metrics that daemons export.
 
 use std::collections::BTreeSet;
 use std::io::Write;

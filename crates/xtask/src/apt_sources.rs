@@ -83,7 +83,7 @@ fn is_release(suite: &str, codename: &str) -> bool {
     [codename, "stable", "oldstable", "testing"].contains(&suite)
 }
 
-/// Fields by lower-case name; a value of several lines keeps them.
+/// Fields by lower-case name; values may have several lines.
 fn stanzas(text: &str) -> Vec<HashMap<String, String>> {
     let mut all = vec![HashMap::new()];
     let mut current = String::new();

@@ -11,18 +11,18 @@ use crate::step;
 /// The package of the PostgreSQL library.
 pub const EXTENSION: &str = "lantern-index-extension";
 
-/// All members that a plain build has. Cargo compiles anew for every other choice of members, since features are united over it.
+/// The members of a plain build. Cargo unites features over the chosen members, so another choice would compile everything again.
 pub const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", EXTENSION];
 
-/// What chooses the programs that tests start. With a test beside them they have the features of tests, and are compiled once for both.
+/// The arguments for the programs that tests start. With a test beside them, they have the features of tests and are compiled only once.
 pub const PROGRAMS: [&str; 6] = ["--workspace", "--exclude", EXTENSION, "--bins", "--test", "architecture"];
 
 /// The cargo that runs us, in the workspace, for a PostgreSQL if one is given.
 pub fn cargo(config: Option<&PgConfig>) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo.current_dir(harness::root());
-    // What the cargo that runs us says of our own package: ring's build script asks, so that it and all that is made of it would be
-    // built again after each `cargo build` by hand.
+    // Remove the variables that cargo sets for this package: ring's build script reads them, so ring and all that depends on it would be
+    // rebuilt after each `cargo build` by hand.
     let own = env::vars_os().map(|(name, _)| name).filter(|name| is_of_package(&name.to_string_lossy()));
     own.for_each(|name| {
         cargo.env_remove(name);
@@ -61,7 +61,7 @@ impl Profile {
     }
 }
 
-/// Builds the PostgreSQL library, optimised; where it lies.
+/// Builds the PostgreSQL library, optimised; returns its path.
 pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
     let mut build = cargo(Some(config));
     build.args(["build", "--profile", profile.name()]).args(extension_arguments(config.major));
@@ -70,12 +70,12 @@ pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
     Ok(step::target_dir()?.join(profile.name()).join("liblantern_index.so"))
 }
 
-/// Builds the `lantern-index` program, optimised; where it lies.
+/// Builds the `lantern-index` program, optimised; returns its path.
 pub fn program() -> Result<PathBuf> {
     program_of(None)
 }
 
-/// The same, which tells by `--version` of which commit it is.
+/// Like [`program`], with the commit in its `--version`.
 pub fn program_of(commit: Option<&str>) -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index"]);
@@ -86,7 +86,7 @@ pub fn program_of(commit: Option<&str>) -> Result<PathBuf> {
     Ok(step::target_dir()?.join("release/lantern-index"))
 }
 
-/// Builds the `lantern-index` program for the demo, without what that does not run; where it lies.
+/// Builds the `lantern-index` program for the demo, without unneeded parts; returns its path.
 pub fn demo_program() -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--profile", Profile::Demo.name(), "-p", "lantern-index", "--no-default-features"]);
@@ -94,7 +94,7 @@ pub fn demo_program() -> Result<PathBuf> {
     Ok(step::target_dir()?.join(Profile::Demo.name()).join("lantern-index"))
 }
 
-/// Builds the programs `lantern-index` and `chaos` as tests have them; where they lie.
+/// Builds the programs `lantern-index` and `chaos` as in tests; returns their paths.
 pub fn chaos() -> Result<[PathBuf; 2]> {
     let mut build = cargo(None);
     build.arg("build").args(PROGRAMS);
@@ -103,7 +103,7 @@ pub fn chaos() -> Result<[PathBuf; 2]> {
     Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))
 }
 
-/// Builds the programs of the benchmarks, optimised; where the one lies that runs them.
+/// Builds the programs of the benchmarks, optimised; returns the path of the main one.
 pub fn benches() -> Result<PathBuf> {
     let mut build = cargo(None);
     build.args(["build", "--release", "-p", "lantern-index-benches", "--bins"]);

@@ -9,7 +9,7 @@ use crate::{build, install, setup};
 /// Builds everything and runs the program with its own options.
 pub fn run(words: &[String]) -> Result<()> {
     if words.iter().any(|word| word == "--kubernetes") {
-        // First: who has no Go is told so before anything else takes minutes.
+        // First, because it fails without Go, and everything else takes minutes.
         harness::control_plane()?;
     }
     let config = setup::run(None)?;

@@ -47,7 +47,7 @@ pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file next to its place and renames it: a server that starts meanwhile sees the old one or the new one.
+/// Copies a file next to its destination and renames it: a server that starts meanwhile sees the old or the new file.
 fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let name = to.file_name().context("no file name")?.to_string_lossy();
     let temporary: PathBuf = to.with_file_name(format!(".{name}.{}", process::id()));

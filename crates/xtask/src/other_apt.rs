@@ -1,5 +1,5 @@
-//! Debian's packages of another release than this machine's, by an apt whose lists and files lie in a folder of our own: the machine's
-//! configuration stays as it is, and says only which archive to ask and whose signature to expect.
+//! Debian packages of another release than this machine's, by an apt with its lists and files in a private folder. The machine's
+//! configuration stays unchanged; from it come only the archive and its signing key.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct OtherApt<'a> {
 }
 
 impl<'a> OtherApt<'a> {
-    /// Does `work` with the first of this machine's archives with which it succeeds. Files go to `dir`, whose content is deleted before.
+    /// Tries `work` with this machine's archives until it succeeds. Files go to `dir`, whose content is deleted first.
     pub fn with<T>(suite: &'a str, kind: Kind, dir: &'a Path, work: impl Fn(&Self) -> Result<T>) -> Result<T> {
         for program in ["apt-get", "dpkg-deb"] {
             ensure!(apt::has_program(program), "packages of Debian {suite} cannot be used: there is no {program}");
@@ -54,7 +54,7 @@ impl<'a> OtherApt<'a> {
             fs::create_dir_all(dir.join(part)).with_context(|| format!("cannot make {}", dir.display()))?;
         }
         fs::write(dir.join("other.sources"), stanza)?;
-        // Nothing is installed.
+        // An empty status file: no package is installed.
         fs::write(dir.join("status"), "")?;
         fs::write(dir.join("apt.conf"), configuration(dir.to_str().context("the path is not UTF-8")?))?;
         Ok(())
@@ -68,7 +68,7 @@ impl<'a> OtherApt<'a> {
         step::command(&what, "The archive comes from the sources in /etc/apt; is it reachable?", &mut command)
     }
 
-    /// Where what is fetched goes, but for [`Self::packages`].
+    /// The folder for fetched files other than [`Self::packages`].
     pub fn files(&self) -> PathBuf {
         self.dir.join("files")
     }
@@ -80,7 +80,7 @@ impl<'a> OtherApt<'a> {
     }
 }
 
-/// Everything of our own but how to reach the network; and none of the machine's hooks.
+/// A private configuration except for the network settings, without the machine's hooks.
 fn configuration(dir: &str) -> String {
     format!(
         "Dir::Etc::SourceList \"{dir}/other.sources\";\nDir::Etc::SourceParts \"{dir}/none\";\n\

@@ -8,10 +8,10 @@ use harness::{MINIMUM_PGVECTOR, PgConfig, cores, pgvector_version};
 use crate::other_apt::{Kind, OtherApt};
 use crate::{apt, step};
 
-/// Newer Debian releases whose source package will do, in this order.
+/// Newer Debian releases whose source packages are tried, in this order.
 const SUITES: [&str; 3] = ["trixie", "forky", "sid"];
 
-/// Whether a pgvector that is new enough is there.
+/// Whether a recent enough pgvector is installed.
 pub fn installed(config: &PgConfig) -> bool {
     pgvector_version(config).is_some_and(|version| is_new_enough(&version))
 }
@@ -40,7 +40,7 @@ fn fetch(config: &PgConfig) -> Result<PathBuf> {
     fetch_first(&dir, |_| true)
 }
 
-/// pgvector's source of just this version: the directory that `PGVECTOR_SOURCE` names, or what was fetched from Debian, earlier or now.
+/// pgvector's source of exactly this version: the directory in `PGVECTOR_SOURCE`, or one fetched from Debian, earlier or now.
 pub fn source(version: &str) -> Result<PathBuf> {
     if let Some(path) = env::var_os("PGVECTOR_SOURCE").map(PathBuf::from) {
         let control = fs::read_to_string(path.join("vector.control"))
@@ -61,7 +61,7 @@ pub fn source(version: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get the source of pgvector {version}; PGVECTOR_SOURCE may name its directory"))
 }
 
-/// The first source package among those of [`SUITES`] that will do.
+/// The first source package of [`SUITES`] that `will_do` accepts.
 fn fetch_first(dir: &Path, will_do: impl Fn(&Path) -> bool) -> Result<PathBuf> {
     ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
     let mut result = Err(anyhow!("no release of Debian has it"));
@@ -88,7 +88,7 @@ fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     if !is_new_enough(version) {
         bail!("the source package is of version {version}");
     }
-    // OPTFLAGS: nothing that only this machine's processor knows. with_llvm: no second compilation for the JIT.
+    // OPTFLAGS: no instructions specific to this machine's processor. with_llvm: no second compilation for the JIT.
     let pg_config = format!("PG_CONFIG={}", config.path.display());
     let settings = [pg_config.as_str(), "OPTFLAGS=", "with_llvm=no"];
     let jobs = format!("--jobs={}", cores());

@@ -6,7 +6,7 @@ use harness::{PgConfig, pgvector_version};
 
 use crate::{apt, pgvector, step};
 
-/// Installs what is missing, and says what is there.
+/// Installs what is missing, and prints what was found.
 pub fn run(pg_config: Option<&Path>) -> Result<PgConfig> {
     let config = prepare(pg_config)?;
     let version = pgvector_version(&config).unwrap_or_default();
@@ -15,7 +15,7 @@ pub fn run(pg_config: Option<&Path>) -> Result<PgConfig> {
 }
 
 fn prepare(pg_config: Option<&Path>) -> Result<PgConfig> {
-    // Does not touch apt when nothing is missing, so that it works without a network.
+    // If nothing is missing, apt is not called, so that this works without a network.
     let missing = missing(pg_config)?;
     if !missing.is_empty() {
         apt::install(&missing)?;

@@ -2,7 +2,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::build;
 
-/// Runs a daemon through very many builds of random shapes and endings, and looks at what is left of them.
+/// Runs very many builds of random shapes and endings against one daemon, and checks what they leave behind.
 pub fn run() -> Result<()> {
     let program = build::program()?;
     let mut test = build::cargo(None);

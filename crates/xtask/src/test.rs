@@ -15,11 +15,11 @@ use counts::{Counts, test};
 /// The package of the integration tests.
 const INTEGRATION: &str = "lantern-index-tests";
 
-/// Where a whole run tests as well, if another release is found here: all integration tests on the newest release, which Debian has
-/// with the newest pgvector; on the one before what meets the database, since the rest would be the same once more.
+/// Further releases of a whole run: all integration tests on the newest release, which Debian has with the newest pgvector; on the one
+/// before only the tests that depend on the database.
 const OTHERS: [(u32, Part); 2] = [(18, Part::Named("integration")), (17, Part::Files(&DATABASE))];
 
-/// What depends most on the PostgreSQL and the pgvector that it meets.
+/// The tests that depend most on the releases of PostgreSQL and pgvector.
 const DATABASE: [&str; 5] = ["concurrently", "durability", "edge_tables", "sql_cases", "upgrade"];
 
 /// Which tests to run.
@@ -70,7 +70,7 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     report(&summaries)
 }
 
-/// What to test on, and what there.
+/// The PostgreSQL releases to test on, with the tests for each.
 fn releases<'a>(name: Option<&'a str>, pg: Option<u32>, native: &PgConfig) -> Result<Vec<(PgConfig, Part<'a>)>> {
     let mut parts = vec![(pg.unwrap_or(native.major), name.map_or(Part::All, Part::Named))];
     if name.is_none() && pg.is_none() {
@@ -101,7 +101,7 @@ fn on(config: &PgConfig, part: Part) -> Result<Summary> {
         Part::All => test(config, &build::EVERYTHING, &[])?,
         Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
         Part::Named("integration") => test(config, &of_files(&files), &[])?,
-        // No part of a whole run: building Kubernetes takes minutes, and Go.
+        // Not in a whole run: building Kubernetes takes minutes, and needs Go.
         Part::Named("kubernetes") => test(config, &of_files(&["kubernetes"]), &["--ignored"])?,
         Part::Named(file) if files.contains(&file) => test(config, &of_files(&[file]), &[])?,
         Part::Named(part) => {

@@ -1,5 +1,5 @@
-//! A PostgreSQL of another Debian release, unpacked into a folder with all the libraries that it needs: no chroot, no container, and
-//! root has nothing to do with it.
+//! A PostgreSQL of another Debian release, unpacked into a folder with all libraries that it needs: no chroot, no container and no
+//! root rights.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +12,11 @@ use harness::{PgConfig, Scratch};
 use crate::other_apt::{Kind, OtherApt};
 use crate::step;
 
-/// PostgreSQL releases and the Debian releases that have them, with a pgvector that is new enough. Libraries must be newer than this
-/// machine's: the extension is linked with the latter.
+/// PostgreSQL releases, and Debian releases that have them with a recent enough pgvector. Their libraries must be newer than this
+/// machine's, with which the extension is linked.
 const RELEASES: [(u32, &str); 2] = [(17, "trixie"), (18, "forky")];
 
-/// Stands in place of a program, and starts it with its own release's loader and libraries, wherever the folder lies.
+/// A script in place of a program, which starts it with its own release's loader and libraries, wherever the folder is.
 const STARTER: &str = r#"#!/bin/sh
 own=$(readlink -f "$0")
 libraries=${own%/postgresql/*}/MULTIARCH
@@ -33,7 +33,7 @@ pub struct Runnable {
 /// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now.
 pub fn prepare(major: u32) -> Result<PgConfig> {
     let root = root(major)?;
-    // The number changes with what is done to the packages.
+    // Increase the number when the steps below change.
     let complete = root.join("complete-2");
     if !complete.is_file() {
         let (_, suite) = RELEASES.iter().find(|(found, _)| *found == major).with_context(|| {
@@ -49,7 +49,7 @@ pub fn prepare(major: u32) -> Result<PgConfig> {
     Ok(config)
 }
 
-/// A copy of what [`prepare`] made, without the headers.
+/// A copy of [`prepare`]'s folder, without the headers.
 pub fn runnable(config: &PgConfig) -> Result<Runnable> {
     let root = root(config.major)?;
     let scratch = Scratch::new("postgresql", 0o755)?;
@@ -72,7 +72,7 @@ fn fetch(major: u32, suite: &str, root: &Path) -> Result<()> {
         let server = [format!("postgresql-{major}"), format!("postgresql-{major}-pgvector")];
         let arguments = ["install", "--download-only", "--yes", "--no-install-recommends", &server[0], &server[1]];
         apt.get(&arguments)?;
-        // Of this one only the headers: not the compiler that it wants.
+        // Only this package's headers, without the compiler that it depends on.
         apt.get(&["download", &format!("postgresql-server-dev-{major}")])?;
         let headers = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path());
         step::timed(&format!("unpacking PostgreSQL {major}"), || {

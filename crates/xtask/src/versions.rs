@@ -9,8 +9,8 @@ use harness::PgConfig;
 
 use crate::{build, step};
 
-/// pgrx brings bindings for each release, made for its documentation: `docsrs`, for that one crate, puts them in the place of those
-/// that it would make of PostgreSQL's headers.
+/// pgrx ships bindings for each release for its documentation. `docsrs`, set for that crate alone, makes it use them instead of
+/// generating bindings from PostgreSQL's headers.
 const COMPILER: &str = r#"#!/bin/sh
 [ "$CARGO_PKG_NAME" = pgrx-pg-sys ] && set -- "$@" --cfg docsrs
 exec "$@"

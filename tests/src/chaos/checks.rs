@@ -1,4 +1,4 @@
-//! Whether an index is right, and whether a failure is one that may be.
+//! Checks whether an index is correct, and whether a failure is an expected one.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use crate::fault::{Fault, Party};
 use crate::plan::{Build, Plan};
 use crate::tables::{self, Table};
 
-/// Neighbors that are asked for.
+/// Neighbors per query.
 const NEIGHBORS: usize = 10;
-/// The least share of them that is found at ef_search 200: more than a tenth of all rows is looked at.
+/// The least recall at ef_search 200, where searches visit more than a tenth of all rows.
 const RECALL: f64 = 0.93;
 
 /// The name of a build's index.
@@ -21,7 +21,7 @@ pub fn index(build: &Build) -> String {
     format!("{}_idx", tables::ALL[build.table].name)
 }
 
-/// What must be so of a table's indexes after its statement.
+/// Checks a table's indexes after its statement.
 pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Result<(), SqlError>) -> Result<bool> {
     let table = tables::ALL[build.table];
     let others = session.query(&format!(
@@ -37,7 +37,7 @@ pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Resul
     let valid: usize = session.value(&sql)?;
     let expected = match result {
         Ok(()) => 1..=1,
-        // The statement may have come to its end without our hearing of it.
+        // The statement may have succeeded although the session was lost.
         Err(_) if plan.fault.ends_sessions() => usize::from(build.form.is_reindex())..=1,
         Err(_) => usize::from(build.form.is_reindex())..=usize::from(build.form.is_reindex()),
     };
@@ -45,8 +45,8 @@ pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Resul
     Ok(valid == 1)
 }
 
-/// The index has every row and no error, and finds what an exact search finds. One that the database has built itself may have elements that no
-/// link leads to, as pgvector's own have now and then.
+/// Checks that the index has every row and no error, and agrees with an exact search. An index built in the database may have a few unreachable
+/// elements, as pgvector's own sometimes do.
 pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Result<()> {
     session.execute("SET hnsw.ef_search = 200; SET jit = off")?;
     let rows: usize = session.value(&format!("SELECT count(v) FROM {}", table.name))?;
@@ -63,7 +63,7 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
     );
     let distances = |session: &mut Session, exactly: bool| -> Result<Vec<(usize, f64)>> {
         let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
-        // The distance of a query to its nearest rows; rows with the same distance stand for each other.
+        // The distances from a query to its nearest rows; rows at the same distance are interchangeable.
         let sql = format!(
             "SELECT q.id, n.d FROM {0}_q q CROSS JOIN LATERAL (SELECT t.v {1} q.v AS d FROM {0} t WHERE t.v IS NOT NULL \
              ORDER BY t.v {1} q.v LIMIT {NEIGHBORS}) n ORDER BY 1, 2",
@@ -95,7 +95,7 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
     Ok(())
 }
 
-/// What is wrong with the failure of build number `at`.
+/// What is unexpected about the failure of build number `at`.
 pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented) -> Option<String> {
     let build = &plan.builds[at];
     let is_same_cluster = cluster_of(build.database) == cluster_of(plan.builds[0].database);
@@ -113,7 +113,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let notice = match error {
         SqlError::Server(notice) => notice,
         SqlError::Connection(_) if plan.fault.ends_sessions() => return None,
-        // A backend that is terminated says so, unless its client is just writing the statement.
+        // A terminated backend reports it, unless its client is just writing the statement.
         SqlError::Connection(lost)
             if plan.fault == Fault::Terminate(Party::Backend) && lost.kind() == io::ErrorKind::BrokenPipe =>
         {
@@ -124,7 +124,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let expected = match plan.fault {
         Fault::FullDisk => Some("53100"),
         Fault::LittleMemory => Some("53200"),
-        // Who has no builder may be told so; who has one needs no API server.
+        // Builds without a builder may be refused; builds that have one do not need the API server.
         Fault::ApiServer(_) => Some("57P03"),
         _ => None,
     };

@@ -1,16 +1,16 @@
-//! A process that is to outlive what is done to it.
+//! A process that must survive the faults.
 
 use anyhow::Result;
 use harness::{Builder, BuilderOptions, open_files};
 
-/// What a process has.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub files: usize,
     pub resident: u64,
 }
 
-/// A daemon, how to start it again, and what it had at first.
+/// A daemon, how to restart it, and its resources at first.
 pub struct Daemon {
     pub what: &'static str,
     pub options: BuilderOptions,
@@ -39,7 +39,7 @@ impl Daemon {
         Ok(self.process.metric("lantern_index_build_active")? + self.process.metric("lantern_index_queue_depth")?)
     }
 
-    /// The last that it has logged of trouble.
+    /// The last warnings and errors in its log.
     pub fn trouble(&self) -> String {
         let log = self.process.log();
         let is_trouble = |line: &&str| ["WARN", "ERROR", "panicked"].iter().any(|word| line.contains(word));

@@ -71,7 +71,7 @@ impl Databases {
         })
     }
 
-    /// Ends all statements and drops all indexes, for a round of which nobody knows what it left.
+    /// Ends all statements and drops all indexes, after a round that may have left any of them.
     pub fn clean(&self) {
         for database in 0..DATABASES {
             let cleaned = self.recovered(database).and_then(|mut session| {
@@ -92,7 +92,7 @@ impl Databases {
         }
     }
 
-    /// How many processes a cluster has lost to a signal since this was asked last.
+    /// How many processes a cluster has lost to a signal since the last call.
     pub fn new_crashes(&mut self, database: usize) -> usize {
         let cluster = cluster_of(database);
         let now = self.clusters[cluster].log().matches(") was terminated by signal").count();
@@ -101,7 +101,7 @@ impl Databases {
         new
     }
 
-    /// How many relation files without a relation there are more than when this was asked last.
+    /// How many relation files without a relation have appeared since the last call.
     pub fn new_orphans(&mut self, database: usize) -> Result<usize> {
         let mut session = self.session(database)?;
         // The file of a dropped relation stays, empty, until the next checkpoint.

@@ -1,4 +1,4 @@
-//! A daemon whose spool directory is full at once.
+//! A daemon whose spool directory is too small.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

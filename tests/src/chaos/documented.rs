@@ -47,14 +47,14 @@ fn parse(text: &str) -> Vec<Entry> {
     entries.filter(|entry| !entry.messages.is_empty()).collect()
 }
 
-/// The SQLSTATE that a pair of parentheses begins with and has nothing but.
+/// The SQLSTATE, if a pair of parentheses has nothing else.
 fn sqlstate(behind: &str) -> Option<String> {
     let (inside, _) = behind.split_once(')')?;
     let is_code = inside.len() == 5 && inside.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
     is_code.then(|| inside.to_owned())
 }
 
-/// Whether the pieces of a pattern between `…` are in the message, one behind the other.
+/// Whether the pieces of a pattern between `…` occur in the message, in order.
 fn matches(pattern: &str, message: &str) -> bool {
     let mut rest = message;
     pattern.split('…').all(|piece| match rest.find(piece.trim()) {

@@ -1,4 +1,4 @@
-//! What may go wrong, and what may come of it.
+//! The faults, and which consequences are allowed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub enum Mode {
     Relay,
     Redirect,
     Static,
-    /// The router's builders are pods, and it passes on what they say.
+    /// The router's builders are pods, and it relays their messages.
     Pods,
     /// The router's builders are pods that clients are sent to.
     PodsRedirect,
@@ -26,7 +26,7 @@ impl Mode {
         self != Self::Direct
     }
 
-    /// Whether builders are the router's affair: it has them started and ended.
+    /// Whether the router starts and ends the builders.
     pub fn starts_builders(self) -> bool {
         !matches!(self, Self::Direct | Self::Static)
     }
@@ -51,7 +51,7 @@ impl Mode {
     }
 }
 
-/// Who is hit.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     Backend,
@@ -62,7 +62,7 @@ pub enum Party {
     Replica,
 }
 
-/// What goes wrong, or is done to a daemon that must not matter.
+/// What goes wrong, or is done to a daemon without any effect allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -71,7 +71,7 @@ pub enum Fault {
     Terminate(Party),
     Hangup(Party),
     Stop(Party, Duration),
-    /// No more memory is given to it. It is a new one, which has none to spare.
+    /// It gets no more memory. It is a new process, which has none to spare.
     Starve(Party),
     Cancel,
     RenewCertificate,
@@ -81,13 +81,13 @@ pub enum Fault {
     Slow(Direction),
     /// Latency of every piece of data.
     Delay(Duration),
-    /// The builder spools, and there is no room.
+    /// The builder spools, and the disk is full.
     FullDisk,
     /// The builder may use less memory than the build needs.
     LittleMemory,
-    /// So many at a time.
+    /// This number of strangers at a time.
     Strangers(Stranger, usize),
-    /// The API server of Kubernetes is away for so long.
+    /// The API server of Kubernetes is away for this time.
     ApiServer(Duration),
     /// A builder's pod is deleted, as when its node is drained.
     DeletePod,
@@ -96,7 +96,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The same for faults that differ in numbers only.
+    /// The name, the same for faults that differ only in numbers.
     pub fn name(self) -> String {
         match self {
             Self::Stop(party, _) => format!("Stop({party:?})"),
@@ -107,13 +107,13 @@ impl Fault {
         }
     }
 
-    /// Whether no statement may fail of it.
+    /// Whether no statement may fail.
     pub fn is_harmless(self) -> bool {
         match self {
             Self::Calm | Self::Hangup(_) | Self::Stop(..) | Self::RenewCertificate | Self::RenewToken => true,
             Self::Slow(_) | Self::Delay(_) | Self::Strangers(..) | Self::Replica => true,
             Self::Kill(_) | Self::Terminate(_) | Self::Starve(_) | Self::Cancel | Self::Cut => false,
-            // A build whose builder is there goes on, and others wait or say why they do not: see `checks`.
+            // A build that has its builder goes on; others wait or fail with the reason: see `checks`.
             Self::FullDisk | Self::LittleMemory | Self::ApiServer(_) | Self::DeletePod => false,
         }
     }
@@ -123,25 +123,25 @@ impl Fault {
         matches!(self, Self::Replica | Self::Kill(Party::Replica) | Self::Terminate(Party::Replica))
     }
 
-    /// Whether a single builder is lost, and with it the build that it has. One that is starved lives on: it refuses a build at once, and may
-    /// get the next one, too.
+    /// Whether a single builder is lost, and its build with it. A starved builder lives on: it refuses a build at once, and may get the next
+    /// one too.
     pub fn is_of_one_builder(self) -> bool {
         matches!(self, Self::Kill(Party::Builder) | Self::Terminate(Party::Builder) | Self::DeletePod)
     }
 
-    /// Whether it needs daemons that are made for it.
+    /// Whether it needs daemons of its own.
     pub fn has_own_rig(self) -> bool {
         matches!(self, Self::FullDisk | Self::LittleMemory | Self::Starve(_))
     }
 
-    /// A statement ends by then.
+    /// The time limit for a statement.
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Slow(_) | Self::Delay(_) => 60,
-            // A builder waits for a client that does not read; then for the next one, which came before us.
+            // A builder waits for a client that does not read, then for the next such client in the queue before us.
             Self::Strangers(Stranger::Deaf, _) => 28,
             fault if fault.is_harmless() => 20,
-            // 30 seconds of silence are the most that is waited for.
+            // Silence is tolerated for at most 30 seconds.
             _ => 45,
         })
     }

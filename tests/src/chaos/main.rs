@@ -1,6 +1,6 @@
-//! Builds of several databases, and a fault in each round: nothing may be lost, nothing left, and the next build works.
+//! Builds of several databases, with a fault in each round: nothing may be lost or left over, and the next build must work.
 //!
-//! The seed says what each round does; when exactly the fault comes depends on the machine as well.
+//! The seed determines each round, except for the exact moment of the fault, which also depends on the machine.
 
 mod checks;
 mod daemon;
@@ -71,7 +71,7 @@ fn run() -> Result<bool> {
     Ok(rounds.report.is_clean())
 }
 
-/// None: help is wanted.
+/// None: print the help.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
     let mut options = Options { kubernetes: false, seed: 1, rounds: 50, first: 1, only: String::new() };
     while let Some(word) = words.next() {

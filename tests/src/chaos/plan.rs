@@ -1,4 +1,4 @@
-//! What happens in each round: drawn from the seed alone.
+//! The plan of each round, drawn from the seed alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::databases::{DATABASES, PER_CLUSTER};
 use crate::fault::{Fault, Mode, Party};
 use crate::tables;
 
-/// When it goes wrong.
+/// When the fault happens.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
     /// After this share of the time that the builds usually take.
     Time(f32),
-    /// At this share of the bytes, where the stream stays until it went wrong.
+    /// At this share of the bytes, where the stream is held until the fault has happened.
     Bytes(Direction, f32),
 }
 
@@ -30,7 +30,7 @@ pub struct Build {
     pub ef_construction: u32,
 }
 
-/// A round. The first build is the victim of what hits one session only.
+/// A round. A fault of one session hits the first build.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub mode: Mode,
@@ -117,7 +117,7 @@ impl Plans {
             Fault::DeletePod if !mode.is_redirect() => {
                 Moment::Bytes([Direction::ToBuilder, Direction::ToClient][kind % 2], share)
             }
-            // Of a client that is sent elsewhere, few bytes pass the network that counts them.
+            // Few bytes of a redirected client pass the network that counts them.
             _ if mode.is_redirect() || kind == 0 => Moment::Time(share),
             // Half of the builds do not pass it either.
             fault if fault.has_replica() => Moment::Time(share),
@@ -134,7 +134,7 @@ impl Plans {
             Kind::Slow if random.below(3) == 0 => Fault::Slow(Direction::ToBuilder),
             Kind::Slow => Fault::Slow(Direction::ToClient),
             Kind::Delay => Fault::Delay(Duration::from_millis(1 + random.below(30) as u64)),
-            // Each of those has a builder while it is there.
+            // Each of these strangers occupies a builder.
             Kind::Strangers(Stranger::Deaf) => Fault::Strangers(Stranger::Deaf, 3),
             Kind::Strangers(stranger) => Fault::Strangers(stranger, 256),
             Kind::ApiServer => Fault::ApiServer(Duration::from_millis(1000 + random.below(7000) as u64)),
@@ -143,7 +143,7 @@ impl Plans {
 
     /// One to three, each in another database; one at least for each router.
     fn builds(&mut self, fault: Fault) -> Vec<Build> {
-        // Of pods that start, and are deleted in their own time, builds would see little that are over in an instant.
+        // Pods take time to start and end: short builds would be over before.
         let is_long = self.has_pods() && !fault.is_harmless();
         let (sizes, efforts) = if is_long { ([24, 32], [200, 300, 400]) } else { ([8, 16], [40, 64, 80]) };
         let random = &mut self.random;

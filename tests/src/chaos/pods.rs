@@ -13,15 +13,15 @@ use harness::{BuilderOptions, connections_to, make_certificate, with_variable};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// The memory of the node in MiB, which nobody takes: containers are processes of this machine.
+/// The memory of the node in MiB, in name only: containers are processes of this machine.
 const MEMORY: u32 = 64 << 10;
-/// The variable by which processes of a namespace are known, also while nobody can be asked for its pods.
+/// The variable that marks the processes of a namespace, even while the API server is away.
 const MARK: &str = "CHAOS_NAMESPACE";
 /// Where builders find their certificate.
 const CERTIFICATE: &str = "/etc/builder-tls";
 /// The name that it is for.
 const NAME: &str = "localhost";
-/// What a namespace may have; what happened in it, it may tell for an hour.
+/// The kinds of objects that must not be left in a namespace. Events are left out: they expire after an hour.
 const KINDS: &str = "pods,secrets,configmaps,services,serviceaccounts,persistentvolumeclaims,leases,deployments,jobs";
 
 /// A control plane, which lives as long as there are rounds.
@@ -49,7 +49,7 @@ impl Kubernetes {
     }
 }
 
-/// The builders of a rig, and what its routers are told of them.
+/// The builders of a rig, and the configuration of its routers.
 pub struct Pods {
     kubernetes: Rc<Kubernetes>,
     namespace: Namespace,
@@ -57,7 +57,7 @@ pub struct Pods {
     /// Arguments of routers that are about builders' certificates.
     tls: Vec<String>,
     certificate: Option<PathBuf>,
-    /// What was there before the first build.
+    /// Objects that were there before the first build.
     first: BTreeSet<String>,
 }
 
@@ -106,7 +106,7 @@ impl Pods {
         self.namespace.router(&self.kubernetes.cluster.borrow(), identity, &self.template, &arguments)
     }
 
-    /// A router's pod is no more.
+    /// Deletes a router's pod.
     pub fn forget(&self, identity: &str) -> Result<()> {
         self.kubectl(&["delete", "pod", identity, "--wait=false", "--grace-period=0"]).map(drop)
     }
@@ -138,7 +138,7 @@ impl Pods {
         connections_to(router, self.kubernetes.cluster.borrow().port())
     }
 
-    /// What is here now was here before the first build.
+    /// Records the present objects as those before the first build.
     pub fn settle(&mut self) -> Result<()> {
         self.first = self.objects()?;
         Ok(())

@@ -1,4 +1,4 @@
-//! What was found, and the figures of all rounds.
+//! Findings, and the figures of all rounds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::rig::Rig;
 
-/// Something that is not as it should be.
+/// A violation.
 struct Finding {
     round: u32,
     what: String,
@@ -15,7 +15,7 @@ struct Finding {
 /// Memory of a daemon, at first, last, and the most.
 type Memory = [u64; 3];
 
-/// What is said at the end.
+/// The final report.
 pub struct Report {
     seed: u64,
     /// The command that repeats these rounds.
@@ -25,7 +25,7 @@ pub struct Report {
     findings: Vec<Finding>,
     builds: u32,
     failed: u32,
-    /// How often each fault was there, and how many statements failed then.
+    /// How often each fault happened, and how many statements failed.
     faults: BTreeMap<String, [u32; 2]>,
     errors: BTreeMap<String, u32>,
     worst_recovery: Duration,
@@ -50,7 +50,7 @@ impl Report {
         }
     }
 
-    /// A round is over.
+    /// Adds a round.
     pub fn round(&mut self, plan: &Plan, errors: &[String], builds: u32, findings: &[String], number: u32) {
         self.rounds += 1;
         self.builds += builds;
@@ -130,7 +130,7 @@ impl Report {
     }
 }
 
-/// The same text for what differs in numbers and addresses only.
+/// Maps texts that differ only in numbers and addresses to the same text.
 fn without_numbers(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => "#",

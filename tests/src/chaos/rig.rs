@@ -1,4 +1,4 @@
-//! The daemons of a mode, behind a network that can fail; they live as long as nothing ends them.
+//! The daemons of a mode, behind a network that can fail; they are reused in later rounds.
 
 mod leftovers;
 mod replica;
@@ -19,7 +19,7 @@ use crate::pods::{Kubernetes, Pods};
 
 /// Builders at a time.
 pub const MOST_BUILDERS: usize = 3;
-/// How long a client may leave unread what it was sent: more than a slow network takes, less than a statement waits for its turn.
+/// How long a client may leave data unread: longer than a slow network takes, shorter than a statement waits for its turn.
 const IDLE: &str = "12s";
 /// The name of the router among pods.
 const IDENTITY: &str = "router-a";
@@ -29,7 +29,7 @@ pub struct Rig {
     mode: Mode,
     tls: bool,
     folder: Scratch,
-    /// What clients are pointed at, and the builders of a list.
+    /// The daemon that clients connect to, and the builders of a list.
     daemons: Vec<Daemon>,
     /// Where builders are pods.
     pods: Option<Pods>,
@@ -38,7 +38,7 @@ pub struct Rig {
     of_router: Vec<String>,
     pub proxy: Proxy,
     token: String,
-    /// One that was replaced and is still good.
+    /// A replaced token that is still valid.
     old_token: Option<String>,
     /// Processes that were told to end.
     ending: Vec<u32>,
@@ -77,7 +77,7 @@ impl Rig {
             of_builder.extend(["--spool-dir", &spool]);
         }
         if !mode.has_pods() {
-            // Pods take those whom the router sends.
+            // Pods accept the clients that the router sends.
             of_builder.extend(["--token-file", &tokens]);
         }
         let most = MOST_BUILDERS.to_string();
@@ -200,12 +200,12 @@ impl Rig {
         self.pods.as_ref().context("no builder of this rig is a pod")
     }
 
-    /// A process was told to end, and takes its time for what it has.
+    /// Notes that a process was asked to end, and may still finish its builds.
     pub fn expect_end(&mut self, pid: Option<u32>) {
         self.ending.extend(pid);
     }
 
-    /// Starts daemons again that have ended; which.
+    /// Restarts daemons that have ended, and returns their names.
     pub fn mend(&mut self) -> Result<Vec<&'static str>> {
         for pid in std::mem::take(&mut self.ending) {
             wait_for("a daemon that was told to end", leftovers::SOON, || Ok((!is_running(pid)).then_some(())))?;
@@ -232,7 +232,7 @@ impl Rig {
         self.daemons[0].process.renew_certificate(|new| self.trust(&[new.to_owned()]))
     }
 
-    /// Adds a token, which clients are to show from now on. The old one is good until [`Self::forget`].
+    /// Adds a token, which clients present from now on. The old one is valid until [`Self::forget`].
     pub fn renew_token(&mut self) -> Result<()> {
         self.renewals += 1;
         let new = format!("chaos-{}-0123456789abcdef", self.renewals);
@@ -242,14 +242,14 @@ impl Rig {
         Ok(())
     }
 
-    /// Old tokens and certificates are good no more; the old token.
+    /// Revokes old tokens and certificates, and returns the old token.
     pub fn forget(&mut self) -> Result<Option<String>> {
         fs::write(self.tokens(), format!("{}\n", self.token))?;
         self.trust(&[])?;
         Ok(self.old_token.take())
     }
 
-    /// The last that the daemons have logged of trouble.
+    /// The last warnings and errors in the daemons' logs.
     pub fn logs(&self) -> String {
         let tail = |daemon: &Daemon| format!("  log of the {}: {}\n", daemon.what, daemon.trouble());
         let daemons = self.daemons.iter().chain(&self.replica).map(tail);

@@ -1,4 +1,4 @@
-//! One round: builds, a fault, and a look at everything afterwards.
+//! One round: builds, a fault, and checks of everything afterwards.
 
 mod look;
 
@@ -22,11 +22,11 @@ use crate::rig::{MOST_BUILDERS, Rig};
 use crate::strike::{self, Starving};
 use crate::tables;
 
-/// A statement ends by then when nothing is wrong any more.
+/// How soon a statement ends once the fault is over.
 const LONGEST: Duration = Duration::from_secs(60);
-/// What strangers may take of a router's or builder's memory while they are there.
+/// The memory of a router or builder that strangers may occupy.
 const FOR_STRANGERS: u64 = 64 << 20;
-/// And the build of each that knows the token, for which a builder has reserved memory: rows, graph and pages.
+/// In addition, the memory that a builder reserves for a stranger with a valid token: rows, graph and pages.
 const FOR_A_BUILD: u64 = 32 << 20;
 /// How long strangers are there before the builds begin.
 const STRANGE: Duration = Duration::from_millis(700);
@@ -236,12 +236,12 @@ impl Rounds {
         Ok(took + mended)
     }
 
-    /// By how much more time a busy machine is given, from 1.
+    /// A factor for time limits on a busy machine, from 1.
     fn slowness(&self) -> u32 {
         self.usual[tables::MIDDLE].as_secs().clamp(1, 10) as u32
     }
 
-    /// Strangers, when they have taken what they can get.
+    /// Starts strangers, and waits until they occupy what they can get.
     fn strangers(&self, rig: &Rig, kind: Stranger, count: usize, outcome: &mut Outcome) -> Result<Strangers> {
         let parties = if rig.mode().has_router() { Party::Router } else { Party::Builder };
         let resident = || rig.pids(parties).into_iter().map(resident_bytes).sum::<u64>();

@@ -1,4 +1,4 @@
-//! What a fault does.
+//! Causes the faults.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::rig::Rig;
 
 /// 100 KB/s.
 const SLOWLY: u32 = 100_000;
-/// How long a moment that does not come is waited for.
+/// The longest wait for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Processes that get no more memory, until this is dropped.
@@ -27,7 +27,7 @@ impl Drop for Starving {
     }
 }
 
-/// Has the network stop at the moment, if it is one of bytes.
+/// Makes the network stop at the moment, if that is given in bytes.
 pub fn arm(rig: &Rig, moment: Moment, bytes: u64) {
     if let Moment::Bytes(direction, share) = moment {
         rig.proxy.stop_after(direction, part(bytes, share));
@@ -50,7 +50,7 @@ pub fn await_moment(rig: &Rig, moment: Moment, bytes: u64, usual: Duration, over
     }
 }
 
-/// Does it. `backend` is the process of the first build.
+/// Causes the fault. `backend` is the process of the first build.
 pub fn strike(
     plan: &Plan,
     rig: &mut Rig,
@@ -107,7 +107,7 @@ pub fn strike(
         Fault::Slow(_) | Fault::Delay(_) => {}
         Fault::Calm | Fault::Replica | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
     }
-    // What is on its way arrives.
+    // Lets held bytes arrive.
     rig.proxy.reset();
     match plan.fault {
         Fault::Slow(direction) => rig.proxy.slow(direction, SLOWLY),
@@ -121,9 +121,9 @@ pub fn strike(
     Ok(())
 }
 
-/// Has the daemons read their files again.
+/// Makes the daemons reload their files.
 pub fn hang_up(rig: &Rig) {
-    // The builders of a router are the router's affair.
+    // Builders that a router starts are left to the router.
     for party in [Party::Router, Party::Builder] {
         if party == Party::Router || !rig.mode().starts_builders() {
             rig.pids(party).into_iter().for_each(|pid| signal(Some(pid), Signal::HUP));
@@ -131,7 +131,7 @@ pub fn hang_up(rig: &Rig) {
     }
 }
 
-/// A process that is gone already gets none.
+/// Sends a signal, unless the process has ended already.
 pub fn signal(pid: Option<u32>, signal: Signal) {
     if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
         let _ = kill_process(pid, signal);

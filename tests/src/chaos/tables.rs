@@ -73,7 +73,7 @@ impl Table {
         format!("{name}({})", self.dims)
     }
 
-    /// What is sent of it to a builder, in bytes.
+    /// Bytes that are sent to a builder for the table.
     pub fn bytes(&self) -> u64 {
         let value = match self.kind {
             Kind::Vector => 4 * self.dims,

@@ -43,7 +43,7 @@ pub(super) fn boilerplate(random: &mut Random, dims: usize) -> World {
     in_groups(random, dims, 3e-3)
 }
 
-/// The same, asked for rows of the groups only: each is an island.
+/// Half of the rows in groups; queries are near the groups only, each of which is an island.
 pub(super) fn islands(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 40, dims);
     let of_queries = centers.clone();
@@ -218,7 +218,7 @@ pub(super) fn heavy_tails(_: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Three dimensions forty times as large as the others, which decide little.
+/// Three dimensions are forty times as large as the others, but matter little for the order of neighbors.
 pub(super) fn outlier_dimensions(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 100, dims);
     world(move |random, _| {
@@ -228,7 +228,7 @@ pub(super) fn outlier_dimensions(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Lengths from small to large: the short ones are near everybody.
+/// Norms from small to large: rows of small norm become hubs.
 pub(super) fn hubs(_: &mut Random, dims: usize) -> World {
     world(move |random, _| {
         let length = 0.3 + random.unit();
@@ -236,7 +236,7 @@ pub(super) fn hubs(_: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Rows in some directions of a space, queries in others, with a little in common.
+/// Rows and queries in different subspaces that overlap a little.
 pub(super) fn text_to_image(random: &mut Random, dims: usize) -> World {
     let (of_rows, of_queries) = (centers(random, 150, dims), centers(random, 150, dims));
     let (gap, bridge) = (random.normals(dims), of_rows.clone());
@@ -266,7 +266,7 @@ pub(super) fn two_models(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// The cloud moves along a line while rows arrive; queries are like the last rows.
+/// The distribution moves along a line while rows arrive; queries are like the last rows.
 pub(super) fn drift(random: &mut Random, dims: usize) -> World {
     let direction = random.normals(dims);
     let end = direction.clone();

@@ -283,7 +283,7 @@ mod tests {
             let (rows, queries) = family.make(1, 20, 5);
             assert_eq!((rows.len(), queries.len()), (20, 5), "{}", family.name);
             assert!(rows.value(3) == family.make(1, 20, 0).0.value(3), "{}", family.name);
-            // Families of few different values may repeat one, others have the same rows and ask for other ones.
+            // Families of few distinct values may repeat one, so look for any difference.
             let (other, others) = family.make(2, 20, 5);
             let differ = |(a, b): (&super::Values, &super::Values)| (0..a.len()).any(|at| a.value(at) != b.value(at));
             assert!([(&rows, &other), (&queries, &others)].into_iter().any(differ), "{}", family.name);

@@ -1,6 +1,6 @@
 //! A stand-in for a node's kubelet: it runs the containers of pods as processes of this machine, each with an address of its
-//! own in 127.0.0.0/8. Images are names of programs; folders that are mounted are real ones, whose paths are put into the
-//! arguments instead of the mount's. Who has a service account of its own finds the API server by a file.
+//! own in 127.0.0.0/8. Images are names of programs; mounted folders are real ones, whose paths replace the mount paths in
+//! arguments. A container with a service account of its own finds the API server by a file.
 
 mod given;
 mod probe;
@@ -27,7 +27,7 @@ use probe::is_ready;
 /// The image whose containers run; all others cannot be pulled.
 pub const IMAGE: &str = "lantern-index";
 
-/// How long a container may take to end that is told to, however patient its pod is.
+/// The longest that a container may take to end, whatever its pod's grace period.
 const LONGEST_GRACE: Duration = Duration::from_secs(120);
 
 /// The text of a file by which the owner of a token in a namespace finds the API server.
@@ -59,9 +59,9 @@ struct Running {
     child: Option<Child>,
     ready: bool,
     ending: bool,
-    /// Phase and state that the API server has not heard of yet.
+    /// Phase and state not yet reported to the API server.
     news: Option<(&'static str, Value)>,
-    /// Ends the process if we do not come to it.
+    /// Ends the process if we are killed.
     guard: Option<Scratch>,
 }
 
@@ -94,7 +94,7 @@ impl Kubelet {
         let next_address = u32::from(number) << 16;
         let mut kubelet = Self { client, node, kubeconfig, files, next_address, pods: HashMap::new() };
         loop {
-            // Both may fail while the API server is away; what runs goes on.
+            // Both may fail while the API server is away; containers run on.
             let condition =
                 json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now() });
             let status = json!({ "status": { "capacity": room, "allocatable": room, "conditions": [condition] } });
@@ -110,10 +110,10 @@ impl Kubelet {
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
         let pods = Api::<Pod>::all(self.client.clone()).list(&mine).await?.items;
         let by_uid: BTreeMap<String, Pod> = pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
-        // Deleted without our doing: with grace period 0.
+        // Deleted by others, with grace period 0.
         self.pods.retain(|uid, _| by_uid.contains_key(uid));
         for (uid, pod) in by_uid {
-            // What goes wrong with one, because the API server is away or a volume is, is tried again, and is no affair of others.
+            // One pod's failure, for want of the API server or a volume, must not affect other pods; it is retried.
             let _ = self.attend(&uid, pod).await;
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Kubelet {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
         if !self.pods.contains_key(uid) {
             if ending {
-                // It has never run here, and what it needs may be gone already.
+                // It has never run here, and its volumes may be gone already.
                 let api = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
                 api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
                 return Ok(());
@@ -228,7 +228,7 @@ impl Kubelet {
             if let Some(guard) = guard {
                 guard.unguard();
             }
-            // While the API server is away it is asked again.
+            // Retry while the API server is away.
             while let Err(kube::Error::HyperError(_) | kube::Error::Service(_)) =
                 api.delete(&name, &DeleteParams::default().grace_period(0)).await
             {
@@ -242,10 +242,10 @@ impl Kubelet {
 impl Running {
     /// Notices that the container has ended or become ready.
     async fn look(&mut self) -> Result<()> {
-        // Its end has a task of its own.
+        // Another task waits for its end.
         let Some(child) = self.child.as_mut().filter(|_| !self.ending) else { return Ok(()) };
         if let Some(status) = child.try_wait()? {
-            // What kills a container otherwise is the system, for want of memory.
+            // Nothing but the system kills containers otherwise, when memory runs out.
             let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
             let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
             let state = json!({ "terminated": { "exitCode": code, "reason": reason } });

@@ -12,7 +12,7 @@ use crate::{BuilderOptions, Scratch, root, wait_for};
 
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than anybody looks on.
+/// Longer than any test.
 const VALID: &str = "--duration=48h";
 
 /// A namespace with what routers need: the role of `deploy/kubernetes`, and the key of tickets, for them and for their pods.
@@ -72,7 +72,7 @@ impl Namespace {
         template: &Value,
         arguments: &[&str],
     ) -> Result<BuilderOptions> {
-        // It is no pod, but its pods' place in the world is that of one.
+        // The router is no pod, but its builders' pods need an owner.
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": identity },
             "spec": { "containers": [{ "name": "router", "image": "stand-in" }], "terminationGracePeriodSeconds": 0 },

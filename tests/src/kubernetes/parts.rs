@@ -1,5 +1,5 @@
-//! The processes of a control plane. Those that end by themselves are started again, as the kubelet of their node does: the
-//! scheduler ends when it has seen something impossible, for instance after an absence of the API server.
+//! The processes of a control plane. Processes that end by themselves are restarted, as a kubelet would do: the scheduler
+//! ends when it sees an impossible state, for instance after the API server was away.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -23,7 +23,7 @@ struct Part {
     name: &'static str,
     command: Command,
     child: Child,
-    /// Ends the process if we do not come to it.
+    /// Ends the process if we are killed.
     guard: Scratch,
 }
 
@@ -60,7 +60,7 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // What they know is thrown away, so they need not be asked to end.
+        // Their state is discarded, so they need not end in order.
         lock(&self.0).drain(..).for_each(|mut part| part.end());
     }
 }

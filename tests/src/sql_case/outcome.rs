@@ -5,7 +5,7 @@ use crate::Rows;
 /// How far the recall of an external index may be below that of one built in the database.
 const RECALL_MARGIN: f64 = 0.01;
 
-/// What a statement came to.
+/// The result of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Its rows.
@@ -16,13 +16,13 @@ pub(super) enum Outcome {
     Search {
         /// Query, id and distance by exact search, sorted.
         exact: Rows,
-        /// The share of it that the indexes found.
+        /// The share of these that the indexes found.
         recall: f64,
     },
 }
 
 impl Outcome {
-    /// Whether this, of the external run, is as good as that of the other run.
+    /// Fails unless this outcome of the external run is as good as the other run's.
     pub(super) fn compare(&self, database: &Self) -> Result<()> {
         if let (Self::Search { exact, recall }, Self::Search { exact: exact_in_database, recall: recall_in_database }) =
             (self, database)

@@ -51,8 +51,8 @@ fn run_step(session: &mut Session, build_in: BuildIn, step: &Step) -> Result<Out
     }
 }
 
-/// Waits until everybody sees what was done: before, a build has to index rows that were deleted. Transactions of other
-/// databases count too.
+/// Waits until all transactions see the last changes: until then, a build has to index deleted rows. Transactions of
+/// other databases count too.
 fn settle(session: &mut Session) -> Result<()> {
     if session.query("SELECT pg_current_xact_id_if_assigned()")? != [[None]] {
         return Ok(());
@@ -64,7 +64,7 @@ fn settle(session: &mut Session) -> Result<()> {
     })
 }
 
-/// What was built elsewhere, and nothing else: each such build says how many rows it has indexed, and of which partition.
+/// Checks by their messages that the expected builds, and no others, were external: each reports its rows and partition.
 fn expect_builds(session: &mut Session, build_in: BuildIn, rows: &[u64]) -> Result<()> {
     let notices = session.take_notices();
     let built: Vec<u64> = notices
@@ -89,7 +89,7 @@ fn load(session: &mut Session, set: &str, rows: usize) -> Result<()> {
     copy_rows(session, &format!("{set}_queries"), Column::Vector, &queries.truncated(QUERIES))
 }
 
-/// Only what a checkpoint writes to the disk can be looked at.
+/// Inspects the files of all indexes, after a checkpoint has written them.
 fn inspect_all(cluster: &Cluster, session: &mut Session, build_in: BuildIn) -> Result<()> {
     let superuser: String = session.value("SHOW is_superuser")?;
     if build_in == BuildIn::Database || superuser == "off" {

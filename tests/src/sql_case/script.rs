@@ -23,7 +23,7 @@ pub(super) struct Step {
     pub(super) lost: usize,
 }
 
-/// Takes a case apart. A statement ends with the line that ends with `;`, unless that is inside `$$`.
+/// Splits a case into steps. A line that ends with `;` ends a statement, unless it is inside `$$`.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let mut step = Step::default();

@@ -16,7 +16,7 @@ pub(super) fn search(session: &mut Session, build_in: BuildIn, step: &Step, inde
     let queries = step.queries.as_deref().context("a search has queries")?;
     let searched = search_all(session, &step.sql, queries, indexes);
     let searched = searched.and_then(|outcome| {
-        // With a LIMIT of an inner query, the end cannot be reached.
+        // An inner query's LIMIT would prevent reading all rows.
         if step.sql.matches("LIMIT").count() == 1 {
             let (sql, _) = step.sql.rsplit_once("LIMIT").context("a search has a LIMIT")?;
             let lost = read_all(session, sql, &format!("SELECT * FROM ({queries}) one LIMIT 1"), indexes)?;
@@ -43,7 +43,7 @@ fn search_all(session: &mut Session, sql: &str, queries: &str, indexes: &[String
     let found = Found::by(session, &sql, indexes, &[])?;
     let (mut hits, mut wanted) = (0, 0);
     for (query, rows) in &exact.0 {
-        // Rows that are equally far may stand for each other.
+        // Rows at equal distance are interchangeable.
         let farthest = rows.iter().map(|(_, distance)| *distance).fold(f64::NEG_INFINITY, f64::max);
         let near = |rows: &[(String, f64)]| rows.iter().filter(|(_, distance)| *distance <= farthest).count();
         wanted += rows.len();
@@ -53,7 +53,7 @@ fn search_all(session: &mut Session, sql: &str, queries: &str, indexes: &[String
     Ok(Outcome::Search { exact: exact.comparable(), recall: hits as f64 / wanted as f64 })
 }
 
-/// Reads all rows, none twice. Returns how many there are that the indexes do not find: pgvector strands some now and then.
+/// Reads all rows, none twice. Returns how many the indexes do not find: pgvector may leave elements unreachable.
 fn read_all(session: &mut Session, sql: &str, query: &str, indexes: &[String]) -> Result<usize> {
     let sql = with_queries(sql, query);
     session.execute("SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort")?;
@@ -111,7 +111,7 @@ impl Found {
         self.0.into_values().flatten().map(|(id, _)| id).collect()
     }
 
-    /// In an order of its own, and without the ids at the greatest distance: there may be more of them.
+    /// Rows in a canonical order, without ids at the greatest distance, where ties beyond the LIMIT are arbitrary.
     fn comparable(&mut self) -> Rows {
         let mut all = Vec::new();
         for (query, rows) in &mut self.0 {

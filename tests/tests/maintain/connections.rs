@@ -1,4 +1,4 @@
-//! Which servers and databases are looked at, and what is said of those that cannot be.
+//! Which servers and databases are examined, and how failures are reported.
 
 use std::fs;
 use std::process::Command;

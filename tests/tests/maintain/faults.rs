@@ -1,4 +1,4 @@
-//! Whatever ends a rebuild, nothing is left over, and writers notice nothing.
+//! Whatever ends a rebuild, no index is left over and no writer fails.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Held {
         let writes = "BEGIN; INSERT INTO a VALUES (1000, '[1,2,3,4,5,6,7,8]')";
         match self {
             Self::Writer => other.execute(writes).unwrap(),
-            // In the middle of the rows: of the pages, what the builder has sent would come even after its end.
+            // In the middle of the rows: pages that the builder has sent already would arrive even after it ends.
             Self::Builder => scene.network.stop_after(Direction::ToBuilder, 4 << 10),
             Self::LateWriter => scene.network.stop_after(Direction::ToClient, 16 << 10),
             Self::Snapshot => other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM pg_class").unwrap(),
@@ -65,7 +65,7 @@ impl Held {
     }
 }
 
-/// What ends it.
+/// What ends the rebuild.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Signal,
@@ -94,7 +94,7 @@ impl Fault {
     }
 }
 
-/// The names of the hnsw indexes, which all can be searched.
+/// No other hnsw index is there, and all can be searched.
 fn expect_nothing_left(session: &mut Session, what: &str) {
     let names: Vec<String> = files(session).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a_worn"], "{what}");
@@ -123,7 +123,7 @@ fn a_fault_in_each_phase() {
             println!("{what}");
             let (mut running, mut other) = held.reach(&scene, "faulty", &mut session);
             let code = fault.happen(&running, &mut session);
-            // What is left is dropped when no transaction uses the table.
+            // The leftovers are dropped once no transaction uses the table.
             let waits = "SELECT count(*) FROM pg_stat_activity \
                          WHERE query LIKE 'DROP INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'";
             let ended = || Ok((running.is_over() || session.value::<u32>(waits)? > 0).then_some(()));
@@ -135,7 +135,7 @@ fn a_fault_in_each_phase() {
             expect_nothing_left(&mut session, &what);
         }
     }
-    // A transaction that goes on is not waited for without end; the next run finds what is left.
+    // Dropping does not wait forever for an open transaction; the next run drops the leftovers.
     let (running, mut other) = Held::Reader.reach(&scene, "faulty", &mut session);
     drop(running);
     other.execute("ROLLBACK").unwrap();
@@ -194,7 +194,7 @@ fn a_restart_of_the_server() {
         session = scene.session("restarted");
         expect_nothing_left(&mut session, "a restart");
         assert_eq!(files(&mut session), before, "{said}");
-        // A crash takes the statistics with it.
+        // A crash resets the statistics.
         if !crashes {
             wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
         }
@@ -217,7 +217,7 @@ fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
     assert!(code == 3 && said.contains("stopped: told to stop"), "{said}");
     assert_eq!(files(&mut session), before);
     scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
-    // Nor does one begin that waits for its turn.
+    // Nor does a step that still waits begin.
     other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let running = scene.begin("stopped", &["--rebuild"]);
     running.wait_for_words("waiting: another session");

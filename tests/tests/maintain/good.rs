@@ -1,4 +1,4 @@
-//! What was bad is good, nothing else is touched, and writers notice nothing.
+//! Worn indexes are rebuilt, no other index is touched, and no writer fails.
 
 use harness::{Session, wait_for};
 use serde_json::Value;
@@ -128,7 +128,7 @@ fn what_was_bad_is_good_and_nothing_else_is_touched() {
     assert!(metrics.contains("lantern_index_maintain_left 0\n"), "{metrics}");
 }
 
-/// How often pages of an index were read for the view in a database; all other sessions of it must have been left.
+/// How often the view read pages of an index in a database, from which all other sessions must have disconnected.
 fn reads(scene: &Scene, database: &str) -> u32 {
     let mut session = scene.session(database);
     let others = "SELECT count(*) FROM pg_stat_activity \

@@ -1,4 +1,4 @@
-//! `lantern-index maintain`: what was bad is good, nothing else is touched, and writers notice nothing.
+//! `lantern-index maintain`: worn indexes are rebuilt, no other index is touched, and no writer fails.
 
 mod connections;
 mod faults;

@@ -1,4 +1,4 @@
-//! Replicas: those that are behind, and those that keep dead rows.
+//! Replicas that lag, and replicas that keep dead rows on the primary.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn expect(scene: &Scene, arguments: &[&str], words: &str) {
     assert_eq!(files(&mut session), before, "{arguments:?}");
 }
 
-/// A query of the standby that sees the rows as they are now, and transactions of the primary after it.
+/// Begins a query on the standby that sees the rows as they are now, then runs transactions on the primary.
 fn old_query(standby: &Cluster, primary: &mut Session) -> Session {
     standby.catch_up(primary).unwrap();
     let mut query = standby.session("copied").unwrap();
@@ -42,7 +42,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
         |arguments: &[&str]| -> Command { command(standby.dir(), "user=postgres dbname=copied", arguments) };
     assert_eq!(told(on_standby(&[]).output().unwrap()).0, 0, "a standby has statistics of its own");
 
-    // What is invalid is so everywhere, and can be mended on the primary alone.
+    // An invalid index is invalid on the standby too, and only the primary can repair it.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
     session.execute("CREATE INDEX CONCURRENTLY failed ON noise USING hnsw ((ARRAY[n]::vector(1)) vector_l2_ops) WITH (external = true)").unwrap_err();
     standby.catch_up(&mut session).unwrap();
@@ -66,7 +66,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     replay.execute("SELECT pg_wal_replay_resume()").unwrap();
     wait_for_lag("f");
 
-    // VACUUM would leave the rows that the query sees.
+    // VACUUM keeps the rows that the query sees.
     standby.configure("hot_standby_feedback = on").unwrap();
     standby.reload().unwrap();
     let mut query = old_query(&standby, &mut session);
@@ -75,7 +75,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     expect(&scene, &["--patience", "1s"], "(hot_standby_feedback) keeps VACUUM from removing dead rows");
     query.execute("ROLLBACK").unwrap();
 
-    // The same by a slot, whose standby is away.
+    // The same, by the slot of a standby that is away.
     session.execute("SELECT pg_create_physical_replication_slot('away')").unwrap();
     standby.configure("primary_slot_name = 'away'").unwrap();
     standby.reload().unwrap();

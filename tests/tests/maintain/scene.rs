@@ -1,4 +1,4 @@
-//! A cluster with a builder, indexes that need something, and runs of `lantern-index maintain`.
+//! A cluster with a builder, worn indexes, and runs of `lantern-index maintain`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster all of whose sessions know a builder, through a network that can be stopped.
+/// A cluster whose sessions reach a builder through a network that can be stopped.
 pub struct Scene {
     pub cluster: Cluster,
     pub builder: Builder,
@@ -26,7 +26,7 @@ impl Scene {
         scene
     }
 
-    /// Another builder in place of one that is lost.
+    /// Replaces a lost builder by another one.
     pub fn replace_builder(&mut self) {
         self.builder = Builder::start().unwrap();
         self.network = Proxy::start(self.builder.address()).unwrap();
@@ -41,7 +41,7 @@ impl Scene {
         ));
     }
 
-    /// Settings of the server, in force for its sessions as well.
+    /// Sets the server's settings, which are in force for existing sessions too.
     pub fn configure(&self, settings: &str) {
         self.cluster.configure(settings).unwrap();
         self.cluster.reload().unwrap();
@@ -61,12 +61,12 @@ impl Scene {
         command(self.cluster.dir(), &format!("user=postgres dbname={database}"), arguments)
     }
 
-    /// Runs to the end: exit code, and what it said on stdout.
+    /// Runs to the end; returns exit code and stdout.
     pub fn maintain(&self, database: &str, arguments: &[&str]) -> (i32, String) {
         told(self.command(database, arguments).output().unwrap())
     }
 
-    /// Begins a run that a test waits for.
+    /// Begins a run in the background.
     pub fn begin(&self, database: &str, arguments: &[&str]) -> Running {
         let path = self.cluster.dir().join("maintain.log");
         let log = File::create(&path).unwrap();
@@ -102,7 +102,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it has said so far, on stdout and stderr.
+    /// Its output so far, stdout and stderr.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.path).unwrap()
     }
@@ -116,7 +116,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
-    /// Exit code, and what it said.
+    /// Waits for the end; returns exit code and output.
     pub fn end(mut self) -> (i32, String) {
         let status = wait_for("the end of the run", PATIENCE, || Ok(self.child.try_wait()?));
         let status = status.unwrap_or_else(|error| panic!("{error}: {}", self.said()));
@@ -180,7 +180,7 @@ impl Writers {
         Self(pgbench.spawn().unwrap())
     }
 
-    /// Stops them: no statement has failed.
+    /// Stops the clients, and asserts that no statement has failed.
     pub fn expect_no_error(mut self) {
         assert!(self.0.try_wait().unwrap().is_none(), "pgbench writes still");
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();

@@ -1,4 +1,4 @@
-//! What keeps a step from being taken, and what happens to indexes before it is.
+//! Obstacles to a step, and indexes that change before it begins.
 
 use crate::scene::{Scene, files, told, wait_for_advice, worn};
 
@@ -29,7 +29,7 @@ fn steps_that_may_not_begin() {
     other.execute("SELECT pg_advisory_unlock_all(); BEGIN; SELECT txid_current(); SELECT pg_sleep(1.1)").unwrap();
     expect(&["--max-transaction", "1s", "--patience", "1s"], 3, "is open for");
     other.execute("ROLLBACK").unwrap();
-    // A prepared one has no process.
+    // A prepared transaction has no process.
     other
         .execute("BEGIN; LOCK TABLE a IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'forgotten'; SELECT pg_sleep(1.1)")
         .unwrap();

@@ -1,4 +1,4 @@
-//! What each pass of the engine is worth: builds of several sets with one pass left out at a time.
+//! Measures what each pass of the engine gains: builds of several sets with one pass left out at a time.
 
 use anyhow::Result;
 use benches::hard::HardSet;
@@ -51,7 +51,7 @@ pub struct Ablation {
 enum Contestant {
     Whole,
     Without(Pass),
-    /// Insertion one by one, as pgvector does it: what the passes take the place of.
+    /// Insertion one by one, as in pgvector, which the passes replace.
     Insertion,
 }
 
@@ -107,7 +107,7 @@ impl Ablation {
         step::timed("finding the distances of the true neighbors", make)
     }
 
-    /// Searches are the same in every round: only the first has them.
+    /// Searches give the same in every round, so only the first has them.
     fn measure(&self, set: &GraphSet, who: Contestant, search: bool) -> Result<Outcome> {
         let before = cpu_seconds(std::process::id());
         let finished = match who {

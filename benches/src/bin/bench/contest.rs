@@ -1,8 +1,8 @@
-//! Whoever is compared takes turns, so that what else the machine does hits all alike.
+//! Contestants take turns, so that other load on the machine affects all alike.
 
 use anyhow::Result;
 
-/// Lets each contestant run once per round, each round beginning with another one: the results by contestant, then round.
+/// Runs each contestant once per round, each round beginning with another one. Results are by contestant, then round.
 pub fn alternate<C, T>(
     rounds: usize,
     contestants: &[C],
@@ -18,7 +18,7 @@ pub fn alternate<C, T>(
     Ok(results)
 }
 
-/// The middle of some numbers; the mean of the two middle ones of an even count; none of none.
+/// The median; of an even count the mean of the two middle numbers; `None` for no numbers.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = numbers.into_iter().collect();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench documents`: what articles about pgvector and about external builds measured, measured here, in small.
+//! `cargo xtask bench documents`: repeats measurements of articles about pgvector and external builds, on a small scale.
 
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ impl Benchmark {
     }
 }
 
-/// Measures one after the other; each has its section in the report, and a section that is there already is replaced.
+/// Runs the benchmarks one after the other; each has its section in the report, and replaces an existing one.
 pub fn run(Documents { benchmarks, sizes }: &Documents) -> Result<()> {
     let mut ground = Ground::find(sizes)?;
     let mut failed = Vec::new();

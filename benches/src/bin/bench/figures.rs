@@ -2,7 +2,7 @@ use super::EF_SEARCH;
 use super::contest::median;
 use super::programs::Visits;
 
-/// What searches at one ef_search give.
+/// Figures of searches at one ef_search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Search {
     pub recall: Option<f64>,
@@ -14,7 +14,7 @@ pub struct Search {
     pub cold: Option<f64>,
 }
 
-/// What one build took and gave.
+/// Cost and quality of one build.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     pub seconds: f64,

@@ -8,7 +8,7 @@ use super::markdown::Table;
 use super::options::{BenchOptions, Case};
 use super::stage::{INDEX, Stage, create_index};
 
-/// What cannot be avoided, and what is compared with it.
+/// The unavoidable work, and the build that is compared with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
     /// Reading the column out of the database.

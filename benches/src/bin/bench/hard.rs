@@ -96,7 +96,7 @@ struct Outcome {
     remark: String,
 }
 
-/// What one contestant has more than another.
+/// One contestant's advantage over another.
 #[derive(Clone, Copy, Default)]
 struct Margins {
     recall: [f64; EFS.len()],

@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` calls: builds of the same index by several means, of hard data, and what documents measured.
+//! The program behind `cargo xtask bench`: builds of an index by several means, of hard data, and measurements of articles.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Tables as Markdown that can also be read as it is.
+//! Tables as Markdown that is also readable as plain text.
 
 /// A table; the first column is text, the others are numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Without columns in which nothing stands.
+    /// Renders the table without empty columns.
     pub fn render(&self) -> String {
         let used: Vec<usize> =
             (0..self.head.len()).filter(|&at| self.rows.iter().any(|row| !row[at].is_empty())).collect();

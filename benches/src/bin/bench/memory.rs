@@ -1,27 +1,27 @@
-//! How much memory others take.
+//! Memory use of other processes.
 
 use std::fs;
 use std::path::Path;
 
-/// Makes the system forget the highest use of a process so far.
+/// Resets the peak memory of a process.
 pub fn forget_peak(pid: u32) {
-    // Where that is not allowed, the figure of an earlier, greater build may stand.
+    // If that is not allowed, the peak may be that of an earlier, larger build.
     let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
 
-/// The most resident bytes that a process has had.
+/// The peak resident bytes of a process.
 pub fn peak(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines().find_map(|line| bytes(line, "VmHWM:")).unwrap_or_default()
 }
 
-/// Bytes that the system can give without swapping; 0 where it does not say.
+/// Bytes available without swapping; 0 if unknown.
 pub fn available() -> usize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     text.lines().find_map(|line| bytes(line, "MemAvailable:")).unwrap_or_default() as usize
 }
 
-/// Resident bytes of a process that are in no file: of a builder, all but what it has in its spool.
+/// Anonymous resident bytes of a process: of a builder, all but its spool.
 pub fn anonymous(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines().find_map(|line| bytes(line, "RssAnon:")).unwrap_or_default()
@@ -34,7 +34,7 @@ pub fn in_files(pid: u32, dir: &Path) -> u64 {
     inside.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
-/// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. What they share otherwise, as the graph of
+/// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. Other shared memory, such as the graph of
 /// a parallel build, counts once.
 pub fn of_backend(pid: u32) -> u64 {
     let worker = format!("parallel worker for PID {pid}");
@@ -48,7 +48,7 @@ pub fn of_backend(pid: u32) -> u64 {
     of(pid) + pids.filter(is_worker).map(of).sum::<u64>()
 }
 
-/// Adds up the shares of mappings, but for that of shared buffers, which has no file that anybody could open.
+/// Adds up the proportional set size of all mappings but shared buffers, an anonymous shared mapping.
 fn unshared(smaps: &str) -> u64 {
     let (mut sum, mut counts) = (0, false);
     for line in smaps.lines() {

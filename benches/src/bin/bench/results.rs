@@ -1,4 +1,4 @@
-//! Reports in `benches/results`: what was run, on what, and what came out.
+//! Reports in `benches/results`: command, machine, versions and results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Results {
         self.text += &format!("\n{text}");
     }
 
-    /// What the tables were made of.
+    /// Raw data of the tables.
     pub fn raw(&mut self, title: &str, text: &str) {
         self.text += &format!("\n{title}, each round:\n\n```\n{text}\n```\n");
     }
@@ -88,7 +88,7 @@ pub fn machine(config: &PgConfig) -> String {
     )
 }
 
-/// What of ours is measured.
+/// The commit that is measured.
 pub fn commit() -> String {
     let changed = !said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
     said("git", &["rev-parse", "--short", "HEAD"]) + if changed { " and changes" } else { "" }

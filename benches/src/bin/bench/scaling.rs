@@ -9,7 +9,7 @@ use super::programs;
 use super::set::Set;
 use super::stage::Stage;
 
-/// Parts of the set that are built too, to see what a row costs when there are more of them.
+/// Divisors of the set's size: parts are built too, to see how the cost per row grows.
 const PARTS: [usize; 3] = [16, 4, 1];
 
 /// The graph of the set by fewer threads, and of parts of the set.

@@ -12,7 +12,7 @@ const SYNTHETIC_ROWS: usize = 100_000;
 pub const SEED: u64 = 42;
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
 
-/// What is indexed and what is searched for.
+/// Base vectors and queries.
 pub struct Set {
     name: String,
     pub base: Vectors,
@@ -164,7 +164,7 @@ fn images(name: &str) -> Result<Vectors> {
     Ok(Vectors::new(dims, pixels.iter().map(|&pixel| pixel.into()).collect()))
 }
 
-/// As they come out of a halfvec column.
+/// Rounds vectors as a halfvec column does.
 fn rounded(vectors: Vectors) -> Vectors {
     vectors.changed(|_, row| row.iter_mut().for_each(|x| *x = from_half(to_half(*x))))
 }

@@ -43,7 +43,7 @@ impl<'a> Stage<'a> {
         let mut session = cluster.database(DATABASE)?;
         copy_rows(&mut session, "items", set.column, &set.base)?;
         load_queries(&mut session, "queries", set.column, &set.queries)?;
-        // However small the table without its long values: all cores are for the build.
+        // Use all cores, however small the table is without its TOASTed values.
         session.execute(&format!("ALTER TABLE items SET (parallel_workers = {})", cores() - 1))?;
         let largest_m = options.m.iter().copied().max().unwrap_or_default();
         let mut stage = Self { tools, set, cluster, session, bulk, usearch, cold: options.cold, largest_m };
@@ -141,7 +141,7 @@ pub fn create_index(
         "CREATE INDEX {INDEX} ON items USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}{external})",
         set.opclass()
     );
-    // Nobody is to wait for what the system has put out of its cache since the last build, or for what reading changes in pages.
+    // Warm the page cache, and write the hint bits that the first scan sets, before the build is timed.
     session.execute("SELECT count(v) FROM items")?;
     session.execute("CHECKPOINT")?;
     warm::up(set.bytes());
@@ -171,7 +171,7 @@ pub fn create_index(
     })
 }
 
-/// A database that has what it wants. Shared memory in files would be written to disk, where there is room for it in memory.
+/// Settings with ample resources. Shared memory goes to /dev/shm if there is room, since files would be written to disk.
 pub fn settings() -> String {
     let workers = cores() + 4;
     let memory = if shared_memory() > 8 << 30 { "dynamic_shared_memory_type = posix\n" } else { "" };

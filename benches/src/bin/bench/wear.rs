@@ -1,5 +1,5 @@
-//! What updates and deletes do to an index, what VACUUM takes then, and what `lantern-index maintain` makes of it; and from which share of new
-//! rows on a rebuild takes less than inserts.
+//! Measures how updates and deletes wear an index, and what VACUUM and `lantern-index maintain` cost and repair then; and from which share of
+//! new rows on a rebuild costs less than inserts.
 
 use std::process::Command;
 use std::thread;
@@ -21,7 +21,7 @@ use super::set::{SEED, Set};
 use super::{NEIGHBORS, programs, stage};
 
 const EF_SEARCH: u32 = 40;
-/// One row of so many is updated, and one deleted.
+/// Of this many rows, one is updated and one deleted.
 const PART: usize = 8;
 const INDEX: &str = "items_v_idx";
 const WORN: &str = "worn";
@@ -73,7 +73,7 @@ struct Bench<'a> {
     builder: Builder,
 }
 
-/// What something took.
+/// A cost.
 struct Cost {
     cpu: f64,
     seconds: f64,
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
             let exact = self.exact_after();
             self.row(&mut table, "updates and deletes", &worn, &exact, &cost)?;
             drop(session);
-            // Each from here on has a copy of the state.
+            // Each contestant gets its own copy of the worn state.
             for (what, arguments) in [("VACUUM", None), ("maintain", Some(&[][..]))] {
                 let copy = format!("{worn}_{what}");
                 self.copy(&worn, &copy)?;

@@ -1,5 +1,5 @@
-//! 116,659 real embeddings that everybody can make: the definitions of WordNet, by the model all-MiniLM-L6-v2. Of 384 dimensions, or of 1,152
-//! with three ways of pooling side by side.
+//! 116,659 real embeddings that anybody can reproduce: the definitions of WordNet, by the model all-MiniLM-L6-v2. They have 384
+//! dimensions, or 1,152 with three ways of pooling concatenated.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! The CONTEXT of our own errors: which index was built, and by which number router and builder know the build. Errors of others stay as they
-//! are.
+//! The CONTEXT of our own errors: the index, and the build's id at router and builder. Other errors stay as they are.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -14,44 +13,44 @@ unsafe extern "C-unwind" {
 thread_local! {
     /// Whether the error that is being raised is ours.
     static OURS: Cell<bool> = const { Cell::new(false) };
-    /// The number of the build as a C string; empty before there is one.
+    /// The build's id as a C string; empty before there is one.
     static BUILD: Cell<BuildId> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
 }
 
-/// Digits of a build's number.
+/// Digits of a build's id.
 pub(crate) const BUILD_ID_LEN: usize = 16;
 
-/// The number of a build as a C string.
+/// A build's id as a C string.
 pub(crate) type BuildId = [u8; BUILD_ID_LEN + 1];
 
-/// The number of the build.
+/// The current build's id.
 pub(crate) fn build() -> BuildId {
     BUILD.get()
 }
 
-/// The build is one that another process has begun.
+/// Sets the id in a parallel worker, to the build of its backend.
 pub(crate) fn adopt(build: BuildId) {
     BUILD.set(build);
 }
 
-/// The build has this number, of which the first [`BUILD_ID_LEN`] digits are told.
+/// Sets the id, cut to [`BUILD_ID_LEN`] digits.
 pub(crate) fn build_id(id: &str) {
     let mut text = [0; BUILD_ID_LEN + 1];
     text[..BUILD_ID_LEN].iter_mut().zip(id.bytes()).for_each(|(to, from)| *to = from);
     BUILD.set(text);
 }
 
-/// What is raised next is ours.
+/// Marks the next error as ours.
 pub(crate) fn ours() {
     OURS.set(true);
 }
 
-/// What is raised next comes from somewhere else.
+/// Marks the next error as not ours.
 pub(crate) fn theirs() {
     OURS.set(false);
 }
 
-/// Runs `work` for an index, which our errors name meanwhile.
+/// Runs `work` for an index; our errors meanwhile name it in their CONTEXT.
 ///
 /// # Safety
 /// `index` must be an open relation. Nothing between this call and PostgreSQL may have anything to drop.

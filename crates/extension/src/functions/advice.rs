@@ -1,26 +1,26 @@
-//! Is it time to REINDEX? Of an index that was checked ([`Findings`]), and of one of which a few pages were read ([`Seen`]).
+//! Is it time to REINDEX? Judges an index after a full check ([`Findings`]), or from a few of its pages ([`Seen`]).
 
 use super::check::{Counts, Structure};
 
-/// A list that is not full is found anew by every VACUUM, and an element that was deleted is room that stays unused until a row is
-/// inserted: a few of them do no harm. What cannot be reached is not found.
+/// A few lists with free slots do no harm, as each VACUUM fills them, nor do a few deleted elements, whose space inserts reuse. But
+/// searches never find an unreachable element.
 const TOO_MANY_NOT_FULL: f64 = 0.10;
 const TOO_MANY_DELETED: f64 = 0.50;
 const TOO_MANY_UNREACHABLE: f64 = 0.01;
-/// At `ef_search` 40 a good index finds more than this, but for data that is hard for every graph.
+/// At `ef_search` 40 a good index has a higher recall, except on data that is hard for any graph.
 const TOO_LITTLE_FOUND: f64 = 0.80;
 
-/// VACUUM searches anew for each element beside a dead one: from about here on a rebuild takes less time than the VACUUM that is due, which
-/// has little to do afterwards. Autovacuum comes at this share by default.
+/// VACUUM searches new neighbors for each element that links to a dead one: above about this share, a rebuild is faster than that VACUUM,
+/// and leaves it little to do. It is also autovacuum's default threshold.
 const TOO_MANY_DEAD: f64 = 0.20;
-/// A smaller index, by elements in the pages that were read, is rebuilt within a moment or not worth it.
+/// With fewer elements in the pages that were read, an index is too small to judge.
 const TOO_FEW_TO_JUDGE: u64 = 20;
 
-/// Releases before this one have defects that leave bad indexes: 0.8.2, 0.8.3 and 0.8.4 mend one each, of parallel builds, of VACUUM
-/// and of the repair after it.
+/// Releases before this one can damage indexes: 0.8.2, 0.8.3 and 0.8.4 each fix a defect, of parallel builds, of VACUUM and of the
+/// repair after it.
 const FIRST_GOOD: [u32; 3] = [0, 8, 4];
 
-/// What the check found.
+/// The results of a full check.
 pub(super) struct Findings<'a> {
     pub(super) structure: &'a Structure,
     pub(super) counts: Counts,
@@ -32,10 +32,8 @@ pub(super) struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// `ok`; `reindex: ` and the first reason of the gravest kind; or what to try first if only the recall is low, which may as well
-    /// come from data that is hard for every graph.
-    ///
-    /// `pgvector` tells its version.
+    /// `ok`; `reindex: ` and the gravest reason; or what to try first if only the recall is low, which hard data may cause too.
+    /// `pgvector` returns its version.
     pub(super) fn advice(&self, pgvector: impl FnOnce() -> Option<String>) -> String {
         if let Some(reason) = self.reason() {
             let old = pgvector().filter(|version| self.valid && is_older(version, FIRST_GOOD));
@@ -57,7 +55,7 @@ impl Findings<'_> {
     fn reason(&self) -> Option<String> {
         let Self { structure, errors, counts: Counts { elements, deleted, unreachable }, .. } = *self;
         let above = |part: u64, all: u64, share: f64| part as f64 > share * all as f64;
-        // In a small index no list can be full.
+        // In an index of few elements, lists cannot be full.
         let can_be_full = structure.m.is_some_and(|m| elements > 2 * u64::from(m));
         if !self.valid {
             return Some("the index is not valid, its build did not end".into());
@@ -81,28 +79,28 @@ impl Findings<'_> {
     }
 }
 
-/// What is known of an index without reading it all.
+/// What a few pages and the statistics show of an index.
 pub(super) struct Seen<'a> {
     pub(super) valid: bool,
     pub(super) scans: i64,
-    /// Dead rows of the table, as the statistics count them.
+    /// The table's share of dead rows, by PostgreSQL's statistics.
     pub(super) dead_share: Option<f64>,
-    /// The advice of the last check, if the index is still the same.
+    /// The advice of the last check, if the index has not been rebuilt since.
     pub(super) checked: Option<&'a str>,
-    /// In the pages that were read.
+    /// Elements with rows in the pages that were read.
     pub(super) live: u64,
     pub(super) deleted: u64,
     pub(super) unreadable: u64,
 }
 
-/// One word, and why.
+/// The advice in one word, and its reason.
 pub(super) struct Judged {
     pub(super) advice: &'static str,
     pub(super) reason: Option<String>,
 }
 
 impl Seen<'_> {
-    /// The gravest first.
+    /// The first, gravest, problem that applies.
     pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
         let Self { valid, scans, dead_share, checked, live, deleted, unreadable } = *self;
         let because = |advice, reason: String| Judged { advice, reason: Some(reason) };
@@ -146,7 +144,7 @@ impl Seen<'_> {
     }
 }
 
-/// Versions that are no numbers are not older.
+/// `false` for versions that are not numbers.
 fn is_older(version: &str, than: [u32; 3]) -> bool {
     let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
     numbers.is_some_and(|numbers| numbers.as_slice() < than.as_slice())

@@ -18,7 +18,7 @@ use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::settings::{self, Settings};
 
-/// Rows that are asked for at least and at most.
+/// Range of `max_rows`.
 const ROWS: std::ops::RangeInclusive<i32> = 1000..=10_000_000;
 
 /// Empty where relation or column are NULL.
@@ -69,7 +69,7 @@ fn lantern_index_advise(
     TableIterator::new(rows.collect::<Vec<_>>())
 }
 
-/// What the caller wants, but for table and column.
+/// The function's arguments other than table and column.
 struct Wanted {
     opclass: Option<String>,
     target_ppm: u32,
@@ -110,7 +110,7 @@ impl Wanted {
     }
 }
 
-/// Sends a sample to a builder, and hears which indexes could be made.
+/// Sends a sample to a builder, which answers with possible indexes.
 ///
 /// # Safety
 /// `relation` must be an oid; a snapshot must be active.
@@ -168,7 +168,7 @@ unsafe fn ask(
     let hello = Hello { capabilities: hello.capabilities | capability::ADVISE, ask: Some(ask), ..hello };
     let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;
     if !session.takes_sample() {
-        // It has taken it for a build, and stops it when the connection is closed.
+        // An old builder has begun a build, and ends it when the connection closes.
         let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
         return Err(Failure::new(code, "external indexing server gives no advice")
             .hint("Use a lantern-index builder of this version or later."));
@@ -200,7 +200,7 @@ fn hear(session: &mut Session) -> Result<Advice, Failure> {
             BuilderMessage::Progress(_) => {}
             BuilderMessage::Advice(advice) => given = Some(advice),
             BuilderMessage::Done(done) => {
-                // The order of messages has been checked: Advice came before.
+                // The session has checked the order of messages: Advice came before.
                 let advice = given.take().ok_or_else(|| Failure::protocol("Done without Advice."))?;
                 if done.rows != session.rows() {
                     return Err(Failure::protocol("The builder has seen other rows than were sent."));

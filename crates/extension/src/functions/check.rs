@@ -16,10 +16,10 @@ use crate::{hook, options, raised};
 /// The most rows to search for.
 const MAX_SAMPLE: i32 = 10_000;
 
-/// Smaller indexes are checked where they are, unless a builder is asked for: 8 MB are read within a moment.
+/// Smaller indexes (8 MB) are checked in the backend, which is fast, unless the caller wants a builder.
 const WORTH_A_BUILDER: u32 = 1024;
 
-/// What the function answers, column by column.
+/// A row of the result.
 type Row = (
     name!(elements, i64),
     name!(rows, i64),
@@ -33,7 +33,7 @@ type Row = (
     name!(checked_by, String),
 );
 
-/// What SQL calls: the errors of an index's expressions are raised as they are.
+/// The function that SQL calls: it raises the errors of an index's expressions unchanged.
 ///
 /// # Safety
 /// For PostgreSQL only.
@@ -119,7 +119,7 @@ fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
     }
 }
 
-/// What was found, and by whom.
+/// The findings, and who made them.
 struct Checked {
     structure: Structure,
     errors: Errors,
@@ -128,7 +128,7 @@ struct Checked {
     by: &'static str,
 }
 
-/// By a builder where one is wanted and can be had, else in this backend.
+/// Checks by a builder if one is wanted and available, else in this backend.
 unsafe fn look(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -154,14 +154,14 @@ unsafe fn look(
             Some(refused) => failure.also_hint(&format!("A builder needs none of it, but: {}.", refused.message())),
             None => failure,
         })?;
-        // A search of a damaged index fails where it meets the damage, or worse.
+        // A search of a damaged index may fail or crash.
         let sample = if errors.count == 0 { sample } else { 0 };
         let found = as_owner(table, || recall(table, index, sample));
         Ok(Checked { structure: Structure::of(&report), errors, found, by: "database" })
     }
 }
 
-/// The recall is that of the elements in the index: rows that nobody sees any more count until VACUUM takes them out.
+/// Here recall is over the elements of the index, with those of dead rows that VACUUM has not removed yet.
 unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, Failure> {
     // SAFETY: the index is open and locked.
     unsafe {
@@ -175,7 +175,7 @@ unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, 
         if told.errors > 0 {
             let again = ask()?;
             errors = in_both((told.errors, &told.first_errors), (again.errors, &again.first_errors));
-            // The builder is not trusted with the terminal, nor with the database's encoding.
+            // The builder is not trusted: its text must suit the client and the database's encoding.
             errors.first = errors.first.map(|first| printable(&first));
             told = again;
         }
@@ -191,7 +191,7 @@ fn rows_to_search_for(sample: i32) -> Result<usize, Failure> {
     })
 }
 
-/// Opens an hnsw index and its table, in the order in which everybody locks them.
+/// Opens an hnsw index and its table, the table first, as PostgreSQL locks them.
 unsafe fn open(index_oid: pg_sys::Oid) -> Result<(pg_sys::Relation, pg_sys::Relation), Failure> {
     // SAFETY: both relations are locked before they are looked at.
     unsafe {
@@ -231,7 +231,7 @@ unsafe fn open(index_oid: pg_sys::Oid) -> Result<(pg_sys::Relation, pg_sys::Rela
     }
 }
 
-/// Errors that stay when the index is read again.
+/// Errors found in two passes over the index.
 #[derive(Default)]
 struct Errors {
     count: u64,
@@ -240,12 +240,12 @@ struct Errors {
 
 /// Verifies the pages.
 ///
-/// They are read one after the other while rows may come and go, so two pages may not fit together because one was read before a
-/// change and the other after it. Such an error is not there, in the same words, when everything is read again.
+/// Pages are read one by one while rows may be inserted and deleted, so two pages may contradict each other because one was read
+/// before a change and the other after it. Such an error does not recur with the same text in a second pass.
 unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure> {
     // SAFETY: the index is open and locked.
     unsafe {
-        // An operator class that is not known has values of an unknown type: the first one tells which.
+        // An unknown operator class has values of an unknown type: the verifier infers it from the first one.
         let options = options::of(index);
         let column = Column::of(index, options).ok();
         let value_type = column.as_ref().map(|column| column.value_type);
@@ -275,14 +275,14 @@ pub(super) fn memory() -> u64 {
     u64::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or_default() << 10
 }
 
-/// An index that is clearly too large is refused before it is read. One whose pages are not full may take less than it seems to.
+/// Refuses an index that is clearly too large before it is read. An index with free space in its pages may need less than estimated.
 fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Result<(), Failure> {
     let Some(elements) = elements_in(column, m, blocks) else { return Ok(()) };
     let needed = pages::verify_bytes(elements, blocks);
     if needed / 2 > memory { Err(too_large(needed)) } else { Ok(()) }
 }
 
-/// Elements that full pages hold; `None` where values differ in length.
+/// Elements that full pages hold; `None` if values vary in length.
 pub(super) fn elements_in(column: &Column, m: u16, blocks: u32) -> Option<u64> {
     let value_len = column.value_type.value_len(column.dims)?;
     Some(Estimate::elements_in(column.value_type, value_len, m, blocks))
@@ -295,26 +295,26 @@ pub(super) fn too_large(needed: u64) -> Failure {
         .hint(format!("Set maintenance_work_mem to \"{megabytes}MB\" for this session, or check a copy of the file with \"lantern-index inspect\"."))
 }
 
-/// Of errors that were found twice, how many there are and the first ones in words.
+/// The errors found in both passes: their number, and the text of the first.
 fn in_both(a: (u64, &[String]), b: (u64, &[String])) -> Errors {
     let common: Vec<&String> = b.1.iter().filter(|problem| a.1.contains(problem)).collect();
     let all = common.len() == a.1.len() || common.len() == b.1.len();
-    // Not all problems are kept as text.
+    // Only the first problems are kept as text.
     let count = if all { a.0.min(b.0) } else { common.len() as u64 };
     Errors { count, first: common.first().map(|&problem| problem.clone()) }
 }
 
-/// What the pages hold, whoever has looked.
+/// The contents of the pages, as found by a builder or this backend.
 #[derive(Debug)]
 pub(super) struct Structure {
-    /// The index's own, if it has a meta page.
+    /// `m` of the meta page, if the index has one.
     pub(super) m: Option<u16>,
     live: u64,
     deleted: u64,
     rows: u64,
     duplicates: u64,
     pub(super) not_full: u64,
-    /// Elements that layer 0 leads to.
+    /// Elements that are reachable at layer 0.
     reachable: u64,
 }
 
@@ -332,7 +332,7 @@ impl Structure {
         }
     }
 
-    /// A builder is not trusted: numbers that cannot be are made such that can.
+    /// A builder is not trusted: impossible numbers are clamped.
     fn told(told: &Told) -> Self {
         Self {
             m: Some(told.m).filter(|&m| m > 0),
@@ -346,15 +346,15 @@ impl Structure {
     }
 }
 
-/// Elements as a user counts them.
+/// Numbers of elements in the terms of the SQL function.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     /// Elements that have rows.
     pub(super) elements: u64,
-    /// Elements that have none: VACUUM takes the rows first, then the links to the element, and marks it as deleted in the end.
+    /// Elements without rows: VACUUM first removes an element's rows, then the links to it, and last marks it as deleted.
     pub(super) deleted: u64,
-    /// Elements that layer 0, on which all are, does not lead to. Those that VACUUM is about to delete do not count: as many are
-    /// left out as there are of them, so meanwhile there may be more.
+    /// Elements that are not reachable at layer 0. Those that VACUUM is about to delete are subtracted, as it unlinks them first, so
+    /// during a VACUUM this may be too low.
     pub(super) unreachable: u64,
 }
 
@@ -371,7 +371,7 @@ impl Counts {
     }
 }
 
-/// The version of pgvector's SQL objects, which is that of the library unless somebody forgot ALTER EXTENSION.
+/// The version of pgvector's SQL objects; the library's may differ if ALTER EXTENSION was forgotten.
 fn pgvector_version() -> Option<String> {
     Spi::get_one::<String>(
         "SELECT extversion FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector'",

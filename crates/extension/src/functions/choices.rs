@@ -1,4 +1,4 @@
-//! Choices in SQL: the statement that makes an index, and the queries that use it.
+//! Choices in SQL: the statement that creates an index, and a query that uses it.
 
 use std::ffi::CStr;
 
@@ -27,7 +27,7 @@ pub(super) struct Names {
     pub(super) metric: Metric,
 }
 
-/// A choice in words.
+/// A choice as SQL.
 pub(super) struct Texts {
     pub(super) statement: String,
     pub(super) settings: String,
@@ -62,23 +62,23 @@ impl Names {
         }
     }
 
-    /// A sample of blocks, of so many percent of the table; all of it from 100 on.
+    /// Selects from a sample of blocks, `percent` of the table; from all of it at 100 and above.
     pub(super) fn sample(&self, percent: f64, most: u64) -> String {
         let Self { table, column, .. } = self;
         let sample = tablesample(percent);
         format!("SELECT {column} FROM ONLY {table}{sample} WHERE {column} IS NOT NULL LIMIT {most}")
     }
 
-    /// How many rows with values there are in a sample of blocks.
+    /// Counts the rows with values in a sample of blocks.
     pub(super) fn count(&self, percent: f64) -> String {
         let Self { table, column, .. } = self;
         format!("SELECT pg_catalog.count({column}) FROM ONLY {table}{}", tablesample(percent))
     }
 
-    /// The values of the user's query, cast to the column's type.
+    /// Selects the values of the user's query, cast to the column's type.
     pub(super) fn queries(&self, queries: &str, most: u32) -> String {
         let queries = queries.trim_end().trim_end_matches(';');
-        // The line break ends a comment.
+        // The line break ends a comment in the user's query.
         format!(
             "SELECT v::{} FROM ({queries}\n) AS q (v) WHERE v IS NOT NULL LIMIT {most}",
             self.type_name(self.value_type)
@@ -90,7 +90,7 @@ impl Names {
         format!("{schema}{}({})", value_type.name(), self.dims)
     }
 
-    /// A value as an index of another type has it.
+    /// The expression that converts a value to the type of an index.
     fn as_type(&self, value: &str, value_type: ValueType) -> String {
         let (schema, dims) = (&self.schema, self.dims);
         match value_type {
@@ -115,14 +115,14 @@ impl Names {
         }
     }
 
-    /// The metric of an index of a type.
+    /// The metric of an index of a type: hamming if it has binary codes.
     fn metric_of(&self, value_type: ValueType) -> Metric {
         if value_type == ValueType::Bit && self.value_type != ValueType::Bit { Metric::Hamming } else { self.metric }
     }
 }
 
 fn tablesample(percent: f64) -> String {
-    // Repeatable: the same table gives the same advice.
+    // With REPEATABLE, the same table gives the same advice.
     if percent < 100.0 { format!(" TABLESAMPLE pg_catalog.system ({percent}) REPEATABLE (0)") } else { String::new() }
 }
 
@@ -167,7 +167,7 @@ fn class(metric: Metric) -> &'static str {
     }
 }
 
-/// The metric of an operator class, by its name or only that of the metric; without one, cosine, or hamming for bits.
+/// The metric of an operator class, from the class's name or the metric's; by default cosine, or hamming for bits.
 fn metric(value_type: ValueType, opclass: Option<&str>) -> Result<Metric, Failure> {
     let mut fitting = Metric::ALL.into_iter().filter(|&metric| value_type.supports(metric));
     let type_name = value_type.name();

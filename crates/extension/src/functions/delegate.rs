@@ -15,10 +15,10 @@ use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::settings::{self, Settings};
 
-/// Pages of a frame: a quarter of a MiB. That much is read, and as much on its way.
+/// Pages of a frame, 256 KiB. One frame is read while another is sent.
 const PAGES_PER_FRAME: u32 = 32;
 
-/// Has the builder look at the pages of an index as they are now, and search them for `sample` of its elements.
+/// Has the builder verify the current pages of an index, and search them for `sample` of its elements.
 ///
 /// # Safety
 /// The index must be open and locked.
@@ -44,7 +44,7 @@ pub(super) unsafe fn check(
     let settings = Settings::get();
     let mut session = engage(&settings, hello, News { of_partition: true })?;
     if !session.takes_index() {
-        // It has taken it for a build, and stops it when the connection is closed.
+        // An old builder has begun a build, and ends it when the connection closes.
         return Err(Failure::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             "external indexing server does not check indexes",
@@ -55,7 +55,7 @@ pub(super) unsafe fn check(
     hear(&mut session, blocks)
 }
 
-/// Elements that the index has room for, which is what the builder reckons with.
+/// Elements that the index has room for, from which the builder estimates memory.
 ///
 /// # Safety
 /// The index must be open.
@@ -92,7 +92,7 @@ fn hear(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
             BuilderMessage::Progress(_) => {}
             BuilderMessage::Findings(findings) => found = Some(findings),
             BuilderMessage::Done(done) => {
-                // The order of messages has been checked: Findings came before.
+                // The session has checked the order of messages: Findings came before.
                 let findings = found.take().ok_or_else(|| Failure::protocol("Done without Findings."))?;
                 if (done.blocks, done.checksum) != (blocks, session.sent_checksum()) {
                     return Err(Failure::protocol("The builder has checked other pages than were sent."));

@@ -13,7 +13,7 @@ use crate::failure::{Failure, or_raise};
 use crate::hook::owned;
 use crate::scan;
 
-/// A builder that has more of them needs some more memory, of a fixed amount.
+/// Threads assumed for the builder's memory; each more needs a fixed amount.
 const THREADS: u32 = 16;
 
 #[pg_extern]
@@ -63,7 +63,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
             let message = format!("column cannot have more than {most} dimensions for hnsw index");
             return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
         }
-        // The planner takes a table that was never vacuumed for one that is about to be filled.
+        // The planner assumes ten pages for an empty table that was never vacuumed.
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
         let all = if blocks == 0 { 0 } else { scan::estimate_rows(table) };
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -74,7 +74,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
     }
 }
 
-/// Whether it is something that can have an index.
+/// Fails unless the relation can have an index.
 ///
 /// # Safety
 /// Must be called in a transaction.
@@ -98,12 +98,12 @@ pub(super) unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
 pub(super) struct Found {
     pub(super) number: pg_sys::AttrNumber,
     pub(super) value_type: ValueType,
-    /// The schema of the type, if its name has to be written with it.
+    /// The schema of the type, if the search path does not lead to it.
     pub(super) schema: Option<String>,
     pub(super) dims: u32,
 }
 
-/// The column, with pgvector's own checks in its words.
+/// The column, with pgvector's checks and messages.
 ///
 /// # Safety
 /// The relation must be open.
@@ -133,7 +133,7 @@ pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Res
     }
 }
 
-/// A type's name, and the schema that has to stand before it.
+/// A type's name, and its schema if the name must be qualified.
 unsafe fn type_name(type_oid: pg_sys::Oid) -> (String, Option<String>) {
     // SAFETY: the entry is released when its name has been copied.
     unsafe {
@@ -151,9 +151,9 @@ unsafe fn type_name(type_oid: pg_sys::Oid) -> (String, Option<String>) {
     }
 }
 
-/// The mean length of the first thousand values, as they travel: the planner does not know the size of toasted ones.
+/// The mean encoded length of the first thousand values; the planner does not know the size of TOASTed values.
 unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize {
-    // Bytes before the entries at least, and of each entry.
+    // Bytes before the entries, and per entry.
     const HEAD: f64 = 12.0;
     const ENTRY: f64 = 8.0;
     // SAFETY: reads catalogs.

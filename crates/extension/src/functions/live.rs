@@ -1,15 +1,15 @@
-//! The pages of an index that is in use.
+//! Reads the pages of an index that is in use.
 
 use std::io;
 
 use pages::{PAGE_SIZE, PageBytes, PageSource};
 use pgrx::prelude::*;
 
-/// Reads the index through shared buffers, a page at a time and each as it is at that moment.
+/// Reads the index through shared buffers, one page at a time; pages may change between reads.
 pub(super) struct LivePages {
     index: pg_sys::Relation,
     blocks: u32,
-    /// A small ring of buffers, so that the index does not push everything else out of shared buffers.
+    /// A small ring of buffers, so that the index does not evict everything else.
     strategy: pg_sys::BufferAccessStrategy,
 }
 

@@ -1,12 +1,12 @@
-//! `lantern_index.…`: what can be asked in SQL. The declarations are in `sql/`.
+//! The SQL functions `lantern_index.…`. Their declarations are in `sql/`.
 //!
 //! | module | function |
 //! |---|---|
 //! | [`ping`] | is the builder there? |
-//! | [`estimate`] | what would a build take? |
+//! | [`estimate`] | how much memory and space would a build need? |
 //! | [`advise`] | which index, and which settings? [`sample`] reads the table, [`choices`] writes the statements |
-//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] has a builder look at them, [`recall`] searches it, [`advice`] judges |
-//! | [`state`] | how is this index, by a few of its pages? for the view of all |
+//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`advice`] judges |
+//! | [`state`] | what do a few pages say of this index? for the view of all indexes |
 
 mod advice;
 mod advise;
@@ -44,7 +44,7 @@ unsafe fn require_select(relation: pg_sys::Oid) {
     }
 }
 
-/// The name of a relation, for messages.
+/// A relation's name, for messages.
 ///
 /// # Safety
 /// As for [`require_select`].

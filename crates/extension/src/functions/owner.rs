@@ -1,4 +1,4 @@
-//! Running what the table's owner wrote as the table's owner.
+//! Runs the table owner's expressions with the owner's rights.
 
 use std::cell::Cell;
 
@@ -10,8 +10,8 @@ thread_local! {
     static RESTRICTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What to do about an error, kept by [`raised`], of an expression that did not find its objects: up to PostgreSQL 16 builds find
-/// them by the `search_path` of the session, later ones as it is done here.
+/// Adds a hint to an error, kept by [`raised`], of an expression that did not find an object: builds use the session's `search_path`
+/// up to PostgreSQL 16, and a restricted one, as here, in later releases.
 pub(super) fn hint_at_search_path() {
     if RESTRICTED.replace(false) && cfg!(any(feature = "pg13", feature = "pg14", feature = "pg15", feature = "pg16")) {
         raised::hint_at_missing(
@@ -20,8 +20,8 @@ pub(super) fn hint_at_search_path() {
     }
 }
 
-/// Runs `work` with the rights of the table's owner, as PostgreSQL runs the expressions of an index when it builds it. So an
-/// owner's function cannot do what only the caller may, and a caller's `search_path` cannot give the owner's functions another meaning.
+/// Runs `work` with the rights of the table's owner, as PostgreSQL does for an index's expressions. So the owner's functions cannot
+/// use the caller's rights, and the caller's `search_path` cannot change the meaning of the owner's functions.
 ///
 /// # Safety
 /// `table` must be open.

@@ -12,7 +12,7 @@ use crate::failure::{Failure, or_raise, printable};
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// The most time to wait for the answer where no timeout is set.
+/// The longest wait for the answer if no timeout is set.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[pg_extern]
@@ -36,7 +36,7 @@ fn lantern_index_ping() -> TableIterator<
     TableIterator::once((
         connection.address().map(|address| address.to_string()).unwrap_or_default(),
         connection.tls_version().map_or("off".into(), tls_name),
-        // Without a root certificate anybody's certificate will do.
+        // Without a root certificate any certificate is accepted.
         settings.tls.is_some_and(|tls| tls.root_cert.is_some()),
         printable(&pong.builder_version),
         pong.protocol.into(),

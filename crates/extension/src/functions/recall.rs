@@ -1,4 +1,4 @@
-//! How much of what is nearest the index finds.
+//! Measures the recall of an index against an exact search.
 
 use std::collections::HashMap;
 
@@ -9,33 +9,33 @@ use super::rows::{HeapTid, for_each_row};
 
 /// Neighbors wanted: recall@10.
 const WANTED: usize = 10;
-/// Start of the random numbers: the same table gives the same sample.
+/// A fixed seed: the same table gives the same sample.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bytes that a query takes beside its value.
 const PER_QUERY: usize = 512;
 
-/// A row's value to search for, and what is near it.
+/// A sampled row's value, with its true neighbors and those that the index found.
 struct Query {
     value: pg_sys::Datum,
-    /// The least distances in the table, nearest first.
+    /// The least distances in the table, ascending.
     nearest: Vec<f64>,
-    /// The distances of what the index found.
+    /// The distances of the rows that the index found.
     found: Vec<f64>,
 }
 
-/// How the values of an index are compared.
+/// The distance function of an index.
 struct Distance {
     /// Of the operator that queries use.
     function: pg_sys::FmgrInfo,
     collation: pg_sys::Oid,
 }
 
-/// The share of the ten nearest rows that the index finds, for a sample of rows' own values: searched at the session's settings,
-/// compared with all rows of the same snapshot. Distances are compared, not rows, so of equally near rows any will do. `None` if
-/// there is nothing to search for, or no way to.
+/// Recall@10 of the index for a sample of rows' own values, at the session's settings, against all rows of the same snapshot.
+/// Distances are compared, not rows, so rows at equal distance count alike. `None` without values to search for, or if the
+/// operator class has no usable distance.
 ///
-/// The table is read twice, and every value compared with every one of the sample.
+/// Reads the table twice, and compares every value with all of the sample.
 ///
 /// # Safety
 /// Table and index must be open and locked, and belong together; a snapshot must be active.
@@ -76,7 +76,7 @@ impl Query {
 }
 
 impl Distance {
-    /// `None` if the operator class has no ordering operator that gives a number.
+    /// `None` if the operator class has no ordering operator that returns float8.
     ///
     /// # Safety
     /// `index` must be open.
@@ -105,7 +105,7 @@ impl Distance {
     }
 }
 
-/// Draws rows, each with the same chance (reservoir sampling).
+/// Draws rows with equal probability (reservoir sampling).
 unsafe fn draw(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -148,7 +148,7 @@ fn below(random: &mut u64, limit: u64) -> usize {
     usize::try_from((u128::from(*random) * u128::from(limit)) >> 64).unwrap_or(usize::MAX)
 }
 
-/// Asks the index itself, whatever the planner would do. Says which row was found for which query.
+/// Scans the index directly, whatever the planner would choose, and visits each row found with the number of its query.
 unsafe fn search(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -181,7 +181,7 @@ unsafe fn search(
                 if tid.is_null() {
                     break;
                 }
-                // Before the row is fetched: that makes it the place of the row's latest version.
+                // Copied before the fetch, which overwrites it with the TID of the row's visible version.
                 let tid = tid.cast::<HeapTid>().read_unaligned();
                 if pg_sys::index_fetch_heap(scan, slot) {
                     found.entry(tid).or_default().push(number);
@@ -237,7 +237,7 @@ unsafe fn measure(
             let searches = found.get(&tid);
             for (number, query) in queries.iter_mut().enumerate() {
                 let distance = distance.between(value, query.value);
-                // Of a vector of norm zero, which has no direction and is not in the index.
+                // The cosine distance of a vector of norm zero, which is not in the index.
                 if distance.is_nan() {
                     continue;
                 }

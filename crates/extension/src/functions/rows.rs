@@ -6,14 +6,14 @@ use pgrx::prelude::*;
 
 use crate::scan::build_scan;
 
-/// A row's place in the table, as PostgreSQL keeps it.
+/// A row's TID in PostgreSQL's encoding.
 pub(super) type HeapTid = [u8; 6];
 
-/// What is done with each row: its place, as the index knows it, and its value.
+/// Called with each row's TID, as in the index, and its value.
 pub(super) type Visit<'a> = &'a mut dyn FnMut(HeapTid, pg_sys::Datum);
 
-/// Visits the rows that the index should have, as PostgreSQL's own scan for `CREATE INDEX CONCURRENTLY` finds them: predicates,
-/// expressions and HOT chains are its business.
+/// Visits the rows that the index should have, by PostgreSQL's own scan for `CREATE INDEX CONCURRENTLY`, which handles
+/// predicates, expressions and HOT chains.
 ///
 /// # Safety
 /// Table and index must be open and locked, and belong together; the snapshot must be registered.
@@ -26,7 +26,7 @@ pub(super) unsafe fn for_each_row(
     // SAFETY: as promised by the caller; the callback gets this very closure.
     unsafe {
         let info = pg_sys::BuildIndexInfo(index);
-        // Rows of one snapshot, in place of all that anybody may still see.
+        // Scan the rows of one snapshot instead of all that any transaction may still see.
         (*info).ii_Concurrent = true;
         let scan = pg_sys::table_beginscan_strat(table, snapshot, 0, std::ptr::null_mut(), true, false);
         let state = (&raw mut visit).cast::<c_void>();

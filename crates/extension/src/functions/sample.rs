@@ -1,4 +1,4 @@
-//! Values that queries return, on their way to the builder.
+//! Sends values that queries return to the builder.
 
 use std::ffi::CString;
 
@@ -13,14 +13,14 @@ use crate::failure::Failure;
 use crate::rate_limit::RateLimit;
 use crate::session::Session;
 
-/// Rows that are fetched at a time.
+/// Rows per fetch from the cursor.
 const FETCH: i64 = 200;
-/// Rows of a block that is made up: the builder wants a place for every row.
+/// Rows per block in made-up TIDs: the protocol wants a TID for every row.
 const PER_BLOCK: u64 = 200;
-/// Blocks that tell how many rows a table has that was never analysed.
+/// Blocks sampled to estimate the rows of a table that was never analysed.
 const PILOT_BLOCKS: f64 = 200.0;
 
-/// Some values, as they travel.
+/// Values in their wire encoding.
 #[derive(Default)]
 pub(super) struct Batch {
     tids: Vec<u8>,
@@ -38,7 +38,7 @@ impl Batch {
         (self.tids.len() / protocol::HEAP_TID_BYTES) as u64
     }
 
-    /// Appends a value; `number` is that of its row.
+    /// Appends the value of row `number`.
     ///
     /// # Safety
     /// `value` must be a value of the column's type, not null.
@@ -130,7 +130,7 @@ pub(super) unsafe fn send(
     Ok(sent + batch.rows())
 }
 
-/// Rows of the table that have a value: by its statistics or, if it has none, by some of its blocks.
+/// Estimates the table's rows with a value, from its statistics or, without any, from some of its blocks.
 ///
 /// # Safety
 /// A snapshot must be active.
@@ -157,7 +157,7 @@ pub(super) unsafe fn rows(
     Ok((counted as f64 / share).round() as u64)
 }
 
-/// Runs a query that only reads, as the caller of the function, and looks at the first column of its rows, where that is not NULL.
+/// Runs a read-only query as the caller of the function, and visits the first column of its rows unless that is NULL.
 ///
 /// # Safety
 /// A snapshot must be active.

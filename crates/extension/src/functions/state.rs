@@ -1,4 +1,4 @@
-//! `lantern_index.index_state(index, …)`: what a few pages tell of an index, for the view `lantern_index.indexes`.
+//! `lantern_index.index_state(index, …)`: judges an index by a few pages, for the view `lantern_index.indexes`.
 
 use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one_of_each_part};
 use pgrx::prelude::*;
@@ -8,11 +8,11 @@ use super::bigint;
 use super::live::LivePages;
 use crate::{hook, options};
 
-/// Pages that are read of an index that has more: within milliseconds, even from a disk. Elements and their neighbors may take turns on
-/// the pages, so each page is drawn at random from its share of the index.
+/// The most pages that are read: milliseconds, even from a disk. Pages of elements and of their neighbors may alternate, so one page is
+/// drawn at random from each of this many equal parts of the index.
 const PAGES: u32 = 48;
 
-/// What the function answers, column by column.
+/// A row of the result.
 type Row = (
     name!(size, Option<i64>),
     name!(m, Option<i32>),
@@ -59,8 +59,8 @@ unsafe fn state(
 ) -> Option<Row> {
     let unknown = |why: &str| Some((None, None, None, None, None, "unknown".to_owned(), Some(why.to_owned())));
     let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: the index is looked at only while it is locked. Nobody is waited for: a lock that is not free would make a list of all
-    // indexes wait for the end of one rebuild.
+    // SAFETY: the index is read only while it is locked. The lock is not waited for: a list of all indexes must not wait for one
+    // rebuild.
     unsafe {
         let table = pg_sys::IndexGetRelation(index_oid, true);
         if table == pg_sys::Oid::INVALID {
@@ -112,7 +112,7 @@ unsafe fn state(
     }
 }
 
-/// Whether this session can see the pages of the index at all.
+/// Whether this session can read the pages of the index at all.
 unsafe fn can_be_read(index: pg_sys::Relation) -> bool {
     // SAFETY: the index is open.
     unsafe {
@@ -123,14 +123,14 @@ unsafe fn can_be_read(index: pg_sys::Relation) -> bool {
     }
 }
 
-/// What some pages hold.
+/// The contents of the pages read.
 #[derive(Default)]
 struct Sample {
     blocks: u32,
     meta: Option<MetaPage>,
     /// Elements with rows.
     live: u64,
-    /// Elements without.
+    /// Elements without rows.
     deleted: u64,
     unreadable: u64,
 }

@@ -1,12 +1,12 @@
-//! What the planner knows of a column.
+//! The planner's statistics of a column.
 
 use pgrx::prelude::*;
 
-/// Of one column, from the last ANALYZE; without one, no NULL and no value twice.
+/// From the last ANALYZE; without one, no NULL and no duplicates are assumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Statistics {
     null_fraction: f64,
-    /// PostgreSQL's `stadistinct`: a number of values or, below zero, their share of the rows.
+    /// PostgreSQL's `stadistinct`: the number of distinct values or, if negative, their share of the rows.
     distinct: f64,
 }
 
@@ -28,12 +28,12 @@ impl Statistics {
         }
     }
 
-    /// Rows that are not NULL, of so many.
+    /// Rows that are not NULL, of `all`.
     pub(super) fn rows(self, all: u64) -> u64 {
         (all as f64 * (1.0 - self.null_fraction.clamp(0.0, 1.0))).round() as u64
     }
 
-    /// Elements for `rows` rows: ten rows of equal values share one.
+    /// Elements for `rows` of `all` rows: up to ten duplicates share one.
     pub(super) fn elements(self, all: u64, rows: u64) -> u64 {
         let distinct = if self.distinct < 0.0 { -self.distinct * all as f64 } else { self.distinct };
         let distinct = distinct.round() as u64;

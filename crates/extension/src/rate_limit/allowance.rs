@@ -1,14 +1,14 @@
-//! The arithmetic of the rate limit, without PostgreSQL and clock, so that it can be tested.
+//! The arithmetic of the rate limit, without PostgreSQL and a clock, so that it can be tested.
 
 use std::time::{Duration, Instant};
 
-/// Unused time that is made up for, beside the time of the bytes themselves: more than what a pause oversleeps.
+/// The most unused time that later bytes may catch up on: more than a pause oversleeps.
 const CREDIT: Duration = Duration::from_millis(100);
 
-/// How many bytes may move by when.
+/// Computes pauses that keep bytes to a rate.
 pub(crate) struct Allowance {
     bytes_per_second: u64,
-    /// When all bytes so far were due at the rate.
+    /// When all bytes so far are due at the rate.
     due: Instant,
 }
 
@@ -17,7 +17,7 @@ impl Allowance {
         Self { bytes_per_second: bytes_per_second.max(1), due: now }
     }
 
-    /// Bytes have moved. Returns how long to pause.
+    /// Counts bytes that were sent or received, and returns how long to pause.
     pub(crate) fn spend(&mut self, bytes: usize, now: Instant) -> Duration {
         let time = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let earliest = now.checked_sub(CREDIT + time).unwrap_or(now);

@@ -1,7 +1,7 @@
 //! Batches of rows for the builder, in shared memory.
 //!
-//! Backend and parallel workers fill them, the backend's thread sends them. Each batch is empty, being filled, full or being sent, and owned
-//! by the one that put it into this state, so no locks are needed. This file calls nothing of PostgreSQL.
+//! The backend and parallel workers fill them, and the backend's thread sends them. Each batch is empty, being filled, full or being sent;
+//! atomic changes of this state pass its ownership on, so no locks are needed. This file calls no function of PostgreSQL.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -12,11 +12,11 @@ use protocol::{HEAP_TID_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES, TuplesBatch}
 
 use crate::value::Element;
 
-/// Rows of a batch whose values vary in length, at most.
+/// The most rows of a batch if values vary in length.
 const VARYING_ROWS: usize = 8192;
 /// Bytes of a value's length.
 const LENGTH: usize = size_of::<u32>();
-/// What each part of the memory begins at a multiple of: a cache line.
+/// Alignment of each part of the memory: a cache line.
 const LINE: usize = 64;
 
 const EMPTY: u32 = 0;
@@ -29,9 +29,9 @@ const SENDING: u32 = 3;
 #[repr(C)]
 pub(super) struct Shape {
     batches: usize,
-    /// Rows of a batch at most.
+    /// The most rows of a batch.
     rows: usize,
-    /// Bytes of a batch's values at most.
+    /// The most bytes of a batch's values.
     values: usize,
     varying: bool,
 }
@@ -51,7 +51,7 @@ impl Shape {
         Self { batches, rows, values, varying }
     }
 
-    /// Bytes of memory that all take.
+    /// Bytes of memory for all batches.
     pub(super) fn bytes(self) -> usize {
         self.data_at() + self.batches * self.batch_bytes()
     }
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// What the memory begins with; the slots follow, then the batches.
+/// The beginning of the memory; the slots follow, then the batches.
 #[repr(C)]
 struct Head {
     shape: Shape,
@@ -89,7 +89,7 @@ struct Slot {
     state: AtomicU32,
     rows: AtomicU32,
     values: AtomicU64,
-    /// Which of all batches it is.
+    /// The batch's number in the order of filling.
     number: AtomicU64,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Batches<'a> {
         Self { memory: std::ptr::null_mut(), shape, lives: PhantomData }
     }
 
-    /// The batches that somebody made.
+    /// The batches that another process has created.
     ///
     /// # Safety
     /// [`create`](Self::create) must have been called with this memory, maybe at another address.
@@ -154,7 +154,7 @@ impl<'a> Batches<'a> {
         Some(Filling { batches: *self, at, rows: 0, values: 0 })
     }
 
-    /// The batch that was filled first of those that are full.
+    /// The full batch that was filled first.
     pub(super) fn full(&self) -> Option<Full<'a>> {
         let slots = self.slots().iter().enumerate();
         let full = slots.filter(|(_, slot)| slot.state.load(Ordering::Acquire) == FULL);
@@ -194,7 +194,7 @@ impl<'a> Batches<'a> {
         unsafe { slice::from_raw_parts(self.slots_at(), self.shape.batches) }
     }
 
-    /// Where a batch has its TIDs, lengths and values.
+    /// Pointers to a batch's TIDs, lengths and values.
     fn parts(&self, at: usize) -> [*mut u8; 3] {
         let shape = self.shape;
         // SAFETY: in the memory, as `Shape::bytes` counts it.
@@ -206,7 +206,7 @@ impl<'a> Batches<'a> {
 }
 
 impl Slot {
-    /// Whether the state was `from`, and is `to` now.
+    /// Changes the state if it is `from`, and returns whether it was.
     fn change(&self, from: u32, to: u32) -> bool {
         self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
@@ -238,7 +238,7 @@ impl Filling<'_> {
         self.values += len;
     }
 
-    /// Whether it is large enough to be sent.
+    /// Whether the batch is large enough to be sent.
     pub(super) fn is_full(&self) -> bool {
         let shape = self.batches.shape;
         let bytes = TuplesBatch::payload_bytes(self.rows, shape.varying, self.values);
@@ -249,7 +249,7 @@ impl Filling<'_> {
         self.rows
     }
 
-    /// Gives the batch to whoever sends it.
+    /// Marks the batch as full, for the thread that sends it.
     pub(super) fn hand_over(self) {
         let filled = ManuallyDrop::new(self);
         let (head, slot) = (filled.batches.head(), &filled.batches.slots()[filled.at]);

@@ -16,7 +16,7 @@ use crate::connection_thread;
 use crate::failure::context;
 use crate::raised;
 
-/// The keys of what lies in the shared memory.
+/// Keys in the shared memory's table of contents.
 pub(super) mod key {
     pub(in crate::scan) const SHARED: u64 = 1;
     pub(in crate::scan) const SCAN: u64 = 2;
@@ -26,36 +26,36 @@ pub(super) mod key {
     pub(in crate::scan) const WAL_USAGE: u64 = 6;
 }
 
-/// Changes with anything in shared memory: a worker loads the library from its file, which may be newer than what the backend has loaded.
+/// Version of the shared memory's layout. A worker loads the library's file, which may be newer than the library in the backend.
 pub(super) const LAYOUT: u32 = 1;
 
 /// What backend and workers share besides the scan and the batches.
 #[repr(C)]
 pub(super) struct Shared {
-    /// [`LAYOUT`] of the backend; the first field for ever.
+    /// [`LAYOUT`] of the backend; must remain the first field.
     pub(super) layout: u32,
     pub(super) heap: pg_sys::Oid,
     pub(super) index: pg_sys::Oid,
     pub(super) concurrent: bool,
-    /// By which errors name the build.
+    /// The build's id, for the CONTEXT of errors.
     pub(super) build: context::BuildId,
     /// The backend's latch, at the same address in all processes.
     pub(super) backend: *mut pg_sys::Latch,
-    /// Workers wait here for an empty batch; how many do.
+    /// Where workers wait for an empty batch, and how many do.
     pub(super) room: pg_sys::ConditionVariable,
     pub(super) waiting: AtomicU32,
-    /// Workers that have read all there was.
+    /// Workers that have finished their part of the scan.
     done: AtomicU32,
-    /// Of all workers together: rows of the table, and rows that go into the index.
+    /// Totals of all workers: rows of the table, and rows of the index.
     heap_tuples: AtomicU64,
     rows: AtomicU64,
     broken_hot_chain: AtomicBool,
 }
 
 impl Shared {
-    /// Worker: all has been read.
+    /// Worker: adds its results at the end of its scan.
     pub(super) fn add(&self, found: &Found, broken_hot_chain: bool) {
-        // A sum of whole numbers.
+        // The float is a sum of integers.
         self.heap_tuples.fetch_add(found.heap_tuples as u64, Ordering::Relaxed);
         self.rows.fetch_add(found.rows, Ordering::Relaxed);
         self.broken_hot_chain.fetch_or(broken_hot_chain, Ordering::Relaxed);
@@ -82,7 +82,7 @@ unsafe extern "C-unwind" {
 }
 
 impl Workers {
-    /// Starts up to `wanted` workers; `None` if there is none to be had.
+    /// Starts up to `wanted` workers; `None` if none can be started.
     ///
     /// # Safety
     /// The relations must be open and locked as for `ambuild`.
@@ -112,7 +112,7 @@ impl Workers {
             pg_sys::InitializeParallelDSM(context);
             let mut workers = Self { context, shared: std::ptr::null_mut(), batches: Batches::none(), snapshot };
             if (*context).seg.is_null() {
-                // There are as many segments as there can be.
+                // No shared memory segment was available.
                 workers.end();
                 return None;
             }
@@ -141,7 +141,7 @@ impl Workers {
             pg_sys::table_parallelscan_initialize(heap, scan.cast(), snapshot);
             workers.batches = Batches::create(batches.cast(), shape);
             text.cast::<u8>().copy_from_nonoverlapping(query.as_ptr(), query.len());
-            // A FATAL error comes by here, and by nothing of Rust: the memory must not go away under the thread.
+            // A FATAL error runs this callback, but no Rust destructors: end the thread before its memory is unmapped.
             pg_sys::on_dsm_detach((*context).seg, Some(before_detach), pg_sys::Datum::from(0));
             pg_sys::LaunchParallelWorkers(context);
             if workers.started() == 0 {
@@ -184,19 +184,19 @@ impl Workers {
         }
     }
 
-    /// Waits until all launched workers have attached; else their end could not be told.
+    /// Waits until all launched workers have attached: before that, a worker that dies could go unnoticed.
     pub(super) fn wait_until_attached(&self) {
         // SAFETY: the context lives until `end`.
         unsafe { raised::keeping(|| wait_until_attached(self.context)) };
     }
 
-    /// Whether all have read what there was.
+    /// Whether all workers have finished their part of the scan.
     pub(super) fn are_done(&self) -> bool {
         // SAFETY: as for `make_room`.
         unsafe { (*self.shared).done.load(Ordering::SeqCst) >= self.started() }
     }
 
-    /// Waits for their end. Returns what they have found, and whether one has seen a broken HOT chain.
+    /// Waits for the workers to end. Returns their results, and whether one has seen a broken HOT chain.
     pub(super) fn finish(self) -> (Found, bool) {
         // SAFETY: all that they wrote is there until `end`.
         unsafe {
@@ -246,7 +246,7 @@ unsafe extern "C-unwind" fn before_detach(_segment: *mut pg_sys::dsm_segment, _a
     connection_thread::end_for_good();
 }
 
-/// This library as PostgreSQL has loaded it: by whatever name that was, and from wherever.
+/// The path from which PostgreSQL has loaded this library.
 fn library() -> *const c_char {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let address = library as fn() -> *const c_char as *const c_void;

@@ -1,9 +1,9 @@
-//! How many parallel workers PostgreSQL gives a build.
+//! How many parallel workers PostgreSQL would give a build.
 
 use pgrx::prelude::*;
 
-/// The workers that PostgreSQL plans for an index: by `max_parallel_maintenance_workers`, the table's `parallel_workers` or its size; none
-/// where an expression is not safe, or for temporary tables.
+/// The workers that PostgreSQL plans for an index, by `max_parallel_maintenance_workers` and the table's `parallel_workers` or its size;
+/// none for temporary tables or expressions that are not parallel safe.
 ///
 /// Two things differ from other index builds. TOAST values are read, so they count towards the table's size. And workers do not sort, so
 /// `maintenance_work_mem` need not be divided among them.
@@ -20,15 +20,14 @@ pub(super) unsafe fn workers(heap: pg_sys::Relation, index: pg_sys::Relation) ->
     }
 }
 
-/// PostgreSQL's settings as they are for a plan; they come back when this is dropped.
+/// Overrides PostgreSQL's settings for the plan, and restores them on drop.
 struct Overridden {
     threshold: i32,
     memory: i32,
 }
 
 impl Overridden {
-    /// For a table of `own` blocks of which `all` blocks are to be read: the size from which on a table gets workers is less by as much as the
-    /// table itself is less than all of it.
+    /// For a table with `own` blocks, `all` with those of TOAST: scales the least table size for workers by own / all.
     fn new(own: u64, all: u64) -> Self {
         // SAFETY: PostgreSQL's own variables, which only this thread uses.
         unsafe {

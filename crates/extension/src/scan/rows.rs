@@ -1,4 +1,4 @@
-//! PostgreSQL's scan for index builds, and what is done with each row it finds.
+//! Puts the rows of PostgreSQL's scan for index builds into batches.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use crate::connection_thread::Gone;
 use crate::failure::{Failure, or_raise};
 use crate::raised;
 
-/// Where a process that reads rows gets its batches.
+/// How a process that reads rows gets and passes on its batches.
 pub(super) trait Reader {
     /// An empty batch; waits until there is one.
     fn empty_batch(&self) -> Result<Filling<'_>, Gone>;
@@ -18,7 +18,7 @@ pub(super) trait Reader {
     /// A batch was filled.
     fn has_filled(&self);
 
-    /// Called for each row, to handle other events.
+    /// Called after each row, to handle other events.
     fn look_around(&self);
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Rows<'a, R> {
     reader: &'a R,
     column: &'a Column,
     batch: Option<Filling<'a>>,
-    /// Those that were put into batches.
+    /// Rows put into batches.
     rows: u64,
-    /// Emptied after every row.
+    /// Memory context, reset after every row.
     context: pg_sys::MemoryContext,
 }
 
@@ -43,17 +43,17 @@ pub(super) struct Relations {
     pub(super) scan: pg_sys::TableScanDesc,
 }
 
-/// What one process has read.
+/// The results of one process.
 pub(super) struct Found {
-    /// Rows of the table that were looked at.
+    /// Rows of the table that were scanned.
     pub(super) heap_tuples: f64,
     /// Rows that go into the index.
     pub(super) rows: u64,
 }
 
 impl<'a, R: Reader> Rows<'a, R> {
-    /// Puts every row that belongs into the index into batches, as PostgreSQL's own scan for index builds finds them: the predicate of a
-    /// partial index, expressions, HOT chains and rows that only old snapshots see are its business.
+    /// Puts every row of the index into batches, by PostgreSQL's own scan for index builds, which handles the predicate of a partial
+    /// index, expressions, HOT chains and rows that only old snapshots see.
     ///
     /// # Safety
     /// The relations must be as [`Relations`] says.
@@ -77,14 +77,14 @@ impl<'a, R: Reader> Rows<'a, R> {
         }
     }
 
-    /// Adds a row to a batch, if the index is to have it.
+    /// Adds a row to a batch, unless pgvector would not index it.
     ///
     /// # Safety
     /// `tid` and `value` must be those of a row, not null.
     unsafe fn add(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) {
         if self.batch.is_none() {
             let Ok(batch) = self.reader.empty_batch() else {
-                // Whoever started the thread knows its reason.
+                // The function that started the thread raises the thread's own failure instead.
                 let code = PgSqlErrorCode::ERRCODE_QUERY_CANCELED;
                 Failure::new(code, "the connection to the builder has ended").raise();
             };
@@ -124,7 +124,7 @@ impl<'a, R: Reader> Rows<'a, R> {
     }
 }
 
-/// Takes one row. Not guarded and without anything to drop: the error of a parallel worker that is found here passes through as it is.
+/// Takes one row. Not guarded, and with nothing to drop, so that a parallel worker's error found here passes through unchanged.
 unsafe extern "C-unwind" fn callback<R: Reader>(
     _index: pg_sys::Relation,
     tid: pg_sys::ItemPointer,
@@ -166,7 +166,7 @@ type Callback = unsafe extern "C-unwind" fn(
     *mut c_void,
 );
 
-/// PostgreSQL's `table_index_build_scan` over the whole table. Users' functions run in it: their errors stay as they are.
+/// PostgreSQL's `table_index_build_scan` over the whole table. Errors of users' functions in it pass through unchanged.
 ///
 /// # Safety
 /// As for PostgreSQL's function; `state` is for the callback.

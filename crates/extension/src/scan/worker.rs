@@ -1,4 +1,4 @@
-//! A parallel worker: a process of PostgreSQL that reads its share of the table. It starts no thread and speaks with no builder.
+//! A parallel worker: a PostgreSQL process that reads its share of the table. It has no thread and no connection to a builder.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::options;
 use crate::raised;
 use crate::wait;
 
-/// Milliseconds after which a worker looks for itself whether there is an empty batch: a backend that evaluates an expression does not.
+/// Milliseconds after which a waiting worker polls for an empty batch: a backend that evaluates an expression does not wake it.
 const LOOK: i64 = 10;
 
 struct Worker<'a> {
@@ -60,7 +60,7 @@ struct Opened {
     locks: [pg_sys::LOCKMODE; 2],
 }
 
-/// What PostgreSQL calls in a worker.
+/// The entry point of a worker.
 ///
 /// Not guarded, and with nothing to drop, so that errors of users' functions pass through unchanged.
 #[unsafe(no_mangle)]
@@ -91,7 +91,7 @@ unsafe extern "C-unwind" fn open(toc: *mut pg_sys::shm_toc) -> Opened {
                 .hint("Reconnect, and run the statement again.")
                 .raise();
         }
-        // Those that the backend has, of whose group the worker is.
+        // The same locks as the backend's: the worker is in its lock group.
         let locks = match (*shared).concurrent {
             true => [pg_sys::ShareUpdateExclusiveLock, pg_sys::RowExclusiveLock],
             false => [pg_sys::ShareLock, pg_sys::AccessExclusiveLock],

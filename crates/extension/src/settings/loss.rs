@@ -9,8 +9,8 @@ use super::{DEFAULT_HOST, Settings};
 /// Whether settings of the configuration file may be lost.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// pgvector discards settings of its prefix that nobody has defined when it is loaded (from PostgreSQL 15 on). So what
-/// postgresql.conf says for ours is lost when pgvector comes first.
+/// From PostgreSQL 15 on, pgvector discards undefined settings of its prefix when it is loaded. So our settings in
+/// postgresql.conf are lost if pgvector is loaded first.
 pub(super) fn notice() {
     if cfg!(any(feature = "pg13", feature = "pg14")) {
         return;
@@ -28,7 +28,7 @@ pub(super) fn notice() {
     }
 }
 
-/// Rows must not be sent to the default address, or unverified, because settings were lost.
+/// Warns before rows go to the default address, unverified, because settings may have been lost.
 pub(super) fn warn_before_defaults_are_used(settings: &Settings) {
     let defaults = settings.host == DEFAULT_HOST && settings.tls.as_ref().is_some_and(|tls| tls.root_cert.is_none());
     if defaults && LOST.swap(false, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Which of its forms pgvector's structure has, told by what its words point to.
+//! Determines the layout of pgvector's structure from what its words point to.
 
 /// What a word of the structure is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Word {
     }
 }
 
-/// At which word a function stands.
+/// The positions of the functions, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) normalize: usize,
@@ -38,12 +38,12 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// pgvector 0.7.0 to 0.8.6: after the most dimensions, `normalize` and `checkValue`.
+    /// pgvector 0.7.0 to 0.8.6: `maxDimensions`, `normalize`, `checkValue`.
     pub(crate) const FIRST: Self = Self { normalize: 1, check: 2 };
-    /// pgvector 0.8.7: a function that counts dimensions comes before them.
+    /// pgvector 0.8.7: a function that counts dimensions precedes `normalize`.
     pub(crate) const WITH_DIMS: Self = Self { normalize: 2, check: 3 };
 
-    /// `None` if the words fit no form that is known. A word is asked for only if all forms that may still be meant have it.
+    /// `None` if the words fit no known layout. A word is read only if all layouts still possible have it.
     pub(crate) fn of(word: impl Fn(usize) -> Word) -> Option<Self> {
         let first = word(1);
         let layout = match &first {

@@ -3,14 +3,14 @@ use pgrx::pg_sys;
 
 const _: () = assert!(pg_sys::BLCKSZ as usize == PAGE_SIZE, "pgvector's pages are made for blocks of 8 KiB");
 
-/// As many as a record of the log can have (`XLR_MAX_BLOCK_ID`).
+/// The most pages of a WAL record (`XLR_MAX_BLOCK_ID`).
 const PAGES: usize = 32;
 
 /// The alignment of buffers for direct I/O (`PG_IO_ALIGN_SIZE`).
 #[repr(C, align(4096))]
 struct Aligned([PageBytes; PAGES]);
 
-/// Pages that follow each other, logged and written at a time.
+/// Consecutive pages that are logged and written together.
 pub(super) struct Batch {
     pages: Box<Aligned>,
     count: usize,

@@ -1,5 +1,5 @@
-//! From PostgreSQL 17 on: by its bulk writer, which logs and writes many pages at a time, past shared buffers, and sees to it that they
-//! are on disk before anybody relies on it.
+//! Writes the index by the bulk writer of PostgreSQL 17 and later, which logs and writes many pages at a time, bypasses shared
+//! buffers, and makes sure that the pages reach the disk.
 
 use pages::{PAGE_SIZE, PageBytes};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -11,7 +11,7 @@ struct BulkWriteState {
     _private: [u8; 0],
 }
 
-// storage/bulk_write.h, which pgrx does not know: so these are not guarded yet, other than those of `pg_sys`.
+// storage/bulk_write.h, which pgrx lacks: unlike the functions of `pg_sys`, these are not guarded.
 unsafe extern "C-unwind" {
     fn smgr_bulk_start_rel(relation: pg_sys::Relation, fork: pg_sys::ForkNumber::Type) -> *mut BulkWriteState;
     fn smgr_bulk_get_buf(state: *mut BulkWriteState) -> *mut PageBytes;
@@ -45,7 +45,7 @@ impl IndexFile {
         }
     }
 
-    /// All pages are there. An index that fails is never finished: its file goes with the transaction.
+    /// Called after the last page. The file of an index that fails is removed with the transaction.
     pub(super) fn finish(self) {
         // SAFETY: the state lives as long as the statement, and is not used again.
         unsafe { pg_guard_ffi_boundary(|| smgr_bulk_finish(self.state)) };

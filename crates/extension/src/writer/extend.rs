@@ -1,4 +1,4 @@
-//! Up to PostgreSQL 16: as its own index builds write new files, past shared buffers and logged many pages at a time.
+//! Writes the index up to PostgreSQL 16 as its own index builds write new files: many pages per WAL record, bypassing shared buffers.
 
 use pages::PageBytes;
 use pgrx::prelude::*;
@@ -26,8 +26,8 @@ impl IndexFile {
         Self { index, logged, temporary, blocks, redo }
     }
 
-    /// Logs and appends pages, the first of which must become block `first`; at most as many as a record of the log can have. The
-    /// checkpointer is told of each segment of the file with its last page.
+    /// Logs and appends pages, the first of which must become block `first`; at most as many as a WAL record can have. The last page
+    /// of each segment of the file registers the segment with the checkpointer.
     pub(super) fn append(&mut self, first: u32, pages: &mut [PageBytes]) {
         // SAFETY: the index is open; pages are whole and nobody else's.
         unsafe {
@@ -45,11 +45,11 @@ impl IndexFile {
         }
     }
 
-    /// All pages are there. An index that fails is never finished: its file goes with the transaction.
+    /// Called after the last page. The file of an index that fails is removed with the transaction.
     pub(super) fn finish(self) {
-        // SAFETY: the index is open. A checkpoint since the beginning may have come between a page's log and the page: recovery would not
-        // read that log, and nobody has seen to it that the page is on the disk. Any later one was told of the file before
-        // this is asked (as `smgr_bulk_finish` of later releases has it).
+        // SAFETY: the index is open. A checkpoint since the beginning may have come between a page's WAL record and its write:
+        // recovery would not replay the record, and the page may not be on disk. Later checkpoints sync the file, as it was
+        // registered before this check (as in `smgr_bulk_finish` of later releases).
         unsafe {
             if pg_sys::GetRedoRecPtr() != self.redo {
                 pg_sys::smgrimmedsync(pg_sys::RelationGetSmgr(self.index), pg_sys::ForkNumber::MAIN_FORKNUM);
@@ -58,7 +58,7 @@ impl IndexFile {
     }
 }
 
-/// Puts new pages into the write-ahead log, and their place there into the pages.
+/// Logs new pages, and sets their LSN.
 ///
 /// # Safety
 /// The relation must be open.
@@ -84,7 +84,7 @@ unsafe fn log(index: pg_sys::Relation, first: u32, pages: &mut [PageBytes]) {
     }
 }
 
-/// Whether changes of the index go to the write-ahead log: PostgreSQL's `RelationNeedsWAL`.
+/// Whether changes of the index are logged: PostgreSQL's `RelationNeedsWAL`.
 unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
     // SAFETY: the relation is open.
     unsafe {

@@ -1,4 +1,4 @@
-//! The thread that receives pages: it passes on only what it has verified.
+//! The thread that receives pages, and passes on only those that it has verified.
 
 use pages::{IncomingError, IncomingVerifier, PAGE_SIZE, RowDigest};
 use protocol::{BuilderMessage, Done, Layout};
@@ -13,7 +13,7 @@ pub(super) struct Receiver<'a> {
     link: &'a Link,
     queue: &'a RecyclingQueue<Batch>,
     verifier: IncomingVerifier,
-    /// Pages that were checked and wait for others.
+    /// Verified pages, until the batch is full.
     batch: Option<Batch>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Receiver<'a> {
         };
         check_totals(&done, &layout, session.pages_checksum())?;
         self.verifier.finish(sent).map_err(refused)?;
-        // The last pages only now: an index that is not whole is not stored as a whole.
+        // The last batch is passed on only after all checks, so that an incomplete index is never stored completely.
         if let Some(batch) = self.batch.take() {
             self.queue.put(batch);
             self.link.wake_backend();

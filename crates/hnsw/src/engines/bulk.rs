@@ -15,10 +15,10 @@ use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space};
 use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 
-/// How much more one of two graphs of a sample must find to be no chance.
+/// Differences in recall of two graphs of a sample up to this may be chance.
 const NO_CHANCE: f32 = 0.004;
 
-/// Our own engine: no element is inserted, all are placed at once.
+/// The bulk engine: finds candidates for all elements at once instead of inserting elements.
 pub(crate) struct BulkEngine {
     intake: Intake,
     /// Whether insertion may take over where it finds more.
@@ -37,7 +37,7 @@ impl BulkEngine {
         }
     }
 
-    /// The engine for a sample, which has no further one.
+    /// The engine for a sample, which makes no trial of its own.
     pub(crate) fn without_trial(self) -> Self {
         Self { trial: false, ..self }
     }
@@ -69,9 +69,9 @@ impl Engine for BulkEngine {
             }
             None => {}
         }
-        // Without a Euclidean distance between values, or with one that is hardly that of the metric, the data decides who builds.
+        // Without Euclidean distances, or with an augmentation that changes them much, a trial on the data chooses the engine.
         let certain = space.measure.products.is_some() && augmentations.is_none();
-        // Pairs that are compared one by one, and by two metrics, cost more than insertion: bulk must find more.
+        // Comparing pairs one by one, and by two metrics, costs more than insertion: then bulk must have the higher recall.
         let costly = space.measure.products.is_none() && augmentations.is_some();
         let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };

@@ -9,20 +9,20 @@ use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, order};
 
-/// How much more a graph by insertion must find to be taken: it finds less with greater ef_search, as a rule.
+/// By how much the recall of a graph by insertion must be higher for it to be used: at larger ef_search it is usually lower.
 const CLEARLY: f32 = 0.015;
 
-/// Elements from which on insertion is tried on a graph that still loses its way. Where there are fewer, the memory that a build has reserved
-/// has no room for a sample, and the sample costs as much as it may gain.
+/// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved
+/// memory, and costs as much as it may gain.
 const MANY: usize = 40_000;
 
-/// The way from the lists that an engine found to a finished graph, the same for every engine.
+/// Turns the candidates of any engine into a finished graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Completion<'a> {
     pub(crate) setup: &'a Setup,
-    /// By which the graph is completed.
+    /// The space by which neighbors are selected.
     pub(crate) space: Space<'a>,
-    /// Whether a graph that falls short may be built again by insertion.
+    /// Whether the graph may be built again by insertion if its searches get lost.
     pub(crate) trial: bool,
 }
 
@@ -34,8 +34,8 @@ struct Measured {
 }
 
 impl Completion<'_> {
-    /// Fills the lists, measures the graph and mends it if it falls short, links duplicates and stranded elements, and puts the elements in the
-    /// order of the pages.
+    /// Fills the lists, measures the graph and repairs it if searches get lost, links duplicates and unreachable elements, and orders the
+    /// elements for the pages.
     pub(crate) fn run(self, draft: Draft, gathered: Gathered, taken: TakenRows) -> Result<Finished, BuildError> {
         let Setup { control, pool, store, .. } = self.setup;
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
@@ -66,8 +66,8 @@ impl Completion<'_> {
         Ok(Finished { graph, values: store.clone(), order, report })
     }
 
-    /// Fills the lists of layer 0 and measures the graph. Where searches lose their way, elements are searched for and linked again; where that
-    /// is not enough and insertion does better in a sample, insertion builds the graph, and the better one of the two is taken.
+    /// Fills the lists of layer 0 and measures the graph. If searches get lost, elements are searched for and linked again. If that is not
+    /// enough and insertion does better on a sample, insertion builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);

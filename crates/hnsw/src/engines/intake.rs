@@ -5,7 +5,7 @@ use crate::input::{Rows, TakenRows, ValueStore};
 use crate::space::{Measure, Space};
 use crate::{BuildError, BuildSpec, Control, Pass, Phase, Pool, RowBatch};
 
-/// What stays the same during a build.
+/// The constants of a build.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) spec: BuildSpec,
@@ -54,7 +54,7 @@ impl Intake {
         Ok(())
     }
 
-    /// All rows have come; the last elements, of which `add` did not tell, come separately.
+    /// Called after the last row. The range has the elements that `add` has not passed to `ready`.
     pub(crate) fn finish(mut self) -> (Setup, TakenRows, Range<u32>) {
         let (taken, last) = self.rows.finish();
         (self.setup, taken, last)

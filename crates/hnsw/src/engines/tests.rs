@@ -1,4 +1,4 @@
-//! Defects put in on purpose: the guard notices what they do to a graph.
+//! Deliberate defects, whose effects on a graph the guard must notice.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Control, Engine, Finished, Pool, Remedy, RowBatch, Storage, search, 
 
 const ROWS: usize = 12_000;
 const DIMS: usize = 24;
-/// Recall below which the statement has a WARNING.
+/// Recall below which the statement gives a WARNING.
 const POOR: f32 = 0.8;
 
 /// Points around centers.

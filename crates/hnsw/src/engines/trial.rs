@@ -1,9 +1,9 @@
 //! A trial on a sample: does the bulk engine's graph find as much as one built by insertion?
 //!
-//! By Euclidean distance what matters for a graph is known. Under inner product of vectors of different lengths, and for sparse, binary and
-//! Manhattan distances, it depends on the data who builds the better graph. So both build the graph of a sample, and rows that are not in
-//! it are searched for. In a small sample insertion considers nearly all rows for each element, in a large table it does not: so the sample
-//! grows with the table. No single ef_search decides.
+//! For Euclidean distance the bulk engine needs no trial. Under inner product of vectors of different norms, and for sparse, binary and
+//! Manhattan distances, the data decides which engine builds the better graph. So both build a graph of a sample, and searches for other
+//! rows compare them, at several ef_search. The sample grows with the table: in a small sample insertion considers nearly all rows for
+//! each element, unlike in a large table.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const FEWEST: usize = 2000;
 const MOST: usize = 8000;
 /// Rows that are searched for.
 const QUERIES: usize = 800;
-/// Rows drawn for both are at most so small a part of all: their copies are to be small beside them.
+/// Sample and queries together have at most this part of all rows, so that their copies need little memory.
 const PART: usize = 4;
 /// Neighbors asked for.
 const K: usize = 10;
@@ -52,8 +52,8 @@ impl Trial {
         self.insertion.mean() > self.bulk.mean() + margin
     }
 
-    /// Whether searches find nearly everything in either graph, but visit clearly fewer elements in that of insertion: as where all nearest
-    /// neighbors are a few long vectors. Insertion costs less there, too.
+    /// Whether insertion's recall is near 1 and hardly below bulk's, with clearly fewer visits: as where a few long vectors are all nearest
+    /// neighbors. Insertion is also faster then.
     pub(crate) fn insertion_is_cheaper(&self) -> bool {
         const NEARLY_ALL: f32 = 0.99;
         const HARDLY: f32 = 0.001;
@@ -128,7 +128,7 @@ fn search_all(measure: Measure, finished: &Finished, queries: &[Vec<u8>], exact:
                 measure.distance_of(scratch, query, finished.values.value(element))
             };
             let found = searcher.search(&finished.graph, distance, |_| {}, ef);
-            // Elements may have several rows; then there are fewer of them.
+            // Count rows: an element may have several.
             let near = found.iter().filter(|near| near.distance() <= furthest);
             near.map(|near| finished.graph.heap_tids().of(near.element()).len()).sum::<usize>().min(K)
         });

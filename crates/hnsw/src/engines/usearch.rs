@@ -1,7 +1,7 @@
 //! The engine on top of the `usearch` crate.
 //!
-//! usearch gets element numbers in place of vectors, four bytes each, and a metric that looks the values up in our own store. So no
-//! value is held twice, every type and metric is served by the same kernels, and its lists refer to our elements.
+//! usearch gets element numbers of four bytes in place of vectors, and a metric that reads the values from our store. So no value
+//! is stored twice, all types and metrics use our kernels, and usearch's lists have our element numbers.
 #![allow(unsafe_code)] // the metric gets pointers
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::select::{Far, Gathered};
 use crate::space::Space;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
-/// Room made at first, whatever the client expects: growing costs little.
+/// The largest initial capacity, whatever the client's estimate: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;
 /// Candidates for each list: usearch's own lists are shorter than pgvector's.
 const AT_LEAST: usize = 128;

@@ -5,12 +5,12 @@ use super::{TakenRows, ValueStore};
 use crate::Pool;
 
 impl TakenRows {
-    /// Numbers elements by the place of their first row in the table, and gives rows of equal values to their elements in that order: as if
-    /// all rows had come in the order of their TIDs. Processes that read a table together send them in another one each time, and the
-    /// graph shall not depend on who was faster.
+    /// Numbers elements by the TIDs of their first rows, and assigns duplicates to elements in that order, as if all rows had arrived in
+    /// the order of their TIDs. Parallel workers send rows in another order each time, and the graph must not depend on which was
+    /// faster.
     ///
-    /// Values stay where they are. The cost is a sort of one TID for each element (a tenth of a second for a million on one thread), four
-    /// bytes for each element until the build ends, and 16 while this runs; nothing where rows came in order.
+    /// Values are not moved. The cost is a sort of one TID per element (a tenth of a second for a million on one thread), four bytes per
+    /// element until the build ends, and 16 while this runs; nothing if rows arrived in order.
     pub(crate) fn by_tid(mut self, store: &ValueStore, pool: &Pool) -> Self {
         if self.sorted {
             return self;

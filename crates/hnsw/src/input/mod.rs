@@ -1,7 +1,7 @@
-//! Rows become elements: each value is checked, rows of equal values share an element, and values are stored in memory or in a spool file.
+//! Turns rows into elements: checks each value, gives duplicates a common element, and stores values in memory or in a spool file.
 //!
 //! In: rows in batches. Out: [`TakenRows`], and a [`ValueStore`] that every other folder reads. One thread, about 2.5 µs a row. Batches
-//! may come in any order: [`TakenRows::by_tid`] numbers elements as if they had come in that of the table.
+//! may arrive in any order: [`TakenRows::by_tid`] numbers elements as if they had arrived in the table's order.
 
 mod by_tid;
 mod check;

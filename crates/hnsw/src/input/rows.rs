@@ -21,7 +21,7 @@ pub(crate) struct Rows {
     published: u32,
     pending: Chunk,
     elements: u32,
-    /// Element of each distinct value that takes the next row of that value.
+    /// For each distinct value, the element that gets the next row with it.
     by_value: HashTable<Entry>,
     hash_key: Key,
     /// For every row in order of arrival: its TID and its element.
@@ -114,7 +114,7 @@ impl Rows {
         Err(BuildError::ValueLength { row: self.tids.len() as u64, found: rest.len(), expected: 0 })
     }
 
-    /// Makes what is pending readable, and gives all rows away.
+    /// Publishes the pending chunk, and returns all rows.
     pub(crate) fn finish(&mut self) -> (TakenRows, std::ops::Range<u32>) {
         let Ok(last) = self.publish(|store, chunk| {
             store.publish(chunk);
@@ -178,7 +178,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes `element` the one that takes the next row of its value; `full` is the one that did until now.
+    /// Makes `element` the one that gets the next row of its value, in place of `full`.
     fn enter(&mut self, hash: u32, element: u32, full: Option<u32>) {
         match full {
             Some(full) => {

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 
 use crate::BuildError;
 
-/// Bytes by which the file grows and is mapped: a process can have some ten thousand mappings.
+/// Bytes by which the file grows and is mapped: large, as a process can have only some ten thousand mappings.
 const SEGMENT: u64 = 32 << 20;
 
-/// Where a build keeps its values: in memory, and from [`Storage::spool`] on in a file. Clones are the same storage.
+/// Where a build stores its values: in memory, and after [`Storage::spool`] in a file. Clones share the storage.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
     dir: Option<PathBuf>,
@@ -25,25 +25,25 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Memory, with a directory for the file should it be needed.
+    /// Memory, with a directory for a file if one is needed.
     #[must_use]
     pub fn with_spool(dir: PathBuf) -> Self {
         Self { dir: Some(dir), spooling: Arc::default() }
     }
 
-    /// Makes the file in `dir` and lets it go again.
+    /// Creates the file in `dir` and removes it again.
     ///
     /// # Errors
-    /// What the system says if it cannot be made there.
+    /// The system's error if it cannot be created.
     pub fn try_dir(dir: &Path) -> io::Result<()> {
-        // The errors of the next line name a file that no user knows.
+        // The next line's errors would name a temporary file.
         if !dir.metadata()?.is_dir() {
             return Err(Errno::NOTDIR.into());
         }
         tempfile::tempfile_in(dir).map(drop)
     }
 
-    /// From now on values go to a file, if there is a directory for it: then this is true.
+    /// Switches new values to the file, and returns `true`, if there is a directory for it.
     pub fn spool(&self) -> bool {
         self.spooling.store(self.dir.is_some(), Ordering::Relaxed);
         self.dir.is_some()
@@ -100,7 +100,7 @@ impl Spool {
         if state.segment.len() - state.used < bytes.len() {
             state.extend(bytes.len())?;
         }
-        // Not through the mapping, where a full disk would be a signal and the end of the daemon.
+        // Not through the mapping, where a full disk would raise SIGBUS and end the daemon.
         state.file.write_all_at(bytes, state.start + state.used as u64)?;
         let piece = Piece { segment: state.segment.clone(), start: state.used, len: bytes.len() };
         state.used += bytes.len();
@@ -128,7 +128,7 @@ impl State {
 fn map(file: &File, start: u64, least: usize) -> io::Result<Mmap> {
     let len = (least as u64).next_multiple_of(SEGMENT);
     match fallocate(file, FallocateFlags::empty(), start, len) {
-        // Not every file system can. Then the space is taken when it is written to.
+        // Not all file systems can reserve space; then it is allocated by writing.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(start + len)?,
         result => result?,
     }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing stays");
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        // Nobody, not even root, can make a file in /proc.
+        // Not even root can create a file in /proc.
         for (bad, text) in
             [(&*dir.path().join("absent"), "No such file"), (&file, "Not a directory"), (Path::new("/proc"), "")]
         {

@@ -8,18 +8,17 @@ use crate::BuildError;
 /// Elements per chunk: enough to keep all threads busy, few enough to start soon.
 pub(crate) const CHUNK: usize = 512;
 
-/// The values of all elements, appended in chunks while other threads read the chunks published before.
-///
-/// Chunks never move, so a value's address is good for the life of the store.
+/// The values of all elements, appended in chunks while other threads read published chunks. Chunks never move, so a
+/// value's address is valid as long as the store.
 pub(crate) struct ValueStore {
     chunks: boxcar::Vec<Chunk>,
-    /// Where the value of each element stands, once elements have other numbers than those in order of arrival.
+    /// The position of each element's value, once elements are not numbered in order of arrival.
     order: OnceLock<Vec<u32>>,
     storage: Storage,
     spool: Spool,
 }
 
-/// [`CHUNK`] values one after the other (fewer in the last chunk).
+/// [`CHUNK`] concatenated values (fewer in the last chunk).
 #[derive(Default)]
 pub(crate) struct Chunk {
     bytes: Bytes,
@@ -70,11 +69,11 @@ impl Chunk {
     }
 
     pub(crate) fn push(&mut self, value: &[u8]) {
-        // Only what was published is in the spool.
+        // Only published chunks are in the spool.
         let Bytes::Memory(bytes) = &mut self.bytes else { return };
         bytes.extend_from_slice(value);
         if let Ends::At(ends) = &mut self.ends {
-            // A sparse value has at most 8 KiB, a chunk 512 of them.
+            // This fits: a sparse value has at most 8 KiB, and a chunk has 512 values.
             ends.push(bytes.len() as u32);
         }
     }
@@ -96,7 +95,7 @@ impl ValueStore {
         Self { chunks: boxcar::Vec::new(), order: OnceLock::new(), storage, spool: Spool::default() }
     }
 
-    /// Puts other bytes of the build where its values go now.
+    /// Stores other bytes of the build where new values go.
     pub(crate) fn stow(&self, bytes: Vec<u8>) -> Result<Bytes, BuildError> {
         match self.storage.next() {
             Some(dir) => Ok(Bytes::Spool(self.spool.write(dir, &bytes)?)),

@@ -1,9 +1,9 @@
-//! Candidates: which elements are near each other, without a graph to search.
+//! Finds candidates, elements that are near each other, without searching a graph.
 //!
 //! Points are split into overlapping groups by their nearest of a few random pivots ([`split`]), until a group is small enough to
 //! compare all its pairs ([`leaf`]): there distances cost least, since blocks of vectors are multiplied while they are in the
-//! cache. Each point keeps its nearest of every leaf, then looks at what the points beside it keep ([`refine`]). The recipe is that
-//! of PiPNN (arXiv 2602.21247).
+//! cache. Each point keeps the nearest elements of every leaf, then considers the candidates of nearby points ([`refine`]). The
+//! algorithm is that of PiPNN (arXiv 2602.21247).
 //!
 //! In: the points of a layer and a space. Out: [`Candidates`](crate::candidates::Candidates). Parallel but for the sorts of the
 //! first split; a row costs its comparisons with the pivots and with the points of its leaves.

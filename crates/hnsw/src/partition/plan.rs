@@ -44,7 +44,7 @@ pub(crate) enum Compared {
     SinglySparse,
 }
 
-/// A defect that a test puts in on purpose, to see whether the guard notices.
+/// A deliberate defect, by which a test checks that the guard notices.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Defect {
@@ -52,7 +52,7 @@ pub(crate) enum Defect {
     None,
     /// One leaf of ten is left out.
     LeavesDropped,
-    /// Points with the same nearest pivot are in no group and in no list.
+    /// All points with one nearest pivot are in no group and in no list.
     GroupLost,
     /// Codes have half of their bits.
     CodesHalved,
@@ -73,7 +73,7 @@ impl Plan {
             (17..=32, ByCodes | ByComponents) => ([8, 1], 48),
             (33..=64, ByCodes) => ([12, 1], 72),
             (_, ByCodes) => ([16, 1], 96),
-            // Whatever ef_construction: more leaves find hardly anything else.
+            // The same for all ef_construction: more leaves find hardly any other candidates.
             (_, ByComponents) => ([12, 1], 72),
             (0..=16, ByProducts) => ([4, 2], 24),
             (17..=32, ByProducts) => ([6, 2], 48),
@@ -87,7 +87,7 @@ impl Plan {
             (65..=128, SinglySparse) => ([6, 2], 96),
             (_, SinglySparse) => ([8, 3], 128),
         };
-        // Beyond `max_pivots` a point would be compared with more pivots than points of its leaves: then two splits take the place of one.
+        // Beyond `max_pivots` a point would be compared with more pivots than points of its leaves: then two splits replace one.
         let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
         let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByComponents { 16 } else { 0 };

@@ -1,7 +1,7 @@
-//! Links elements that hold the same value: more than ten rows of it need more than one element.
+//! Links elements of the same value: more than ten duplicates need several elements.
 //!
-//! By distance alone they would only know each other (and the diversity rule would cut them off from each other as well). So each
-//! gets half of its slots for a ring with chords among the duplicates, and half for the outside neighbors of the first.
+//! By distance alone they would link only to each other, and the diversity rule would cut even these links. So each one uses half of
+//! its slots for a ring with chords among the duplicates, and half for the first one's neighbors of other values.
 
 use graph::NO_NEIGHBOR;
 
@@ -9,7 +9,7 @@ use crate::draft::Draft;
 use crate::input::TakenRows;
 use crate::{BuildError, Control};
 
-/// Gives every duplicate, and every element that has duplicates, its final list at layer 0, and fills lists that are short for want of values.
+/// Sets the final lists at layer 0 of all elements with equal values, and fills lists that are short because there are few distinct values.
 pub(crate) fn link(draft: &mut Draft, taken: &TakenRows, control: &Control) -> Result<(), BuildError> {
     let mut pairs: Vec<_> = taken.duplicates.iter().map(|&(duplicate, first)| (first, duplicate)).collect();
     pairs.sort_unstable();
@@ -27,7 +27,7 @@ pub(crate) fn link(draft: &mut Draft, taken: &TakenRows, control: &Control) -> R
     Ok(())
 }
 
-/// Half the list from the group, the rest from outside, and what is then left from the group again.
+/// Half the list from the group, the rest from outside, and remaining slots from the group again.
 fn list_of(group: &[u32], at: usize, outside: &[u32], width: usize) -> Vec<u32> {
     let mut list = Vec::with_capacity(width);
     let from_group = width - outside.len().min(width / 2);
@@ -45,13 +45,13 @@ fn list_of(group: &[u32], at: usize, outside: &[u32], width: usize) -> Vec<u32> 
     list
 }
 
-/// Distances along the ring: powers of two first, so that any member is a few steps away, then all others.
+/// Distances along the ring: powers of two first, so that any member is reached in few steps, then all others.
 fn chords(len: usize) -> impl Iterator<Item = usize> {
     let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(move |&distance| distance < len);
     powers.chain((1..len).take(2 * 100))
 }
 
-/// Where there are fewer values than slots, any elements do.
+/// If there are fewer values than slots, fills lists with any elements.
 fn fill_short(draft: &mut Draft, taken: &TakenRows) {
     let wanted = (2 * draft.m()).min(draft.len().saturating_sub(1));
     let firsts = draft.len() - taken.duplicates.len();

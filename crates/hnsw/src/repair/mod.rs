@@ -1,8 +1,8 @@
-//! What lists alone do not give: links among elements of equal values ([`duplicates`]), a way to every element ([`reach`]), and searches that do
-//! not lose their way: [`guard`] measures them, [`navigate`] links elements to what lies on the way to them.
+//! Repairs what neighbor selection alone cannot ensure: links among elements of equal values ([`duplicates`]), reachability of every element
+//! ([`reach`]), and searches that do not get lost ([`guard`] measures them, [`navigate`] links elements to those on the way to them).
 //!
-//! In: a draft with full lists. Out: the same draft, mended, and what was measured. The measure costs some hundred searches; navigation, where it is
-//! needed, one search for each element.
+//! In: a draft with full lists. Out: the repaired draft, and the measures. Measuring costs some hundred searches; navigation, if needed, a search
+//! for every element, or in large tables for every second or fourth.
 
 pub(crate) mod duplicates;
 pub(crate) mod guard;

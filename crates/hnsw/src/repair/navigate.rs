@@ -1,12 +1,11 @@
-//! Makes a graph navigable: every element is searched for from the entry point, and considers what lies on the way as its neighbors.
+//! Makes a graph navigable: elements are searched for from the entry point, and get the visited elements as candidates.
 //!
-//! Lists made of the nearest neighbors alone leave islands: groups of rows that know only each other, where the diversity rule finds no
-//! path. A search for an element of such a group ends at the place nearest to it outside; there the link is missing, and the rule keeps
-//! it once it is a candidate, since nothing beside that place is nearer to the element (RobustPrune of Vamana, DiskANN, on the visited
-//! elements of a search).
+//! Lists of nearest neighbors alone leave islands: groups of elements that link only to each other. A search for an element of such a group
+//! ends at the nearest element outside; there the link is missing, and the diversity rule keeps it once it is a candidate, since no other
+//! neighbor of that element is nearer (RobustPrune of Vamana, DiskANN, on the visited elements of a search).
 //!
-//! A search for each element would cost several times as much as the graph did, so some elements are searched for: their neighbors are on the
-//! way, too. It is done where measurement says that it is needed.
+//! A search for each element of a large table would cost several times as much as its graph, so only some elements are searched for; their
+//! neighbors are on the way too. This runs only if the guard's measures ask for it.
 
 use distance::Candidate;
 
@@ -17,9 +16,9 @@ use crate::select::{Choosing, Rule, Selector, Turn, choose_again};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
 
-/// Elements that a search for an element keeps, at most: few, since the way counts, not the end. No more than `ef_construction`.
+/// `ef` of these searches, at most `ef_construction`: small, since the path matters, not the result.
 const EF: usize = 24;
-/// One of this number of points is searched for at layer 0: by points up to which it is so. A search costs the more the larger the table.
+/// `(points, n)`: at layer 0, with up to `points` points, every `n`th one is searched for. Searches cost more in larger tables.
 const ONE_OF: [(usize, usize); 3] = [(50_000, 1), (200_000, 2), (usize::MAX, 4)];
 
 impl Links for Draft {
@@ -45,7 +44,7 @@ struct Scratch {
     query: Query,
 }
 
-/// What stays the same from layer to layer.
+/// The parameters that all layers share.
 struct Way<'a> {
     /// Elements that a search keeps.
     ef: usize,
@@ -54,8 +53,8 @@ struct Way<'a> {
     control: &'a Control,
 }
 
-/// Searches for some of the points, which are in ascending order, and chooses the neighbors of all again, layer by layer from the top. `order`
-/// has their positions, near ones next to each other.
+/// Searches for some of the points, which are in ascending order, and selects the neighbors of all again, layer by layer from the top. `order`
+/// has the points' positions, near points adjacent.
 pub(crate) fn improve(
     draft: &mut Draft,
     (points, order): (&[u32], &[u32]),
@@ -121,7 +120,7 @@ impl Way<'_> {
                 selector.choose(Rule { space, wanted, resolved }, point, candidates, list);
             })?;
         if layer == 0 {
-            // The second choice needs the memory, and looks only at the layers above.
+            // The second selection needs the memory, and reads only the layers above.
             draft.drop_layer0();
         }
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;

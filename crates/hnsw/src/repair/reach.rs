@@ -1,4 +1,4 @@
-//! Finds the elements that no search can arrive at and links them.
+//! Finds unreachable elements and links them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,9 +8,9 @@ use crate::draft::Draft;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
-/// Elements compared when no neighbor of a stranded part can be reached.
+/// Elements compared when no neighbor of an unreachable part is reachable.
 const SAMPLE: usize = 4096;
-/// At first a host gives up one slot of this number.
+/// At first a host gives up at most one of this many slots.
 const GIVEN: usize = 32;
 
 /// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0.
@@ -28,7 +28,7 @@ pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> 
     Ok(linked)
 }
 
-/// How many elements layer 0 does not lead to.
+/// How many elements are unreachable at layer 0.
 pub(crate) fn count_unreachable(graph: &Graph) -> u64 {
     let Some(entry) = graph.entry() else { return 0 };
     let mut parents = vec![NO_NEIGHBOR; graph.len()];
@@ -36,7 +36,7 @@ pub(crate) fn count_unreachable(graph: &Graph) -> u64 {
     parents.iter().filter(|&&parent| parent == NO_NEIGHBOR).count() as u64
 }
 
-/// Marks everything that can be reached from `start` with the element it was reached from.
+/// Marks all elements that are reachable from `start` with their predecessors.
 fn walk<'a>(parents: &mut [u32], start: u32, from: u32, neighbors: impl Fn(u32) -> &'a [u32]) {
     parents[start as usize] = from;
     let mut queue = vec![start];
@@ -54,7 +54,7 @@ fn walk<'a>(parents: &mut [u32], start: u32, from: u32, neighbors: impl Fn(u32) 
 struct Layer<'a> {
     draft: &'a mut Draft,
     layer: u8,
-    /// For each element that can be reached, where from. These links are never given up.
+    /// The predecessor of each reachable element. These links are never given up.
     parents: Vec<u32>,
     /// Links that elements gave up so far.
     given: HashMap<u32, usize>,
@@ -63,7 +63,7 @@ struct Layer<'a> {
 /// Which links of a host may be given up for a new one: no link by which another element is reached.
 #[derive(Clone, Copy)]
 enum Give {
-    /// A few of each host, so that none forgets its neighborhood.
+    /// A few of each host, so that it keeps most of its neighborhood.
     Few,
     Half,
     Any,
@@ -79,7 +79,7 @@ impl<'a> Layer<'a> {
     fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
         let mut linked = 0;
-        // Elements that were stranded: no path leads over their own links yet, so they have room for others.
+        // Elements that have just been linked: no path uses their own links yet, so they can give them up.
         let mut rescued = VecDeque::new();
         loop {
             let before = linked;
@@ -114,13 +114,13 @@ impl<'a> Layer<'a> {
         Ok(linked)
     }
 
-    /// Links the elements from which the entry point cannot be reached to the one that they were reached from: a search that
-    /// arrives among them would never see the others.
+    /// Links elements from which the entry point is unreachable back to their predecessors: a search that arrives there would
+    /// never find the others.
     fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
         let elements = self.draft.len() as u32;
         let mut out = vec![false; elements as usize];
         out[entry as usize] = true;
-        // Two sweeps are enough for most graphs. Along a thin curve they would go on for ever.
+        // Two sweeps are enough for most graphs; along a thin curve very many would be needed.
         for element in (0..elements).chain((0..elements).rev()) {
             let out_of = |&next: &u32| out[next as usize];
             out[element as usize] =
@@ -130,7 +130,7 @@ impl<'a> Layer<'a> {
         let sources = Sources::of(self.draft, self.layer, &out);
         let mut leading: Vec<u32> = (0..elements).filter(|&element| out[element as usize]).collect();
         let mut linked = 0;
-        // In the order in which they were reached: the parent of each comes before it, as each path begins at the entry point.
+        // In the order of the walk, so that each element comes after its predecessor.
         let mut order = self.trapped_from(entry, &out).into_iter();
         loop {
             while let Some(element) = leading.pop() {
@@ -153,7 +153,7 @@ impl<'a> Layer<'a> {
         Ok(linked)
     }
 
-    /// The elements that do not lead out, each after its parent.
+    /// The elements without a path to the entry point, each after its predecessor.
     fn trapped_from(&self, entry: u32, out: &[bool]) -> Vec<u32> {
         let mut depths = vec![u32::MAX; out.len()];
         depths[entry as usize] = 0;
@@ -185,7 +185,7 @@ impl<'a> Layer<'a> {
         neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host, Give::Few)?)))
     }
 
-    /// The first one that was rescued and has room.
+    /// The first newly linked element that has room.
     fn rescued_host(&self, rescued: &mut VecDeque<u32>) -> Option<(u32, usize)> {
         loop {
             let &host = rescued.front()?;
@@ -196,7 +196,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The nearest of a sample of the reachable elements; failing that, any.
+    /// The nearest with room in a sample of the reachable elements; else any.
     fn any_host(&self, element: u32, space: Space<'_>) -> Option<(u32, usize)> {
         let reached: Vec<u32> = self.draft.on_layer(self.layer).filter(|&host| self.is_reached(host)).collect();
         let sample = reached.iter().step_by((reached.len() / SAMPLE).max(1));
@@ -206,7 +206,7 @@ impl<'a> Layer<'a> {
         hosts.into_iter().find_map(|host| Some((host, self.room(host, Give::Any)?)))
     }
 
-    /// A slot for one more link: a free one, or the last one that leads to an element which is also reached otherwise.
+    /// A slot for one more link: a free one, or the last one whose target is also reachable by another link.
     fn room(&self, host: u32, give: Give) -> Option<usize> {
         let slots = self.draft.slots(host, self.layer);
         let free = slots.iter().position(|&slot| slot == NO_NEIGHBOR);
@@ -220,7 +220,7 @@ impl<'a> Layer<'a> {
         free.or_else(|| if may { last() } else { None })
     }
 
-    /// Where every link of the host is needed to reach an element: takes the slot of the first link, and links to its target.
+    /// For a host all of whose links are needed: takes over the slot of the first link, and links to its target.
     fn insert_between(&mut self, element: u32) -> Result<(), BuildError> {
         let has_one = |&host: &u32| self.is_reached(host) && !self.draft.neighbors(host, self.layer).is_empty();
         let host = self.draft.on_layer(self.layer).find(has_one);
@@ -241,7 +241,7 @@ impl<'a> Layer<'a> {
         *self.given.entry(host).or_default() += 1;
         let Self { draft, layer, parents, .. } = self;
         draft.slots_mut(host, *layer)[slot] = element;
-        // Where there is a free slot, know the host as well: above layer 0 lists may be empty.
+        // Link back to the host if there is a free slot: above layer 0 lists may be empty.
         let own = draft.slots_mut(element, *layer);
         if let Some(free) = own.iter().position(|&slot| slot == NO_NEIGHBOR)
             && !own.contains(&host)
@@ -252,7 +252,7 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// For each element, the elements that do not lead out and have a link to it.
+/// Reverse links: for each element, the elements without a path to the entry point that link to it.
 struct Sources {
     starts: Vec<usize>,
     sources: Vec<u32>,
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn two_rings_become_one_graph() {
-        // Elements 0-9 and 10-19: two parts whose lists are full and know nothing of each other.
+        // Elements 0-9 and 10-19: two parts with full lists and no links between them.
         let store = store(&line(20));
         let mut draft = Draft::new(2, vec![0; 20]);
         for element in 0..20u32 {

@@ -1,7 +1,7 @@
-//! Chooses the neighbors of a layer from what an engine found.
+//! Selects the neighbors of a layer from an engine's candidates.
 //!
-//! pgvector keeps every layer-0 list full, with the nearest of the candidates that its diversity rule had dropped, and VACUUM
-//! rebuilds the lists that are not. So where an engine found too few candidates, the candidates' own candidates are added.
+//! pgvector fills every layer-0 list with the nearest candidates that its diversity rule has dropped, and VACUUM repairs lists
+//! that are not full. So if an engine found too few candidates, the candidates' own candidates are added.
 
 use distance::Candidate;
 use graph::NO_NEIGHBOR;
@@ -14,7 +14,7 @@ use crate::draft::Draft;
 use crate::space::Space;
 use crate::{BuildError, Control, Pass, Pool, memory};
 
-/// What an engine found for the elements of one layer.
+/// An engine's candidates for the elements of one layer.
 pub(crate) struct Gathered {
     /// All elements of the layer but duplicates, in ascending order.
     pub(crate) points: Vec<u32>,
@@ -24,9 +24,9 @@ pub(crate) struct Gathered {
     /// Under inner product, candidates by Euclidean distance.
     pub(crate) also: Option<Candidates>,
     pub(crate) far: Far,
-    /// A point with fewer candidates looks for more among its candidates' candidates.
+    /// A point with fewer candidates also gets its candidates' candidates.
     pub(crate) at_least: usize,
-    /// Whether each element considers the elements that chose it, in a second round.
+    /// Whether there is a second round, in which each element considers the elements that chose it.
     pub(crate) mutual: bool,
     /// A pass that a benchmark leaves out.
     pub(crate) left_out: Option<Pass>,
@@ -55,7 +55,7 @@ impl Far {
     }
 }
 
-/// Chooses every point's neighbors at a layer: at layer 0 `2 * m`, or all other points if there are fewer.
+/// Selects every point's neighbors at a layer: at layer 0 `2 * m`, or all other points if there are fewer.
 pub(crate) fn fill(
     draft: &mut Draft,
     layer: u8,
@@ -67,7 +67,7 @@ pub(crate) fn fill(
     let width = draft.width(layer);
     let wanted = width.min(gathered.points.len().saturating_sub(1));
     if layer == 0 && gathered.points.iter().all(|&point| draft.neighbors(point, 0).len() >= wanted) {
-        // An engine has filled them all.
+        // The engine has filled all lists.
         return Ok(());
     }
     let (points, order) = (&gathered.points, &gathered.order);
@@ -131,7 +131,7 @@ impl Gathered {
         selector.choose(Rule { space, wanted, resolved }, element, candidates, list);
     }
 
-    /// Breadth first from what is known, nearest first, until `target` elements are known or there are no more.
+    /// Breadth-first search from the known candidates, nearest first, until `target` elements are known or no more are found.
     fn spread(
         &self,
         space: Space<'_>,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn candidates_of_candidates_fill_a_list() {
-        // Each knows the next one only: its list has what it finds along the chain, twice as many as there are slots.
+        // Each has only the next one as a candidate: its list comes from the chain, which has more than enough elements.
         const COUNT: usize = 40;
         let gathered = gathered(COUNT, 4);
         let store = store(&cube::<2>(COUNT, 1));

@@ -1,8 +1,8 @@
 //! The second round of selection: each element considers the neighbors it chose, and the elements that chose it.
 //!
-//! Nearness is not mutual. Where vectors differ in length, or lie at the rim of a dense region, a few central elements are near all others and
-//! choose only each other: no path leads outwards. So each element also considers the elements that chose it, as insertion does with its
-//! reverse links; the diversity rule decides.
+//! Being a nearest neighbor is not mutual. If vectors differ in norm, or around a dense region, a few central elements are near all others but
+//! choose only each other: no path leads outwards. So each element also considers the elements that chose it, like insertion with its reverse
+//! links; the diversity rule decides.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -53,7 +53,7 @@ pub(crate) fn choose_again<'a>(
         let kept = distinct(candidates, MOST * choosing.width);
         candidates.truncate(kept);
         if layer == 0 && draft.level(point) > 0 {
-            // Links over longer ways.
+            // The neighbors on upper layers are longer links.
             for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
                 if candidates.iter().all(|known| known.element() != other) {
                     candidates.push(space.candidate(point, other));
@@ -81,7 +81,7 @@ impl Choosers {
         starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
         let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
         let choosers: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-        // All slots of a list are taken before anything is put there: to take one waits for what was put anywhere before.
+        // Reserve all slots before writing to any: reserving is atomic, and would wait for earlier writes.
         places().for_each_init(Vec::new, |slots, place| {
             let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
             slots.clear();

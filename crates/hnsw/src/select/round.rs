@@ -1,4 +1,4 @@
-//! A round in which every element of a layer chooses its neighbors.
+//! A round of selection, in which every element of a layer chooses its neighbors.
 
 use distance::Candidate;
 use rayon::prelude::*;
@@ -18,7 +18,7 @@ pub(crate) struct Choosing<'a> {
     pub(crate) counted: bool,
 }
 
-/// The point that chooses now.
+/// A point that chooses.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// Its place in `order`.

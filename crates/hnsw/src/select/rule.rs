@@ -5,7 +5,7 @@ use distance::Candidate;
 use crate::space::Group;
 use crate::space::{Query, Space};
 
-/// By which distances neighbors are chosen, and how many.
+/// The distances by which neighbors are chosen, and their number.
 #[derive(Clone, Copy)]
 pub(crate) struct Rule<'a> {
     pub(crate) space: Space<'a>,
@@ -106,7 +106,7 @@ impl Selector {
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
-            // Distances between candidates, where they come from values, are of the other metric.
+            // Distances between candidates that come from values are of the other metric.
             Known::Nothing
         };
         self.sorted.clear();
@@ -168,7 +168,7 @@ impl Selector {
         }
     }
 
-    /// The same rule on the distances between all candidates, from tiles: more distances, but each costs much less.
+    /// The same rule on the distances between all candidates, from tiles: more distances, but each one is much cheaper.
     fn by_distances(&mut self, rule: Rule<'_>, element: u32) {
         let width = self.group.padded();
         self.closest.clear();

@@ -1,11 +1,11 @@
-//! Inner product as a Euclidean distance: one extra coordinate makes the vectors equally long.
+//! MIPS-to-L2 augmentation: with one extra coordinate, inner product has the order of Euclidean distance.
 
 use rayon::prelude::*;
 
 use super::Space;
 use crate::{BuildError, Control};
 
-/// One more coordinate of an element, and its squared length with that.
+/// The extra coordinate of an element, and its squared norm including it.
 ///
 /// Inner product is no metric: the longest vectors are nearest to all others, and a graph of nearest neighbors leads nowhere else.
 /// With a coordinate `sqrt(l² - |x|²)` all vectors up to length `l` are equally long, so that being near is mutual, while a query,

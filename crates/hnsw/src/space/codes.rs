@@ -1,4 +1,4 @@
-//! Int8 codes of all values, made once per build. Most comparisons use them; they take a quarter of the memory of the values, or less.
+//! Int8 codes of all values, made once per build. Most comparisons use them; they need at most a quarter of the values' memory.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ const MARGIN: f32 = 10.0;
 /// The most by which the principal components' share of a distance may differ from its mean.
 const OFF: f32 = 0.125;
 
-/// Int8 codes of all elements, by differences from their mean; under inner product with the extra coordinate as one more dimension. Of all dimensions, or of
-/// principal components that do as well.
+/// Int8 codes of all elements' differences from their mean; under inner product with the extra coordinate as one more dimension. Codes are of all
+/// dimensions, or of principal components that keep the order of distances.
 pub(crate) struct Codes {
     /// Dimensions or principal components of a code, and bytes from one element to the next.
     width: usize,
     stride: usize,
     of_components: bool,
-    /// Of [`CHUNK`] elements each.
+    /// The codes of [`CHUNK`] elements each.
     chunks: Arc<Vec<Bytes>>,
     noted: Vec<Noted>,
     /// Factor of the products.
@@ -35,7 +35,7 @@ pub(crate) struct Codes {
     euclidean: Option<Box<Self>>,
 }
 
-/// The terms of an element that are read with its codes, in one cache line.
+/// An element's terms, which lie in one cache line and are read with its codes.
 #[derive(Clone, Copy, Default)]
 #[repr(align(16))]
 struct Noted {
@@ -77,7 +77,7 @@ impl Codes {
                 let factor = distance::encode(&value, &mut codes);
                 let note = CodeNote::new(&codes, factor);
                 let term = match space.squared_length(element) {
-                    // |a - b|² = |a|² + |b|² - 2ab, and what stands for it is half of that, less the lengths of both.
+                    // |a - b|² = |a|² + |b|² - 2ab; the distance here is half of that, without the norms.
                     Some(length) => (note.squared_norm - length) / 2.0,
                     None => note.squared_norm,
                 };
@@ -116,7 +116,7 @@ impl Codes {
         let holds = |a: usize| {
             let (a, b) = (a as u32, ((a + elements / 2) % elements) as u32);
             let [own, other] = [a, b].map(|element| self.noted[element as usize].note.factor);
-            // Half a step at most, evenly: a twelfth of a step's square on average, for each dimension of both.
+            // A uniform rounding error of up to half a step has the variance step² / 12, per dimension of both.
             let variance = (own * own + other * other) / 12.0;
             let by_all = space.squared_distance(a, b);
             let expected = self.width as f32 * variance + DEVIATIONS * 2.0 * (by_all.max(0.0) * variance).sqrt();
@@ -204,7 +204,7 @@ impl Codes {
 
 /// Whether codes of `width` dimensions with this step resolve differences between distances of this square.
 pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
-    // Two codes are off by up to half a step each, evenly: a twelfth of its square on average.
+    // Both codes have a uniform rounding error of up to half a step, of variance step² / 12 per dimension.
     let error = width as f32 * factor * factor / 6.0;
     factor > 0.0 && squared >= MARGIN * error
 }

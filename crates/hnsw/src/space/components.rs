@@ -1,7 +1,7 @@
-//! Principal components: few directions, in which values differ most, instead of many dimensions.
+//! Principal components: the few directions in which values vary most, instead of many dimensions.
 //!
-//! Embeddings of a thousand dimensions vary in a few hundred directions. Where the rest is the same share of all distances, codes
-//! can do without it: they are a fraction as long, and so is the work on them.
+//! Embeddings of a thousand dimensions may vary in a few hundred directions. If the rest is about the same share of all distances,
+//! codes can leave it out: they are much shorter and faster to compare.
 
 use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 
@@ -27,7 +27,7 @@ pub(crate) struct Components {
     count: usize,
     /// Codes of each component.
     panel: CodePanel,
-    /// Factor of coordinates, so that distances are on average what they are by all dimensions.
+    /// Factor of coordinates that makes distances equal on average to those by all dimensions.
     scale: f32,
 }
 
@@ -51,7 +51,7 @@ impl Components {
         let mut most = MOST.map(|most| most.min(third)).to_vec();
         most.dedup();
         for most in most {
-            // Subspace iteration, from any of the values themselves.
+            // Subspace iteration, which starts from some of the values.
             let mut directions = sample.some(most);
             for _ in 0..TURNS {
                 let along = sample.products(&directions, control)?.transposed();

@@ -6,7 +6,7 @@ use super::components::STEP;
 use super::matrix::{Matrix, dot};
 use crate::{BuildError, Control};
 
-/// Values of the sample, and for each the number of its nearest others.
+/// Values of the sample, and the number of nearest others for each.
 const VALUES: usize = 128;
 const NEAREST: usize = 16;
 /// The explained fraction may vary by this among the nearest others of a value: standard deviation divided by mean. At four times as
@@ -30,7 +30,7 @@ pub(crate) enum Found {
         count: usize,
         fraction: f32,
     },
-    /// Not even all components do, but more might.
+    /// Not even all of these components do, but more might.
     MaybeMore,
     Nothing,
 }

@@ -6,7 +6,7 @@ use super::{Products, Space};
 /// Distances below this many units in the last place of a vector's squared length are mostly rounding error.
 const LOST: f32 = 64.0;
 
-/// A group of points in tiles: packed vectors, and the terms that make distances of products.
+/// A group of points packed for tiles, with the terms that turn products into distances.
 #[derive(Default)]
 pub(crate) struct Group {
     panel: Panel,
@@ -21,7 +21,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Packs points. Under L2 only differences matter, so they are moved near the origin, where little cancels.
+    /// Packs points, under L2 as differences from `center`, which lose less to cancellation.
     pub(crate) fn pack(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>) {
         self.fill(space, products, points, center, false);
     }
@@ -97,7 +97,7 @@ impl Group {
         if self.coded {
             return codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
         }
-        // What |a|² + |b|² - 2ab loses where the sum is small against its parts. Products alone lose nothing.
+        // |a|² + |b|² - 2ab cancels if the sum is small compared with its terms. Products alone do not cancel.
         self.terms[row] == 0.0 || squared > LOST * f32::EPSILON * self.terms[row]
     }
 

@@ -58,9 +58,9 @@ impl Matrix {
         Ok(Self { width, values: found })
     }
 
-    /// Makes rows orthogonal and of length 1, as Gram and Schmidt do. Those that are nothing but combinations of others become zero.
+    /// Makes rows orthonormal (Gram-Schmidt). Rows that are linear combinations of others become zero.
     pub(crate) fn make_orthogonal(&mut self, control: &Control) -> Result<(), BuildError> {
-        /// Of a row's square: what rounding leaves of it.
+        /// Below this fraction of its square, a row is only rounding error.
         const NOTHING: f32 = 1e-8;
         let squares: Vec<f32> = self.values.chunks_exact(self.width).map(|row| dot(row, row)).collect();
         let mut rest = self.values.as_mut_slice();

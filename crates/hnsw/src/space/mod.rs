@@ -1,5 +1,5 @@
-//! How far values are apart: the metric, exact, and what stands for it where that is cheaper: int8 codes, principal components, and under inner
-//! product one more coordinate that makes the vectors equally long.
+//! Distances between values: exact ones of the metric, and cheaper approximations by int8 codes and principal components; under inner product
+//! with an extra coordinate that gives all vectors the same norm.
 //!
 //! In: the values. Out: distances of pairs, and of blocks of pairs ([`Group`]), with a check whether the quantisation resolves
 //! them. A value is encoded once, in parallel.
@@ -30,11 +30,11 @@ pub(crate) struct Measure {
     pub(crate) kernel: Kernel,
     /// For dense vectors whose distances can be made of products.
     pub(crate) products: Option<Products>,
-    /// Two elements nearer than this are at the same place for every search.
+    /// Searches cannot distinguish two elements nearer than this.
     pub(crate) resolution: f32,
 }
 
-/// What tiles need to know.
+/// The parameters of tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct Products {
     pub(crate) elements: Elements,
@@ -45,7 +45,7 @@ pub(crate) struct Products {
     pub(crate) codes: Option<CodeKernels>,
 }
 
-/// Values and how far they are apart.
+/// Values and the distances between them.
 #[derive(Clone, Copy)]
 pub(crate) struct Space<'a> {
     pub(crate) measure: Measure,
@@ -57,7 +57,7 @@ pub(crate) struct Space<'a> {
 }
 
 impl Measure {
-    /// `None`: values of this kind do not have the metric.
+    /// `None` if values of this type do not have the metric.
     pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let kernel = distance::kernel(elements, metric)?;
         let products = Products::of(elements, metric, dims);
@@ -76,15 +76,15 @@ impl Measure {
         query.sparse.as_ref().map_or_else(|| (self.kernel)(value, other), |sparse| sparse.distance(other))
     }
 
-    /// The metric by which a graph is built so that it can be searched by this one. Values under cosine are of length one, where the
-    /// Euclidean distance has the same order, and tells near-identical values apart whose products are equal in f32.
+    /// The metric for building a graph that is searched by this one. Values under cosine have norm one, where Euclidean distance has the
+    /// same order, and distinguishes near-identical values whose products are equal in f32.
     pub(crate) fn for_building(self, dims: u32) -> Self {
         match self.metric {
-            // Half precision normalises to three digits only: between near-identical values the lengths decide, which a Euclidean
-            // distance does not see.
+            // Half precision normalises to three digits only: between near-identical values the norms decide, which Euclidean
+            // distance ignores.
             Metric::Cosine if self.elements != Elements::F16 => {
                 let euclidean = Self::new(self.elements, Metric::L2, dims).unwrap_or(self);
-                // A search sees products near one, in f32; the square of a distance is twice what they are off one.
+                // A search computes products near 1 in f32; the squared distance is twice their difference from 1.
                 Self { resolution: 4.0 * f32::EPSILON, ..euclidean }
             }
             _ => self,
@@ -93,7 +93,7 @@ impl Measure {
 
     /// Under inner product: Euclidean distance.
     pub(crate) fn euclidean(&self) -> Option<Self> {
-        // Asked for every element: a kernel is looked up only where there is a use for it.
+        // Called for every element: the kernel is looked up only if needed.
         if self.metric != Metric::InnerProduct {
             return None;
         }
@@ -140,7 +140,7 @@ impl Space<'_> {
         self.augmented(a, b, (self.measure.kernel)(self.value(a), self.value(b)))
     }
 
-    /// A distance of values with what the additional coordinates add to it.
+    /// Adds the extra coordinates' part to a distance of values.
     fn augmented(&self, a: u32, b: u32, distance: f32) -> f32 {
         match (self.augmentations.get(a as usize), self.augmentations.get(b as usize)) {
             (Some(a), Some(b)) => distance - a.coordinate * b.coordinate,
@@ -148,7 +148,7 @@ impl Space<'_> {
         }
     }
 
-    /// An element as a candidate of another: as codes have it, where there are codes.
+    /// An element as a candidate of another, with the distance by codes if there are codes.
     pub(crate) fn candidate(&self, of: u32, element: u32) -> Candidate {
         let distance = self.codes.map_or_else(|| self.distance(of, element), |codes| codes.distance(of, element));
         Candidate::new(distance, element)
@@ -197,7 +197,7 @@ impl Space<'_> {
         self.squared(a, b, self.distance(a, b))
     }
 
-    /// The same of a known `distance` of `a` and `b`.
+    /// The same from a known `distance` of `a` and `b`.
     pub(crate) fn squared(&self, a: u32, b: u32, distance: f32) -> f32 {
         let lengths = self.squared_length(a).zip(self.squared_length(b));
         lengths.map_or(distance, |(a, b)| a + b + 2.0 * distance)

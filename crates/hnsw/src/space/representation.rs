@@ -1,12 +1,12 @@
 //! The representation by which a group of points is compared, and whether it resolves their distances.
 //!
 //! Candidates are compared by the cheapest representation that resolves them: the int8 codes of the build; else the group's values around their own
-//! mean, quantised once more; else exact distances, one by one. Every pass asks here: a representation is good for a group if most of the group's
-//! near pairs are farther apart than the quantisation error, and if principal components have their share of them.
+//! mean, quantised once more; else exact distances, one by one. All passes decide here: a representation suits a group if most of the group's
+//! near pairs are farther apart than the quantisation error, and if principal components explain their usual fraction of these distances.
 
 use super::{Codes, Group, Products, Space, group};
 
-/// Near pairs by which principal components are judged in a group whose near elements are next to each other.
+/// Near pairs for checking principal components in a group whose near elements are adjacent.
 const PAIRS: usize = 4;
 
 /// A representation of the values of a group.
@@ -32,7 +32,7 @@ impl<'a> Representation<'a> {
         }
     }
 
-    /// Whether principal components, if the codes are of them, have their share of most of these distances.
+    /// Whether principal components, if the codes are of them, explain their usual fraction of most of these distances.
     pub(crate) fn represents_most(&self, space: Space<'_>, pairs: impl Iterator<Item = (u32, u32)>) -> bool {
         match self {
             Self::Codes(codes) if codes.of_components() => most(pairs.map(|(a, b)| codes.represent_pair(space, a, b))),
@@ -47,7 +47,7 @@ pub(crate) fn most(checks: impl Iterator<Item = bool>) -> bool {
     held * 4 >= all * 3
 }
 
-/// Some pairs of a group in which near elements are next to each other.
+/// Some pairs of a group in which near elements are adjacent.
 pub(crate) fn near_pairs(group: impl ExactSizeIterator<Item = u32> + Clone) -> impl Iterator<Item = (u32, u32)> {
     let step = (group.len() / PAIRS).max(1);
     group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS)

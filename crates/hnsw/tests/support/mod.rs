@@ -1,4 +1,4 @@
-//! What tests of whole builds have in common.
+//! Helpers for tests of whole builds.
 #![allow(dead_code)]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Builders as pods. Names are numbered places, so that routers that know nothing of each other cannot have more pods than
-//! there are places; all else is what Kubernetes says.
+//! Builders as pods. Pod names are numbered places, so that routers that share nothing but Kubernetes cannot create more pods
+//! than there are places.
 
 mod adopt;
 mod own;
@@ -34,13 +34,13 @@ use view::{Sight, View};
 use crate::health;
 use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
 
-/// How long a pod that is of no use may take to go.
+/// How long the deletion of a useless pod may take.
 const CLEAN_UP: Duration = Duration::from_secs(60);
 
 /// How to run builders as pods.
 #[derive(Clone, Debug)]
 pub struct KubernetesConfig {
-    /// A pod as JSON; what the router adds to it, [`Template`](template::Template) says.
+    /// A pod as JSON; [`Template`](template::Template) describes what the router adds.
     pub template: PathBuf,
     /// The namespace; `None` is that of the service account or kubeconfig.
     pub namespace: Option<String>,
@@ -48,9 +48,9 @@ pub struct KubernetesConfig {
     pub instance: String,
     /// The name of the pod that this router runs in.
     pub identity: String,
-    /// A Deployment with which the pods are deleted.
+    /// The Deployment that owns the pods: they are deleted with it.
     pub owner: Option<String>,
-    /// The secrets that the pods have too.
+    /// The ticket keys, which the pods share.
     pub ticket_keys: Arc<TicketKeys>,
 }
 
@@ -106,9 +106,9 @@ impl Pods {
         }
     }
 
-    /// Makes a pod in a place that nobody is seen to have.
+    /// Creates a pod in a place that is free by the last list.
     async fn create(&self, memory: u64) -> Result<Identity, SpawnError> {
-        // Whatever is wrong when there is no list is also what making the pod fails by.
+        // If listing fails, creating the pod fails too and reports the cause.
         let pods = self.view.list().await.unwrap_or_default();
         let taken: HashSet<String> = pods.iter().map(ResourceExt::name_any).collect();
         for name in (1..=self.places).map(|place| self.template.name(place)).filter(|name| !taken.contains(name)) {
@@ -130,8 +130,7 @@ impl Pods {
         Err(SpawnError::full(format!("all {} places for pods are taken, also by other routers", self.places)))
     }
 
-    /// Lets another router know that this one has use for a builder that is idle there. It is left to this one, unless it gets a
-    /// build before.
+    /// Asks another router for an idle builder. It releases the builder to this one, unless the builder gets a build first.
     async fn ask_others(&self, pods: &[Pod], memory: u64) {
         let others = pods.iter().filter(|pod| template::is_idle(pod) && !self.own.has(pod));
         let idle: Vec<&Pod> = others.filter(|pod| matches!(state(pod), State::Ready)).collect();
@@ -148,7 +147,7 @@ impl Pods {
         }
     }
 
-    /// Waits until the pod takes builds, and tells what it is waiting for.
+    /// Waits until the pod accepts builds, and reports what it waits for.
     async fn ready(&self, made: &Identity, order: &Order) -> Result<PodBuilder, SpawnError> {
         let mut view = self.view.subscribe();
         let name = &made.name;
@@ -211,7 +210,7 @@ impl Pods {
             match self.builder(&pod, template::memory(&pod)) {
                 Some(builder) => found.push(Arc::new(builder)),
                 None => {
-                    // It has no build, and those who waited for it are gone.
+                    // It has no build, and the clients that waited for it are gone.
                     tracing::info!(pod = identity.name, "pod of an earlier router has not started and is deleted");
                     self.remove(&identity).await;
                 }

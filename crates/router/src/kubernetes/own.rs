@@ -11,29 +11,29 @@ pub(super) struct Own(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     uids: HashSet<String>,
-    /// Names of pods that are being made, whose uid is not known yet.
+    /// Names of pods that are being created, whose uids are not known yet.
     coming: HashSet<String>,
 }
 
 impl Own {
-    /// A pod of this name is going to be made.
+    /// A pod of this name is about to be created.
     pub(super) fn begin(&self, name: &str) {
         self.lock().coming.insert(name.to_owned());
     }
 
-    /// The pod of this name was made, and its uid is known; or there is none.
+    /// The pod of this name has been created, with this uid, or its creation has failed.
     pub(super) fn made(&self, name: &str, uid: Option<String>) {
         let mut inner = self.lock();
         inner.uids.extend(uid);
         inner.coming.remove(name);
     }
 
-    /// This router owns one more.
+    /// This router owns this pod.
     pub(super) fn add(&self, uid: String) {
         self.lock().uids.insert(uid);
     }
 
-    /// It is gone, or another's.
+    /// The pod is gone, or another router owns it.
     pub(super) fn remove(&self, uid: &str) {
         self.lock().uids.remove(uid);
     }

@@ -19,16 +19,16 @@ use crate::spawner::{Boxed, Builder, Place};
 
 /// How long an idle builder may take to end.
 const STOP: Duration = Duration::from_secs(120);
-/// How long a pod may be without Ready before it is given up, as when its node is gone.
+/// How long a pod may be unready, for instance without its node, before it is given up.
 const UNREADY: Duration = Duration::from_secs(60);
-/// How long Kubernetes is asked to leave a pod to another router.
+/// The time limit for releasing a pod to another router.
 const LEAVE: Duration = Duration::from_secs(10);
-/// The pause before what Kubernetes did not do is tried again.
+/// The pause between attempts.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often a label that Kubernetes forbids is tried again: an API server that has just started may not know yet what the router may do.
+/// How often a forbidden change of labels is retried: an API server that has just started may not have loaded the roles yet.
 const FORBIDDEN: u32 = 15;
 
-/// Which pod: its name may be another one's later, its uid never.
+/// Identifies a pod: its name may be reused, its uid never.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// That of a pod that Kubernetes has just told of.
+    /// The identity of a pod in Kubernetes' answer.
     pub(super) fn of(pod: &Pod) -> Self {
         Self { name: pod.name_any(), uid: pod.uid().unwrap_or_default(), since: Instant::now() }
     }
@@ -109,7 +109,7 @@ impl Builder for PodBuilder {
         &self.pod.name
     }
 
-    /// Places are used again, pods are not.
+    /// The pod's uid, since names are reused.
     fn ticket_name(&self) -> &str {
         &self.pod.uid
     }
@@ -146,7 +146,7 @@ impl Builder for PodBuilder {
     }
 }
 
-/// Where a pod is. Without an address it is nowhere: any other would be one of this machine.
+/// The pod's address; `None` until it has one, since an empty host would mean this machine.
 fn place(pod: &Pod) -> Option<Place> {
     let host = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
     let (port, status_port, clock) = (DEFAULT_PORT, DEFAULT_STATUS_PORT, Clock::default());
@@ -185,7 +185,7 @@ pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, li
         loop {
             match api.delete(&pod.name, &how).await {
                 Ok(_) => break,
-                // Another pod has the name.
+                // The pod is gone, or another one has its name.
                 Err(error) if is_absent(&error) || is_taken(&error) => return,
                 Err(error) => {
                     tracing::warn!(pod = pod.name, %error, "cannot delete the pod; trying again");

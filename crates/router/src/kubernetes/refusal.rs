@@ -14,7 +14,7 @@ pub(super) fn is_absent(error: &Error) -> bool {
     code(error) == 404
 }
 
-/// Whether it is said to somebody who may not do that.
+/// Whether the router lacks the permission.
 pub(super) fn is_forbidden(error: &Error) -> bool {
     matches!(code(error), 401 | 403)
 }
@@ -26,10 +26,10 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// What Kubernetes said when the router wanted to do something.
+/// Describes an error of a request to Kubernetes.
 pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     let Error::Api(status) = error else {
-        // The API server is away: the chain's end says why.
+        // The API server is unreachable: the last error in the chain has the reason.
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(next) = cause {
@@ -54,7 +54,7 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     SpawnError { text, hint: hint.to_owned(), outlook: if lasting { Outlook::Lasting } else { Outlook::Passing } }
 }
 
-/// The same of a server that has just started: it may yet allow what it forbids.
+/// Like [`spawn_error`], for a server that has just started and may soon allow what it forbids.
 pub(super) fn spawn_error_of_new(what: &str, error: &Error) -> SpawnError {
     let said = spawn_error(what, error);
     if !is_forbidden(error) {

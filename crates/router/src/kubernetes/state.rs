@@ -3,7 +3,7 @@ use kube::Resource;
 
 use crate::spawner::SpawnError;
 
-/// Reasons of a waiting container that do not go away by themselves.
+/// Reasons of a waiting container that last until somebody fixes them.
 const HOPELESS: [&str; 6] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -13,20 +13,20 @@ const HOPELESS: [&str; 6] = [
     "RunContainerError",
 ];
 
-/// What becomes of a pod, in words that come after its name.
+/// The state of a pod, with a text that follows its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not ready yet.
     Waiting(String),
-    /// It takes builds, as far as Kubernetes knows.
+    /// It accepts builds, according to Kubernetes.
     Ready,
     /// Its container cannot start.
     Hopeless(SpawnError),
-    /// It runs no more.
+    /// It has ended.
     Ended(String),
 }
 
-/// What a pod's status says.
+/// The state by a pod's status.
 pub(super) fn state(pod: &Pod) -> State {
     let status = pod.status.clone().unwrap_or_default();
     if let Some(why) = ended(pod, &status) {
@@ -57,7 +57,7 @@ pub(super) fn state(pod: &Pod) -> State {
     }
 }
 
-/// Why a pod runs no more.
+/// Why a pod has ended.
 fn ended(pod: &Pod, status: &PodStatus) -> Option<String> {
     for container in containers(status) {
         let terminated = container.state.as_ref().and_then(|state| state.terminated.as_ref());

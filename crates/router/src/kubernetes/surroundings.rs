@@ -7,7 +7,7 @@ use super::template::{is_building, router_of, wanted_by};
 use super::view::Seen;
 use crate::spawner::Surroundings;
 
-/// Tells what other routers do, as the pods' labels say, for as long as somebody listens.
+/// Publishes the other routers' state by the pods' labels, as long as there is a receiver.
 pub(super) async fn follow(
     mut view: watch::Receiver<Seen>,
     identity: String,
@@ -28,7 +28,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What the pods' labels say of other routers.
+/// The other routers' state by the pods' labels.
 pub(super) fn look<'a>(pods: impl Iterator<Item = &'a Pod>, identity: &str, own: &Own) -> Surroundings {
     let mut now = Surroundings::default();
     for pod in pods {
@@ -39,10 +39,10 @@ pub(super) fn look<'a>(pods: impl Iterator<Item = &'a Pod>, identity: &str, own:
             }
             continue;
         }
-        // What an earlier run of this router has left counts until it is taken over.
+        // Pods of an earlier run of this router count until they are taken over.
         now.left |= router == identity || router.is_empty();
         now.others.all += 1;
-        // Whatever has ended only keeps its place for a while.
+        // An ended pod still occupies its place for a while.
         if matches!(state(pod), State::Ended(_)) {
             continue;
         }

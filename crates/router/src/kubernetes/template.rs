@@ -18,9 +18,9 @@ const ROUTER_LABEL: &str = "lantern-index/router";
 const INSTANCE_LABEL: &str = "lantern-index/instance";
 /// What a builder does: `starting`, `idle` or `building`.
 const STATE_LABEL: &str = "lantern-index/state";
-/// The memory that a builder was made for, in bytes.
+/// The memory that a builder was created with, in bytes.
 const MEMORY_ANNOTATION: &str = "lantern-index/memory";
-/// Of which template a pod was made.
+/// The hash of the template that a pod was created from.
 const TEMPLATE_ANNOTATION: &str = "lantern-index/template";
 /// Which other router waits for the builder.
 const WANTED_ANNOTATION: &str = "lantern-index/wanted-by";
@@ -51,17 +51,17 @@ pub enum TemplateError {
     Empty(PathBuf),
 }
 
-/// A pod for builders, as operators write it.
+/// The operator's template for builders' pods.
 ///
-/// The router sets the pod's name, labels and annotations of its own, its owner and `restartPolicy: Never`; of the first container
-/// the memory, request and limit alike, if builders have sizes, and the variable by which the builder knows its tickets.
+/// The router sets the pod's name, its own labels and annotations, the owner and `restartPolicy: Never`; in the first container
+/// the memory, as request and limit, if builders have sizes, and the variable with the builder's name in tickets.
 #[derive(Debug)]
 pub(super) struct Template {
     pod: Pod,
     prefix: String,
     labels: BTreeMap<String, String>,
     instance: String,
-    /// The same for the same template, as far as one release of the router knows.
+    /// A hash of the template, stable within one release of the router.
     hash: String,
 }
 
@@ -81,12 +81,12 @@ impl Template {
         Ok(Self { pod, prefix: format!("{instance}-builder"), labels, instance: instance.to_owned(), hash })
     }
 
-    /// Whether a pod was made of another template than this one.
+    /// Whether a pod was created from another template.
     pub(super) fn is_not_of(&self, pod: &Pod) -> bool {
         pod.annotations().get(TEMPLATE_ANNOTATION) != Some(&self.hash)
     }
 
-    /// Pods are deleted with this one.
+    /// Sets the Deployment with which pods are deleted.
     pub(super) fn set_owner(&mut self, owner: &Deployment) {
         self.pod.metadata.owner_references = Some(vec![OwnerReference {
             api_version: Deployment::api_version(&()).into_owned(),
@@ -108,7 +108,7 @@ impl Template {
         format!("{}-{place}", self.prefix)
     }
 
-    /// The pod of a place, with `memory` bytes; 0 leaves its memory as the template has it.
+    /// The pod of a place, with `memory` bytes; 0 leaves the template's memory.
     pub(super) fn pod(&self, name: &str, memory: u64) -> Result<Pod, TemplateError> {
         let mut pod = self.pod.clone();
         pod.metadata.name = Some(name.to_owned());
@@ -128,12 +128,12 @@ impl Template {
     }
 }
 
-/// The memory that a pod was made for.
+/// The memory that a pod was created with.
 pub(super) fn memory(pod: &Pod) -> u64 {
     pod.annotations().get(MEMORY_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Which router owns a pod; empty: none.
+/// The router that owns a pod; empty if none does.
 pub(super) fn router_of(pod: &Pod) -> &str {
     pod.labels().get(ROUTER_LABEL).map_or("", String::as_str)
 }
@@ -153,7 +153,7 @@ pub(super) fn wanted_by(pod: &Pod) -> Option<&str> {
     pod.annotations().get(WANTED_ANNOTATION).map(String::as_str).filter(|router| !router.is_empty())
 }
 
-/// What to change so that all see whether a pod has a build. Kubernetes refuses it for another pod of the same name.
+/// A patch that shows whether a pod has a build. With the uid, Kubernetes refuses it for another pod of the same name.
 pub(super) fn show_building(uid: &str, building: bool) -> Value {
     let state = if building { "building" } else { "idle" };
     json!({ "metadata": {
@@ -163,7 +163,7 @@ pub(super) fn show_building(uid: &str, building: bool) -> Value {
     }})
 }
 
-/// What to change so that an idle pod is another router's, or with an empty name that of whoever takes it.
+/// A patch that releases an idle pod to another router, or with an empty name to any.
 pub(super) fn leave_to(uid: &str, router: &str) -> Value {
     json!({ "metadata": {
         "uid": uid,
@@ -172,21 +172,21 @@ pub(super) fn leave_to(uid: &str, router: &str) -> Value {
     }})
 }
 
-/// What to change so that the pod's router sees that another waits for it; only if nobody has changed it since.
+/// A patch that asks the pod's router for it; fails if the pod has changed meanwhile.
 pub(super) fn want(pod: &Pod, router: &str) -> Value {
     json!({ "metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "annotations": { WANTED_ANNOTATION: router },
     }})
 }
 
-/// What to change so that a pod is this router's; only if nobody has changed it since.
+/// A patch that takes over a pod; fails if the pod has changed meanwhile.
 pub(super) fn take(pod: &Pod, router: &str) -> Value {
     json!({ "metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "labels": { ROUTER_LABEL: router },
     }})
 }
 
-/// Names are used again; a pod's uid is not.
+/// Uses the pod's uid, since names are reused.
 fn ticket_name() -> EnvVar {
     let field = ObjectFieldSelector { field_path: "metadata.uid".to_owned(), ..ObjectFieldSelector::default() };
     EnvVar {

@@ -8,28 +8,28 @@ use kube::api::{Api, ListParams};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often pods are looked at.
+/// Interval between lists of the pods.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often while somebody waits for one.
+/// Interval while somebody waits for a change.
 pub(super) const SOON: Duration = Duration::from_millis(100);
-/// How long after its start the API server may not know roles.
+/// How long after its start the API server may not have loaded the roles.
 const SETTLING: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What one look at the pods has found.
+/// One list of the pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// When Kubernetes was asked; `None` before the first answer.
+    /// When the list was requested; `None` before the first answer.
     asked: Option<Instant>,
-    /// When the API server was last away.
+    /// When the API server was last unreachable.
     missed: Option<Instant>,
     by_uid: Arc<HashMap<String, Pod>>,
 }
 
-/// What a look says of one pod.
+/// A pod in a list.
 pub(super) enum Sight<'a> {
-    /// It is older than the pod.
+    /// The list is older than the pod.
     TooEarly,
     Here(&'a Pod),
     /// The pod does not exist any more.
@@ -37,7 +37,7 @@ pub(super) enum Sight<'a> {
 }
 
 impl Seen {
-    /// A pod that was there at `since`. Its name may be another pod's by now.
+    /// Finds a pod, which existed at `since`, by its uid.
     pub(super) fn pod(&self, uid: &str, since: Instant) -> Sight<'_> {
         match self.by_uid.get(uid) {
             Some(pod) => Sight::Here(pod),
@@ -46,7 +46,7 @@ impl Seen {
         }
     }
 
-    /// Whether the API server has just come back, as long as it may not know yet what anybody's role is: it forbids everything then.
+    /// Whether the API server has just come back: until it has loaded the roles, it forbids everything.
     pub(super) fn is_server_new(&self) -> bool {
         self.missed.is_some_and(|missed| missed.elapsed() < SETTLING)
     }
@@ -57,10 +57,10 @@ impl Seen {
     }
 }
 
-/// The pods of all routers of this name, as Kubernetes said last.
+/// The last list of the pods of all routers of this name.
 ///
-/// They are listed again and again, one request for all: unlike a watch a list cannot fall behind, expire or miss anything,
-/// and the API server answers it from its memory. While the server is away the last answer stands.
+/// Polls with one request for all pods: unlike a watch, a list cannot fall behind, expire or miss anything, and the API
+/// server answers it from memory. While the server is unreachable the last answer remains.
 #[derive(Clone)]
 pub(super) struct View {
     api: Api<Pod>,
@@ -70,8 +70,8 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Looks at the pods with these labels for as long as somebody has a view. Returns after the first look, or without it if
-    /// Kubernetes does not answer.
+    /// Polls the pods with these labels as long as a view exists. Returns after the first list, or without it if Kubernetes
+    /// does not answer.
     pub(super) async fn start(api: Api<Pod>, labels: String) -> Self {
         let list = ListParams::default().labels(&labels);
         let (tell, mut pods) = watch::channel(Seen::default());
@@ -86,12 +86,12 @@ impl View {
         self.pods.clone()
     }
 
-    /// What the last look has found.
+    /// The last list.
     pub(super) fn last(&self) -> Seen {
         self.pods.borrow().clone()
     }
 
-    /// Asks for the next look soon.
+    /// Makes the next request soon.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();
     }
@@ -119,7 +119,7 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<Seen>, hurry:
                 }
             }
             failed => {
-                // Whoever answers is there.
+                // A server that answers with an error is reachable.
                 if !matches!(failed, Ok(Err(kube::Error::Api(_)))) {
                     tell.send_modify(|seen| seen.missed = Some(Instant::now()));
                 }

@@ -15,13 +15,13 @@ use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings}
 
 /// How long a client may take to begin its build.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
-/// How often waiting clients are told about the progress of a start.
+/// Interval of reports to waiting clients about the progress of a start.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long a stop may take before the router ends without it.
 const CLOSE: Duration = Duration::from_secs(10);
 
 pub(super) struct Client {
-    /// For whom the build is.
+    /// The client of the build.
     client: service::Client,
     pub(super) waiting: watch::Sender<Waiting>,
     answer: oneshot::Sender<Result<Lease, Refusal>>,
@@ -35,7 +35,7 @@ pub(super) struct Known {
     /// Once it has started.
     pub(super) builder: Option<Arc<dyn Builder>>,
     lost: watch::Sender<Option<String>>,
-    /// Whether the router itself has it end.
+    /// Whether the router itself stops it.
     is_stopped: bool,
 }
 
@@ -230,7 +230,7 @@ impl Actor {
             Action::Grant { request, id } => self.grant(request, id),
             Action::Refuse { request, refusal } => {
                 if let Some(client) = self.clients.remove(&request) {
-                    // What it was told last says more than that it took too long.
+                    // The last report says more than a timeout.
                     let refusal = match refusal {
                         Refusal::Late(after, None) => {
                             let last = client.waiting.borrow().reason.clone();
@@ -262,7 +262,7 @@ impl Actor {
         if answer.is_err() {
             let _ = self.messages.send(Message::GivenBack { id });
         }
-        // A lease that nobody takes goes back by being dropped.
+        // A lease without a receiver returns when it is dropped.
         if let Some(client) = self.clients.remove(&request) {
             let _ = client.answer.send(answer);
         }
@@ -273,7 +273,7 @@ impl Actor {
         self.builders.insert(id, Known { since: Instant::now(), news, builder: None, lost, is_stopped: false });
     }
 
-    /// Notices when a builder is gone, for as long as it is known.
+    /// Reports when a builder is gone, as long as it is known.
     fn watch(&mut self, id: BuilderId, builder: Arc<dyn Builder>) {
         let Some(known) = self.builders.get_mut(&id) else { return };
         known.builder = Some(builder.clone());
@@ -290,7 +290,7 @@ impl Actor {
         });
     }
 
-    /// Waits until a builder's build is over also in the builder, with its memory free again.
+    /// Waits until the builder itself has ended its build and freed the memory.
     fn rest(&self, id: BuilderId) {
         let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
         let messages = self.messages.clone();

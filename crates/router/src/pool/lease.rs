@@ -9,11 +9,11 @@ use crate::health::{self, Builds};
 use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Place};
 
-/// A builder for one build; it goes back when this is dropped.
+/// A builder for one build; it returns to the pool when this is dropped.
 pub(crate) struct Lease {
     id: BuilderId,
     builder: Arc<dyn Builder>,
-    /// What the builder is to be shown; empty when it asks for nothing.
+    /// The ticket for the builder; empty if it requires none.
     pub(crate) ticket: String,
     lost: watch::Receiver<Option<String>>,
     messages: mpsc::UnboundedSender<Message>,

@@ -1,4 +1,4 @@
-//! Carries out what the scheduler says: starts and stops builders, tells those who wait, and watches what becomes of it all.
+//! Carries out the scheduler's actions: starts and stops builders, informs waiting clients, and reports events back.
 
 mod actor;
 mod lease;
@@ -21,19 +21,19 @@ use crate::scheduler::{BuilderId, Refusal, Rules, Wish};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::{Activity, TicketKeys};
 
-/// How often builders of routers that are gone are looked for.
+/// Interval of searches for builders whose router is gone.
 const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
-/// How often at most, when another router has left a builder to this one.
+/// The least interval, when another router has released a builder to this one.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the pool is told.
+/// Messages to the pool.
 enum Message {
     Ask {
         wish: Wish,
         waiting: watch::Sender<Waiting>,
         answer: oneshot::Sender<Result<Lease, Refusal>>,
     },
-    /// Somebody who waited is gone: their answer's receiver is closed.
+    /// A waiting client is gone: its answer's receiver is closed.
     Left,
     Adopted {
         builder: Arc<dyn Builder>,
@@ -64,12 +64,12 @@ enum Message {
     },
 }
 
-/// What those who wait are told.
+/// The report to a waiting client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// The place in the queue, from 1; 0 = not known yet.
     pub(crate) position: u32,
-    /// What for.
+    /// What it waits for.
     pub(crate) reason: String,
 }
 
@@ -106,7 +106,7 @@ impl Pool {
         Request { updates, answered, messages: self.messages.clone() }
     }
 
-    /// What is going on.
+    /// The state of the pool.
     pub(crate) fn snapshot(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.clone()
     }
@@ -120,7 +120,7 @@ impl Pool {
     }
 }
 
-/// Looks for builders whose router is gone or has left them to this one.
+/// Looks for builders whose router is gone or has released them to this one.
 async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Message>) {
     let mut surroundings = spawner.surroundings();
     while !messages.is_closed() {

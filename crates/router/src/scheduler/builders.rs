@@ -3,24 +3,24 @@ use std::time::Instant;
 
 use super::{BuilderId, Scheduler};
 
-/// What a builder is doing.
+/// The state of a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It is starting.
     Starting,
     /// It is idle.
     Idle { since: Instant },
-    /// It was granted for a build of this client, which counts with so many bytes of memory.
+    /// It was granted for a build of this client, which counts with `memory` bytes.
     Taken { client: Arc<str>, memory: u64 },
     /// Its build may not have ended yet.
     Resting,
-    /// It broke; nobody has been told to stop it yet.
+    /// It is lost; the action to stop it has not been returned yet.
     Lost,
     /// It is being stopped.
     Stopping,
 }
 
-/// What a client has of builds under way: how many, and bytes of memory.
+/// A client's running builds: their number, and bytes of memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) builds: usize,
@@ -31,7 +31,7 @@ pub(super) struct Share {
 pub(super) struct Entry {
     pub(super) memory: u64,
     pub(super) state: State,
-    /// Made of a template that is no longer the router's: it ends the build that it has and takes no other.
+    /// Created from an earlier template: it finishes its build and gets no other.
     pub(super) outdated: bool,
     /// Another router has asked for it.
     pub(super) wanted: bool,
@@ -50,7 +50,7 @@ impl Entry {
         matches!(self.state, State::Lost | State::Stopping)
     }
 
-    /// Whether it can take a build of this router.
+    /// Whether it may get a build of this router.
     pub(super) fn is_usable(&self) -> bool {
         self.is_idle() && !self.outdated
     }
@@ -95,7 +95,7 @@ impl Scheduler {
         self.builders.values().any(Entry::is_busy)
     }
 
-    /// The smallest of these builders with at least so much memory; the oldest of equals.
+    /// The smallest of these builders with at least `memory` bytes; the oldest of equals.
     pub(super) fn smallest(&self, memory: u64, which: impl Fn(&Entry) -> bool) -> Option<BuilderId> {
         let fitting = self.builders.iter().filter(|(_, entry)| entry.memory >= memory && which(entry));
         fitting.min_by_key(|&(&id, entry)| (entry.memory, id)).map(|(&id, _)| id)
@@ -109,7 +109,7 @@ impl Scheduler {
         idle.min_by_key(|&(id, since)| (since, id))
     }
 
-    /// What a client has of builds under way.
+    /// A client's running builds.
     pub(super) fn share_of(&self, client: &str) -> Share {
         let mut share = Share::default();
         for entry in self.builders.values() {

@@ -25,7 +25,7 @@ use crate::spawner::{Outlook, SpawnError};
 /// The number by which the scheduler knows a builder.
 pub(crate) type BuilderId = u64;
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Start a builder.
@@ -295,7 +295,7 @@ impl Scheduler {
         self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all()
     }
 
-    /// Whether, at the last attempt, other routers had all the builders that there may be.
+    /// Whether, at the last attempt, other routers had all of `max_builders`.
     fn others_have_all(&self) -> bool {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
     }

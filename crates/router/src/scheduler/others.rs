@@ -5,7 +5,7 @@ use super::{BuilderId, Scheduler};
 pub(crate) struct Others {
     /// All of them.
     pub(crate) all: usize,
-    /// Those that are idle or starting.
+    /// The idle or starting ones.
     pub(crate) ready: usize,
     /// All builders of the routers that come before this one in an order that all routers share.
     pub(crate) all_before: usize,
@@ -14,19 +14,19 @@ pub(crate) struct Others {
 }
 
 impl Scheduler {
-    /// How the builders of other routers are.
+    /// Sets the numbers of other routers' builders.
     pub(crate) fn others(&mut self, others: Others) {
         self.others = others;
     }
 
-    /// The builders for which other routers wait; all the rest are this router's alone.
+    /// Sets the builders for which other routers wait.
     pub(crate) fn wanted(&mut self, wanted: &[BuilderId]) {
         for (id, entry) in &mut self.builders {
             entry.wanted = wanted.contains(id);
         }
     }
 
-    /// The router ends: no builder is started to be kept, and idle ones go.
+    /// The router ends: no spare builders are started, and idle ones are stopped or handed over.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }

@@ -13,30 +13,30 @@ pub(crate) type RequestId = u64;
 /// A request for a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    /// The client; each gets its share.
+    /// The client, for fair shares.
     pub(crate) client: Client,
     /// Memory in bytes that the build will take.
     pub(crate) memory: u64,
 }
 
-/// [`Wish::memory`] of a build whose size nobody knows.
+/// [`Wish::memory`] of a build of unknown size.
 const ANY_MEMORY: u64 = u64::MAX;
 
 impl Wish {
-    /// Bytes that count against the client's limit. A build of unknown size takes all that the client may have.
+    /// Bytes that count against the client's limit; for a build of unknown size the whole limit.
     pub(super) fn counted_memory(&self) -> u64 {
         if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
     }
 }
 
-/// Why somebody gets nothing.
+/// Why a request gets no builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Builders do not start; worth trying again after this time.
+    /// Builders do not start; a retry makes sense after this time.
     NoStart(SpawnError, Duration),
-    /// None has started for so long; what went wrong last.
+    /// No builder has started for this time; the last error.
     Late(Duration, Option<SpawnError>),
-    /// As many builds of the client wait as may.
+    /// The client's limit of waiting builds is reached.
     Waiting(u32),
     /// The build needs more memory than the client may have.
     Beyond {
@@ -51,27 +51,27 @@ pub(crate) enum Refusal {
 pub(super) struct Waiting {
     pub(super) id: RequestId,
     pub(super) wish: Wish,
-    /// Since when a builder could have been started for it.
+    /// When its start timeout began.
     pub(super) starting_since: Option<Instant>,
 }
 
 impl Scheduler {
-    /// Those who wait, in the order in which they are served.
+    /// Waiting requests, in the order in which they are served.
     pub(crate) fn waiting(&self) -> Vec<RequestId> {
         self.fair_order().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether those who wait do so since all builders are busy.
+    /// Whether requests wait because all builders are busy.
     pub(crate) fn is_full(&self) -> bool {
         self.builders.len() >= self.rules.max_builders && self.count(|entry| entry.is_coming()) == 0
     }
 
-    /// What went wrong when a builder was started last.
+    /// The last error of a start.
     pub(crate) fn last_failure(&self) -> Option<&SpawnError> {
         self.last_failure.as_ref()
     }
 
-    /// The build of the client that has the fewest builds under way is first, then the build that waits longest.
+    /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.
     pub(super) fn fair_order(&self) -> Vec<(RequestId, Wish)> {
         let mut builds: HashMap<Arc<str>, usize> = HashMap::new();
         let mut order: Vec<_> = self
@@ -88,7 +88,7 @@ impl Scheduler {
         order.into_iter().map(|(_, id, wish)| (id, wish)).collect()
     }
 
-    /// Why a client may not even wait, if it may not.
+    /// The refusal of a client that may not even wait.
     pub(super) fn refusal(&self, wish: &Wish) -> Option<Refusal> {
         let (client, limits) = (wish.client.key(), wish.client.limits);
         if limits.memory > 0 && wish.memory != ANY_MEMORY && wish.memory > limits.memory {

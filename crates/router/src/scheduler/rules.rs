@@ -1,25 +1,25 @@
 use std::time::Duration;
 
-/// What an operator can set.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// Builders that are kept, idle or not.
     pub(crate) min_builders: usize,
-    /// The most builders at a time, those included that start or stop.
+    /// The most builders at a time, including those that start or stop.
     pub(crate) max_builders: usize,
     /// Builders that are kept idle besides the busy ones.
     pub(crate) spare_builders: usize,
-    /// How long others may be idle.
+    /// How long builders beyond these numbers may be idle.
     pub(crate) idle_ttl: Duration,
     /// How long a request waits for a builder that starts.
     pub(crate) start_timeout: Duration,
     /// The least and most memory of a builder, in bytes.
     pub(crate) memory: (u64, u64),
-    /// The pause after a start that went wrong; it doubles each time.
+    /// The pause after a failed start; it doubles each time.
     pub(crate) back_off: Duration,
     /// The longest pause.
     pub(crate) back_off_most: Duration,
-    /// After so many failed starts in a row requests are refused until the pause is over.
+    /// After this many consecutive failed starts, requests are refused until the pause is over.
     pub(crate) breaker: u32,
 }
 

@@ -16,7 +16,7 @@ enum Event {
     Stopped(u64),
 }
 
-/// Numbers that look random and are always the same.
+/// Repeatable pseudo-random numbers.
 fn noise(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -103,7 +103,7 @@ fn two_hundred_builds_over_fifty_builders() {
         "all were served, nothing is left"
     );
     assert!(most <= BUILDERS, "{most} builders at a time");
-    // No double start: a builder per build at most, and most builds take one that is there.
+    // Builders are reused: most builds get an existing one.
     assert!(starts < BUILDS, "{starts} builders started");
     let longest =
         |small: bool| waited.iter().filter(|(build, _)| (*build >= 150) == small).map(|(_, wait)| *wait).max();

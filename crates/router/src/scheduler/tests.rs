@@ -204,7 +204,7 @@ fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
         scheduler.given_back(1);
         scheduler.rested(1, now);
         assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
-        // Nobody builds any more whose builder could be had.
+        // No busy builder is left to wait for.
         let third = ask(&mut scheduler, 2, 1);
         scheduler.lost(1);
         scheduler.act(now);
@@ -273,7 +273,7 @@ fn of_two_routers_that_keep_too_much_only_one_lets_go() {
             let id = scheduler.adopt(1, false);
             scheduler.rested(id, now);
         }
-        // Each sees one idle builder of the other; the first is before the second.
+        // Each router sees one idle builder of the other; the first router comes before the second.
         books[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
         books[1].others(Others { all: 1, ready: 1, all_before: 1, idle_before: 1 });
         let later = now + 10 * SECOND;

@@ -1,4 +1,4 @@
-//! How much memory builds may take, and could still take.
+//! How much memory builds may use, and how much is available.
 
 use std::fs;
 use std::path::{Component, Path};
@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 /// Where the system shows control groups (version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// What the default limit leaves to the rest of the system: an eighth, and some for connections and page cache.
+/// The default limit leaves to the rest of the system an eighth, and some for connections and page cache.
 const MARGIN_SHARE: u64 = 8;
 const MARGIN: u64 = 128 << 20;
 
@@ -16,11 +16,11 @@ pub(crate) fn default_limit() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = [system, limit_of_groups(Path::new(GROUPS), &group)];
-    // Where the system says nothing, as before there were limits: anything that can be allocated.
+    // If the system reports nothing, there is no limit.
     limit_of(limits.into_iter().flatten().min().unwrap_or(u64::MAX))
 }
 
-/// The limit on a machine, or in a container, with so much memory.
+/// The limit on a machine, or in a container, with `total` bytes.
 fn limit_of(total: u64) -> u64 {
     total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
 }
@@ -34,7 +34,7 @@ pub(crate) fn machine_for(bytes: u64) -> u64 {
 }
 
 /// Bytes that are free or could be freed, of the system or, if that is less, of the control groups around this process.
-/// `None` where nobody says.
+/// `None` if unknown.
 pub(crate) fn free() -> Option<u64> {
     let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let group = fs::read_to_string("/proc/self/cgroup").ok();
@@ -64,7 +64,7 @@ fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
     };
     let unified = own_group(text).and_then(|own| of(root, own, "memory.max"));
     let memory = |line: &'_ str| line.split_once(":memory:/").map(|(_, own)| own.to_owned());
-    // Version 1 writes a limit that no machine has for none; the machine's memory is less anyway.
+    // Version 1 reports a huge number for no limit; the machine's memory is less anyway.
     let old = text.lines().find_map(memory).and_then(|own| {
         let root = root.join("memory");
         of(&root, Path::new(&own), "memory.limit_in_bytes")
@@ -72,12 +72,12 @@ fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
     [unified, old].into_iter().flatten().min()
 }
 
-/// Seen from a container, a group outside of it begins with "..": then only the root is ours to see.
+/// Seen from a container, the path of a group outside begins with "..": then only the root is visible.
 fn within(own: &Path) -> &Path {
     if own.components().all(|part| matches!(part, Component::Normal(_))) { own } else { Path::new("") }
 }
 
-/// The number in a file; "max" is none, and no limit.
+/// The number in a file; `None` for "max", no limit.
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

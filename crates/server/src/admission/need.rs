@@ -1,22 +1,22 @@
 use hnsw::BuildSpec;
 use pages::Estimate;
 
-/// What a build needs by the numbers of rows and bytes that are known of it.
+/// The memory of a build, by the rows and bytes known so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// What is the same however many rows come.
+    /// The parameters that do not depend on the number of rows.
     shape: Estimate,
-    /// Whether values differ in length, so that their mean is known only as they come.
+    /// Whether values vary in length, so that their mean is known only as they arrive.
     varying: bool,
     threads: u32,
-    /// Rows whose values are in memory; those of the others are in the spool.
+    /// Rows whose values are in memory; further values are in the spool.
     in_memory: u64,
 }
 
-/// Rows of a build whose client does not know how many there will be.
+/// Rows assumed if the client gives no estimate.
 const ROWS_UNKNOWN: u64 = 10_000;
 
-/// Bytes of a sparse value before any was seen: 64 entries.
+/// Bytes assumed for a sparse value before any has arrived: 64 entries.
 const SPARSE_VALUE: usize = 4 + 8 * 64;
 
 impl Need {
@@ -27,12 +27,12 @@ impl Need {
         Self { shape, varying: fixed.is_none(), threads, in_memory: u64::MAX }
     }
 
-    /// The same with the values of all but the first rows in the spool.
+    /// The same with the values of all but the first `rows` rows in the spool.
     pub(crate) fn spooled_after(self, rows: u64) -> Self {
         Self { in_memory: rows, ..self }
     }
 
-    /// Bytes of memory for so many rows, as the client estimates them (0: it does not know).
+    /// Bytes of memory for the client's estimate of rows (0 if unknown).
     pub(crate) fn at_first(&self, estimated_rows: u64) -> u64 {
         let rows = if estimated_rows == 0 { ROWS_UNKNOWN } else { estimated_rows };
         self.of(Estimate { rows, elements: rows, ..self.shape })

@@ -7,16 +7,16 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::{Reservation, Size};
 
-/// The memory and the places that builds share, and the queue of builds that wait for some.
+/// The memory and the number of builds that are shared, and the queue of waiting builds.
 ///
-/// The queue is fair by client: the build of the client that has the fewest builds under way comes first, then the build that waits longest.
+/// The queue is fair by client: builds are ordered by their client's running builds, fewest first, then by waiting time, longest first.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limit: u64,
     /// Builds at a time; 0 for as many as memory allows.
     max_builds: usize,
     state: Mutex<State>,
-    /// Told of every change that may let a build in, or move one up.
+    /// Notified of every change that may admit a build, or move one up.
     changed: Arc<Notify>,
 }
 
@@ -24,14 +24,14 @@ pub(crate) struct Admission {
 struct State {
     reserved: u64,
     builds: usize,
-    /// Builds and their bytes, by client, of clients that have some.
+    /// Running builds and their bytes, by client.
     running: HashMap<Arc<str>, Share>,
     /// In order of arrival.
     queue: Vec<Entry>,
     tickets: Ticket,
 }
 
-/// What a client has of builds under way.
+/// A client's running builds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     builds: u32,
@@ -56,14 +56,14 @@ pub(crate) struct Never {
     pub(crate) limit: u64,
 }
 
-/// Why a build may not wait for its turn.
+/// Why a build may not wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
     /// It would not fit even alone.
     Never(Never),
-    /// It would not fit into what its client may have.
+    /// It would exceed its client's limit even alone.
     BeyondClient(Never),
-    /// As many builds of its client wait as may.
+    /// The client's limit of waiting builds is reached.
     Waiting(u32),
 }
 
@@ -91,7 +91,7 @@ impl Admission {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = self.state();
-        // A build that need not wait is not one that waits.
+        // The limit applies only to builds that must wait.
         let waiting = state.queue.iter().filter(|entry| entry.client == key).count();
         if limits.waiting > 0 && waiting >= limits.waiting as usize {
             return Err(NoPlace::Waiting(limits.waiting));
@@ -108,7 +108,7 @@ impl Admission {
         Standing { limit: self.limit, reserved: state.reserved, builds: state.builds, queued: state.queue.len() }
     }
 
-    /// Bytes that builds could still take: what is not reserved, if the system has as much.
+    /// Bytes that builds could still use: the unreserved ones, but at most what the system has free.
     pub(crate) fn free(&self) -> u64 {
         let Standing { limit, reserved, .. } = self.standing();
         let unreserved = limit.saturating_sub(reserved);
@@ -132,7 +132,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives memory of a client's build back, and with it perhaps the build's place.
+    /// Releases memory of a client's builds, and `builds` of their number.
     pub(super) fn give_back(&self, client: &Arc<str>, bytes: u64, builds: u32) {
         let mut state = self.state();
         state.reserved = state.reserved.saturating_sub(bytes);
@@ -149,7 +149,7 @@ impl Admission {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
+        // Every change is complete in itself, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +217,7 @@ impl Place {
         Some(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
     }
 
-    /// Bytes that it waits for.
+    /// Bytes that the build waits for.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -243,7 +243,7 @@ impl Place {
         (u32::try_from(before + 1).unwrap_or(u32::MAX), reason)
     }
 
-    /// Completes after the next change. Made before [`Self::take`] is tried, it misses none.
+    /// Completes after the next change. Create it before trying [`Self::take`], so that no change is missed.
     pub(crate) fn changed(&self) -> OwnedNotified {
         self.admission.changed.clone().notified_owned()
     }

@@ -8,10 +8,10 @@ use super::queue::{Admission, Never};
 #[derive(Debug)]
 pub(crate) struct Reservation {
     admission: Arc<Admission>,
-    /// Whose build it is, and what the client may have.
+    /// The key of the build's client.
     client: Arc<str>,
     limits: Limits,
-    /// `None` when it was given back.
+    /// `None` after the release.
     bytes: Mutex<Option<u64>>,
 }
 
@@ -25,8 +25,8 @@ impl Reservation {
         self.lock().unwrap_or(0)
     }
 
-    /// Takes more or gives some back. If there is not enough, everything stays as it was: the error has the bytes that are
-    /// missing and those that are free.
+    /// Reserves more or releases some. If there is not enough, nothing changes, and the error has the bytes that are missing and
+    /// those that are free.
     pub(crate) fn resize(&self, bytes: u64) -> Result<(), Never> {
         let mut held = self.lock();
         let Some(before) = *held else { return Ok(()) };
@@ -38,7 +38,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives everything back: the build's memory is free again.
+    /// Releases everything, once the build's memory is free.
     pub(crate) fn release(&self) {
         if let Some(bytes) = self.lock().take() {
             self.admission.give_back(&self.client, bytes, 1);

@@ -13,7 +13,7 @@ use crate::hello;
 use crate::job::{Form, Job};
 use crate::session_error::SessionError;
 
-/// A build that has its memory and whose engine takes rows, a check that takes pages, or an advice that takes a sample.
+/// A build, check or advice that has its memory and is ready for rows, pages or a sample.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
@@ -23,11 +23,11 @@ pub(super) struct Begun {
     pub(super) remark: String,
 }
 
-/// What the memory is for.
+/// The kind of work, with its need of memory.
 pub(super) enum Work {
-    /// A build: what it needs grows with its rows.
+    /// A build, whose need grows with its rows.
     Build(Need, Storage),
-    /// A check of so many pages.
+    /// A check of this number of pages.
     Check(u32),
     /// Advice on a sample.
     Advice(SampleNeed),
@@ -35,14 +35,14 @@ pub(super) enum Work {
 
 /// Why there is no build.
 pub(super) enum NotBegun {
-    /// The builder does not take it.
+    /// The builder refuses it.
     Refused(Box<Refuse>),
-    /// The session ended before.
+    /// The session has ended.
     Ended(SessionError),
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// From the Hello up to the Accept, which the caller sends.
+    /// Runs from the Hello up to the Accept, which the caller sends.
     pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
         client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         Ok(Begun { job, spec, work, reservation, remark })
     }
 
-    /// Joins the queue; with values in the spool, and a remark that says so, if the memory would never suffice otherwise.
+    /// Joins the queue; with values in the spool, and a remark about it, if the memory would never suffice otherwise.
     fn enter(
         &self,
         hello: &Hello,

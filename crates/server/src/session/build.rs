@@ -20,7 +20,7 @@ use crate::rows::RowTotals;
 use crate::session_error::SessionError;
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// From the Accept to the last frame.
+    /// Runs from the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
         let Begun { job, spec, work, reservation, remark } = begun;
         let info = ClientInfo {
@@ -67,7 +67,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         build.end(&result)
     }
 
-    /// Both halves of the build at once, until one of them ends it.
+    /// Runs both halves of the build concurrently, until one of them ends it.
     async fn drive(&mut self, intake: Intake, build: &mut StartedBuild) -> Result<(), SessionError> {
         let StartedBuild { job, watch, running, .. } = build;
         let stop = CancellationToken::new();
@@ -83,17 +83,17 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
         job.control.cancel();
-        // The client can read our reason only after a whole frame.
+        // Finish the frame first: the client can read our error only after a whole frame.
         stop.cancel();
         match timeout(LAST_FRAME, writing).await {
-            // The last frame was on its way already: the client has everything.
+            // This was the last frame: the client has everything.
             Ok(Ok(Some(_))) => Ok(()),
             _ => Err(error),
         }
     }
 }
 
-/// Waits until a build, or its rows, take longer than they may.
+/// Waits until a build or its rows exceed their time limit.
 async fn overdue(config: &Config, watch: &Watch) -> SessionError {
     let after = async |limit: Option<Duration>| match limit {
         Some(limit) => sleep(limit).await,

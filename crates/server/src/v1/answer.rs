@@ -2,14 +2,14 @@ use protocol::{ErrorReport, Refuse};
 
 use crate::session_error::SessionError;
 
-/// Message and hint in the one text that a client shows.
+/// Message and hint of an error, in the single text that a client shows.
 pub(super) fn of_error(error: &SessionError) -> String {
     error
         .report()
         .map_or_else(|| error.to_string(), |report: ErrorReport| text(&report.message, &report.detail, &report.hint))
 }
 
-/// The same for a build that is not begun.
+/// The same for a refusal.
 pub(super) fn of_refusal(refuse: &Refuse) -> String {
     text(&refuse.message, &refuse.detail, &refuse.hint)
 }

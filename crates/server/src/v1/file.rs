@@ -9,12 +9,11 @@ use crate::job::Event;
 use crate::paging::Sent;
 use crate::session_error::SessionError;
 
-/// About how many bytes of the file are made at a time.
+/// About how many bytes of the file are produced at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Makes the file of a finished graph and says it piece by piece; `say` waits for the client.
-///
-/// The client makes the pages itself. What is counted as pages here, for status, is 8 KiB of the file.
+/// Produces the file of a finished graph piece by piece; `say` waits for the client. The client makes the pages itself; for
+/// status, 8 KiB of the file count as a page.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,

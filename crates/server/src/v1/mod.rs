@@ -1,8 +1,8 @@
-//! Lantern's protocol version 1, for the clients that speak it: the pgvector forks `…-lanterncloud`.
+//! Lantern's protocol version 1, for its clients, the pgvector forks `…-lanterncloud`.
 //!
-//! Such a client cannot be told anything while it sends rows or reads the file, and takes an end of the stream for the end of
-//! the file. So a session that ends before its time says why only where the client looks for it, and otherwise resets the
-//! connection, which is an error for the client wherever it is.
+//! Such a client reads no messages while it sends rows or reads the file, and takes an end of the stream for the end of the
+//! file. So a session that ends early sends its reason only where the client reads it, and otherwise resets the connection,
+//! which is an error for the client at any point.
 
 mod answer;
 mod file;

@@ -13,7 +13,7 @@ pub(crate) struct Lantern {
 }
 
 impl Lantern {
-    /// The build for a client's order. Clients announce inner product as cosine: `inner_product` says what it means here.
+    /// The build for a client's order. Clients announce inner product as cosine; `inner_product` decides which one is built.
     pub(crate) fn new(order: &BuildOrder, inner_product: bool) -> (BuildSpec, Self) {
         let BuildOrder { value_type, dims, .. } = *order;
         let metric = match order.metric {

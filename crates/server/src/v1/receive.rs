@@ -14,7 +14,7 @@ use crate::session_error::SessionError;
 /// The size of the read buffer. Clients send rows one by one; small reads would be mostly overhead.
 const READ_BYTES: usize = 256 << 10;
 
-/// What the client sends.
+/// Reads the client's messages.
 pub(super) struct Receiver<'a, R> {
     stream: R,
     metrics: &'a Metrics,
@@ -26,7 +26,7 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         Self { stream, metrics, ended: false }
     }
 
-    /// What is to be built.
+    /// The client's order.
     pub(super) async fn init(&mut self) -> Result<Init, SessionError> {
         let mut bytes = [0; INIT_BYTES];
         self.stream.read_exact(&mut bytes).await.map_err(left)?;
@@ -34,15 +34,15 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         Ok(Init::from_bytes(&bytes))
     }
 
-    /// Whether all rows have come, so that the client waits for an answer.
+    /// Whether all rows have arrived, so that the client waits for an answer.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// The receiving half of a build: passes rows to the job, then waits for the client to leave. Returns only an error.
     ///
-    /// There is no limit to the time that it takes: a scan may find no row for hours, and these clients have no way to say so. A
-    /// host that vanished is noticed by keepalive.
+    /// There is no time limit: a scan may find no row for hours, and these clients have no heartbeats. Keepalive detects a host
+    /// that vanished.
     pub(super) async fn drive(
         &mut self,
         decoder: RowDecoder,

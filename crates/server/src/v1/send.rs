@@ -11,7 +11,7 @@ use crate::job::Event;
 use crate::progress::Watch;
 use crate::session_error::SessionError;
 
-/// The way to the client.
+/// Writes to the client.
 pub(super) struct Sender<'a, W> {
     stream: W,
     idle_timeout: Duration,
@@ -24,7 +24,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         Self { stream, idle_timeout, metrics, begun: false }
     }
 
-    /// Whether any of the result was sent, so that an error would be taken for more of it.
+    /// Whether any of the result was sent, so that the client would take an error for more of it.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
     }
@@ -42,7 +42,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         Ok(())
     }
 
-    /// The builder's half of a build: nothing until the file begins, then the file.
+    /// The builder's half of a build: waits until the file begins, then sends it.
     pub(super) async fn drive(
         &mut self,
         events: &mut mpsc::Receiver<Event>,
@@ -52,7 +52,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         loop {
             match events.recv().await {
                 Some(Event::Started) => {}
-                // Its job is a build.
+                // The job is a build, which has no such events.
                 Some(Event::Findings(_) | Event::Advice(_)) => {}
                 Some(Event::Layout(layout)) => watch.enter_pages(layout.blocks),
                 Some(Event::Pages { count, head, body }) => {
@@ -73,9 +73,9 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         }
     }
 
-    /// Ends the stream: only now does the client know that it has the whole file.
+    /// Ends the stream, by which the client knows that it has the whole file.
     pub(super) async fn shutdown(&mut self) {
-        // If the connection is broken, that is the end as well.
+        // A broken connection has ended already.
         let _ = self.stream.shutdown().await;
     }
 }

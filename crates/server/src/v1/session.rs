@@ -21,16 +21,16 @@ use crate::server::Shared;
 use crate::session_error::SessionError;
 use crate::ticket;
 
-/// How long a build may wait for its turn: clients give up when they are not answered within 10 seconds.
+/// How long a build may wait in the queue: clients give up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// Serves a connection after the choice of the protocol, and after the ticket if a router passes it on.
+/// Serves a connection after the choice of the protocol, and after the ticket if a router relays it.
 pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr, ticket: Option<String>)
 where
     S: Transport,
 {
     if let Err(error) = stream.reset_when_closed() {
-        // The client would take our end for the end of its file.
+        // Without a reset, the client would take the end of the stream for the end of its file.
         return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
     }
     let metrics = shared.activity.metrics();
@@ -41,7 +41,7 @@ where
     let mut session = Session { id, peer, certificate, shared, ticket, receiver, sender };
     let (told, build) = session.run().await;
     let Session { mut receiver, mut sender, .. } = session;
-    // A client that was not told has its connection reset, which is an error for it.
+    // A client that got neither file nor reason has its connection reset, which is an error for it.
     let close = async move {
         if told {
             tokio::join!(sender.shutdown(), receiver.discard());
@@ -62,7 +62,7 @@ struct Session<'a, S> {
     sender: Sender<'a, WriteHalf<S>>,
 }
 
-/// Whether the client has what it needs: the file, or why there is none.
+/// Whether the client has received the file, or the reason why there is none.
 type Told = bool;
 
 /// A build whose engine takes rows.
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let sent = match &self.ticket {
             Some(ticket) => ticket::check(config.tickets.as_deref(), ticket)
                 .map_err(|refuse| (Refusal::Access, answer::of_refusal(&refuse)))?,
-            // Their own protocol has no place for one.
+            // Lantern's protocol has no tickets.
             None if config.tickets.is_some() && !config.lantern_without_ticket => {
                 return refused(
                     "this builder takes only builds that its router sends, and the client cannot show a ticket",
@@ -154,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(sent.unwrap_or(own))
     }
 
-    /// From the order up to the answer, which the caller sends.
+    /// Runs from the order up to the answer, which the caller sends.
     async fn begin(
         &self,
         spec: &BuildSpec,
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         queued: &Queued,
     ) -> Result<Begun, (Refusal, String)> {
         let need = Need::new(spec, self.shared.threads());
-        // The client says nothing of use about the number of rows.
+        // The client gives no usable number of rows.
         let bytes = need.at_first(0);
         let place = self.shared.admission.enter(bytes, client).map_err(|no_place| match no_place {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {

@@ -9,20 +9,20 @@ use crate::index::{Index, Window};
 pub const ERROR_MAGIC: [u8; 4] = [0x37, 0x33, 0x33, 0x37];
 pub const END: [u8; 4] = [0x37, 0x33, 0x33, 0x31];
 
-/// A client as careless as the real one: a single read for each field, no look at anything while it sends rows.
+/// A client as careless as the real one: a single read for each field, and no reads while it sends rows.
 pub struct Client<S> {
     pub stream: S,
     init: Init,
 }
 
-/// What a client ends with if not with an index.
+/// How a client ends without an index.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The server's text, as the client shows it.
     Told(String),
     /// The connection broke: an error for the client.
     Broken,
-    /// The connection ended where the client does not notice: it goes on with what is in its memory.
+    /// The connection ended where the client does not notice: it goes on with the content of its memory.
     Fooled(&'static str),
 }
 
@@ -33,7 +33,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Reads the greeting and says what is to be built.
+    /// Reads the greeting and sends the order.
     pub fn open(mut stream: S, init: Init) -> Self {
         for expected in [1, 1] {
             let mut word = [0; 4];
@@ -56,7 +56,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends a row; whether it could.
+    /// Sends a row.
     pub fn row(&mut self, tid: [u8; 6], value: &[u8]) -> Result<(), Failure> {
         let row = [&tid[..], &[0, 0], value].concat();
         self.stream.write_all(&row).map_err(|_| Failure::Broken)
@@ -74,7 +74,7 @@ impl<S: Read + Write> Client<S> {
         let mut window = Window::new(file_bytes, self.init);
         window.fill(|room| self.read_all(room))?;
         let index = window.parse(nodes, &head, |room| self.read_all(room))?;
-        // Whatever else came the client would not see; the server must have ended the stream.
+        // The client would not read any more; the server must have ended the stream.
         let mut rest = [0; 1];
         assert_eq!(self.stream.read(&mut rest).unwrap(), 0, "more bytes than announced");
         Ok(index)
@@ -117,7 +117,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// An error, if that is what came. All of it comes at once: a client that waits for more of it may wait forever.
+/// Fails if the bytes are an error, which must be complete: a client that waits for more of it may wait forever.
 fn told(bytes: &[u8]) -> Result<(), Failure> {
     let Some(frame) = bytes.strip_prefix(&ERROR_MAGIC) else { return Ok(()) };
     let (length, text) = frame.split_first_chunk().expect("a length");

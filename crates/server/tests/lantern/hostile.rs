@@ -1,4 +1,4 @@
-//! Clients that say what no client says.
+//! Clients that send invalid orders.
 
 use std::io::{Read, Write};
 
@@ -12,7 +12,7 @@ fn table() -> Table {
     Table::random(Opclass::L2, 50, 4, 1)
 }
 
-/// What the client hears of an order.
+/// The answer to an order.
 fn answer(builder: &Builder, init: Init) -> Failure {
     Client::open(connect(builder.address), init).acknowledged().unwrap_err()
 }
@@ -98,7 +98,7 @@ fn bad_rows_reset_the_connection() {
 #[test]
 fn bits_are_taken_as_lanterns_server_did() {
     let builder = Builder::start();
-    // 33 bits are 5 bytes; what the last 7 bits are is the client's business.
+    // 33 bits are 5 bytes; the last 7 bits may have any value.
     let init = Init { metric: 8, quantization: 5, dims: 33, element_bits: 1, ..table().init() };
     let mut client = Client::open(connect(builder.address), init);
     client.acknowledged().unwrap();

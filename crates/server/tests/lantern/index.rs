@@ -16,7 +16,7 @@ pub struct Window {
     init: Init,
 }
 
-/// What the client makes of the file: pgvector's tuples, before the neighbors are replaced by TIDs.
+/// The client's result: pgvector's tuples, before the neighbors are replaced by TIDs.
 #[derive(Debug)]
 pub struct Index {
     pub m: usize,
@@ -105,7 +105,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Index {
-    /// What must hold so that the client's backend survives and its scans see the graph.
+    /// Checks what the client's backend needs to survive, and its scans to see the graph.
     pub fn check(&self) {
         let count = self.elements.len();
         let top = self.elements.iter().map(|element| element.level).max().unwrap();

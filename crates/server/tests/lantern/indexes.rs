@@ -1,4 +1,4 @@
-//! What clients get is searched as pgvector would, for every operator class they have.
+//! Searches clients' indexes like pgvector, for every operator class of the forks.
 
 use std::ops::Range;
 
@@ -101,7 +101,7 @@ fn tables_of_every_kind_are_searched_well() {
     KINDS.iter().for_each(|kind| kind(0..BUILDS));
 }
 
-/// Enough for a defect that shows in some builds only: with the genuine server 11 of 12 indexes of a table were wrong.
+/// Enough builds to find an intermittent defect: with the genuine server 11 of 12 indexes of a table were wrong.
 #[test]
 #[ignore = "takes a minute or two"]
 fn many_builds() {

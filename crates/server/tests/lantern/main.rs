@@ -1,4 +1,4 @@
-//! Lantern's clients, played from what is known of them: they are served, and survive.
+//! Simulated Lantern clients are served, and survive.
 
 mod client;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Clients that wait, leave, come together, or find no room.
+//! Clients that wait, leave, arrive together, or are refused for want of room.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn two_at_once_and_one_of_ours() {
 
 #[test]
 fn a_scan_that_pauses_is_waited_for() {
-    // Far beyond what our own clients may be silent.
+    // Far longer than our own clients may be silent.
     let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(50));
     let table = table(100);
     let mut client = begun(&builder, &table);
@@ -109,7 +109,7 @@ fn a_client_that_waits_for_its_turn_hears_in_time() {
     let builder = Builder::with(|config| config.max_builds = 1);
     let table = table(100);
     let first = begun(&builder, &table);
-    // Not for long: in time for the client, which gives up after 10 seconds.
+    // The answer comes in time for the client, which gives up after 10 seconds.
     let since = Instant::now();
     let Err(Failure::Told(text)) = table.build(connect(builder.address)) else { panic!("two builds at a time") };
     assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
@@ -170,7 +170,7 @@ fn a_client_that_does_not_read_is_given_up() {
     table.send(&mut client).unwrap();
     std::io::Write::write_all(&mut client.stream, &crate::client::END).unwrap();
     builder.settle();
-    // What it reads then is an error, and not the end of a short file.
+    // It then reads an error, and not the end of a short file.
     let mut bytes = vec![0; 1 << 16];
     let end = loop {
         match std::io::Read::read(&mut client.stream, &mut bytes) {

@@ -41,13 +41,13 @@ fn driver() -> Option<(Child, u16)> {
 
 impl Browser {
     pub fn start() -> Self {
-        // It takes a port of IPv4 that is free, and ends if the same one of IPv6 is not.
+        // It chooses a free port of IPv4, and ends if the same port of IPv6 is taken.
         let (driver, port) = (0..5).find_map(|_| driver()).expect("chromedriver says its port");
         let profile = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut browser = Self { driver, address, session: String::new(), _profile: profile };
         let profile = browser._profile.path().display().to_string();
-        // The sandbox needs namespaces that containers and root have not; /dev/shm is small there.
+        // The sandbox needs namespaces, which containers and root lack; /dev/shm is small in containers.
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -87,14 +87,14 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "features": feature }));
     }
 
-    /// Keeps a picture of what is to be seen as a PNG.
+    /// Saves a screenshot as PNG.
     pub fn keep_picture(&self, path: &Path) {
         let picture = self.command("GET", "/screenshot", &Value::Null);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, STANDARD.decode(picture.as_str().unwrap()).unwrap()).unwrap();
     }
 
-    /// What the page complained of: errors and violations of its policy.
+    /// Errors of the page, and violations of its policy.
     pub fn complaints(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({ "type": "browser" }));
         log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()

@@ -25,7 +25,7 @@ fn wanted(label: &str) -> Hello {
     hello
 }
 
-/// Builds, with rows that take `period` to come, and says when that was over.
+/// Runs a build whose rows take `period` to arrive; returns when it ended.
 fn build(builder: &Builder, label: &str, period: Duration) -> Instant {
     let rows = Rows::new(ROWS, DIMS);
     let mut client = builder.connect();

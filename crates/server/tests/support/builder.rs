@@ -81,7 +81,7 @@ impl Builder {
         self.metric(&format!("lantern_index_builds_total{{outcome=\"{outcome}\"}}"))
     }
 
-    /// Waits until no build is running, and says how long that took.
+    /// Waits until no build is running; returns how long that took.
     pub fn settle(&self) -> Duration {
         let since = Instant::now();
         eventually("the build ends", || self.metric("lantern_index_build_active") == 0);

@@ -21,7 +21,7 @@ pub struct Client<S: Stream> {
     sent: StreamChecksum,
 }
 
-/// What a good build ends with.
+/// The result of a good build.
 pub struct Built {
     pub layout: Layout,
     pub pages: Vec<PageBytes>,
@@ -179,7 +179,7 @@ impl<S: Stream> Client<S> {
 }
 
 impl Client<TcpStream> {
-    /// Ends what this side sends, but still reads.
+    /// Closes the sending side, but still reads.
     pub fn half_close(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }

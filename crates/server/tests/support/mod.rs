@@ -1,4 +1,4 @@
-//! A builder in this process and a client that says exactly what a test wants said.
+//! A builder in this process, and a client that sends exactly what a test wants.
 #![allow(dead_code, unused_imports)] // each test file uses its part
 
 mod builder;

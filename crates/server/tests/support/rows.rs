@@ -1,6 +1,6 @@
 use protocol::{Hello, Metric, TuplesWriter, ValueType};
 
-/// Rows of f32 vectors, always the same for the same numbers.
+/// Rows of f32 vectors, the same for the same parameters.
 pub struct Rows {
     pub dims: u32,
     pub values: Vec<f32>,

@@ -15,10 +15,10 @@ use crate::report::{BuildReport, EndedReport, Subject};
 /// Samples over which a rate is taken, one per second.
 const RATE_SAMPLES: usize = 10;
 
-/// How far a build is, and where its time went.
+/// A build's progress, and the time spent in each phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// What it does.
+    /// The present phase.
     pub phase: Phase,
     /// Steps of the phase that are done: rows, elements or pages.
     pub done: u64,
@@ -36,12 +36,12 @@ pub(crate) const ELEMENT_PHASES: [Phase; 3] = [Phase::Graph, Phase::Repair, Phas
 
 type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
 
-/// What is known of a build under way. Counters are written by the session and read by the status server.
+/// A running build. Its session writes the counters, the status server reads them.
 pub(super) struct Build {
     pub(super) subject: Subject,
     /// Cancelled when the daemon's owner cancels the build.
     pub(super) cancel: CancellationToken,
-    /// The builder that the client was sent to, if this daemon is not on the build's way.
+    /// The builder to which the client was redirected, if this daemon does not relay the build.
     pub(super) elsewhere: OnceLock<String>,
     read: ReadStage,
     since: Instant,
@@ -50,20 +50,20 @@ pub(super) struct Build {
     rows: AtomicU64,
     elements: AtomicU64,
     pages: AtomicU64,
-    /// Shares of rows that find themselves, and of true neighbors found.
+    /// Self-recall and recall of the graph.
     quality: Mutex<[Option<f64>; 2]>,
     memory: AtomicU64,
     seen: Mutex<Seen>,
 }
 
-/// What earlier looks have seen.
+/// The state at earlier samples.
 #[derive(Default)]
 struct Seen {
     fraction: f64,
     /// Elements counted in the phases graph, repair and order.
     counted: [u64; 3],
     samples: VecDeque<(Instant, Phase, u64)>,
-    /// The phase and its steps when they last changed, and when that was seen.
+    /// The phase and its steps when they last changed, and the time of that sample.
     moved: Option<(Instant, Phase, u64)>,
 }
 
@@ -96,7 +96,7 @@ impl Build {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Remembers where the build is, for its rate; returns how many elements were worked on since the last time, by phase.
+    /// Samples the progress, for the rate; returns the elements processed since the last sample, by phase.
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
         let mut seen = self.seen();
@@ -147,7 +147,7 @@ impl Build {
         }
     }
 
-    /// The phases of a build that ends, what is said of it afterwards, and the elements not yet counted.
+    /// The final stage of a build, its report, and the elements not yet counted.
     fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport, Elements) {
         let stage = (self.read)();
         let [self_recall, recall] = *self.quality.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +176,7 @@ impl Build {
 }
 
 impl Seen {
-    /// Counts elements up to `done` in a phase; returns those that are new.
+    /// Counts elements up to `done` in a phase; returns the new ones.
     fn count(&mut self, phase: Phase, done: u64) -> Elements {
         let mut new = Elements::default();
         if let Some(index) = ELEMENT_PHASES.iter().position(|known| *known == phase) {
@@ -186,7 +186,7 @@ impl Seen {
         new
     }
 
-    /// How long the steps have not changed.
+    /// The time since the steps last changed.
     fn still(&mut self, stage: &Stage) -> Duration {
         match self.moved {
             Some((since, phase, done)) if (phase, done) == (stage.phase, stage.done) => since.elapsed(),
@@ -197,7 +197,7 @@ impl Seen {
         }
     }
 
-    /// Steps per second over the last samples of this phase, or over all of it when there are none.
+    /// Steps per second over the last samples of this phase, or over the whole phase if there are none.
     fn rate(&self, stage: &Stage) -> f64 {
         let oldest = self.samples.iter().find(|(_, phase, _)| *phase == stage.phase);
         let (seconds, steps) = match oldest {
@@ -210,7 +210,7 @@ impl Seen {
     }
 }
 
-/// Seconds to go: this phase by its rate, the others by what they took before. `None` when nothing can be said.
+/// Seconds to go: this phase by its rate, later ones by earlier builds. `None` without any basis.
 fn eta(
     stage: &Stage,
     rate: f64,
@@ -227,13 +227,13 @@ fn eta(
         }
         left / rate
     } else {
-        // The first steps tell less than earlier builds, the last ones more.
+        // At first earlier builds count more than the rate so far, at the end less.
         let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
         let expected = phase_rates.of(stage.phase, subject, all_rows);
         let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
         let trust = share.max((spent / expected.max(1e-9)).min(1.0));
         let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
-        // Steps that stand still are not all of the work: as long as it has taken without them it may well take again.
+        // If steps stand still, there is other work, which may take as long again as it has taken so far.
         let by_steps = by_steps.max(still.as_secs_f64());
         trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
@@ -251,7 +251,7 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// A build under way: the session's handle. It counts as failed when the value is dropped without [`Running::end`].
+/// The session's handle of a running build, which counts as failed if this is dropped without [`Running::end`].
 pub struct Running {
     pub(super) activity: Arc<Activity>,
     pub(super) key: u64,
@@ -266,41 +266,41 @@ impl Running {
         self.build.cancel.cancelled().await;
     }
 
-    /// The client was sent to `builder`, which alone can end the build.
+    /// Notes that the client was redirected to `builder`, which alone can end the build.
     pub fn is_at(&self, builder: &str) {
         self.build.elsewhere.get_or_init(|| builder.to_owned());
     }
 
-    /// Counts rows that were taken from the client.
+    /// Counts rows received from the client.
     pub fn add_rows(&self, count: u64) {
         self.build.rows.fetch_add(count, Ordering::Relaxed);
         self.activity.metrics().tuples_received.inc_by(count);
     }
 
-    /// Counts index pages that were handed to the client.
+    /// Counts index pages sent to the client.
     pub fn add_pages(&self, count: u64) {
         self.build.pages.fetch_add(count, Ordering::Relaxed);
         self.activity.metrics().pages_sent.inc_by(count);
     }
 
-    /// Says how many elements the finished graph has.
+    /// Sets the number of elements of the finished graph.
     pub fn set_elements(&self, count: u64) {
         self.build.elements.store(count, Ordering::Relaxed);
     }
 
-    /// Says what searches of the finished graph find, in millionths: the share of rows that find themselves, and of true neighbors.
+    /// Sets self-recall and recall of the finished graph, in millionths.
     pub fn set_quality(&self, self_recall_ppm: u32, recall_ppm: Option<u32>) {
         let shares = [Some(self_recall_ppm), recall_ppm].map(|ppm| ppm.map(|ppm| f64::from(ppm) / 1e6));
         *self.build.quality.lock().unwrap_or_else(PoisonError::into_inner) = shares;
         self.activity.metrics().graph_quality(shares);
     }
 
-    /// Says how much memory is reserved for this build now.
+    /// Sets the memory that is reserved for this build, in bytes.
     pub fn set_memory(&self, bytes: u64) {
         self.build.memory.store(bytes, Ordering::Relaxed);
     }
 
-    /// The build ended, its thread included; `reason` says why it did not succeed.
+    /// Ends the build, whose thread has ended too; `reason` says why it did not succeed.
     pub fn end(mut self, outcome: Outcome, reason: Option<String>) {
         self.outcome = outcome;
         self.reason = reason;

@@ -13,7 +13,7 @@ const LEAST_ROWS: u64 = 500;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PhaseRates {
     units: [f64; 5],
-    /// Whether a build has been seen: until then the units are what another machine took.
+    /// Whether a build has been measured: until then the rates are those of another machine.
     learned: bool,
 }
 
@@ -54,8 +54,8 @@ impl PhaseRates {
     }
 }
 
-/// What rows cost in the phase with this index, in no unit: distances cost by dimension, and their number grows with `m` and
-/// with the logarithm of the rows.
+/// The relative cost of rows in the phase with this index: a distance's cost grows with the dimensions, their number with `m`
+/// and the logarithm of the rows.
 fn work(subject: &Subject, rows: u64, phase: usize) -> f64 {
     let (dims, m, rows) = (f64::from(subject.dims), f64::from(subject.m), rows as f64);
     match phase {

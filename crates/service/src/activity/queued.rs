@@ -9,7 +9,7 @@ use super::{Activity, Build, Running, Stage};
 use crate::report::{QueuedReport, Subject};
 use crate::{Outcome, Refusal};
 
-/// What is known of a build that waits.
+/// A waiting build.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) subject: Subject,
@@ -44,8 +44,8 @@ impl Waiting {
 
 /// A build that asks to be admitted, from its Hello to its Accept or Refuse; shown as waiting meanwhile.
 ///
-/// The queue itself is the caller's. It says the place of each build whenever it changes, from 1 for the next one, and ends
-/// with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client went away while it waited.
+/// The caller has the queue itself. It sets the place of each build whenever it changes, from 1 for the next one, and ends
+/// with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client has left.
 #[derive(Debug)]
 pub struct Queued {
     pub(super) activity: Arc<Activity>,
@@ -55,7 +55,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Says the place in the queue, from 1, and for how many bytes of memory the build waits.
+    /// Sets the place in the queue, from 1, and the bytes of memory that the build waits for.
     pub fn place(&self, position: u32, memory: u64) {
         self.waiting.position.store(position, Ordering::Relaxed);
         self.waiting.memory.store(memory, Ordering::Relaxed);
@@ -66,8 +66,8 @@ impl Queued {
         self.waiting.cancel.cancelled().await;
     }
 
-    /// The build begins, with `memory` bytes reserved (0 if none are). `stage` says how far it is, at any time and from any
-    /// thread, and must not wait.
+    /// Begins the build, with `memory` bytes reserved (0 if none are). `stage` returns its progress, at any time and from
+    /// any thread, and must not wait.
     #[must_use]
     pub fn begin(mut self, memory: u64, stage: impl Fn() -> Stage + Send + Sync + 'static) -> Running {
         self.settled = true;
@@ -79,7 +79,7 @@ impl Queued {
         Running { activity: self.activity.clone(), key: self.key, build, outcome: Outcome::Failed, reason: None }
     }
 
-    /// The build is turned away with what its client is told; the log says so too, unless peers have filled it.
+    /// Refuses the build with the client's refusal; logs it too, unless peers' errors are throttled.
     pub fn turn_away(self, refuse: &Refuse) {
         if let Some(held_back) = self.activity.peer_errors().pass() {
             let Refuse { sqlstate, message, detail, .. } = refuse;
@@ -88,7 +88,7 @@ impl Queued {
         self.refuse(Refusal::of(refuse.sqlstate), refuse.message.clone());
     }
 
-    /// The build is turned away; `text` says why to people.
+    /// Refuses the build; `text` is the reason for people.
     pub fn refuse(mut self, reason: Refusal, text: String) {
         self.settled = true;
         self.activity.refuse(self.key, reason, text);

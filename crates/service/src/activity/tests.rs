@@ -66,7 +66,7 @@ fn waiting_builds_have_an_estimate_of_their_wait() {
     let report = activity.report();
     let left = report.builds[0].eta_seconds.unwrap();
     let turns: Vec<_> = report.queue.iter().map(|waiting| waiting.eta_seconds).collect();
-    // One build is running: nobody knows when the second of those that wait has its turn.
+    // Only one build is running: there is no estimate for the second waiting one.
     assert_eq!(turns, [Some(left), None, None]);
     assert!(left > 0.0 && report.cpu_seconds > 0.0);
     drop((running, nameless));

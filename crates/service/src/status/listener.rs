@@ -17,14 +17,14 @@ const MOST: usize = 64;
 /// How long a connection may last, busy or not. Clients that keep theirs open make a new one.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// How long to wait when none can be accepted, mostly for file descriptors.
+/// The pause after a failure to accept, usually for want of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(500);
 
-/// Accepts a limited number of connections, for a limited time each. When there are more, the oldest is closed: whoever only opens
-/// connections must not keep probes and scrapers out.
+/// Accepts a limited number of connections, for a limited time each. If there are more, the oldest is closed, so that clients that
+/// only open connections cannot lock out probes and scrapers.
 pub(super) struct Connections {
     listener: TcpListener,
-    /// Those that are open and some that are not any more, the oldest first.
+    /// Open connections and some closed ones, the oldest first.
     open: VecDeque<CancellationToken>,
 }
 
@@ -33,7 +33,7 @@ impl Connections {
         Self { listener, open: VecDeque::new() }
     }
 
-    /// Makes room for one more; returns what closes it.
+    /// Makes room for one more; returns the token that closes it.
     fn enter(&mut self) -> CancellationToken {
         self.open.retain(|close| !close.is_cancelled());
         if self.open.len() >= MOST
@@ -69,7 +69,7 @@ impl Listener for Connections {
     }
 }
 
-/// A connection that breaks when its time is over, or when it has to make room.
+/// A connection that breaks when its time is over or another one needs its place.
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<Timeout<WaitForCancellationFutureOwned>>>,

@@ -3,7 +3,7 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-/// Nothing from elsewhere, nothing inline, and no frame around it.
+/// No foreign or inline content, and no embedding in frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -29,7 +29,7 @@ fn file(content_type: &'static str, text: &'static str) -> Response {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // A newer daemon has a newer page.
+        // Revalidate: a newer daemon has a newer page.
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, text).into_response()

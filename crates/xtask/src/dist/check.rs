@@ -58,7 +58,7 @@ fn use_packages(system: &System, packages: &[String; 2], major: u32) -> Result<(
     Ok(())
 }
 
-/// The daemon runs under its own account and ends when told.
+/// Checks that the daemon runs under its own account and stops on request.
 fn serve(system: &System) -> Result<()> {
     let mut command = as_root("chroot")?;
     command.args(["--userspec=lantern-index:lantern-index"]).arg(&system.root);
@@ -75,7 +75,7 @@ fn serve(system: &System) -> Result<()> {
     Ok(())
 }
 
-/// The library loads, and its extension can be created.
+/// Checks that the library loads, and its extension can be created.
 fn create_extension(system: &System, major: u32) -> Result<()> {
     let psql = "psql --no-psqlrc --tuples-only --no-align --set=ON_ERROR_STOP=1";
     let version = system.shell(&format!(

@@ -1,5 +1,5 @@
-//! What goes into CloudNativePG's extension image: the library and its SQL, for a PostgreSQL that finds them by `dynamic_library_path` and
-//! `extension_control_path` (18 and later) in a folder of their own.
+//! The content of CloudNativePG's extension image: the library and its SQL in a folder of their own, which PostgreSQL (18 and later)
+//! finds by `dynamic_library_path` and `extension_control_path`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub const MAJOR: u32 = 18;
 /// The account that CloudNativePG's images name.
 const ACCOUNT: &str = "65532";
 
-/// Writes the folder and an archive of it into `out`; where the archive is.
+/// Writes the folder and an archive of it into `out`; returns the archive's path.
 pub fn build(library: &Path, out: &Path) -> Result<PathBuf> {
     let tree = Tree::new(&out.join(format!("extension-image-{MAJOR}")))?;
     tree.linked(library, "lib/lantern_index.so", 0o755)?;
@@ -27,7 +27,7 @@ pub fn build(library: &Path, out: &Path) -> Result<PathBuf> {
     for script in fs::read_dir(sources.join("sql")).context("no SQL scripts")?.flatten() {
         tree.copy(&script.path(), &format!("share/extension/{}", script.file_name().to_string_lossy()), 0o644)?;
     }
-    // A system without Debian's /usr/share/common-licenses.
+    // The image has no /usr/share/common-licenses.
     let licenses = format!("licenses/postgresql-{MAJOR}-lantern-index");
     tree.copy(&source("deploy/debian/copyright"), &format!("{licenses}/copyright"), 0o644)?;
     tree.copy(&source("LICENSE"), &format!("{licenses}/LICENSE"), 0o644)?;

@@ -10,10 +10,10 @@ use crate::step;
 
 const MAINTAINER: &str = "lantern-index developers <https://github.com/lantern-index/lantern-index>";
 
-/// A Debian package to be: its files below a folder, and what is said of it.
+/// A Debian package in the making: its files below a folder, and its metadata.
 pub struct Package {
     name: String,
-    /// Beside what its programs are linked with.
+    /// Dependencies other than linked libraries.
     depends: Vec<String>,
     fields: String,
     tree: Tree,
@@ -61,7 +61,7 @@ impl Tree {
 }
 
 impl Package {
-    /// An empty one. `fields` are further lines of its control file, the description last.
+    /// An empty package. `fields` are further lines of its control file, the description last.
     pub fn new(name: &str, depends: &[&str], fields: &str) -> Result<Self> {
         let root = step::work_dir()?.join("packages").join(name);
         let tree = Tree::new(&root)?;
@@ -85,13 +85,13 @@ impl Package {
         run(Command::new("gzip").args(["-9n", "--force"]).arg(path)).map(drop)
     }
 
-    /// Adds a program or library, without its debug information; the package depends on what it is linked with.
+    /// Adds a program or library, without debug information, and depends on its linked libraries.
     pub fn linked(&mut self, from: &Path, to: &str, mode: u32) -> Result<()> {
         self.linked.push(self.tree.linked(from, to, mode)?);
         Ok(())
     }
 
-    /// Adds what every package has to say of itself.
+    /// Adds the documents that every package must have.
     pub fn documents(&self) -> Result<()> {
         let folder = format!("usr/share/doc/{}", self.name);
         self.copy(&super::source("deploy/debian/copyright"), &format!("{folder}/copyright"), 0o644)?;
@@ -99,7 +99,7 @@ impl Package {
         self.gzipped(&format!("{folder}/changelog"), &changes)
     }
 
-    /// Writes the package into `out`; where it is.
+    /// Writes the package into `out`; returns its path.
     pub fn build(self, out: &Path) -> Result<PathBuf> {
         let architecture = run(Command::new("dpkg").arg("--print-architecture"))?;
         let version = env!("CARGO_PKG_VERSION");
@@ -121,7 +121,7 @@ impl Package {
     }
 
     fn all_depends(&self) -> Result<Vec<String>> {
-        // The tool wants to see a source package.
+        // The tool expects a source package.
         let fake = self.tree.root().with_extension("source");
         fs::create_dir_all(fake.join("debian"))?;
         fs::write(fake.join("debian/control"), format!("Source: x\n\nPackage: {}\nArchitecture: any\n", self.name))?;
@@ -136,7 +136,7 @@ impl Package {
     }
 }
 
-/// The time that files in packages have, so that the same sources give the same bytes: that of the commit.
+/// The modification time of files in packages: the commit's, so that the same sources give the same bytes.
 pub fn seconds() -> Result<u64> {
     if let Some(seconds) = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok()) {
         return Ok(seconds);

@@ -18,7 +18,7 @@ const PACKAGES: [&str; 2] = ["lantern-index", "lantern-index-extension"];
 pub fn write(out: &Path) -> Result<PathBuf> {
     let mut cargo = build::cargo(None);
     cargo.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
-    // Without a target, crates for Windows and for the web are listed, too.
+    // Without a platform, crates for Windows and for the web are listed too.
     cargo.args(["--filter-platform", &format!("{ARCH}-unknown-linux-gnu")]);
     let metadata: Value = serde_json::from_str(&package::run(&mut cargo)?).context("cargo metadata")?;
     let lock = fs::read_to_string(harness::root().join("Cargo.lock")).context("Cargo.lock")?;

@@ -1,5 +1,5 @@
-//! pgvector's own tests, with every hnsw index built externally: what they print and count may differ only where pgvector speaks of
-//! its own way to build.
+//! pgvector's own tests, with every hnsw index built externally: their output may differ only in pgvector's messages about its own
+//! builds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

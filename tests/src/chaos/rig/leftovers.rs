@@ -1,4 +1,4 @@
-//! What is left of builds when they are over.
+//! Checks what builds leave behind.
 
 use std::fs;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::pods::Pods;
 const SLACK: u64 = 32 << 20;
 /// Connections to the API server that a router may keep: more than it has requests at a time.
 const KEPT: usize = 16;
-/// How soon everything of a build must be gone.
+/// How soon a build must leave nothing behind.
 pub(super) const SOON: Duration = Duration::from_secs(15);
-/// The same where another router may have to take builders over: it looks for them four times a minute.
+/// The same if another router may have to take over builders, which it looks for four times a minute.
 const TAKEN_OVER: Duration = Duration::from_secs(35);
-/// The same where a client that was sent to a builder, and did not come, is waited for: it may have been cancelled on its way.
+/// The same if a redirected client may have been cancelled on its way, so that its builder waits for it.
 const WAITED_FOR: Duration = Duration::from_secs(70);
 
 impl Rig {
@@ -29,7 +29,7 @@ impl Rig {
         self.daemons.iter().map(of).collect()
     }
 
-    /// From now on nothing may be left beyond what is there now.
+    /// Records the present state: nothing more may be left later.
     pub fn settle(&mut self) -> Result<Vec<String>> {
         let left = self.leftovers(&[], true);
         for daemon in &mut self.daemons {
@@ -94,7 +94,7 @@ impl Rig {
     }
 }
 
-/// What a daemon has, without its connections to the API server: how many are kept depends on how many were needed at once.
+/// The resources of a daemon without its idle connections to the API server, whose number varies.
 fn usage(daemon: &Daemon, pods: Option<&Pods>) -> Usage {
     let Usage { files, resident } = daemon.usage();
     let kept = pods.map_or(0, |pods| pods.connections(daemon.pid()));

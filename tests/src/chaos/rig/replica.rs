@@ -1,4 +1,4 @@
-//! A second router, as a Deployment has them: it knows nothing of the first but what Kubernetes says.
+//! A second router, as in a Deployment: the two share nothing but the state in Kubernetes.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::strike::signal;
 
 /// Its name among pods.
 const IDENTITY: &str = "router-b";
-/// How soon it has ended that is told to: more than the grace that builds have.
+/// How soon it ends when asked to: longer than the grace period of builds.
 const END: Duration = Duration::from_secs(20);
 
 impl Rig {
-    /// Starts it. Every other build is its own from now on.
+    /// Starts it. Every other build uses it from now on.
     pub fn start_replica(&mut self) -> Result<()> {
         let arguments: Vec<&str> = self.of_router.iter().map(String::as_str).collect();
         let variables = [("TMPDIR".to_owned(), self.folder.path().join("tmp").display().to_string())];

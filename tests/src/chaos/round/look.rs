@@ -1,4 +1,4 @@
-//! What has come of a round, once its statements have ended.
+//! Checks of a round, once its statements have ended.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Rounds {
             let mut session = self.databases.recovered(build.database)?;
             let table = tables::ALL[build.table];
             let right = checks::indexes(&mut session, plan, build, result).and_then(|is_there| match is_there {
-                // What stood before a build that failed where daemons were to fail.
+                // The index from before a failed build may have been built in the database, if daemons were to fail.
                 true => checks::is_right(&mut session, &table, result.is_err() && plan.fault.has_own_rig()),
                 false => Ok(()),
             });
@@ -78,7 +78,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Daemons run that should, and have nothing left of builds; how long it took to start others.
+    /// Checks that daemons run, and that builds left nothing in them. Returns how long restarts took.
     pub(super) fn look_at_daemons(
         &self,
         plan: &Plan,
@@ -105,7 +105,7 @@ impl Rounds {
         Ok(mended)
     }
 
-    /// A token is good no more, or soon.
+    /// Checks that a token is revoked, or soon will be.
     fn expect_refused(&self, plan: &Plan, rig: &Rig, token: &str) -> Result<()> {
         let mut session = self.databases.session(plan.builds[0].database)?;
         rig.attach(&mut session, 0)?;

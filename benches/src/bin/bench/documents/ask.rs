@@ -1,4 +1,4 @@
-//! Searches as an application sends them: a statement for each, the vector in it as text.
+//! Searches as an application sends them: one statement each, with the vector as text.
 
 use std::fmt::Write;
 use std::thread;
@@ -20,7 +20,7 @@ pub fn literals(vectors: &Vectors) -> Vec<String> {
     (0..vectors.rows()).map(literal).collect()
 }
 
-/// The share of the true nearest rows in the first column of what the statements give, one for each query.
+/// Recall of the statements, one per query, whose first column has the ids found.
 pub fn recall(session: &mut Session, statements: &[String], exact: &[Vec<u32>]) -> Result<f64> {
     ensure!(statements.len() == exact.len(), "{} statements for {} queries", statements.len(), exact.len());
     let mut hits = 0;
@@ -33,7 +33,7 @@ pub fn recall(session: &mut Session, statements: &[String], exact: &[Vec<u32>]) 
     Ok(hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64)
 }
 
-/// How many statements in which time.
+/// A number of statements, and the time they took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     pub count: usize,
@@ -46,7 +46,7 @@ impl Asked {
     }
 }
 
-/// Lets all sessions ask at the same time, each going round and round through the statements from another place.
+/// All sessions search at the same time, each cycling through the statements from another start.
 pub fn rate(sessions: &mut [Session], statements: &[String], time: Duration) -> Result<Asked> {
     let count = sessions.len();
     let start = Instant::now();
@@ -62,7 +62,7 @@ pub fn rate(sessions: &mut [Session], statements: &[String], time: Duration) -> 
     Ok(Asked { count: asked.into_iter().sum::<Result<usize>>()?, seconds })
 }
 
-/// Asks until a moment: how often.
+/// Cycles through the statements until a moment; returns how many were run.
 fn go_round(session: &mut Session, statements: &[String], from: usize, until: Instant) -> Result<usize> {
     let mut asked = 0;
     for statement in statements.iter().cycle().skip(from) {

@@ -21,7 +21,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// The one of today with this name, or a new one.
+    /// Opens today's report of this name, or begins a new one.
     pub fn open(name: &str, config: &PgConfig) -> Result<Self> {
         let (dir, date) = (root().join("benches/results"), results::date());
         fs::create_dir_all(&dir)?;
@@ -35,7 +35,7 @@ impl Book {
         self.stem.with_extension("md")
     }
 
-    /// Puts a section in its place and writes everything: the section's text. `made` is how it came about.
+    /// Adds or replaces a section, writes the report, and returns the section's text. `made` says how it was made.
     pub fn put(&mut self, benchmark: Benchmark, section: &Section, made: &str) -> Result<String> {
         let mut text = format!("## {}: {}\n\n{made}.\n", benchmark.name(), section.title);
         for part in &section.parts {
@@ -61,7 +61,7 @@ impl Book {
     }
 }
 
-/// What a report has of each benchmark.
+/// Splits a report into its sections.
 fn sections(text: &str) -> Vec<(Benchmark, String)> {
     let of = |part: &str| {
         let benchmark = Benchmark::ALL.into_iter().find(|each| part.starts_with(&format!("{}:", each.name())))?;

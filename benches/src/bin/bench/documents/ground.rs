@@ -9,7 +9,7 @@ use super::super::set::Set;
 use super::super::stage;
 use super::Sizes;
 
-/// What every benchmark has at hand.
+/// What all benchmarks share.
 pub struct Ground {
     pub tools: Tools,
     pub sizes: Sizes,
@@ -17,7 +17,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Finds what takes part.
+    /// Finds PostgreSQL and the programs.
     pub fn find(sizes: &Sizes) -> Result<Self> {
         Ok(Self { tools: Tools::find(false)?, sizes: sizes.clone(), started: Instant::now() })
     }
@@ -27,7 +27,7 @@ impl Ground {
         self.started = Instant::now();
     }
 
-    /// Whether the benchmark's time is over: what is left is then left out, and the section says so.
+    /// Whether the benchmark's time is over: it then skips the rest, and its section says so.
     pub fn is_over(&self) -> bool {
         self.started.elapsed().as_secs() > self.seconds()
     }
@@ -45,8 +45,8 @@ impl Ground {
         )
     }
 
-    /// A cluster that has the memory and the workers it wants; `settings` are further lines of its configuration. Nothing waits for
-    /// the disk, as in all of our clusters. No statement takes longer than a benchmark may.
+    /// A cluster with ample memory and workers; `settings` are further lines of its configuration. Nothing waits for the disk, as
+    /// in all clusters of the harness. Statements are limited to the time of a benchmark.
     pub fn cluster(&self, settings: &str) -> Result<Cluster> {
         let own = format!("statement_timeout = {}s\n", self.seconds());
         Cluster::start_with(self.tools.config.clone(), &format!("{}{own}{settings}\n", stage::settings()))

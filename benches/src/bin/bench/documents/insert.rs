@@ -69,7 +69,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
                 break;
             }
             for (at, &clients) in clients.iter().enumerate() {
-                // Both have grown alike whenever they are compared; who is first alternates.
+                // Both tables have the same number of rows when compared; the first one alternates.
                 for twin in [round % 2, 1 - round % 2] {
                     rates[at][twin].push(inserts_per_second(&twins, TWINS[twin].1, clients, transactions)?);
                 }

@@ -27,7 +27,7 @@ const DIMS: usize = 768;
 const QUERIES: usize = 200;
 const ROUNDS: usize = 1;
 
-/// What one index took and gave, the medians of some rounds.
+/// Cost and quality of one index, medians of some rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Built {
     seconds: f64,

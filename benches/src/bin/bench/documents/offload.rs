@@ -1,4 +1,4 @@
-//! What those who use a database notice of a build: in it, and outside.
+//! How builds, in the database and outside, affect its users.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! pgbench, PostgreSQL's own program for sessions that do the same again and again.
+//! pgbench, PostgreSQL's own load generator.
 
 use std::collections::HashMap;
 use std::fs;
@@ -114,7 +114,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stops them once the log has come to now: all transactions.
+    /// Stops the sessions once the log has reached the present; returns all transactions.
     pub fn stop(mut self) -> Result<Vec<Transaction>> {
         let now = now();
         wait_for("the log of pgbench", Duration::from_secs(60), || {

@@ -1,4 +1,4 @@
-//! Who may use which cores, by the program taskset of util-linux, which every Debian has.
+//! Pins processes to cores, by taskset of util-linux, which every Debian has.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::cores;
 
-/// The cores of a machine, for those who would have machines of their own.
+/// The cores of a machine, divided between parties that would have machines of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     /// Of the database and its clients.

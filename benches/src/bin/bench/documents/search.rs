@@ -108,7 +108,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     Ok(())
 }
 
-/// What needs no clock: recall, what a search visits, pages read with an empty cache.
+/// Figures that do not depend on time: recall, visits, pages read with an empty cache.
 fn unhurried(
     ground: &Ground,
     twins: &mut Twins,

@@ -8,7 +8,7 @@ pub enum Part {
     Plot { name: String, plot: Plot },
 }
 
-/// What one benchmark has to tell.
+/// The report's section of one benchmark.
 pub struct Section {
     pub title: String,
     pub parts: Vec<Part>,
@@ -30,7 +30,7 @@ impl Section {
         self.parts.push(Part::Table { title: format!("Ours, {what}"), table });
     }
 
-    /// A picture; `name` tells it from the section's others, in the file's name.
+    /// A plot; `name` distinguishes its file from the section's others.
     pub fn plot(&mut self, name: &str, plot: Plot) {
         self.parts.push(Part::Plot { name: name.to_owned(), plot });
     }

@@ -15,7 +15,7 @@ pub(super) struct Lists {
     upper: Vec<u32>,
     layer0: Vec<AtomicU64>,
     above: Vec<AtomicU64>,
-    /// For each list, a bit for each slot that the diversity rule chose, and one behind them that says whether these are known.
+    /// For each list, a bit per slot for the choice of the diversity rule, then one bit that says whether these bits are known.
     chosen0: Vec<AtomicU64>,
     chosen_above: Vec<AtomicU64>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Lists {
 #[derive(Default)]
 pub(super) struct List {
     pub(super) neighbors: Vec<Candidate>,
-    /// Which of them the diversity rule chose; `None` if that is not known.
+    /// Which neighbors the diversity rule chose; `None` if that is not known.
     pub(super) chosen: Option<Vec<bool>>,
 }
 

@@ -1,7 +1,7 @@
-//! Insertion one by one, as pgvector builds: the measure of what the database would have given.
+//! Insertion one by one, as in pgvector: the reference for what the database would have built.
 //!
-//! Each element is searched for in the graph of the elements before it, with `ef_construction`, on each of its layers; what is found goes
-//! through the diversity rule of the HNSW paper (algorithm 4), with refill, and each neighbor takes the element into its own list by the same rule
+//! Each element is searched for in the graph of the elements before it, with `ef_construction`, on each of its layers. The diversity rule of
+//! the HNSW paper (algorithm 4), with refill, selects its neighbors, and each neighbor adds the element to its own list by the same rule
 //! (pgvector's `HnswFindElementNeighbors`, `SelectNeighbors`, `HnswUpdateConnection`).
 //!
 //! Threads work on batches of at most a fiftieth of the graph (as ParlayANN, arXiv 2305.04359): elements of a batch search the graph before it, then
@@ -20,7 +20,7 @@ use crate::{BuildError, Control};
 pub(crate) use engine::{InsertionEngine, insert_all};
 use lists::{List, Lists};
 
-/// Elements of the graph for each element of the next batch, at least.
+/// The graph has at least this many elements for each element of the next batch.
 const BEFORE: usize = 50;
 
 /// A graph into which points are inserted in their order. Its numbers are positions in `points`.
@@ -42,7 +42,7 @@ struct Scratch {
     rule: Query,
 }
 
-/// A link back, from a point found to the point that found it.
+/// A reverse link, from a neighbor to the point that chose it.
 struct Back {
     target: u32,
     layer: u8,
@@ -64,7 +64,7 @@ impl<'a> Insertion<'a> {
         let mut done = usize::from(!points.is_empty());
         while done < points.len() {
             let end = points.len().min(done + (done / BEFORE).max(1));
-            // An element above all others is where searches begin after it.
+            // An element of a higher level becomes the entry point.
             let top = graph.lists.level(graph.entry);
             let higher = (done..end).find(|&point| graph.lists.level(point as u32) > top);
             let end = higher.map_or(end, |point| point + 1);
@@ -84,7 +84,7 @@ impl<'a> Insertion<'a> {
         let back: Vec<Vec<Back>> =
             batch.into_par_iter().map_init(Scratch::default, insert).collect::<Result<_, BuildError>>()?;
         let mut back: Vec<Back> = back.into_iter().flatten().collect();
-        // Stable: of one list in the order of the elements.
+        // A stable sort: links to one list stay in the order of the elements.
         back.sort_by_key(|back| (back.target, back.layer));
         let lists: Vec<&[Back]> = back.chunk_by(|a, b| (a.target, a.layer) == (b.target, b.layer)).collect();
         lists.into_par_iter().for_each_init(<(List, Query)>::default, |(list, query), links| {
@@ -98,7 +98,7 @@ impl<'a> Insertion<'a> {
         Ok(())
     }
 
-    /// Finds the neighbors of a point on each of its layers. Returns the links back.
+    /// Finds the neighbors of a point on each of its layers. Returns the reverse links.
     fn link(&self, point: u32, scratch: &mut Scratch) -> Vec<Back> {
         let Scratch { searcher, list, query, rule } = scratch;
         self.space.ask(query, self.element(point));
@@ -140,9 +140,9 @@ impl<'a> Insertion<'a> {
         chosen.extend(others.into_iter().take(wanted - chosen.len()));
     }
 
-    /// Takes a point into the list of another; in a full list, the one that the rule finds least useful drops out.
+    /// Adds a point to the list of another. From a full list, the furthest neighbor that the rule does not choose is dropped.
     ///
-    /// What the rule said of the others the last time is not asked again, unless the new one changes it (as in pgvector).
+    /// Earlier results of the rule are reused unless the new point changes them (as in pgvector).
     fn update(&self, list: &mut List, layer: u8, new: Candidate, query: &mut Query) {
         let width = self.lists.width(layer);
         let List { neighbors, chosen } = list;
@@ -180,7 +180,7 @@ impl<'a> Insertion<'a> {
                 by_rule.push(candidate);
             }
         }
-        // The furthest that the rule did not choose; the last one if it chose all.
+        // The furthest neighbor that the rule did not choose; the last one if it chose all.
         let out = now.iter().rposition(|&chosen| !chosen).unwrap_or(width);
         neighbors.remove(out);
         now.remove(out);
@@ -197,12 +197,12 @@ impl<'a> Insertion<'a> {
         chosen.iter().all(|other| distance(other) > candidate.distance())
     }
 
-    /// The element of the graph's number.
+    /// The element of a point.
     pub(crate) fn element(&self, point: u32) -> u32 {
         self.points[point as usize]
     }
 
-    /// The neighbors of a point at layer 0 that the diversity rule chose, nearest first, then the others: these can be given up.
+    /// The neighbors of a point at layer 0 that the diversity rule chose, nearest first, then the others, which may be replaced.
     fn by_rule(&self, point: u32) -> Vec<u32> {
         let mut list = List::default();
         self.lists.take(point, 0, &mut list);

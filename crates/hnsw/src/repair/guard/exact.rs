@@ -1,4 +1,4 @@
-//! The true nearest elements of some values.
+//! Exact search for the nearest elements of some values.
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 use graph::ElementValues;
@@ -10,7 +10,7 @@ use crate::{BuildError, Control};
 
 /// Elements compared with all values at a time.
 const AT_ONCE: usize = 1024;
-/// Products differ from the kernel's distances by rounding: the kernel measures this number of elements beyond the nearest.
+/// Tiles differ from the kernel by rounding: the kernel compares this number of elements more than are wanted.
 const MORE: usize = 6;
 
 /// The `k` nearest of `points` to each value, nearest first, by the space's kernel. Runs on the threads of the pool it is called from.
@@ -22,7 +22,7 @@ pub(super) fn nearest(
     control: &Control,
 ) -> Result<Vec<Vec<Candidate>>, BuildError> {
     let products = space.measure.products;
-    // Little is lost in differences of values that lie around the origin.
+    // Differences from the mean lose less to cancellation.
     let center = products.map(|products| mean(products, values));
     let mut rows = Group::default();
     if let Some(products) = products {

@@ -1,9 +1,8 @@
 //! Measures a graph by searches as pgvector does them, before its pages are made.
 //!
-//! What searches find depends on the data as much as on the graph, so a low recall alone says nothing. The measure is relative:
-//! each probe is searched for from the entry point, as pgvector does, and from its true nearest element. What the second search
-//! finds and the first does not is what the graph loses on the way: islands, crowds without a way out, regions that no list leads
-//! to.
+//! Recall depends on the data as much as on the graph, so a low recall alone does not show a defect. The measure is relative: each
+//! probe is searched for from the entry point, as in pgvector, and from its true nearest element. The difference in recall is the
+//! loss on the way: islands, dense clusters without links outwards, regions without incoming links.
 
 mod exact;
 mod probes;
@@ -20,51 +19,51 @@ use crate::{BuildError, BuildSpec, Control};
 use probes::Probes;
 pub(crate) use probes::Sample;
 
-/// Elements looked for.
+/// Elements in the sample for self-recall.
 const SAMPLE: usize = 100;
 /// pgvector's default `hnsw.ef_search`.
 const EF_SEARCH: usize = 40;
-/// Probes that are searched for with that; it takes as long as all the rest.
+/// Probes searched for with `EF_SEARCH`; these searches take as long as all others.
 const PROBES_WIDE: usize = 100;
-/// Half of that: what is lost shows earlier.
+/// Half the default: losses show more clearly.
 const EF_LOW: usize = 20;
-/// Neighbors asked for.
+/// Neighbors per probe.
 const K: usize = 10;
 
-/// What searches for probes found; shares of the true neighbors, 0 to 1.
+/// Recall of searches for the probes, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Look {
-    /// From the entry point, with pgvector's default `ef_search`.
+    /// From the entry point, with `EF_SEARCH`.
     pub(crate) recall: f32,
-    /// With half of that.
+    /// From the entry point, with `EF_LOW`.
     pub(crate) low: f32,
-    /// Recall with half of that, of probes that are rows, and of probes between rows.
+    /// From the entry point, with `EF_LOW`: of probes that are rows, and of probes between rows.
     pub(crate) kinds: [f32; 2],
-    /// With half of that, from the true nearest element.
+    /// From the true nearest element, with `EF_LOW`.
     pub(crate) local: f32,
-    /// The standard deviation of what is lost.
+    /// The standard error of the mean loss.
     pub(crate) deviation: f32,
 }
 
 impl Look {
-    /// What is lost on the way from the entry point.
+    /// The recall lost on the way from the entry point.
     pub(crate) fn lost(&self) -> f32 {
         (self.local - self.low).max(0.0)
     }
 
-    /// Whether that is more than chance: of real embeddings it is less than .01, and mostly nothing.
+    /// Whether the loss is more than chance. On real embeddings it is less than .01, and mostly 0.
     pub(crate) fn loses(&self) -> bool {
         const LOST: f32 = 0.012;
         self.lost() > LOST.max(1.5 * self.deviation)
     }
 
-    /// Whether a larger sample may show that it is more than chance.
+    /// Whether a larger sample may show a loss that is more than chance.
     pub(crate) fn may_lose(&self) -> bool {
         const DOUBT: f32 = 0.004;
         self.lost() > DOUBT.max(1.5 * self.deviation)
     }
 
-    /// Whether searches of this graph find more than searches of another one by `more`, and hardly less of either kind of probes.
+    /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for either kind of probes.
     pub(crate) fn finds_more_than(&self, other: &Self, more: f32) -> bool {
         const HARDLY: f32 = 0.005;
         (self.low + self.recall) / 2.0 > (other.low + other.recall) / 2.0 + more
@@ -141,8 +140,8 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// The share of a sample of elements whose value is found by a search for it, 0 to 1; 1 for an empty graph. Runs on the threads of
-/// the pool it is called from.
+/// The share of a sample of elements that a search for their value finds, 0 to 1; 1 for an empty graph. Runs on the threads of the
+/// pool it is called from.
 pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
     let finds_itself = |&element: &u32| {

@@ -1,4 +1,4 @@
-//! What a graph is searched for: rows, and values between rows, where queries may lie that equal no row.
+//! Probes for searches of a graph: rows, and values between rows, as queries may equal no row.
 
 use distance::Metric;
 use graph::{ElementValues, ValueType};
@@ -7,20 +7,20 @@ use crate::BuildSpec;
 use crate::input::ValueStore;
 use crate::random::Random;
 
-/// The fewest and the most.
+/// The fewest and the most probes.
 const FEWEST: usize = 100;
 const MOST: usize = 1000;
-/// Rows for each probe, at least: then a build takes fifty times as long as the searches.
+/// The fewest rows per probe, so that a build takes fifty times as long as the searches.
 const ROWS: usize = 120;
-/// A probe is compared with every row: as many as cost a thirtieth of a build, which has this share for each dimension and besides.
+/// Each probe is compared with every row: this budget, divided by dimensions and `BESIDES`, costs a thirtieth of a build.
 const BUDGET: usize = 25_000;
 const BESIDES: usize = 16;
-/// How many more are in a large sample.
+/// How many times more probes a large sample has.
 const MORE: usize = 3;
-/// Rows drawn for each probe; the one farthest from its neighbors is taken: most rows of a crowd link only to the crowd.
+/// Rows drawn for a probe in a sparse region; the one farthest from its nearest neighbor is used.
 const LONELIEST: usize = 3;
 
-/// How many probes: as many as a build does not feel, or more where these found something.
+/// The number of probes: small at a negligible cost, large if the small sample shows a loss.
 #[derive(Clone, Copy)]
 pub(crate) enum Sample {
     Small,
@@ -38,8 +38,8 @@ impl Probes {
         at % 3 != 2
     }
 
-    /// A third are rows; a third are rows in sparse regions, where `gap`, the distance of a row's nearest neighbor, is great; the others lie
-    /// between a row and another one at random.
+    /// A third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's nearest neighbor, is large; the
+    /// others lie between two random rows.
     pub(crate) fn draw(
         spec: &BuildSpec,
         store: &ValueStore,
@@ -77,7 +77,7 @@ impl Probes {
     }
 }
 
-/// Nearer to the first value than to the second.
+/// A value between two others, nearer to the first.
 fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     const SHARE: f32 = 0.25;
     match spec.value_type {

@@ -1,12 +1,12 @@
-//! What pgvector's tests print, and what of it may differ when an index is built elsewhere.
+//! Compares the output of pgvector's tests, except for lines that differ if an index is built externally.
 
 use std::fmt;
 
-/// What pgvector says of its own way to build; patterns as its TAP tests write them.
+/// pgvector's messages about its own builds, as patterns of its TAP tests.
 const OF_ITS_OWN_BUILD: [&str; 2] =
     [r"using \d+ parallel workers", "hnsw graph no longer fits into maintenance_work_mem"];
 
-/// Lines that one of two outputs of psql lacks, but for those that tell how an index is built.
+/// Lines that one of two outputs of psql lacks, except for messages about builds.
 pub fn difference(expected: &str, printed: &str) -> Option<String> {
     let (expected, printed) = (told(expected), told(printed));
     if expected == printed {
@@ -17,7 +17,7 @@ pub fn difference(expected: &str, printed: &str) -> Option<String> {
     Some(format!("  first difference, line {first}\n  expected: {}\n  printed:  {}", line(&expected), line(&printed)))
 }
 
-/// Without the lines in which a build, here or elsewhere, tells how it goes.
+/// The output without messages about builds.
 fn told(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut details = false;
@@ -36,7 +36,7 @@ fn told(text: &str) -> Vec<&str> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     passed: usize,
-    /// Failed, since there was no build in the database to speak of.
+    /// Failed for want of a message about a build in the database.
     of_own_build: usize,
     /// Failed for another reason.
     pub findings: Vec<String>,

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Seconds of builds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Builds {
-    /// In the database: of all rows on one node; of each half on its node, one after the other, and both at once.
+    /// In the database: all rows on one node; each half on its node, one after the other; both halves at once.
     pub inside: [f64; 3],
     /// The same through the router.
     pub outside: [f64; 3],

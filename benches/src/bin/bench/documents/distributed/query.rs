@@ -3,16 +3,16 @@ use harness::{Metric, Session};
 
 use super::super::super::NEIGHBORS;
 
-/// How the nearest rows are asked for.
+/// How a query gets the nearest rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// All rows on one node.
     OneNode,
-    /// As in the document: a query of the partitioned table. The head sends the nodes ORDER BY but no LIMIT, and asks one node after
-    /// the other.
+    /// As in the document: a query of the partitioned table. The head sends ORDER BY to the nodes but no LIMIT, and queries one node
+    /// after the other.
     Partitioned,
-    /// A query of each partition with its own LIMIT, which the head sends along; and nothing that would make it
-    /// merge sorted answers, so that it asks both nodes at once.
+    /// A query of each partition with its own LIMIT, which the head sends to the nodes. Without a merge of sorted results, the
+    /// head queries both nodes at once.
     Each,
 }
 
@@ -34,7 +34,7 @@ impl Form {
         };
         match self {
             Self::OneNode | Self::Partitioned => nearest("items"),
-            // OFFSET 0 keeps the order of the whole out of the parts.
+            // OFFSET 0 prevents that the outer ORDER BY is pushed into the parts.
             Self::Each => format!(
                 "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",
                 nearest("items_1"),

@@ -7,7 +7,7 @@ pub enum Form {
     Vector,
     /// binary16 elements.
     Halfvec,
-    /// A bit of each element; candidates are ranked again by the vectors in the table.
+    /// One bit per dimension; candidates are reranked by the vectors in the table.
     Binary,
 }
 
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// The statement that finds the nearest rows to a literal; `candidates` are ranked again.
+    /// The statement that finds the nearest rows to a literal; `candidates` are reranked.
     pub fn search(self, dims: usize, query: &str, candidates: u32) -> String {
         match self {
             Self::Vector => format!("SELECT id FROM items ORDER BY v <=> {query} LIMIT {NEIGHBORS}"),

@@ -15,7 +15,7 @@ const DIMS: usize = 1536;
 const QUERIES: usize = 200;
 const EF_SEARCH: u32 = 100;
 
-/// How often memory is looked at: a builder's figures are cheap, a backend's are not.
+/// Interval of memory samples: a builder's figures are cheap, a backend's are not.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What one build took, with how much memory.
@@ -24,13 +24,13 @@ pub struct Build {
     pub name: &'static str,
     /// Bytes that were allowed.
     pub limit: Option<f64>,
-    /// The most bytes of memory: of a builder without those in files; of a database without shared buffers.
+    /// Peak memory in bytes, of a builder without files, of a database without shared buffers.
     pub memory: f64,
     /// The most bytes in the spool.
     pub spooled: f64,
     pub seconds: f64,
     pub recall: f64,
-    /// What the database had to say about its memory.
+    /// The database's message about its memory.
     pub said: Option<String>,
 }
 
@@ -45,7 +45,7 @@ struct Stage<'a> {
     set: &'a Set,
     session: Session,
     spool: Scratch,
-    // Behind what uses it.
+    // Dropped after all that use it.
     _cluster: Cluster,
 }
 
@@ -69,7 +69,7 @@ pub fn measure(ground: &Ground) -> Result<Builds> {
     Ok(Builds { title: format!("{rows} rows x {dims}"), builds })
 }
 
-/// Bytes that suffice for a build but for its vectors: what `lantern-index estimate` says, without those.
+/// Bytes that a build needs apart from its vectors, by `lantern-index estimate`.
 fn limit(ground: &Ground, set: &Set) -> Result<u64> {
     let (rows, dims) = (set.base.rows(), set.base.dims());
     let mut estimate = Command::new(&ground.tools.program);

@@ -23,7 +23,7 @@ const SECONDS: u64 = 2;
 /// The document's share of an index of 781 GB that shared buffers of 250 GB hold.
 const SHARE: f64 = 0.32;
 
-/// How often the system is made to forget the files.
+/// How often the page cache is emptied of the files.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Who made the index and its layout.
@@ -145,7 +145,7 @@ struct Search {
 }
 
 impl Search {
-    /// All queries once, for the recall and so that what is in shared buffers is of this index; then for some time.
+    /// Runs all queries once, for the recall and to fill shared buffers with this index; then for some time.
     fn run(self, ground: &Ground, twins: &Twins, set: &Set) -> Result<Searched> {
         let Self { layout, source, ef_search, clients } = self;
         let table = layout.table();
@@ -194,7 +194,7 @@ impl Search {
     }
 }
 
-/// Does something while the system is made to forget files again and again.
+/// Runs `work` while the page cache is repeatedly emptied of files.
 fn without_cache<T>(files: &[PathBuf], work: impl FnOnce() -> T) -> Result<T> {
     let files: Vec<CachedFiles> = files.iter().map(|file| CachedFiles::of(file)).collect::<Result<_>>()?;
     files.iter().try_for_each(CachedFiles::write)?;

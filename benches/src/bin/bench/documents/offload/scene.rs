@@ -13,7 +13,7 @@ use super::super::pgbench::{self, Load, Transaction};
 use super::super::pin::{self, Cores};
 
 const TABLE: &str = "items";
-/// What the table of pgbench's accounts holds, times 100,000.
+/// pgbench's scale: the table of accounts has this many times 100,000 rows.
 const SCALE: usize = 10;
 const EF_SEARCH: u32 = 40;
 /// Seconds after the start of pgbench that do not count.
@@ -146,7 +146,7 @@ impl<'a> Scene<'a> {
     pub fn run(&mut self, setup: Setup) -> Result<Run> {
         let all: Vec<usize> = (0..cores()).collect();
         let cores = if setup == Setup::AllCores { all } else { self.cores.database.clone() };
-        // What the postmaster starts from now on runs there too.
+        // Processes that the postmaster starts from now on inherit this.
         pin::process(self.cluster.postmaster().context("the server is not running")?, &cores)?;
         pin::process(self.session.pid(), &cores)?;
         let rate = if setup == Setup::Slow { self.max_rate.as_str() } else { "0" };
