@@ -27,7 +27,7 @@ pub use dense::decode;
 pub use elements::Elements;
 pub use level::{Level, LevelError};
 pub use pgvector::Metric;
-pub use sparse::SparseQuery;
+pub use sparse::{SparseQuery, entries as sparse_entries};
 pub use tile::{
     AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
     Tile, TileInput, TileKernel, code_kernels, encode, tile_kernel,

@@ -22,6 +22,12 @@ impl<'a> Sparse<'a> {
     }
 }
 
+/// The dimensions where a sparse value is not zero, from 0, with its numbers there; none of a malformed value.
+pub fn entries(value: &[u8]) -> impl ExactSizeIterator<Item = (u32, f32)> {
+    let Sparse { indices, values } = Sparse::parse(value);
+    indices.iter().zip(values).map(|(index, number)| (u32::from_le_bytes(*index), f32::from_le_bytes(*number)))
+}
+
 /// Sums `term` over all dimensions where either value is not zero.
 ///
 /// Which of two indices is less is as good as random, so nothing is branched upon: both sides are read, and the greater one counts as zero.

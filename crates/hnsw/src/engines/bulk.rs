@@ -1,5 +1,5 @@
 use distance::Metric;
-use graph::{ValueType, max_level};
+use graph::max_level;
 
 use super::finish::Completion;
 use super::insertion::insert_all;
@@ -71,11 +71,8 @@ impl Engine for BulkEngine {
         }
         // Without Euclidean distances, or with an augmentation that changes them much, a trial on the data chooses the engine.
         let certain = space.measure.products.is_some() && augmentations.is_none();
-        // Comparing pairs one by one, and by two metrics, costs more than insertion: then bulk must have the higher recall.
-        let costly = space.measure.products.is_none() && augmentations.is_some();
-        let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
-        if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
+        if tried.is_some_and(|tried| tried.insertion_finds_more(NO_CHANCE) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;
             return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
         }
@@ -137,7 +134,7 @@ impl Layers<'_> {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
             (None, Some(_)) => Compared::ByProducts,
-            (None, None) if self.setup.spec.value_type == ValueType::SparseVec => Compared::SinglySparse,
+            (None, None) if self.space.measure.inverts() => Compared::Inverted,
             (None, None) => Compared::Singly,
         };
         let Setup { spec, pool, control, .. } = self.setup;

@@ -2,8 +2,9 @@
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
+use crate::space::inverted::untied;
 use crate::space::representation::most;
-use crate::space::{Group, Products, Query, Representation, Space};
+use crate::space::{Group, Inverted, Products, Query, Representation, Space};
 use crate::{BuildError, Control};
 
 /// Pairs of blocks next to the diagonal, which are compared first.
@@ -18,6 +19,7 @@ pub(crate) struct Leaf {
     /// Whether distances are approximate: by codes around the leaf's mean.
     rough: bool,
     group: Group,
+    inverted: Inverted,
     nearest: Nearest,
     query: Query,
     tile: Tile,
@@ -38,7 +40,11 @@ impl Leaf {
         self.resolved.clear();
         let k = k.min(self.elements.len() - 1);
         let Some(products) = space.measure.products else {
-            self.one_by_one(space, k);
+            if space.measure.inverts() {
+                self.by_inverted_lists(space, k)
+            } else {
+                self.one_by_one(space, k)
+            }
             return Ok(true);
         };
         let elements = std::mem::take(&mut self.elements);
@@ -84,6 +90,18 @@ impl Leaf {
                 nearest.offer(b, distance, a as u32);
             }
         }
+    }
+
+    /// Compares every pair once, by the dimensions that they share.
+    fn by_inverted_lists(&mut self, space: Space<'_>, k: usize) {
+        let Self { elements, nearest, inverted, .. } = self;
+        nearest.reset(elements.len(), elements.len(), k);
+        inverted.fill(space, elements);
+        inverted.all_pairs(|a, b, distance| {
+            let distance = untied(distance, a as u32, b as u32);
+            nearest.offer(a, distance, b as u32);
+            nearest.offer(b, distance, a as u32);
+        });
     }
 
     /// Compares every pair once, by the tiles on and above the diagonal. Tiles next to the diagonal come first: they have most near pairs.

@@ -3,11 +3,13 @@
 use distance::{COLS, Nearest, ROWS, Tile};
 
 use crate::space::representation::most;
-use crate::space::{Group, Products, Query, Representation, Space};
+use crate::space::{Group, Inverted, Products, Query, Representation, Space};
 
 pub(crate) struct Pivots<'a> {
     elements: Vec<u32>,
     packed: Option<Packed<'a>>,
+    /// For sparse values.
+    inverted: Option<Inverted>,
 }
 
 struct Packed<'a> {
@@ -19,16 +21,29 @@ struct Packed<'a> {
 impl<'a> Pivots<'a> {
     pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
         let packed = space.measure.products.and_then(|products| Packed::new(space, products, &elements));
-        Self { elements, packed }
+        let inverted = space.measure.inverts().then(|| {
+            let mut inverted = Inverted::default();
+            inverted.fill(space, &elements);
+            inverted
+        });
+        Self { elements, packed, inverted }
     }
 
     /// The `fan` nearest pivots of each element, nearest first, by position; `u32::MAX` where there are fewer.
     pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], fan: usize) -> Vec<u32> {
         let mut nearest = Nearest::default();
         let k = fan.min(self.elements.len());
-        match &self.packed {
-            Some(packed) => packed.compare(space, elements, k, &mut nearest),
-            None => {
+        match (&self.packed, &self.inverted) {
+            (Some(packed), _) => packed.compare(space, elements, k, &mut nearest),
+            (None, Some(inverted)) => {
+                nearest.reset(elements.len(), elements.len(), k);
+                let mut sums = Vec::new();
+                for (at, &element) in elements.iter().enumerate() {
+                    let distances = (0..).zip(inverted.distances(space, element, &mut sums));
+                    distances.for_each(|(pivot, distance)| nearest.offer(at, distance, pivot));
+                }
+            }
+            (None, None) => {
                 nearest.reset(elements.len(), elements.len(), k);
                 let mut query = Query::default();
                 for (at, &element) in elements.iter().enumerate() {

@@ -40,8 +40,8 @@ pub(crate) enum Compared {
     ByProducts,
     /// One by one: bits, and vectors by Manhattan distance.
     Singly,
-    /// One by one: sparse vectors, whose distances cost by far the most. Fewer pairs are compared.
-    SinglySparse,
+    /// By the dimensions that they share: sparse vectors.
+    Inverted,
 }
 
 /// A deliberate defect, by which a test checks that the guard notices.
@@ -61,12 +61,11 @@ pub(crate) enum Defect {
 impl Plan {
     /// The plan for `points` points whose lists have `list` slots.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
-        use Compared::{ByCodes, ByComponents, ByProducts, Singly, SinglySparse};
+        use Compared::{ByCodes, ByComponents, ByProducts, Inverted, Singly};
         let (leaf_max, leaf_aim, max_pivots, least) = match compared {
             ByCodes | ByComponents => (2500, 800, 4000, 6),
             ByProducts => (1536, 800, 1000, 8),
-            Singly => (1000, 500, 400, 8),
-            SinglySparse => (384, 200, 250, 8),
+            Singly | Inverted => (1000, 500, 400, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
             (0..=16, ByCodes | ByComponents) => ([4, 1], 24),
@@ -83,9 +82,9 @@ impl Plan {
             (0..=64, Singly) => ([8, 2], 64),
             (65..=128, Singly) => ([10, 2], 96),
             (_, Singly) => ([12, 3], 128),
-            (0..=64, SinglySparse) => ([4, 2], 64),
-            (65..=128, SinglySparse) => ([6, 2], 96),
-            (_, SinglySparse) => ([8, 3], 128),
+            (0..=64, Inverted) => ([6, 2], 64),
+            (65..=128, Inverted) => ([8, 2], 96),
+            (_, Inverted) => ([10, 3], 128),
         };
         // Beyond `max_pivots` a point would be compared with more pivots than points of its leaves: then two splits replace one.
         let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;

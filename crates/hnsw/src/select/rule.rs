@@ -2,8 +2,7 @@
 
 use distance::Candidate;
 
-use crate::space::Group;
-use crate::space::{Query, Space};
+use crate::space::{Group, Inverted, Query, Space};
 
 /// The distances by which neighbors are chosen, and their number.
 #[derive(Clone, Copy)]
@@ -33,9 +32,12 @@ pub(crate) struct Selector {
     ranked: Vec<u32>,
     taken: Vec<bool>,
     group: Group,
+    inverted: Inverted,
     center: Vec<f32>,
     /// Distances between candidates: a row for each, right of the diagonal.
     between: Vec<f32>,
+    /// Entries of a row.
+    width: usize,
     /// For each candidate, the distance to the nearest neighbor chosen so far.
     closest: Vec<f32>,
     /// For each candidate, the least such distance that the rule allows.
@@ -107,7 +109,8 @@ impl Selector {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
             // Distances between candidates that come from values are of the other metric.
-            Known::Nothing
+            let inverts = known == Known::ByValues && euclidean.measure.inverts();
+            if inverts { self.invert(Rule { space: euclidean, ..rule }) } else { Known::Nothing }
         };
         self.sorted.clear();
         let others = self.ranked.iter().filter(|at| !first.contains(at));
@@ -170,7 +173,7 @@ impl Selector {
 
     /// The same rule on the distances between all candidates, from tiles: more distances, but each one is much cheaper.
     fn by_distances(&mut self, rule: Rule<'_>, element: u32) {
-        let width = self.group.padded();
+        let width = self.width;
         self.closest.clear();
         self.closest.resize(self.members.len(), f32::INFINITY);
         let mut last = 0;
@@ -214,6 +217,7 @@ impl Selector {
             if let Some(products) = products.filter(|_| rule.resolved && ranks.iter().all(resolved)) {
                 self.group.pack_codes(codes, &self.members);
                 self.group.all_pairs(products, &mut self.between);
+                self.width = self.group.padded();
                 return Known::ByCodes;
             }
             self.sorted.clear();
@@ -223,11 +227,28 @@ impl Selector {
             self.take_in(&sorted);
             self.sorted = sorted;
         }
-        let Some(products) = products else { return Known::Nothing };
+        let Some(products) = products else {
+            return if space.measure.inverts() && count <= MOST_COMPARED { self.invert(rule) } else { Known::Nothing };
+        };
         self.center.resize(products.dims, 0.0);
         distance::decode(products.elements, space.value(element), &mut self.center);
         self.group.pack(space, products, &self.members, Some(&self.center));
         self.group.all_pairs(products, &mut self.between);
+        self.width = self.group.padded();
+        Known::ByValues
+    }
+
+    /// Computes the distances between sparse candidates by inverted lists, unless they share most of their dimensions: then comparing each with
+    /// the chosen neighbors costs less.
+    fn invert(&mut self, rule: Rule<'_>) -> Known {
+        let count = self.members.len();
+        self.inverted.fill(rule.space, &self.members);
+        if self.inverted.meetings() > self.inverted.entries() * rule.wanted / 2 {
+            return Known::Nothing;
+        }
+        self.width = count;
+        self.between.resize(count * count, 0.0);
+        self.inverted.all_pairs(|a, b, distance| self.between[a * count + b] = distance);
         Known::ByValues
     }
 
@@ -237,7 +258,7 @@ impl Selector {
             (space.squared_length(element).unwrap_or_default(), space.extra_coordinate(element).unwrap_or_default())
         };
         let turned = |a: (f32, f32), b: (f32, f32), distance| a.0 + b.0 + 2.0 * distance - (a.1 - b.1) * (a.1 - b.1);
-        let width = self.group.padded();
+        let width = self.width;
         let ends: Vec<(f32, f32)> = self.members.iter().map(of).collect();
         for (at, distance) in self.distances.iter_mut().enumerate() {
             *distance = turned(ends[at], of(&element), *distance);

@@ -9,6 +9,7 @@ mod codes;
 mod components;
 mod explained;
 mod group;
+pub(crate) mod inverted;
 mod matrix;
 pub(crate) mod representation;
 
@@ -19,6 +20,7 @@ use crate::input::ValueStore;
 pub(crate) use augmentation::{Augmentation, augment};
 pub(crate) use codes::Codes;
 pub(crate) use group::Group;
+pub(crate) use inverted::Inverted;
 pub(crate) use representation::Representation;
 
 /// A metric for values of one kind.
@@ -62,6 +64,11 @@ impl Measure {
         let kernel = distance::kernel(elements, metric)?;
         let products = Products::of(elements, metric, dims);
         Some(Self { elements, metric, dims, kernel, products, resolution: f32::NEG_INFINITY })
+    }
+
+    /// Whether distances of many pairs cost least by [`Inverted`] lists.
+    pub(crate) fn inverts(&self) -> bool {
+        self.elements == Elements::Sparse
     }
 
     /// Prepares for distances of a value, which need not be that of an element, to many others.

@@ -14,6 +14,11 @@ const PACKED: u64 = 3 << 9;
 /// Or as codes, both by dimensions and by vectors as AMX wants them: a leaf, and a cell with the candidates of its points.
 const PACKED_CODES: u64 = 7 << 9;
 
+/// Sparse values of a leaf, and bytes for each number of theirs in inverted lists: the number in its list and with its value, twice the place of
+/// the list, and up to four times its place in a table of dimensions.
+const INVERTED: u64 = 1000;
+const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
+
 /// For each element, while groups are made and when neighbors are chosen, its lists left out: numbers, levels, order and pivots.
 const GROUPED: u64 = 140;
 const CHOOSING: u64 = 75;
@@ -55,7 +60,7 @@ impl Estimate {
     /// |---|---|
     /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell |
+    /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell; sparse values in inverted lists |
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
@@ -75,7 +80,13 @@ impl Estimate {
         // TIDs are sorted from one array into another.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
-        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads) * PACKED * 4 * self.codes())
+        let leaf = match self.value_type {
+            ValueType::SparseVec => {
+                self.elements.min(INVERTED).saturating_mul(self.value_len as u64 / 8).saturating_mul(INVERTED_NUMBER)
+            }
+            _ => PACKED * 4 * self.codes(),
+        };
+        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads).saturating_mul(leaf))
     }
 
     /// Bytes of the values, each once, and of what is kept with them: an int8 code for each dimension. Processors that have no use

@@ -4,13 +4,13 @@ use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 use graph::ElementValues;
 use rayon::prelude::*;
 
-use crate::space::Group;
-use crate::space::{Products, Query, Space};
+use crate::space::{Group, Inverted, Products, Query, Space};
 use crate::{BuildError, Control};
 
 /// Elements compared with all values at a time.
 const AT_ONCE: usize = 1024;
-/// Tiles differ from the kernel by rounding: the kernel compares this number of elements more than are wanted.
+/// Tiles and inverted lists differ from the distances of a search by rounding: these are measured for this number of elements more than are
+/// wanted.
 const MORE: usize = 6;
 
 /// The `k` nearest of `points` to each value, nearest first, by the space's kernel. Runs on the threads of the pool it is called from.
@@ -28,10 +28,24 @@ pub(super) fn nearest(
     if let Some(products) = products {
         rows.pack_values(products, values.iter().map(Vec::as_slice), center.as_deref());
     }
+    let mut inverted = Inverted::default();
+    let inverts = space.measure.inverts();
+    if inverts {
+        inverted.fill_values(space.measure, values.iter().map(Vec::as_slice));
+    }
     let chunk = |points: &[u32]| {
         control.check()?;
         let mut nearest = Nearest::default();
+        let mut query = Query::default();
         match products {
+            None if inverts => {
+                nearest.reset(values.len(), values.len(), (k + MORE).min(points.len()));
+                let mut sums = Vec::new();
+                for (col, &point) in (0..).zip(points) {
+                    let distances = inverted.distances_of(space.store.value(point), 0.0, &mut sums);
+                    distances.enumerate().for_each(|(at, distance)| nearest.offer(at, distance, col));
+                }
+            }
             Some(products) => {
                 let mut cols = Group::default();
                 cols.pack_values(products, points.iter().map(|&point| space.store.value(point)), center.as_deref());
@@ -39,7 +53,6 @@ pub(super) fn nearest(
             }
             None => {
                 nearest.reset(values.len(), values.len(), k);
-                let mut query = Query::default();
                 for (at, value) in values.iter().enumerate() {
                     space.measure.ask(&mut query, value);
                     for (col, &point) in (0..).zip(points) {
@@ -49,15 +62,15 @@ pub(super) fn nearest(
                 }
             }
         }
-        let measured = |(at, value): (usize, &Vec<u8>)| {
+        let mut measured = |(at, value): (usize, &Vec<u8>)| {
+            space.measure.ask(&mut query, value);
             let measure = |near: Candidate| {
                 let point = points[near.element() as usize];
-                let exactly = || (space.measure.kernel)(value, space.store.value(point));
-                Candidate::new(if products.is_some() { exactly() } else { near.distance() }, point)
+                Candidate::new(space.measure.distance_of(&query, value, space.store.value(point)), point)
             };
             nearest.of(at).map(measure).collect()
         };
-        Ok(values.iter().enumerate().map(measured).collect::<Vec<Vec<Candidate>>>())
+        Ok(values.iter().enumerate().map(&mut measured).collect::<Vec<Vec<Candidate>>>())
     };
     let merge = |mut all: Vec<Vec<Candidate>>, more: Vec<Vec<Candidate>>| {
         for (all, more) in all.iter_mut().zip(more) {

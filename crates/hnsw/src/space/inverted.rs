@@ -1,0 +1,281 @@
+//! Inverted lists of a group of sparse values: for each dimension, the values that are not zero there.
+//!
+//! Two sparse values mostly share a few of their dimensions. A merge of their indices, or a look-up of each, costs as much as they have indices
+//! together; by inverted lists a pair costs as much as it shares. Sums are in f64, in which products of f32 are exact: |a|² + |b|² - 2ab does not
+//! lose the distance of near-identical values.
+
+use distance::Metric;
+
+use super::{Measure, Space};
+
+/// No dimension has this number.
+const FREE: u32 = u32::MAX;
+
+/// The lists of a group. Keeps its memory from one group to the next.
+#[derive(Default)]
+pub(crate) struct Inverted {
+    metric: Option<Metric>,
+    /// Open addressing: a dimension and the number of its list.
+    table: Vec<(u32, u32)>,
+    /// Where each list starts; one more for the end of the last.
+    starts: Vec<u32>,
+    /// Position and number of each value that a list has, in ascending order of positions.
+    entries: Vec<(u32, f32)>,
+    /// The lists and numbers of each value.
+    own: Vec<(u32, f32)>,
+    /// Where the entries in `own` of each value start; one more for the end of the last.
+    own_starts: Vec<u32>,
+    /// What a value adds to all its distances.
+    alone: Vec<f64>,
+    /// The coordinates that are added under inner product; else none.
+    extra: Vec<f32>,
+    /// Where the part of each list starts that is behind the current value.
+    behind: Vec<u32>,
+    sums: Vec<f64>,
+}
+
+impl Inverted {
+    /// Takes the values of elements, with their extra coordinates.
+    pub(crate) fn fill(&mut self, space: Space<'_>, elements: &[u32]) {
+        self.fill_values(space.measure, elements.iter().map(|&element| space.value(element)));
+        self.extra = space.extra_coordinates(elements);
+    }
+
+    /// Takes values that may not belong to elements, such as queries.
+    pub(crate) fn fill_values<'v>(&mut self, measure: Measure, values: impl Iterator<Item = &'v [u8]> + Clone) {
+        let total: usize = values.clone().map(|value| distance::sparse_entries(value).len()).sum();
+        self.metric = Some(measure.metric);
+        self.table.clear();
+        self.table.resize((2 * total).next_power_of_two().max(2), (FREE, 0));
+        self.extra.clear();
+        self.own.clear();
+        self.own_starts.clear();
+        self.alone.clear();
+        // At first the length of each list.
+        self.starts.clear();
+        for value in values {
+            self.own_starts.push(self.own.len() as u32);
+            for (dim, number) in distance::sparse_entries(value) {
+                let lists = self.starts.len() as u32;
+                let place = self.place(dim);
+                if self.table[place].0 == FREE {
+                    self.table[place] = (dim, lists);
+                    self.starts.push(0);
+                }
+                let list = self.table[place].1;
+                self.starts[list as usize] += 1;
+                self.own.push((list, number));
+            }
+            self.alone.push(alone(measure.metric, value));
+        }
+        self.own_starts.push(self.own.len() as u32);
+        let mut start = 0;
+        self.starts.iter_mut().for_each(|list| (*list, start) = (start, start + *list));
+        self.starts.push(start);
+        self.entries.clear();
+        self.entries.resize(self.own.len(), (0, 0.0));
+        let mut next = self.starts.clone();
+        for at in 0..self.alone.len() {
+            for &(list, number) in &self.own[self.own_starts[at] as usize..self.own_starts[at + 1] as usize] {
+                let place = &mut next[list as usize];
+                self.entries[*place as usize] = (at as u32, number);
+                *place += 1;
+            }
+        }
+    }
+
+    /// Where a dimension is in the table, or would be.
+    fn place(&self, dim: u32) -> usize {
+        let mask = self.table.len() - 1;
+        let mut place = (u64::from(dim).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;
+        while self.table[place].0 != dim && self.table[place].0 != FREE {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    /// The numbers of all values together.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entries that meet where all pairs are compared: what that costs.
+    pub(crate) fn meetings(&self) -> usize {
+        self.starts.windows(2).map(|list| (list[1] - list[0]) as usize).map(|len| len * len / 2).sum()
+    }
+
+    /// Calls `take` with the positions of all pairs, the lesser one first, and their distance.
+    pub(crate) fn all_pairs(&mut self, mut take: impl FnMut(usize, usize, f32)) {
+        let Self { metric, starts, entries, own, own_starts, alone, extra, behind, sums, .. } = self;
+        let Some(metric) = *metric else { return };
+        behind.clear();
+        behind.extend_from_slice(starts);
+        sums.clear();
+        sums.resize(alone.len(), 0.0);
+        for at in 0..alone.len() {
+            for &(list, number) in &own[own_starts[at] as usize..own_starts[at + 1] as usize] {
+                let list = list as usize;
+                behind[list] += 1;
+                add(metric, number, &entries[behind[list] as usize..starts[list + 1] as usize], sums);
+            }
+            for (other, sum) in sums.iter_mut().enumerate().skip(at + 1) {
+                let shared = std::mem::take(sum) - product(extra, at, other);
+                take(at, other, finish(alone[at] + alone[other] + shared));
+            }
+        }
+    }
+
+    /// The distances of another element to all values of the group, in order.
+    pub(crate) fn distances<'s>(
+        &'s self,
+        space: Space<'_>,
+        element: u32,
+        sums: &'s mut Vec<f64>,
+    ) -> impl Iterator<Item = f32> + use<'s> {
+        let coordinate = space.extra_coordinate(element).unwrap_or_default();
+        self.distances_of(space.value(element), coordinate, sums)
+    }
+
+    /// The distances of a value to all values of the group, in order.
+    pub(crate) fn distances_of<'s>(
+        &'s self,
+        value: &[u8],
+        coordinate: f32,
+        sums: &'s mut Vec<f64>,
+    ) -> impl Iterator<Item = f32> + use<'s> {
+        sums.clear();
+        sums.resize(self.alone.len(), 0.0);
+        let metric = self.metric.unwrap_or(Metric::L2);
+        for (dim, number) in distance::sparse_entries(value) {
+            let (known, list) = self.table[self.place(dim)];
+            if known == dim {
+                let list = self.starts[list as usize] as usize..self.starts[list as usize + 1] as usize;
+                add(metric, number, &self.entries[list], sums);
+            }
+        }
+        let own = alone(metric, value);
+        sums.iter().zip(&self.alone).enumerate().map(move |(at, (shared, alone))| {
+            let extra = self.extra.get(at).map_or(0.0, |other| f64::from(coordinate) * f64::from(*other));
+            finish(own + alone + shared - extra)
+        })
+    }
+}
+
+/// What a value adds to all its distances.
+fn alone(metric: Metric, value: &[u8]) -> f64 {
+    let numbers = distance::sparse_entries(value).map(|(_, number)| f64::from(number));
+    match metric {
+        Metric::L2 => numbers.map(|x| x * x).sum(),
+        Metric::L1 => numbers.map(f64::abs).sum(),
+        _ => 0.0,
+    }
+}
+
+/// Adds what a number of one value makes with the numbers of others in the same dimension.
+#[inline]
+fn add(metric: Metric, number: f32, entries: &[(u32, f32)], sums: &mut [f64]) {
+    let x = f64::from(number);
+    let each = entries.iter().map(|&(at, other)| (at as usize, f64::from(other)));
+    match metric {
+        Metric::L2 => each.for_each(|(at, y)| sums[at] -= 2.0 * x * y),
+        Metric::L1 => each.for_each(|(at, y)| sums[at] += (x - y).abs() - x.abs() - y.abs()),
+        _ => each.for_each(|(at, y)| sums[at] -= x * y),
+    }
+}
+
+fn product(extra: &[f32], a: usize, b: usize) -> f64 {
+    if extra.is_empty() { 0.0 } else { f64::from(extra[a]) * f64::from(extra[b]) }
+}
+
+/// Never NaN, as from kernels.
+fn finish(distance: f64) -> f32 {
+    let distance = distance as f32;
+    if distance.is_nan() { f32::INFINITY } else { distance }
+}
+
+/// A distance whose last three bits differ at random from those of equal distances. Values that share no dimension are all equally far from each other:
+/// if each took the first of the others, all would take the same ones, and no link would lead to the rest.
+pub(crate) fn untied(distance: f32, a: u32, b: u32) -> f32 {
+    let mixed = a.wrapping_mul(0x9E37_79B9) ^ b.wrapping_mul(0x85EB_CA6B);
+    let noise = mixed.wrapping_mul(0xC2B2_AE35) >> 29;
+    if distance.is_finite() { f32::from_bits(distance.to_bits() ^ noise) } else { distance }
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::{Elements, Metric};
+
+    use super::{Inverted, untied};
+    use crate::random::Random;
+    use crate::space::Measure;
+
+    fn value(entries: &[(u32, f32)]) -> Vec<u8> {
+        let count = (entries.len() as u32).to_le_bytes().to_vec();
+        let dims = entries.iter().flat_map(|(dim, _)| dim.to_le_bytes());
+        count.into_iter().chain(dims).chain(entries.iter().flat_map(|(_, x)| x.to_le_bytes())).collect()
+    }
+
+    /// Values of about 20 of 90 dimensions, the last of them far away.
+    fn values(count: usize) -> Vec<Vec<u8>> {
+        let mut random = Random::new(7);
+        let mut draw = || {
+            let dims = (0..90).filter(|_| random.below(90) < 20).collect::<Vec<u32>>();
+            let entry = |&dim: &u32| (if dim == 89 { 999_999_999 } else { dim }, random.unit() as f32 - 0.4);
+            value(&dims.iter().map(entry).collect::<Vec<_>>())
+        };
+        let mut values: Vec<Vec<u8>> = (0..count).map(|_| draw()).collect();
+        values.push(value(&[]));
+        values
+    }
+
+    #[test]
+    fn distances_are_those_of_the_kernels() {
+        let values = values(40);
+        for metric in [Metric::L2, Metric::InnerProduct, Metric::L1] {
+            let measure = Measure::new(Elements::Sparse, metric, 1_000_000_000).unwrap();
+            let close = |a: f32, b: f32| assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{metric:?} {a} {b}");
+            let (mut inverted, mut sums) = (Inverted::default(), Vec::new());
+            // What a larger group left behind does not count.
+            inverted.fill_values(measure, values.iter().map(Vec::as_slice));
+            let group = &values[10..];
+            inverted.fill_values(measure, group.iter().map(Vec::as_slice));
+            let mut pairs = 0;
+            inverted.all_pairs(|a, b, distance| {
+                assert!(a < b);
+                pairs += 1;
+                close(distance, (measure.kernel)(&group[a], &group[b]));
+            });
+            assert_eq!(pairs, group.len() * (group.len() - 1) / 2);
+            for query in &values {
+                let distances: Vec<f32> = inverted.distances_of(query, 0.0, &mut sums).collect();
+                assert_eq!(distances.len(), group.len());
+                distances
+                    .iter()
+                    .zip(group)
+                    .for_each(|(&distance, other)| close(distance, (measure.kernel)(query, other)));
+            }
+        }
+    }
+
+    #[test]
+    fn near_identical_values_are_told_apart() {
+        // Squares of 1e6, of which differences of 1e-4 would be lost in f32.
+        let values: Vec<Vec<u8>> =
+            [0.0, 1.0, 2.0, 4.0].map(|step: f32| value(&[(3, 1000.0), (8, 0.01 * step)])).to_vec();
+        let measure = Measure::new(Elements::Sparse, Metric::L2, 10).unwrap();
+        let mut inverted = Inverted::default();
+        inverted.fill_values(measure, values.iter().map(Vec::as_slice));
+        inverted.all_pairs(|a, b, distance| {
+            let exact = (measure.kernel)(&values[a], &values[b]);
+            assert!((distance - exact).abs() < 0.01 * exact, "{a} {b} {distance} {exact}");
+        });
+    }
+
+    #[test]
+    fn equal_distances_differ_a_little() {
+        let distances: std::collections::BTreeSet<u32> = (0..50).map(|at| untied(2.0, 7, at).to_bits()).collect();
+        assert!(distances.len() > 4);
+        assert!(distances.iter().all(|&bits| (f32::from_bits(bits) - 2.0).abs() < 1e-5));
+        assert_eq!(untied(f32::INFINITY, 1, 2), f32::INFINITY);
+    }
+}
