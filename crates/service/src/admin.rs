@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ pub enum AdminError {
 #[derive(Debug)]
 pub struct AdminSocket {
     path: PathBuf,
+    inode: u64,
 }
 
 impl AdminSocket {
@@ -48,26 +49,33 @@ impl AdminSocket {
     /// [`AdminError`]
     pub fn start(path: &Path, activity: Arc<Activity>) -> Result<Self, AdminError> {
         let bind = |source| AdminError::Bind { path: path.to_owned(), source };
-        match fs::symlink_metadata(path) {
-            Ok(found) if found.file_type().is_socket() => fs::remove_file(path).map_err(bind)?,
-            Ok(_) => return Err(AdminError::Occupied(path.to_owned())),
-            Err(_) => {}
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+            return Err(AdminError::Occupied(path.to_owned()));
         }
-        let listener = UnixListener::bind(path).map_err(bind)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(bind)?;
+        // Under its name only when nobody else can open it.
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".{}", std::process::id()));
+        let new = PathBuf::from(new);
+        let _ = fs::remove_file(&new);
+        let listener = UnixListener::bind(&new).map_err(bind)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(bind)?;
+        let inode = fs::symlink_metadata(&new).map_err(bind)?.ino();
+        fs::rename(&new, path).map_err(bind)?;
         tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router(activity)).await {
                 tracing::error!(%error, "the owner's socket is closed");
             }
         });
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), inode })
     }
 }
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // The socket may be gone already.
-        let _ = fs::remove_file(&self.path);
+        // The socket may be gone already, or be that of the next daemon.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -105,6 +113,19 @@ mod tests {
     use crate::report::Subject;
     use crate::{Activity, Readiness, Role, Stage};
     use protocol::Phase;
+
+    #[tokio::test]
+    async fn the_socket_of_the_next_daemon_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let start = || AdminSocket::start(&path, Arc::new(Activity::new(Role::Builder, "0", false).unwrap())).unwrap();
+        let first = start();
+        let second = start();
+        drop(first);
+        UnixStream::connect(&path).await.unwrap();
+        drop(second);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[tokio::test]
     async fn the_owner_cancels_and_drains() {
