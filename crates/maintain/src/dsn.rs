@@ -29,9 +29,8 @@ const ENVIRONMENT: [(&str, &str); 15] = [
 ];
 
 /// Parameters of libpq that have no effect here.
-const IGNORED: [&str; 26] = [
+const IGNORED: [&str; 20] = [
     "application_name",
-    "channel_binding",
     "client_encoding",
     "fallback_application_name",
     "gssdelegation",
@@ -44,18 +43,24 @@ const IGNORED: [&str; 26] = [
     "krbsrvname",
     "load_balance_hosts",
     "replication",
-    "require_auth",
-    "requirepeer",
     "ssl_max_protocol_version",
-    "ssl_min_protocol_version",
     "sslcertmode",
     "sslcompression",
-    "sslcrl",
-    "sslcrldir",
     "sslnegotiation",
     "sslpassword",
     "sslsni",
     "tcp_user_timeout",
+];
+
+/// Parameters that demand a protection which the driver does not have, their environment variables, and the values that demand nothing new.
+const REFUSED: [(&str, &str, &[&str]); 6] = [
+    ("channel_binding", "PGCHANNELBINDING", &["disable", "prefer"]),
+    ("require_auth", "PGREQUIREAUTH", &[]),
+    ("requirepeer", "PGREQUIREPEER", &[]),
+    // TLS older than 1.2 is never spoken.
+    ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
+    ("sslcrl", "PGSSLCRL", &[]),
+    ("sslcrldir", "PGSSLCRLDIR", &[]),
 ];
 
 /// libpq's `sslmode`.
@@ -115,6 +120,12 @@ impl Dsn {
         if let (false, Some(user)) = (parameters.contains_key("user"), variable("USER").or_else(|| variable("LOGNAME")))
         {
             parameters.insert("user".to_owned(), user);
+        }
+        for (key, name, harmless) in REFUSED {
+            let demanded = parameters.remove(key).filter(|value| !value.is_empty()).or_else(|| variable(name));
+            if let Some(value) = demanded.filter(|value| !harmless.contains(&value.as_str())) {
+                return Err(Error::Dsn(format!("{key} \"{value}\" is not supported")));
+            }
         }
         let is_known =
             |key: &&String| ENVIRONMENT.iter().any(|(known, _)| known == key) || IGNORED.contains(&key.as_str());
@@ -370,6 +381,9 @@ mod tests {
             ("host='x", "quote"),
             ("postgresql://%4/x", "hexadecimal"),
             ("x=1 y", "missing"),
+            ("require_auth=scram-sha-256", "require_auth \"scram-sha-256\" is not supported"),
+            ("postgresql://db/items?channel_binding=require", "channel_binding \"require\" is not supported"),
+            ("ssl_min_protocol_version=TLSv1.3", "ssl_min_protocol_version \"TLSv1.3\" is not supported"),
             ("pasword=x", "\"pasword\" is unknown"),
         ] {
             match Dsn::with(text, &|_| None) {
@@ -382,6 +396,13 @@ mod tests {
         for wrong in ["port=x", "hostaddr=db.example", "target_session_attrs=both", "connect_timeout=soon"] {
             assert!(read(wrong).config("x").is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_demands_nothing_new_is_taken() {
+        read("channel_binding=prefer ssl_min_protocol_version=TLSv1.2 require_auth=''");
+        let variable = |name: &str| (name == "PGREQUIREAUTH").then(|| "md5".to_owned());
+        assert!(Dsn::with("dbname=items", &variable).unwrap_err().to_string().contains("require_auth \"md5\""));
     }
 
     #[test]
