@@ -62,6 +62,10 @@ fn insert_update_delete_vacuum_reindex() {
     session.execute("ALTER INDEX ours_idx RESET (external)").unwrap();
     session.execute("REINDEX INDEX ours_idx").unwrap();
     assert!(session.take_notices().iter().all(|notice| !notice.message.starts_with("indexed")));
+    // And back again.
+    session.execute("ALTER INDEX ours_idx SET (external = true)").unwrap();
+    session.execute("REINDEX INDEX ours_idx").unwrap();
+    assert!(session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 7000 elements")));
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Failure {
     /// Warns that the index is built in the database, and why.
     pub(crate) fn warn_of_fallback(mut self) {
         self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
-        self.message = "building the index in the database, because no builder can be had".into();
+        self.message = "building the index in the database, because no builder is available".into();
         context::ours();
         tell(PgLogLevel::WARNING, self.report());
         context::theirs();

@@ -112,7 +112,7 @@ fn warn_of_poor_graph(done: &Done) {
         let percent = found / 10_000;
         let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
             .set_detail(format!("Searches with hnsw.ef_search = 40 found {percent} percent of {of}."))
-            .set_hint("Raise hnsw.ef_search, or build the index with a higher ef_construction or m.");
+            .set_hint("Raise hnsw.ef_search, or build the index with a higher m.");
         tell(PgLogLevel::WARNING, report);
     }
 }

@@ -130,7 +130,7 @@ fn refuse(refusal: &Refusal) -> Refuse {
     let limit = LIMITS_HINT.to_owned();
     let (message, detail, hint, retry_after) = match refusal {
         Refusal::Waiting(most) => {
-            let message = format!("as many builds of this client wait as may, {most}");
+            let message = format!("this client has reached its limit of {most} waiting builds");
             return refusal_of(SqlState::TOO_MANY_CONNECTIONS, message, String::new(), limit, Duration::from_secs(30));
         }
         Refusal::Beyond { needed, limit: most } => {

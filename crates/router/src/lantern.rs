@@ -181,7 +181,7 @@ impl Session<'_> {
                 other => {
                     let refusal = other.and_then(Result::err);
                     tracing::warn!(?refusal, "Lantern client gets no builder");
-                    Err(NoBuilder::Told("no builder can be had, see the router's log".to_owned()))
+                    Err(NoBuilder::Told("no builder is available, see the router's log".to_owned()))
                 }
             },
             // It sends nothing before the answer, so any byte or end means that it has left.

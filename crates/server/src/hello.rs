@@ -98,7 +98,7 @@ fn refuse_waiting(most: u32) -> Box<Refuse> {
         retry_after_ms: 30_000,
         ..*refuse(
             SqlState::TOO_MANY_CONNECTIONS,
-            format!("as many builds of this client wait as may, {most}"),
+            format!("this client has reached its limit of {most} waiting builds"),
             String::new(),
             LIMITS_HINT,
         )

@@ -11,7 +11,7 @@ use crate::fake::Peer;
 use crate::scene::{CLUSTER, CREATE, Scene};
 
 const PLAIN: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops)";
-const WARNING: &str = "building the index in the database, because no builder can be had";
+const WARNING: &str = "building the index in the database, because no builder is available";
 
 fn refuse(peer: &mut Peer) -> std::io::Result<()> {
     peer.hello()?;

@@ -230,10 +230,10 @@ impl Place {
         let before = order.iter().position(|entry| entry.ticket == self.ticket).unwrap_or(order.len());
         let reason = match order.get(before) {
             Some(entry) if state.is_held_back(entry) => {
-                format!("{} has as many builds or as much memory as it may", entry.client)
+                format!("{} has reached its limit of builds or memory", entry.client)
             }
             _ if max_builds > 0 && state.builds >= max_builds => {
-                format!("as many builds run as may at a time, {max_builds}")
+                format!("the limit of {max_builds} builds at a time is reached")
             }
             _ => {
                 let free = Size(limit.saturating_sub(state.reserved));
@@ -301,7 +301,7 @@ mod tests {
         let (second, third) = (enter(30).unwrap(), enter(10).unwrap());
         assert_eq!(enter(1).unwrap_err(), NoPlace::Waiting(2));
         assert!(second.take().is_none(), "beyond the client's memory");
-        assert_eq!(second.position().1, "a has as many builds or as much memory as it may");
+        assert_eq!(second.position().1, "a has reached its limit of builds or memory");
         let third = third.take().unwrap();
         assert!(enter(1).unwrap().take().is_none(), "a third build");
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
@@ -337,7 +337,7 @@ mod tests {
         let admission = Admission::new(100, 1);
         let running = enter(&admission, 1).take().unwrap();
         let [a, b] = [2, 3].map(|bytes| enter(&admission, bytes));
-        assert_eq!(b.position(), (2, "as many builds run as may at a time, 1".to_owned()));
+        assert_eq!(b.position(), (2, "the limit of 1 builds at a time is reached".to_owned()));
         drop(a);
         assert_eq!((b.position().0, admission.standing().queued), (1, 1));
         assert!(b.take().is_none());

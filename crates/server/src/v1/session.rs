@@ -169,7 +169,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
                 (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
             }
-            NoPlace::Waiting(most) => (Refusal::Queue, format!("as many builds of this client wait as may, {most}")),
+            NoPlace::Waiting(most) => {
+                (Refusal::Queue, format!("this client has reached its limit of {most} waiting builds"))
+            }
         })?;
         let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
         let storage = self.shared.storage();
