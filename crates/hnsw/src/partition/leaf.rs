@@ -41,9 +41,9 @@ impl Leaf {
         let k = k.min(self.elements.len() - 1);
         let Some(products) = space.measure.products else {
             if space.measure.inverts() {
-                self.by_inverted_lists(space, k)
+                self.by_inverted_lists(space, k);
             } else {
-                self.one_by_one(space, k)
+                self.one_by_one(space, k);
             }
             return Ok(true);
         };
