@@ -71,8 +71,11 @@ impl Engine for BulkEngine {
         }
         // Without Euclidean distances, or with an augmentation that changes them much, a trial on the data chooses the engine.
         let certain = space.measure.products.is_some() && augmentations.is_none();
+        // Comparing sparse values by two metrics costs more than insertion: then bulk must have the higher recall.
+        let costly = space.measure.inverts() && augmentations.is_some();
+        let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
-        if tried.is_some_and(|tried| tried.insertion_finds_more(NO_CHANCE) || tried.insertion_is_cheaper()) {
+        if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;
             return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
         }

@@ -33,6 +33,7 @@ pub(crate) struct Selector {
     taken: Vec<bool>,
     group: Group,
     inverted: Inverted,
+    sums: Vec<f64>,
     center: Vec<f32>,
     /// Distances between candidates: a row for each, right of the diagonal.
     between: Vec<f32>,
@@ -105,12 +106,17 @@ impl Selector {
         let known = if known == Known::ByCodes {
             self.turn_euclidean(rule.space, element);
             known
+        } else if known == Known::ByValues && euclidean.measure.inverts() {
+            self.inverted.turn_euclidean();
+            let distances = self.inverted.distances(euclidean, element, &mut self.sums);
+            self.distances.iter_mut().zip(distances).for_each(|(distance, euclidean)| *distance = euclidean);
+            self.compare_inverted();
+            known
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
             // Distances between candidates that come from values are of the other metric.
-            let inverts = known == Known::ByValues && euclidean.measure.inverts();
-            if inverts { self.invert(Rule { space: euclidean, ..rule }) } else { Known::Nothing }
+            Known::Nothing
         };
         self.sorted.clear();
         let others = self.ranked.iter().filter(|at| !first.contains(at));
@@ -241,15 +247,19 @@ impl Selector {
     /// Computes the distances between sparse candidates by inverted lists, unless they share most of their dimensions: then comparing each with
     /// the chosen neighbors costs less.
     fn invert(&mut self, rule: Rule<'_>) -> Known {
-        let count = self.members.len();
         self.inverted.fill(rule.space, &self.members);
         if self.inverted.meetings() > self.inverted.entries() * rule.wanted / 2 {
             return Known::Nothing;
         }
+        self.compare_inverted();
+        Known::ByValues
+    }
+
+    fn compare_inverted(&mut self) {
+        let count = self.members.len();
         self.width = count;
         self.between.resize(count * count, 0.0);
         self.inverted.all_pairs(|a, b, distance| self.between[a * count + b] = distance);
-        Known::ByValues
     }
 
     /// Turns distances under inner product into squared Euclidean distances, without the extra coordinate, which was one more dimension.

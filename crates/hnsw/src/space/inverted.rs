@@ -84,6 +84,16 @@ impl Inverted {
         }
     }
 
+    /// The same values by Euclidean distance, without extra coordinates.
+    pub(crate) fn turn_euclidean(&mut self) {
+        self.metric = Some(Metric::L2);
+        self.extra.clear();
+        for (alone, own) in self.alone.iter_mut().zip(self.own_starts.windows(2)) {
+            let numbers = self.own[own[0] as usize..own[1] as usize].iter();
+            *alone = numbers.map(|&(_, number)| f64::from(number) * f64::from(number)).sum();
+        }
+    }
+
     /// Where a dimension is in the table, or would be.
     fn place(&self, dim: u32) -> usize {
         let mask = self.table.len() - 1;
@@ -254,6 +264,9 @@ mod tests {
                     .zip(group)
                     .for_each(|(&distance, other)| close(distance, (measure.kernel)(query, other)));
             }
+            let l2 = Measure::new(Elements::Sparse, Metric::L2, 1_000_000_000).unwrap();
+            inverted.turn_euclidean();
+            inverted.all_pairs(|a, b, distance| close(distance, (l2.kernel)(&group[a], &group[b])));
         }
     }
 
