@@ -16,7 +16,7 @@
 //!  partition  plan, pivots, split, leaf (all pairs), refine ─► candidates           │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
-//!  select     diversity rule, mutual choice ────────────────────► draft             │
+//!  select     diversity rule, mutual choice, in-degree ─────────► draft             │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
 //!  repair     guard (measures by searches), navigate, duplicates, reach ────────────┘

@@ -17,6 +17,8 @@ pub enum Pass {
     PivotLinks,
     /// The second choice, in which an element considers the elements that chose it.
     MutualChoice,
+    /// Links to elements of low in-degree.
+    InDegree,
     /// The guard's remedies for a graph whose searches get lost.
     Remedies,
     /// Links to unreachable elements.
@@ -27,7 +29,7 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Augmentation,
         Self::Longest,
         Self::Codes,
@@ -36,6 +38,7 @@ impl Pass {
         Self::SecondLook,
         Self::PivotLinks,
         Self::MutualChoice,
+        Self::InDegree,
         Self::Remedies,
         Self::Reach,
         Self::PageOrder,
@@ -53,6 +56,7 @@ impl Pass {
             Self::SecondLook => "second look",
             Self::PivotLinks => "pivot links",
             Self::MutualChoice => "mutual choice",
+            Self::InDegree => "in-degree",
             Self::Remedies => "remedies",
             Self::Reach => "reach",
             Self::PageOrder => "page order",

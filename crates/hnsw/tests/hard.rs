@@ -71,3 +71,22 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(3).iter().map(|x| x.abs()).collect()).collect();
     expect(&rows, Metric::InnerProduct, 0.99);
 }
+
+#[test]
+fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
+    let mut numbers = Numbers(15);
+    let center: Vec<f32> = (0..64).map(|_| normal(&mut numbers)).collect();
+    let mut row = |at: usize| -> Vec<f32> {
+        // One row of ten lies elsewhere.
+        let (around, spread) = if at.is_multiple_of(10) { (0.0, 1.0) } else { (1.0, 1e-4) };
+        let row: Vec<f32> = center.iter().map(|x| around * x + spread * normal(&mut numbers)).collect();
+        let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+        row.iter().map(|x| x / length).collect()
+    };
+    let rows: Vec<Vec<f32>> = (0..20_000).map(&mut row).collect();
+    let spec = BuildSpec { metric: Metric::Cosine, ..spec(64, 16) };
+    let finished = build(EngineKind::Bulk, &spec, &rows).unwrap();
+    check(&finished, rows.len());
+    // Each element that is linked only because nothing led to it takes the place of a link that the rule wanted.
+    assert!(finished.report.relinked < 50, "{}", finished.report.relinked);
+}

@@ -12,7 +12,7 @@ use distance::Candidate;
 use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::search::{Links, Searcher};
-use crate::select::{Choosing, Rule, Selector, Turn, choose_again};
+use crate::select::{Choosing, Rule, Selector, Turn, choose_again, in_degree, spread_links};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
 
@@ -94,7 +94,7 @@ impl Way<'_> {
                 if place % one_of != 0 {
                     list.clear();
                     list.extend(known.iter().map(|&other| space.candidate(point, other)));
-                    return;
+                    return list.len();
                 }
                 let Scratch { searcher, expanded, candidates, selector, query } = scratch;
                 let space = space.trusted(point, known);
@@ -117,7 +117,7 @@ impl Way<'_> {
                 let kept = distinct(candidates, usize::MAX);
                 candidates.truncate(kept);
                 let wanted = width.min(points.len() - 1);
-                selector.choose(Rule { space, wanted, resolved }, point, candidates, list);
+                selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
             })?;
         if layer == 0 {
             // The second selection needs the memory, and reads only the layers above.
@@ -125,7 +125,13 @@ impl Way<'_> {
         }
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;
         drop(chosen);
-        pool.run(|| again.place(draft, layer));
-        Ok(())
+        pool.run(|| {
+            let by_rule = again.place(draft, layer);
+            if layer == 0 && in_degree::counts(space) {
+                spread_links(draft, points, order, &by_rule, control)
+            } else {
+                Ok(())
+            }
+        })
     }
 }

@@ -6,9 +6,9 @@
 use distance::Candidate;
 use graph::NO_NEIGHBOR;
 
-use super::mutual;
 use super::round::{Choosing, Turn};
 use super::rule::{Rule, Selector};
+use super::{in_degree, mutual, spread_links};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
@@ -74,7 +74,7 @@ pub(crate) fn fill(
     // Progress is counted in elements, all of which are on layer 0.
     let choosing = Choosing { points, order, width, counted: layer == 0 };
     let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
-        gathered.choose(space, turn, width, layer == 0, scratch, list);
+        gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
     let mut chosen = choosing.run(space, pool, control, choose)?;
     // Candidates take the most memory of a build: they are freed before the lists of layer 0 are allocated.
@@ -85,8 +85,11 @@ pub(crate) fn fill(
     if gathered.mutual && Pass::MutualChoice.runs(gathered.left_out) {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
-    pool.run(|| chosen.place(draft, layer));
-    Ok(())
+    pool.run(|| {
+        let by_rule = chosen.place(draft, layer);
+        let spreads = layer == 0 && Pass::InDegree.runs(gathered.left_out) && in_degree::counts(space);
+        if spreads { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+    })
 }
 
 #[derive(Default)]
@@ -105,7 +108,7 @@ impl Gathered {
         full: bool,
         scratch: &mut Scratch,
         list: &mut Vec<Candidate>,
-    ) {
+    ) -> usize {
         let element = self.points[at];
         let wanted = width.min(self.points.len() - 1);
         let Scratch { candidates, more, selector } = scratch;
@@ -128,7 +131,7 @@ impl Gathered {
             }
             candidates.sort_unstable();
         }
-        selector.choose(Rule { space, wanted, resolved }, element, candidates, list);
+        selector.choose(Rule { space, wanted, resolved }, element, candidates, list)
     }
 
     /// Breadth-first search from the known candidates, nearest first, until `target` elements are known or no more are found.
@@ -224,6 +227,7 @@ mod tests {
         (0..COUNT).for_each(|at| gathered.near.add(at, std::iter::once(next(at))));
         for (element, list) in lists(gathered).into_iter().enumerate() {
             let is_near = |other: &&u32| (1..=8).contains(&((**other as usize + COUNT - element) % COUNT));
+            // The in-degree pass gives superfluous slots to elements that nobody has found.
             assert!(list.len() == 4 && list.iter().filter(is_near).count() >= 2, "{element}: {list:?}");
         }
     }

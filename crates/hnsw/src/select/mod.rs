@@ -1,16 +1,20 @@
 //! Neighbor selection: which of its candidates each element links to.
 //!
-//! The diversity rule chooses from what the partition found ([`complete`]); each element then considers those that chose it ([`mutual`]).
-//! pgvector keeps layer-0 lists full, so the rule is followed by a refill.
+//! The diversity rule chooses from what the partition found ([`complete`]); each element then considers those that chose it ([`mutual`]), and
+//! elements that few others link to get links from their own neighbors ([`in_degree`]). pgvector keeps layer-0 lists full, so the rule is followed
+//! by a refill.
 //!
-//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Two rounds and the placing of lists in parallel.
+//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Two rounds in parallel; placing lists and counting
+//! in-degrees are serial.
 
 mod complete;
+pub(crate) mod in_degree;
 mod mutual;
 mod round;
 mod rule;
 
 pub(crate) use complete::{Far, Gathered, fill};
+pub(crate) use in_degree::spread_links;
 pub(crate) use mutual::choose_again;
 pub(crate) use round::{Choosing, Turn};
 pub(crate) use rule::{Rule, Selector};

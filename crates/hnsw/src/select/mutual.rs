@@ -61,7 +61,7 @@ pub(crate) fn choose_again<'a>(
             }
             candidates.sort_unstable();
         }
-        selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list);
+        selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
     })
 }
 
@@ -121,11 +121,13 @@ mod tests {
         let chosen = choosing.run(space, &pool, &control, |(): &mut (), turn, list: &mut Vec<Candidate>| {
             list.clear();
             list.extend((turn.at != 0).then(|| space.candidate(turn.at as u32, 0)));
+            list.len()
         });
         let mut draft = Draft::new(2, vec![0; 5]);
         let again = choose_again(&chosen.unwrap(), &draft, 0, space, &pool, &control).unwrap();
-        again.place(&mut draft, 0);
+        let by_rule = again.place(&mut draft, 0);
         assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
         assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
+        assert_eq!(by_rule, [4, 1, 1, 1, 1]);
     }
 }

@@ -41,26 +41,27 @@ const PART: usize = 64;
 
 struct Part {
     lists: Vec<Candidate>,
+    by_rule: [u16; PART],
 }
 
 impl<'a> Choosing<'a> {
-    /// Has every point choose. `choose` fills the list of one point.
+    /// Has every point choose. `choose` fills the list of one point and returns how many neighbors the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
         space: Space<'_>,
         pool: &Pool,
         control: &Control,
-        choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) + Sync,
+        choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) -> usize + Sync,
     ) -> Result<Chosen<'a>, BuildError> {
         let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
             let elements = order.iter().map(|&at| self.points[at as usize]);
             let near = representation::near_pairs(elements);
             let resolved = space.codes.is_none_or(|codes| Representation::Codes(codes).represents_most(space, near));
-            let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width] };
+            let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
             for (at_part, &at) in order.iter().enumerate() {
                 control.check()?;
                 let turn = Turn { place: part * PART + at_part, at: at as usize, resolved };
-                choose(scratch, turn, list);
+                made.by_rule[at_part] = choose(scratch, turn, list) as u16;
                 made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
             }
             control.progress().add(if self.counted { order.len() as u64 } else { 0 });
@@ -84,8 +85,9 @@ impl<'a> Chosen<'a> {
         &slots[..used]
     }
 
-    /// Puts the lists into the draft. Runs on the threads of the pool it is called from.
-    pub(crate) fn place(self, draft: &mut Draft, layer: u8) {
+    /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
+    /// of the pool it is called from.
+    pub(crate) fn place(self, draft: &mut Draft, layer: u8) -> Vec<u16> {
         let Choosing { points, order, .. } = self.of;
         let mut place_of = vec![u32::MAX; points.last().map_or(0, |&last| last as usize + 1)];
         (0..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
@@ -95,5 +97,10 @@ impl<'a> Chosen<'a> {
         } else {
             points.iter().for_each(|&point| draft.set(point, layer, neighbors(place_of[point as usize])));
         }
+        let by_rule = |&point: &u32| {
+            let place = place_of[point as usize] as usize;
+            self.parts[place / PART].by_rule[place % PART]
+        };
+        points.par_iter().map(by_rule).collect()
     }
 }

@@ -1,0 +1,98 @@
+//! Raises the in-degree of elements that few others link to.
+//!
+//! Among near-identical rows a few central elements are nearest to all others. Then nearly all links lead to them, and many elements have no
+//! incoming link at all. (Insertion avoids this only because the first elements had no better neighbors than each other.) Links that the
+//! diversity rule pruned and the refill put back are replaced.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use distance::Metric;
+use rayon::prelude::*;
+
+use crate::draft::Draft;
+use crate::space::Space;
+use crate::{BuildError, Control};
+
+/// Whether elements of low in-degree are worth a link. Where distances are products (inner product, and cosine of half precision, which normalises to
+/// three digits), such elements are short and hardly ever an answer: links to them would replace links to answers.
+pub(crate) fn counts(space: Space<'_>) -> bool {
+    !matches!(space.measure.metric, Metric::InnerProduct | Metric::Cosine)
+}
+
+/// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
+/// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
+/// chose: they stay. Counts on the threads of the pool it is called from.
+pub(crate) fn spread_links(
+    draft: &mut Draft,
+    points: &[u32],
+    order: &[u32],
+    chosen: &[u16],
+    control: &Control,
+) -> Result<(), BuildError> {
+    let enough = (draft.m() * 3 / 4).max(2) as u32;
+    let counts: Vec<AtomicU32> = (0..draft.len()).map(|_| AtomicU32::new(0)).collect();
+    points.par_iter().for_each(|&point| {
+        let neighbors = draft.neighbors(point, 0).iter();
+        neighbors.for_each(|&neighbor| _ = counts[neighbor as usize].fetch_add(1, Ordering::Relaxed));
+    });
+    let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
+    let mut fixed = vec![0; draft.len()];
+    points.iter().zip(chosen).for_each(|(&point, &chosen)| fixed[point as usize] = chosen);
+    for &at in order {
+        let element = points[at as usize];
+        if links[element as usize] >= enough {
+            continue;
+        }
+        control.check()?;
+        for host in draft.neighbors(element, 0).to_vec() {
+            if links[element as usize] >= enough {
+                break;
+            }
+            let slots = draft.slots_mut(host, 0);
+            let first = usize::from(fixed[host as usize]);
+            if slots.contains(&element) {
+                continue;
+            }
+            let rich = |&slot: &u32| links.get(slot as usize).is_some_and(|&links| links > enough);
+            if let Some(free) = slots[first..].iter().rposition(rich) {
+                let slot = &mut slots[first + free];
+                links[*slot as usize] -= 1;
+                links[element as usize] += 1;
+                *slot = element;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread_links;
+    use crate::Control;
+    use crate::draft::Draft;
+
+    #[test]
+    fn an_element_without_links_gets_superfluous_ones() {
+        // All link to 4, and nobody to 5; the first two links of each list are the rule's.
+        let mut draft = Draft::new(2, vec![0; 6]);
+        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
+        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..6).collect();
+        spread_links(&mut draft, &points, &points, &[2; 6], &Control::default()).unwrap();
+        assert_eq!(draft.neighbors(0, 0), [1, 2, 3, 5]);
+        assert_eq!(draft.neighbors(1, 0), [0, 2, 3, 5]);
+        // By then 5 has two links, which is enough, and 4 has no more than that.
+        assert_eq!(draft.neighbors(2, 0), [0, 1, 3, 4]);
+        assert_eq!(draft.neighbors(5, 0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn links_of_the_rule_stay() {
+        let mut draft = Draft::new(2, vec![0; 6]);
+        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
+        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..6).collect();
+        spread_links(&mut draft, &points, &points, &[4; 6], &Control::default()).unwrap();
+        (0..).zip(lists).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
+    }
+}
