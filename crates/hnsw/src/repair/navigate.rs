@@ -12,7 +12,7 @@ use distance::Candidate;
 use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::search::{Links, Searcher};
-use crate::select::{Choosing, Rule, Selector, Turn, choose_again, in_degree, spread_links};
+use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
 
@@ -127,11 +127,7 @@ impl Way<'_> {
         drop(chosen);
         pool.run(|| {
             let by_rule = again.place(draft, layer);
-            if layer == 0 && in_degree::counts(space) {
-                spread_links(draft, points, order, &by_rule, control)
-            } else {
-                Ok(())
-            }
+            if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }
 }

@@ -8,7 +8,7 @@ use graph::NO_NEIGHBOR;
 
 use super::round::{Choosing, Turn};
 use super::rule::{Rule, Selector};
-use super::{in_degree, mutual, spread_links};
+use super::{mutual, spread_links};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
@@ -87,8 +87,8 @@ pub(crate) fn fill(
     }
     pool.run(|| {
         let by_rule = chosen.place(draft, layer);
-        let spreads = layer == 0 && Pass::InDegree.runs(gathered.left_out) && in_degree::counts(space);
-        if spreads { spread_links(draft, points, order, &by_rule, control) } else { Ok(()) }
+        let spreads = layer == 0 && Pass::InDegree.runs(gathered.left_out);
+        if spreads { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
     })
 }
 

@@ -13,22 +13,23 @@ use crate::draft::Draft;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
-/// Whether elements of low in-degree are worth a link. Where distances are products (inner product, and cosine of half precision, which normalises to
-/// three digits), such elements are short and hardly ever an answer: links to them would replace links to answers.
-pub(crate) fn counts(space: Space<'_>) -> bool {
-    !matches!(space.measure.metric, Metric::InnerProduct | Metric::Cosine)
-}
-
 /// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
 /// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
 /// chose: they stay. Counts on the threads of the pool it is called from.
+///
+/// Nothing is done where distances are products (inner product, and cosine of half precision, which normalises to three digits): there such elements
+/// are short and hardly ever an answer, and links to them would replace links to answers.
 pub(crate) fn spread_links(
     draft: &mut Draft,
+    space: Space<'_>,
     points: &[u32],
     order: &[u32],
     chosen: &[u16],
     control: &Control,
 ) -> Result<(), BuildError> {
+    if matches!(space.measure.metric, Metric::InnerProduct | Metric::Cosine) {
+        return Ok(());
+    }
     let enough = (draft.m() * 3 / 4).max(2) as u32;
     let counts: Vec<AtomicU32> = (0..draft.len()).map(|_| AtomicU32::new(0)).collect();
     points.par_iter().for_each(|&point| {
@@ -67,18 +68,31 @@ pub(crate) fn spread_links(
 
 #[cfg(test)]
 mod tests {
+    use distance::{Elements, Metric};
+
     use super::spread_links;
     use crate::Control;
     use crate::draft::Draft;
+    use crate::space::{Measure, Space};
+    use crate::testing::store;
+
+    /// All link to 4, and nobody to 5.
+    const LISTS: [[u32; 4]; 6] = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
+
+    /// The lists after the pass, of which the rule chose the first `chosen`.
+    fn spread(metric: Metric, chosen: u16) -> Draft {
+        let store = store(&[[0.0]; 6]);
+        let space = Space::exact(Measure::new(Elements::F32, metric, 1).unwrap(), &store);
+        let mut draft = Draft::new(2, vec![0; 6]);
+        (0..).zip(LISTS).for_each(|(element, list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..6).collect();
+        spread_links(&mut draft, space, &points, &points, &[chosen; 6], &Control::default()).unwrap();
+        draft
+    }
 
     #[test]
     fn an_element_without_links_gets_superfluous_ones() {
-        // All link to 4, and nobody to 5; the first two links of each list are the rule's.
-        let mut draft = Draft::new(2, vec![0; 6]);
-        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
-        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
-        let points: Vec<u32> = (0..6).collect();
-        spread_links(&mut draft, &points, &points, &[2; 6], &Control::default()).unwrap();
+        let draft = spread(Metric::L2, 2);
         assert_eq!(draft.neighbors(0, 0), [1, 2, 3, 5]);
         assert_eq!(draft.neighbors(1, 0), [0, 2, 3, 5]);
         // By then 5 has two links, which is enough, and 4 has no more than that.
@@ -87,12 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_rule_stay() {
-        let mut draft = Draft::new(2, vec![0; 6]);
-        let lists = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
-        (0..).zip(lists).for_each(|(element, list)| draft.set(element, 0, list));
-        let points: Vec<u32> = (0..6).collect();
-        spread_links(&mut draft, &points, &points, &[4; 6], &Control::default()).unwrap();
-        (0..).zip(lists).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
+    fn links_of_the_rule_stay_and_links_by_products() {
+        for draft in [spread(Metric::L2, 4), spread(Metric::InnerProduct, 2), spread(Metric::Cosine, 2)] {
+            (0..).zip(LISTS).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
+        }
     }
 }

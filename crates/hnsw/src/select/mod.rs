@@ -8,7 +8,7 @@
 //! in-degrees are serial.
 
 mod complete;
-pub(crate) mod in_degree;
+mod in_degree;
 mod mutual;
 mod round;
 mod rule;
