@@ -63,7 +63,8 @@ fn kernel_at(elements: Elements, metric: Metric, level: Level) -> Option<Kernel>
 }
 
 /// NaN (an overflow on the way, as in inf - inf) would break every ordering; infinitely far is what it means.
-fn ordered(distance: f32) -> f32 {
+#[must_use]
+pub fn ordered(distance: f32) -> f32 {
     if distance.is_nan() { f32::INFINITY } else { distance }
 }
 

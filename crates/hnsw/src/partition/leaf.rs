@@ -2,7 +2,6 @@
 
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
-use crate::space::inverted::untied;
 use crate::space::representation::most;
 use crate::space::{Group, Inverted, Products, Query, Representation, Space};
 use crate::{BuildError, Control};
@@ -145,5 +144,26 @@ impl Leaf {
         const SAMPLE: usize = 8;
         let pair = |at: usize| Some((elements[at], elements[self.nearest.of(at).next()?.element() as usize]));
         (0..elements.len()).step_by(elements.len().div_ceil(SAMPLE)).filter_map(pair)
+    }
+}
+
+/// A distance whose last three bits differ at random from those of equal distances. Values that share no dimension are all equally far from each other:
+/// if each took the first of the others, all would take the same ones, and no link would lead to the rest.
+fn untied(distance: f32, a: u32, b: u32) -> f32 {
+    let mixed = a.wrapping_mul(0x9E37_79B9) ^ b.wrapping_mul(0x85EB_CA6B);
+    let noise = mixed.wrapping_mul(0xC2B2_AE35) >> 29;
+    if distance.is_finite() { f32::from_bits(distance.to_bits() ^ noise) } else { distance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::untied;
+
+    #[test]
+    fn equal_distances_differ_a_little() {
+        let distances: std::collections::BTreeSet<u32> = (0..50).map(|at| untied(2.0, 7, at).to_bits()).collect();
+        assert!(distances.len() > 4);
+        assert!(distances.iter().all(|&bits| (f32::from_bits(bits) - 2.0).abs() < 1e-5));
+        assert_eq!(untied(f32::INFINITY, 1, 2), f32::INFINITY);
     }
 }

@@ -248,7 +248,7 @@ impl Selector {
     /// the chosen neighbors costs less.
     fn invert(&mut self, rule: Rule<'_>) -> Known {
         self.inverted.fill(rule.space, &self.members);
-        if self.inverted.meetings() > self.inverted.entries() * rule.wanted / 2 {
+        if self.inverted.shared() > self.inverted.entries() * rule.wanted / 2 {
             return Known::Nothing;
         }
         self.compare_inverted();

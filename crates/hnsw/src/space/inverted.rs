@@ -25,8 +25,8 @@ pub(crate) struct Inverted {
     own: Vec<(u32, f32)>,
     /// Where the entries in `own` of each value start; one more for the end of the last.
     own_starts: Vec<u32>,
-    /// What a value adds to all its distances.
-    alone: Vec<f64>,
+    /// The norm that a value adds to all its distances.
+    norms: Vec<f64>,
     /// The coordinates that are added under inner product; else none.
     extra: Vec<f32>,
     /// Where the part of each list starts that is behind the current value.
@@ -50,7 +50,7 @@ impl Inverted {
         self.extra.clear();
         self.own.clear();
         self.own_starts.clear();
-        self.alone.clear();
+        self.norms.clear();
         // At first the length of each list.
         self.starts.clear();
         for value in values {
@@ -66,7 +66,7 @@ impl Inverted {
                 self.starts[list as usize] += 1;
                 self.own.push((list, number));
             }
-            self.alone.push(alone(measure.metric, value));
+            self.norms.push(norm(measure.metric, distance::sparse_entries(value)));
         }
         self.own_starts.push(self.own.len() as u32);
         let mut start = 0;
@@ -75,8 +75,8 @@ impl Inverted {
         self.entries.clear();
         self.entries.resize(self.own.len(), (0, 0.0));
         let mut next = self.starts.clone();
-        for at in 0..self.alone.len() {
-            for &(list, number) in &self.own[self.own_starts[at] as usize..self.own_starts[at + 1] as usize] {
+        for at in 0..self.norms.len() {
+            for &(list, number) in &self.own[range(&self.own_starts, at)] {
                 let place = &mut next[list as usize];
                 self.entries[*place as usize] = (at as u32, number);
                 *place += 1;
@@ -88,9 +88,8 @@ impl Inverted {
     pub(crate) fn turn_euclidean(&mut self) {
         self.metric = Some(Metric::L2);
         self.extra.clear();
-        for (alone, own) in self.alone.iter_mut().zip(self.own_starts.windows(2)) {
-            let numbers = self.own[own[0] as usize..own[1] as usize].iter();
-            *alone = numbers.map(|&(_, number)| f64::from(number) * f64::from(number)).sum();
+        for (at, of_value) in self.norms.iter_mut().enumerate() {
+            *of_value = norm(Metric::L2, self.own[range(&self.own_starts, at)].iter().copied());
         }
     }
 
@@ -109,28 +108,28 @@ impl Inverted {
         self.entries.len()
     }
 
-    /// Entries that meet where all pairs are compared: what that costs.
-    pub(crate) fn meetings(&self) -> usize {
+    /// How many dimensions all pairs share together: the cost of comparing them.
+    pub(crate) fn shared(&self) -> usize {
         self.starts.windows(2).map(|list| (list[1] - list[0]) as usize).map(|len| len * len / 2).sum()
     }
 
     /// Calls `take` with the positions of all pairs, the lesser one first, and their distance.
     pub(crate) fn all_pairs(&mut self, mut take: impl FnMut(usize, usize, f32)) {
-        let Self { metric, starts, entries, own, own_starts, alone, extra, behind, sums, .. } = self;
+        let Self { metric, starts, entries, own, own_starts, norms, extra, behind, sums, .. } = self;
         let Some(metric) = *metric else { return };
         behind.clear();
         behind.extend_from_slice(starts);
         sums.clear();
-        sums.resize(alone.len(), 0.0);
-        for at in 0..alone.len() {
-            for &(list, number) in &own[own_starts[at] as usize..own_starts[at + 1] as usize] {
+        sums.resize(norms.len(), 0.0);
+        for at in 0..norms.len() {
+            for &(list, number) in &own[range(own_starts, at)] {
                 let list = list as usize;
                 behind[list] += 1;
                 add(metric, number, &entries[behind[list] as usize..starts[list + 1] as usize], sums);
             }
             for (other, sum) in sums.iter_mut().enumerate().skip(at + 1) {
                 let shared = std::mem::take(sum) - product(extra, at, other);
-                take(at, other, finish(alone[at] + alone[other] + shared));
+                take(at, other, finish(norms[at] + norms[other] + shared));
             }
         }
     }
@@ -154,26 +153,30 @@ impl Inverted {
         sums: &'s mut Vec<f64>,
     ) -> impl Iterator<Item = f32> + use<'s> {
         sums.clear();
-        sums.resize(self.alone.len(), 0.0);
+        sums.resize(self.norms.len(), 0.0);
         let metric = self.metric.unwrap_or(Metric::L2);
         for (dim, number) in distance::sparse_entries(value) {
             let (known, list) = self.table[self.place(dim)];
             if known == dim {
-                let list = self.starts[list as usize] as usize..self.starts[list as usize + 1] as usize;
-                add(metric, number, &self.entries[list], sums);
+                add(metric, number, &self.entries[range(&self.starts, list as usize)], sums);
             }
         }
-        let own = alone(metric, value);
-        sums.iter().zip(&self.alone).enumerate().map(move |(at, (shared, alone))| {
+        let own = norm(metric, distance::sparse_entries(value));
+        sums.iter().zip(&self.norms).enumerate().map(move |(at, (shared, norm))| {
             let extra = self.extra.get(at).map_or(0.0, |other| f64::from(coordinate) * f64::from(*other));
-            finish(own + alone + shared - extra)
+            finish(own + norm + shared - extra)
         })
     }
 }
 
-/// What a value adds to all its distances.
-fn alone(metric: Metric, value: &[u8]) -> f64 {
-    let numbers = distance::sparse_entries(value).map(|(_, number)| f64::from(number));
+/// The list or value at a position, by where each starts.
+fn range(starts: &[u32], at: usize) -> std::ops::Range<usize> {
+    starts[at] as usize..starts[at + 1] as usize
+}
+
+/// The norm that a value adds to all its distances: |x|² under L2, the sum of |x| under L1, else nothing.
+fn norm(metric: Metric, entries: impl Iterator<Item = (u32, f32)>) -> f64 {
+    let numbers = entries.map(|(_, number)| f64::from(number));
     match metric {
         Metric::L2 => numbers.map(|x| x * x).sum(),
         Metric::L1 => numbers.map(f64::abs).sum(),
@@ -181,7 +184,7 @@ fn alone(metric: Metric, value: &[u8]) -> f64 {
     }
 }
 
-/// Adds what a number of one value makes with the numbers of others in the same dimension.
+/// Adds the terms of one dimension: of a value's number there with those of the values in the dimension's list.
 #[inline]
 fn add(metric: Metric, number: f32, entries: &[(u32, f32)], sums: &mut [f64]) {
     let x = f64::from(number);
@@ -199,23 +202,14 @@ fn product(extra: &[f32], a: usize, b: usize) -> f64 {
 
 /// Never NaN, as from kernels.
 fn finish(distance: f64) -> f32 {
-    let distance = distance as f32;
-    if distance.is_nan() { f32::INFINITY } else { distance }
-}
-
-/// A distance whose last three bits differ at random from those of equal distances. Values that share no dimension are all equally far from each other:
-/// if each took the first of the others, all would take the same ones, and no link would lead to the rest.
-pub(crate) fn untied(distance: f32, a: u32, b: u32) -> f32 {
-    let mixed = a.wrapping_mul(0x9E37_79B9) ^ b.wrapping_mul(0x85EB_CA6B);
-    let noise = mixed.wrapping_mul(0xC2B2_AE35) >> 29;
-    if distance.is_finite() { f32::from_bits(distance.to_bits() ^ noise) } else { distance }
+    distance::ordered(distance as f32)
 }
 
 #[cfg(test)]
 mod tests {
     use distance::{Elements, Metric};
 
-    use super::{Inverted, untied};
+    use super::Inverted;
     use crate::random::Random;
     use crate::space::Measure;
 
@@ -282,13 +276,5 @@ mod tests {
             let exact = (measure.kernel)(&values[a], &values[b]);
             assert!((distance - exact).abs() < 0.01 * exact, "{a} {b} {distance} {exact}");
         });
-    }
-
-    #[test]
-    fn equal_distances_differ_a_little() {
-        let distances: std::collections::BTreeSet<u32> = (0..50).map(|at| untied(2.0, 7, at).to_bits()).collect();
-        assert!(distances.len() > 4);
-        assert!(distances.iter().all(|&bits| (f32::from_bits(bits) - 2.0).abs() < 1e-5));
-        assert_eq!(untied(f32::INFINITY, 1, 2), f32::INFINITY);
     }
 }

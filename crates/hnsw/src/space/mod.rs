@@ -9,7 +9,7 @@ mod codes;
 mod components;
 mod explained;
 mod group;
-pub(crate) mod inverted;
+mod inverted;
 mod matrix;
 pub(crate) mod representation;
 

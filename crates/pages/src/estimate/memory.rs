@@ -14,8 +14,8 @@ const PACKED: u64 = 3 << 9;
 /// Or as codes, both by dimensions and by vectors as AMX wants them: a leaf, and a cell with the candidates of its points.
 const PACKED_CODES: u64 = 7 << 9;
 
-/// Sparse values of a leaf, and bytes for each number of theirs in inverted lists: the number in its list and with its value, twice the place of
-/// the list, and up to four times its place in a table of dimensions.
+/// Sparse values of a leaf, and bytes for each number of theirs in inverted lists: the number in its list and with its value, three times the
+/// place of the list, and up to four times its place in a table of dimensions.
 const INVERTED: u64 = 1000;
 const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
 
