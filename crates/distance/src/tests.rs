@@ -7,13 +7,9 @@ use crate::{Elements, Level, LevelError, Metric, kernel, kernel_at};
 const EPSILON: f64 = 1e-5;
 
 /// Repeatable numbers between -1 and 1.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 40) as f32 / (1u32 << 23) as f32) - 1.0
-    }
+pub(crate) fn numbers(seed: u64) -> impl FnMut() -> f32 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    move || 2.0 * random.f32() - 1.0
 }
 
 fn reference(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
@@ -43,14 +39,14 @@ fn encode(elements: Elements, values: &[f32]) -> Vec<u8> {
 
 #[test]
 fn every_level_equals_the_reference_on_every_length() {
-    let mut numbers = Numbers(1);
+    let mut next = numbers(1);
     for elements in [Elements::F32, Elements::F16, Elements::Sparse] {
         for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1] {
             for dims in 0..300 {
                 let mut draw = || -> Vec<f32> {
                     let round = |v: f32| if elements == Elements::F16 { f16::from_f32(v).to_f32() } else { v };
                     let thin = |v: f32| if elements == Elements::Sparse && v < 0.3 { 0.0 } else { v };
-                    (0..dims).map(|_| thin(round(numbers.next()))).collect()
+                    (0..dims).map(|_| thin(round(next()))).collect()
                 };
                 let (a, b) = (draw(), draw());
                 let expected = reference(metric, &a, &b);
@@ -70,9 +66,9 @@ fn every_level_equals_the_reference_on_every_length() {
 
 #[test]
 fn bits_are_exact_on_every_length() {
-    let mut numbers = Numbers(2);
+    let mut next = numbers(2);
     for len in 0..200 {
-        let mut draw = || -> Vec<u8> { (0..len).map(|_| (numbers.next() * 128.0) as i8 as u8).collect() };
+        let mut draw = || -> Vec<u8> { (0..len).map(|_| (next() * 128.0) as i8 as u8).collect() };
         let (a, b) = (draw(), draw());
         let count = |f: fn(u8, u8) -> u8| -> u32 { a.iter().zip(&b).map(|(&a, &b)| f(a, b).count_ones()).sum() };
         let (differing, shared, either) = (count(|a, b| a ^ b), count(|a, b| a & b), count(|a, b| a | b));

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use pgvector::{HEAP_TIDS_PER_ELEMENT, M_RANGE, max_level};
 
 use crate::{GraphError, HeapTids};
@@ -38,6 +40,26 @@ impl Graph {
     /// neighbor list: known elements of sufficient level, no self link, no repeat, no hole, and at layer 0 a full list
     /// if there are more than `2 * m` elements (VACUUM repairs every element whose layer-0 list is not full).
     pub fn new(parts: GraphParts) -> Result<Self, GraphError> {
+        Self::checked_by(parts, |elements, check| check(0..elements), std::convert::identity)
+    }
+
+    /// [`Graph::new`] for callers with several threads: `run` has the function it gets check all of so many elements, in ranges; `fail` turns other
+    /// errors into its own.
+    ///
+    /// # Errors
+    /// As [`Graph::new`], and what `run` returns.
+    pub fn checked_by<E>(
+        parts: GraphParts,
+        run: impl FnOnce(u32, &(dyn Fn(Range<u32>) -> Result<(), GraphError> + Sync)) -> Result<(), E>,
+        fail: impl FnOnce(GraphError) -> E,
+    ) -> Result<Self, E> {
+        let graph = Self::unchecked(parts).map_err(fail)?;
+        run(graph.elements().end, &|elements| graph.check_lists(elements))?;
+        Ok(graph)
+    }
+
+    /// Checks all but heap TIDs and lists.
+    fn unchecked(parts: GraphParts) -> Result<Self, GraphError> {
         let m = parts.m;
         if !M_RANGE.contains(&m) {
             return Err(GraphError::M(m));
@@ -65,23 +87,18 @@ impl Graph {
         if top != entry_level {
             return Err(GraphError::Entry { entry: parts.entry });
         }
-        let graph = Self { parts, upper_starts };
-        graph.check_lists()?;
-        Ok(graph)
+        Ok(Self { parts, upper_starts })
     }
 
-    fn check_lists(&self) -> Result<(), GraphError> {
-        // An element number marks "seen in the list with this number", so that repeats cost no clearing.
-        let mut seen = vec![0u64; self.len()];
-        let mut list_number = 0u64;
+    fn check_lists(&self, elements: Range<u32>) -> Result<(), GraphError> {
         let full = self.len() > 2 * usize::from(self.m());
-        for element in self.elements() {
+        let mut seen = Seen::default();
+        for element in elements {
             let tids = self.heap_tids().of(element);
             if tids.is_empty() || tids.len() > HEAP_TIDS_PER_ELEMENT || tids.iter().any(|tid| !tid.is_valid()) {
                 return Err(GraphError::HeapTids { element, count: tids.len() });
             }
             for layer in 0..=self.level(element) {
-                list_number += 1;
                 let fail = |problem| Err(GraphError::Neighbors { element, layer, problem });
                 let slots = self.slots(element, layer);
                 let neighbors = self.neighbors(element, layer);
@@ -101,11 +118,9 @@ impl Graph {
                     if level < layer {
                         return fail("neighbor is not on the layer");
                     }
-                    let mark = &mut seen[neighbor as usize];
-                    if *mark == list_number {
-                        return fail("neighbor repeated");
-                    }
-                    *mark = list_number;
+                }
+                if seen.repeats(neighbors) {
+                    return fail("neighbor repeated");
                 }
             }
         }
@@ -131,7 +146,7 @@ impl Graph {
     }
 
     /// All elements.
-    pub fn elements(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn elements(&self) -> Range<u32> {
         0..u32::try_from(self.len()).unwrap_or(u32::MAX)
     }
 
@@ -182,6 +197,22 @@ impl Graph {
     }
 }
 
+/// A bit for each neighbor of a list, by its lowest digits, which rules out most repeats.
+#[derive(Default)]
+struct Seen([u64; 16]);
+
+impl Seen {
+    fn repeats(&mut self, neighbors: &[u32]) -> bool {
+        self.0.fill(0);
+        neighbors.iter().enumerate().any(|(at, neighbor)| {
+            let (word, bit) = (&mut self.0[*neighbor as usize / 64 % 16], 1 << (neighbor % 64));
+            let maybe = *word & bit != 0;
+            *word |= bit;
+            maybe && neighbors[..at].contains(neighbor)
+        })
+    }
+}
+
 fn check_len(what: &'static str, found: usize, expected: usize) -> Result<(), GraphError> {
     if found == expected { Ok(()) } else { Err(GraphError::Length { what, found, expected }) }
 }
@@ -226,6 +257,57 @@ mod tests {
         assert_eq!(graph.neighbors(0, 0), [1, 2]);
         assert_eq!(graph.neighbors(1, 1), [0u32; 0]);
         assert_eq!(graph.slots(1, 1).len(), 2);
+        assert!(!graph.is_empty());
+    }
+
+    /// `count` elements, m = 3, each linked to the next `neighbors` ones, element 0 on level 1.
+    fn ring(count: u32, neighbors: u32) -> GraphParts {
+        let mut heap_tids = HeapTids::default();
+        let mut layer0 = Vec::new();
+        for element in 0..count {
+            heap_tids.push([HeapTid::new(element, 1)]);
+            let list = (1..=6).map(|step| if step <= neighbors { (element + step) % count } else { NO_NEIGHBOR });
+            layer0.extend(list);
+        }
+        let mut levels = vec![0; count as usize];
+        levels[0] = 1;
+        GraphParts { m: 3, levels, layer0, upper: vec![NO_NEIGHBOR; 3], heap_tids, entry: Some(0) }
+    }
+
+    #[test]
+    fn lists_of_layer_0_are_full_if_there_are_enough_elements() {
+        assert!(Graph::new(ring(6, 5)).is_ok(), "too few elements for six neighbors");
+        assert!(Graph::new(ring(7, 6)).is_ok());
+        assert!(Graph::new(ring(8, 6)).is_ok());
+        for count in [7, 8] {
+            let problem = Graph::new(ring(count, 5)).unwrap_err();
+            assert!(
+                matches!(problem, GraphError::Neighbors { layer: 0, problem: "list is not full", .. }),
+                "{problem}"
+            );
+        }
+    }
+
+    #[test]
+    fn elements_have_one_to_ten_heap_tids() {
+        let with = |tids: Vec<HeapTid>| {
+            let mut parts = parts();
+            parts.heap_tids = HeapTids::default();
+            parts.heap_tids.push([HeapTid::new(0, 1)]);
+            parts.heap_tids.push(tids);
+            parts.heap_tids.push([HeapTid::new(0, 2)]);
+            Graph::new(parts).err()
+        };
+        let tids = |count| (1..=count).map(|offset| HeapTid::new(7, offset)).collect::<Vec<_>>();
+        assert_eq!([1, 10].map(|count| with(tids(count))), [None, None]);
+        for count in [0, 11, 12] {
+            assert_eq!(with(tids(count)), Some(GraphError::HeapTids { element: 1, count: count.into() }));
+        }
+        assert_eq!(
+            with(vec![HeapTid::new(7, 0)]),
+            Some(GraphError::HeapTids { element: 1, count: 1 }),
+            "no line pointer 0"
+        );
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Threads assumed of a builder that is not known; each needs a fixed amount of memory.
+    pub const ASSUMED_THREADS: u32 = 16;
+
     /// Blocks of the index as a [`crate::Layout`] makes it: the arithmetic is exact but for the levels, which are drawn at random
     /// for a real index and evenly here.
     #[must_use]

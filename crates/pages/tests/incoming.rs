@@ -2,12 +2,13 @@
 
 mod support;
 
+use fastrand::Rng;
 use graph::{Graph, GraphParts, NO_NEIGHBOR, ValueType};
 use lantern_index_pages::{
     Estimate, IncomingError, IncomingSpec, IncomingVerifier, IndexMeta, Options, PAGE_SIZE, Page, PageBytes, RowDigest,
     Tuple, max_blocks, verify,
 };
-use support::{KEY, Random, Sample, Values, sample, samples};
+use support::{KEY, Sample, Values, sample, samples};
 
 /// A byte that may differ: in a slot of a neighbor list, or the entry point.
 fn is_free(pages: &[PageBytes], block: usize, at: usize) -> bool {
@@ -50,15 +51,16 @@ fn every_byte_of_small_indexes_matters() {
 
 #[test]
 fn flipped_bytes_of_large_indexes_are_found() {
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for (_, sample) in samples() {
         let mut pages = sample.pages();
         for _ in 0..400 {
-            let block = random.below(pages.len());
+            let block = random.usize(..pages.len());
             // Half of them near the ends of the page, where headers and line pointers are.
-            let at = [random.below(64), random.below(PAGE_SIZE), random.below(PAGE_SIZE), 8100 + random.below(92)];
-            let bits = 1 << random.below(8);
-            mutate(&sample, &mut pages, block, at[random.below(4)], bits);
+            let at =
+                [random.usize(..64), random.usize(..PAGE_SIZE), random.usize(..PAGE_SIZE), 8100 + random.usize(..92)];
+            let bits = 1 << random.usize(..8);
+            mutate(&sample, &mut pages, block, at[random.usize(..4)], bits);
         }
     }
 }

@@ -5,9 +5,10 @@ mod support;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use fastrand::Rng;
 use graph::{Graph, GraphParts, ValueType};
 use lantern_index_pages::{Options, PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
-use support::{Random, sample};
+use support::sample;
 
 const ELEMENTS: u32 = 40_000;
 
@@ -80,13 +81,13 @@ fn long_work_pauses_and_can_be_cancelled() {
 #[test]
 fn a_small_world_is_read_a_few_times() {
     const M: u16 = 8;
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     let slots = 2 * usize::from(M);
     let mut layer0 = Vec::with_capacity(ELEMENTS as usize * slots);
     for element in 0..ELEMENTS {
         let mut list = vec![element];
         while list.len() <= slots {
-            let other = random.below(ELEMENTS as usize) as u32;
+            let other = random.usize(..ELEMENTS as usize) as u32;
             if !list.contains(&other) {
                 list.push(other);
             }

@@ -47,6 +47,8 @@ mod tests {
         assert_eq!(max_level(16), 63);
         assert_eq!(max_level(100), 11);
         assert_eq!(max_level(2), 63);
+        // 1,358 slots fit on a page; with two more these would be one level higher.
+        assert_eq!([34, 40, 80].map(max_level), [37, 31, 14]);
     }
 
     #[test]

@@ -1,3 +1,5 @@
+use crate::ValueType;
+
 /// A distance that pgvector has operator classes for. Smaller is nearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
@@ -29,6 +31,46 @@ impl Metric {
             Self::L1 => "l1",
             Self::Hamming => "hamming",
             Self::Jaccard => "jaccard",
+        }
+    }
+
+    /// The metric of a type with this name, which is its own, that of an operator class, or the class's without the type. Without a name,
+    /// cosine, or hamming for bits.
+    #[must_use]
+    pub fn named(value_type: ValueType, name: Option<&str>) -> Option<Self> {
+        let Some(name) = name else {
+            return Some(if value_type == ValueType::Bit { Self::Hamming } else { Self::Cosine });
+        };
+        let is_meant = |metric: &Self| {
+            name == metric.class() || name == metric.name() || name == metric.operator_class(value_type)
+        };
+        Self::ALL.into_iter().filter(|&metric| value_type.supports(metric)).find(is_meant)
+    }
+
+    /// The operator class of a type, such as `vector_l2_ops`.
+    #[must_use]
+    pub fn operator_class(self, value_type: ValueType) -> String {
+        format!("{}_{}_ops", value_type.name(), self.class())
+    }
+
+    /// The operator that queries order by.
+    #[must_use]
+    pub fn operator(self) -> &'static str {
+        match self {
+            Self::L2 => "<->",
+            Self::InnerProduct => "<#>",
+            Self::Cosine => "<=>",
+            Self::L1 => "<+>",
+            Self::Hamming => "<~>",
+            Self::Jaccard => "<%>",
+        }
+    }
+
+    /// The metric in the names of operator classes.
+    fn class(self) -> &'static str {
+        match self {
+            Self::InnerProduct => "ip",
+            other => other.name(),
         }
     }
 }

@@ -10,3 +10,13 @@ pub const PAGE_SPECIAL_LEN: usize = 8;
 pub const PAGE_SPACE: usize = PAGE_SIZE - PAGE_HEADER_LEN - PAGE_SPECIAL_LEN;
 /// A TID: block and offset, of a row or of a tuple of the index.
 pub const TID_LEN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::PAGE_SPACE;
+
+    #[test]
+    fn tuples_have_the_page_without_header_and_special_area() {
+        assert_eq!(PAGE_SPACE, 8160);
+    }
+}

@@ -124,3 +124,16 @@ impl ProtocolError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ProtocolError;
+    use crate::SqlState;
+
+    #[test]
+    fn a_wrong_checksum_is_corruption() {
+        let states = [ProtocolError::Checksum { kind: 1, found: 1, computed: 2 }, ProtocolError::Reserved(1)]
+            .map(|error| error.sqlstate());
+        assert_eq!(states, [SqlState::DATA_CORRUPTED, SqlState::PROTOCOL_VIOLATION]);
+    }
+}

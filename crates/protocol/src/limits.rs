@@ -45,13 +45,13 @@ pub fn max_payload(frame_kind: u8) -> usize {
 mod tests {
     use pgvector::ValueType;
 
-    use super::{MAX_PAGES_PER_FRAME, MAX_VALUE_BYTES};
+    use super::{MAX_PAGES_PER_FRAME, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES};
 
     #[test]
     fn the_largest_values_fit() {
         for value_type in [ValueType::Vector, ValueType::HalfVec, ValueType::Bit] {
             assert!(value_type.value_len(value_type.max_dims()).unwrap() <= MAX_VALUE_BYTES);
         }
-        assert_eq!(MAX_PAGES_PER_FRAME, 255);
+        assert_eq!((MAX_PAGES_PER_FRAME, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES), (255, 8004, 262_144));
     }
 }

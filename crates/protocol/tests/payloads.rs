@@ -59,7 +59,7 @@ fn later_fields(frame: &Frame) -> usize {
                 (None, None) => 2 + hello.build_id.len(),
             };
         }
-        Ok(Some(ClientMessage::Ping(ping))) => return 2 + ping.token.len(),
+        Ok(Some(ClientMessage::Ping(ping))) => return ping.token.map_or(0, |token| 2 + token.len()),
         _ => {}
     }
     match BuilderMessage::from_frame(frame) {

@@ -68,7 +68,7 @@ fn client() -> impl Strategy<Value = ClientMessage> {
         any::<(u64, u32)>().prop_map(|(rows, checksum)| ClientMessage::EndOfTuples(EndOfTuples { rows, checksum })),
         Just(ClientMessage::Cancel),
         Just(ClientMessage::Heartbeat),
-        text().prop_map(|token| ClientMessage::Ping(Ping { token })),
+        proptest::option::of(text()).prop_map(|token| ClientMessage::Ping(Ping { token })),
         text().prop_map(|ticket| ClientMessage::Ticket(Ticket { ticket })),
         pages().prop_map(ClientMessage::IndexPages),
         any::<(u32, u32)>().prop_map(|(blocks, checksum)| ClientMessage::EndOfIndex(EndOfIndex { blocks, checksum })),

@@ -1,5 +1,6 @@
 use super::code_kernel::code_kernels_at;
 use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
+use crate::tests::numbers;
 use crate::{Elements, Level};
 
 /// Sums of f32 in another order, for values around 1.
@@ -7,11 +8,7 @@ const EPSILON: f64 = 1e-5;
 
 #[test]
 fn every_level_equals_the_reference_on_every_length() {
-    let mut state = 9u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    };
+    let mut next = numbers(9);
     for dims in (1..70).chain([127, 128, 384, 1001]) {
         let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
@@ -51,15 +48,6 @@ fn every_level_equals_the_reference_on_every_length() {
                 }
             }
         }
-    }
-}
-
-/// Repeatable numbers between -1 and 1.
-fn numbers(seed: u64) -> impl FnMut() -> f32 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
     }
 }
 

@@ -57,15 +57,15 @@ mod tests {
     use super::Levels;
 
     /// Draws the levels of an honest build.
-    fn draw(random: &mut u64, m: u16) -> u8 {
-        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let unit = ((*random >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+    fn draw(random: &mut fastrand::Rng, m: u16) -> u8 {
+        // Above 0.
+        let unit = 1.0 - random.f64();
         ((-unit.ln() / f64::from(m).ln()) as u64).min(max_level(m).into()) as u8
     }
 
     #[test]
     fn honest_builds_pass() {
-        let mut random = 42;
+        let mut random = fastrand::Rng::with_seed(42);
         for m in 2..=100 {
             for (elements, builds) in
                 [(1, 100), (2, 100), (3, 100), (10, 50), (24, 50), (100, 20), (1000, 5), (20_000, 1)]

@@ -1,6 +1,7 @@
 //! Graphs, values and pages to test with.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+use fastrand::Rng;
 use graph::{ElementValues, Graph, GraphParts, HeapTid, HeapTids, NO_NEIGHBOR, ValueType};
 use lantern_index_pages::{
     IncomingError, IncomingSpec, IncomingVerifier, IndexMeta, Layout, PAGE_SIZE, PageBytes, PageWriter, RowDigest,
@@ -24,20 +25,10 @@ pub struct Sample {
     pub order: Vec<u32>,
 }
 
-/// Numbers that look random and are always the same.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
-
 /// A graph in which each layer is a ring, with links to the next elements, so that all can be reached. `top` is the level of
 /// the highest element; each tenth element or so has two heap TIDs.
 pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) -> Sample {
-    let mut random = Random(u64::from(dims) << 20 | u64::from(elements));
+    let mut random = Rng::with_seed(u64::from(dims) << 20 | u64::from(elements));
     let levels: Vec<u8> = (0..elements).map(|element| level(&mut random, m, element, top)).collect();
     let on_layer = |layer: u8| (0..elements).filter(|&e| levels[e as usize] >= layer).collect::<Vec<u32>>();
     let list = |ring: &[u32], element: u32, slots: usize| {
@@ -57,7 +48,7 @@ pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) 
     let upper = upper.collect();
     let mut heap_tids = HeapTids::default();
     for element in 0..elements {
-        let rows = if random.below(10) == 0 { 2 } else { 1 };
+        let rows = if random.usize(..10) == 0 { 2 } else { 1 };
         heap_tids.push((0..rows).map(|row| HeapTid::new(70_000 + element, 1 + row)));
     }
     let highest = levels.iter().max().copied();
@@ -66,34 +57,34 @@ pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) 
     let values = Values((0..elements).map(|_| value(&mut random, value_type, dims)).collect());
     let mut order: Vec<u32> = (0..elements).collect();
     for at in (1..order.len()).rev() {
-        order.swap(at, random.below(at + 1));
+        order.swap(at, random.usize(..at + 1));
     }
     Sample { meta: IndexMeta { value_type, dims, m, ef_construction: 64 }, graph, values, order }
 }
 
-fn level(random: &mut Random, m: u16, element: u32, top: u8) -> u8 {
+fn level(random: &mut Rng, m: u16, element: u32, top: u8) -> u8 {
     if element == 1 {
         return top;
     }
     let mut level = 0;
-    while level < top && random.below(m.into()) == 0 {
+    while level < top && random.usize(..usize::from(m)) == 0 {
         level += 1;
     }
     level
 }
 
-fn value(random: &mut Random, value_type: ValueType, dims: u32) -> Vec<u8> {
-    let number = |random: &mut Random| (random.below(1000) as f32 - 500.5).to_le_bytes();
+fn value(random: &mut Rng, value_type: ValueType, dims: u32) -> Vec<u8> {
+    let number = |random: &mut Rng| (random.usize(..1000) as f32 - 500.5).to_le_bytes();
     match value_type {
         ValueType::Vector => (0..dims).flat_map(|_| number(random)).collect(),
-        ValueType::HalfVec => (0..2 * dims).map(|_| random.below(60) as u8).collect(),
+        ValueType::HalfVec => (0..2 * dims).map(|_| random.usize(..60) as u8).collect(),
         ValueType::Bit => {
-            let mut bits: Vec<u8> = (0..dims.div_ceil(8)).map(|_| random.below(256) as u8).collect();
+            let mut bits: Vec<u8> = (0..dims.div_ceil(8)).map(|_| random.usize(..256) as u8).collect();
             *bits.last_mut().unwrap() &= 0xFFu8 << (bits_of_pad(dims));
             bits
         }
         ValueType::SparseVec => {
-            let nnz = random.below(dims.min(1000) as usize + 1);
+            let nnz = random.usize(..dims.min(1000) as usize + 1);
             let mut value = (nnz as u32).to_le_bytes().to_vec();
             value.extend((0..nnz as u32).flat_map(u32::to_le_bytes));
             value.extend((0..nnz).flat_map(|_| number(random)));

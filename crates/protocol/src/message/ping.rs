@@ -6,19 +6,21 @@ use crate::wire::{Reader, put_text};
 /// A health check, which also verifies the client's token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ping {
-    /// The secret that the client would show; empty if it has none, or is older than this field. Older builders do not look at it.
-    pub token: String,
+    /// The secret that the client would show, empty if it has none. `None`: only a health check. Older builders take an empty one for that,
+    /// and the oldest do not look at it.
+    pub token: Option<String>,
 }
 
 impl Ping {
     pub(super) fn write(&self, out: &mut BytesMut) {
-        if !self.token.is_empty() {
-            put_text(out, &self.token);
+        if let Some(token) = &self.token {
+            put_text(out, token);
         }
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
-        Ok(Self { token: Reader::new("Ping", payload).text_or_end("token")? })
+        let mut reader = Reader::new("Ping", payload);
+        Ok(Self { token: (!payload.is_empty()).then(|| reader.text("token")).transpose()? })
     }
 }
 

@@ -18,7 +18,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
         ("end_of_tuples", ClientMessage::EndOfTuples(EndOfTuples { rows: 2, checksum: 0xa7ed_6f9a })),
         ("cancel", ClientMessage::Cancel),
         ("heartbeat", ClientMessage::Heartbeat),
-        ("ping", ClientMessage::Ping(Ping { token: "one way".into() })),
+        ("ping", ClientMessage::Ping(Ping { token: Some("one way".into()) })),
         ("ticket", ClientMessage::Ticket(Ticket { ticket: "one way".into() })),
         ("index_pages", ClientMessage::IndexPages(pages())),
         ("end_of_index", ClientMessage::EndOfIndex(EndOfIndex { blocks: 3, checksum: 0 })),

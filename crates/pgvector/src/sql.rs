@@ -1,0 +1,151 @@
+use crate::{Metric, ValueType};
+
+/// A column of vectors in SQL; names are quoted where they need it.
+#[derive(Clone, Debug)]
+pub struct SqlColumn {
+    /// The table with its schema.
+    pub table: String,
+    /// The column.
+    pub name: String,
+    /// The schema of pgvector's types with a dot; empty if the search path leads there.
+    pub schema: String,
+    /// The type of the column.
+    pub value_type: ValueType,
+    /// Its dimensions.
+    pub dims: u32,
+    /// How values are compared.
+    pub metric: Metric,
+}
+
+impl SqlColumn {
+    /// The statement for an index with values of `value_type`.
+    #[must_use]
+    pub fn index(&self, value_type: ValueType, options: &str) -> String {
+        let Self { table, name, schema, .. } = self;
+        let key = self.converted(name, value_type);
+        let indexed = if key == *name { key } else { format!("({key})") };
+        let class = self.metric_of(value_type).operator_class(value_type);
+        format!("CREATE INDEX ON {table} USING hnsw ({indexed} {schema}{class}) WITH ({options})")
+    }
+
+    /// The query for the `k` nearest to `$1` that uses such an index. `reranked` is how many candidates are compared by their full values
+    /// then, or 0.
+    #[must_use]
+    pub fn query(&self, value_type: ValueType, k: u16, reranked: u16) -> String {
+        let Self { table, name, .. } = self;
+        let value = format!("$1::{}", self.type_name(self.value_type));
+        let (key, searched) = (self.converted(name, value_type), self.converted(&value, value_type));
+        let operator = self.operator(self.metric_of(value_type));
+        match reranked {
+            0 => format!("SELECT * FROM {table} ORDER BY {key} {operator} {searched} LIMIT {k}"),
+            candidates => format!(
+                "SELECT * FROM (SELECT * FROM {table} ORDER BY {key} {operator} {searched} LIMIT {candidates}) AS candidates \
+                 ORDER BY {name} {} {value} LIMIT {k}",
+                self.operator(self.metric)
+            ),
+        }
+    }
+
+    /// Selects values from a sample of blocks, `percent` of the table; from all of it at 100 and above.
+    #[must_use]
+    pub fn sample(&self, percent: f64, most: u64) -> String {
+        let Self { table, name, .. } = self;
+        let sample = tablesample(percent);
+        format!("SELECT {name} FROM ONLY {table}{sample} WHERE {name} IS NOT NULL LIMIT {most}")
+    }
+
+    /// Counts the rows with values in a sample of blocks.
+    #[must_use]
+    pub fn count(&self, percent: f64) -> String {
+        let Self { table, name, .. } = self;
+        format!("SELECT pg_catalog.count({name}) FROM ONLY {table}{}", tablesample(percent))
+    }
+
+    /// Selects the values of a user's query, cast to the column's type.
+    #[must_use]
+    pub fn queries(&self, queries: &str, most: u32) -> String {
+        let queries = queries.trim_end().trim_end_matches(';');
+        let value = match self.value_type {
+            // An explicit cast to `bit(n)` would cut or pad values of another length; the cast of an assignment, which this is, fails.
+            ValueType::Bit => format!("pg_catalog.\"bit\"(v::pg_catalog.varbit, {}, false)", self.dims),
+            other => format!("v::{}", self.type_name(other)),
+        };
+        // The line break ends a comment in the user's query.
+        format!("SELECT {value} FROM ({queries}\n) AS q (v) WHERE v IS NOT NULL LIMIT {most}")
+    }
+
+    fn type_name(&self, value_type: ValueType) -> String {
+        let schema = if value_type == ValueType::Bit { "" } else { &self.schema };
+        format!("{schema}{}({})", value_type.name(), self.dims)
+    }
+
+    /// The expression that converts a value to the type of an index.
+    fn converted(&self, value: &str, to: ValueType) -> String {
+        let (schema, dims) = (&self.schema, self.dims);
+        match to {
+            own if own == self.value_type => value.to_owned(),
+            ValueType::Bit => format!("{schema}binary_quantize({value})::bit({dims})"),
+            other => format!("{value}::{}", self.type_name(other)),
+        }
+    }
+
+    fn operator(&self, metric: Metric) -> String {
+        match self.schema.strip_suffix('.') {
+            Some(schema) => format!("OPERATOR({schema}.{})", metric.operator()),
+            None => metric.operator().to_owned(),
+        }
+    }
+
+    /// The metric of an index of a type: hamming if it has binary codes.
+    fn metric_of(&self, value_type: ValueType) -> Metric {
+        if value_type == ValueType::Bit && self.value_type != ValueType::Bit { Metric::Hamming } else { self.metric }
+    }
+}
+
+fn tablesample(percent: f64) -> String {
+    // With REPEATABLE, the same table gives the same advice.
+    if percent < 100.0 { format!(" TABLESAMPLE pg_catalog.system ({percent}) REPEATABLE (0)") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SqlColumn;
+    use crate::{Metric, ValueType};
+
+    #[test]
+    fn statements() {
+        let mut column = SqlColumn {
+            table: "public.items".to_owned(),
+            name: "v".to_owned(),
+            schema: String::new(),
+            value_type: ValueType::Vector,
+            dims: 8,
+            metric: Metric::Cosine,
+        };
+        assert_eq!(
+            column.index(ValueType::Vector, "m = 8"),
+            "CREATE INDEX ON public.items USING hnsw (v vector_cosine_ops) WITH (m = 8)"
+        );
+        assert_eq!(
+            column.query(ValueType::HalfVec, 5, 0),
+            "SELECT * FROM public.items ORDER BY v::halfvec(8) <=> $1::vector(8)::halfvec(8) LIMIT 5"
+        );
+        column.schema = "ext.".to_owned();
+        assert_eq!(
+            column.index(ValueType::Bit, "m = 8"),
+            "CREATE INDEX ON public.items USING hnsw ((ext.binary_quantize(v)::bit(8)) ext.bit_hamming_ops) WITH (m = 8)"
+        );
+        assert_eq!(
+            column.query(ValueType::Bit, 5, 20),
+            "SELECT * FROM (SELECT * FROM public.items ORDER BY ext.binary_quantize(v)::bit(8) OPERATOR(ext.<~>) \
+             ext.binary_quantize($1::ext.vector(8))::bit(8) LIMIT 20) AS candidates \
+             ORDER BY v OPERATOR(ext.<=>) $1::ext.vector(8) LIMIT 5"
+        );
+        column.value_type = ValueType::Bit;
+        assert_eq!(
+            column.queries("SELECT b FROM q;", 9),
+            "SELECT pg_catalog.\"bit\"(v::pg_catalog.varbit, 8, false) FROM (SELECT b FROM q\n) AS q (v) \
+             WHERE v IS NOT NULL LIMIT 9"
+        );
+    }
+}
