@@ -1,10 +1,9 @@
 use std::time::Duration;
 
+use database::{Database, Error};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::connect::Database;
-use crate::error::Error;
 use crate::run::Settings;
 
 /// How often an obstacle is checked again.
@@ -12,7 +11,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Whether a step may begin.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum May {
+pub(crate) enum Clearance {
     Begin,
     /// An obstacle outlasted the patience; the reason.
     NotNow(String),
@@ -21,7 +20,7 @@ pub(crate) enum May {
 }
 
 /// What a step is about to do.
-pub(crate) struct Wish<'a> {
+pub(crate) struct Intent<'a> {
     /// The oid of the index's table.
     pub(crate) table: u32,
     /// Set if VACUUM follows: rows that died before this transaction id are to be removed from the table.
@@ -32,26 +31,26 @@ pub(crate) struct Wish<'a> {
 /// for the settings' patience. `note` gets the first reason for waiting.
 pub(crate) async fn wait(
     database: &Database,
-    wish: &Wish<'_>,
+    intent: &Intent<'_>,
     settings: &Settings,
     stop: &CancellationToken,
     note: &(dyn Fn(&str) + Sync),
-) -> Result<May, Error> {
+) -> Result<Clearance, Error> {
     let (started, mut is_told) = (Instant::now(), false);
     // Waiting would not change this.
     if database.value("SELECT pg_is_in_recovery()").await? {
-        return Ok(May::NotNow("this is a standby: rebuild on the primary".to_owned()));
+        return Ok(Clearance::NotNow("this is a standby: rebuild on the primary".to_owned()));
     }
     loop {
         if stop.is_cancelled() {
-            return Ok(May::Stop("told to stop".to_owned()));
+            return Ok(Clearance::Stop("told to stop".to_owned()));
         }
         if let Some(time) = past_window(database, settings).await? {
-            return Ok(May::Stop(format!("the window is closed, it is {time}")));
+            return Ok(Clearance::Stop(format!("the window is closed, it is {time}")));
         }
-        let Some(reason) = obstacle(database, wish, settings).await? else { return Ok(May::Begin) };
+        let Some(reason) = obstacle(database, intent, settings).await? else { return Ok(Clearance::Begin) };
         if started.elapsed() > settings.patience {
-            return Ok(May::NotNow(reason));
+            return Ok(Clearance::NotNow(reason));
         }
         if !is_told {
             is_told = true;
@@ -93,8 +92,8 @@ pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Er
 }
 
 /// The first reason why the step cannot begin now.
-async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
-    if is_taken(database, wish.table).await? {
+async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
+    if is_taken(database, intent.table).await? {
         return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
     }
     let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication";
@@ -102,10 +101,10 @@ async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> 
     if lag > settings.max_lag.as_secs_f64() {
         return Ok(Some(format!("a replica is {lag:.0} s behind")));
     }
-    if let Some(reason) = transaction(database, wish, settings).await? {
+    if let Some(reason) = transaction(database, intent, settings).await? {
         return Ok(Some(reason));
     }
-    match wish.dead_since {
+    match intent.dead_since {
         Some(since) => keeper(database, since).await,
         None => Ok(None),
     }
@@ -113,13 +112,13 @@ async fn obstacle(database: &Database, wish: &Wish<'_>, settings: &Settings) -> 
 
 /// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table, prepared ones too,
 /// and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see.
-async fn transaction(database: &Database, wish: &Wish<'_>, settings: &Settings) -> Result<Option<String>, Error> {
+async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     let locks = format!(
         "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        wish.table
+        intent.table
     );
-    let vacuums = wish.dead_since.is_some();
+    let vacuums = intent.dead_since.is_some();
     let sql = format!(
         "SELECT what, age, waits FROM ( \
              SELECT format('the transaction of process %s', a.pid), extract(epoch FROM now() - a.xact_start)::float8, \

@@ -2,8 +2,7 @@
 //!
 //! | module | question it answers |
 //! |---|---|
-//! | [`dsn`] | which server and database does a connection string mean to libpq? |
-//! | [`tls`], [`connect`] | how does a session begin? |
+//! | [`connect`] | how does a session begin? |
 //! | [`survey`] | which hnsw indexes are there, and what does `lantern_index.indexes` say of them? |
 //! | [`plan`] | what is to be done, in which order? |
 //! | [`guard`] | may the next step begin now? |
@@ -13,20 +12,15 @@
 //! | [`window`], [`metrics`] | in which hours may steps begin, and what does node_exporter get? |
 
 mod connect;
-pub mod dsn;
-mod error;
 mod event;
 mod guard;
 pub mod metrics;
 pub mod plan;
 mod run;
 mod survey;
-mod tls;
 mod window;
 mod worker;
 
-pub use dsn::Dsn;
-pub use error::Error;
 pub use event::Event;
 pub use plan::{Action, Plan, Step};
 pub use run::{Outcome, Settings, Stepped, look, work};

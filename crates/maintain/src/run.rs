@@ -2,13 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use database::{Database, Dsn, Error};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::connect::Database;
-use crate::dsn::Dsn;
-use crate::error::Error;
+use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::plan::{Action, Plan, Step};
 use crate::window::Window;
@@ -88,7 +87,7 @@ pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
     let (mut indexes, mut errors, mut notes) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for name in survey::databases(dsn).await? {
         let found = async {
-            let database = Database::open(dsn, &name).await?;
+            let database = open(dsn, &name).await?;
             Ok((survey::indexes(&database).await?, survey::notes(&database).await?))
         };
         match found.await {
@@ -159,13 +158,13 @@ impl Workers {
     /// Opens up to `jobs` sessions, fewer if the server accepts no more. `Err` is the outcome of all steps.
     async fn of(dsn: &Dsn, name: &str, jobs: usize) -> Result<Self, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
-        let owner = Database::open(dsn, name).await.map_err(failed)?;
+        let owner = open(dsn, name).await.map_err(failed)?;
         if !owner.value::<bool>(LOCK).await.map_err(failed)? {
             return Err(Outcome::Postponed("another maintain is at work in this database".to_owned()));
         }
-        let mut databases = vec![Database::open(dsn, name).await.map_err(failed)?];
+        let mut databases = vec![open(dsn, name).await.map_err(failed)?];
         while databases.len() < jobs
-            && let Ok(another) = Database::open(dsn, name).await
+            && let Ok(another) = open(dsn, name).await
         {
             databases.push(another);
         }

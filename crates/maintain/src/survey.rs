@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
+use database::{Database, Dsn, Error};
 use serde::Serialize;
 
-use crate::connect::Database;
-use crate::dsn::Dsn;
-use crate::error::Error;
+use crate::connect::open;
 use crate::plan::is_leftover;
 
 /// An hnsw index, as `lantern_index.indexes` shows it.
@@ -44,7 +43,7 @@ pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
     if let Some(name) = dsn.database() {
         return Ok(vec![name.to_owned()]);
     }
-    let postgres = Database::open(dsn, "postgres").await?;
+    let postgres = open(dsn, "postgres").await?;
     let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate \
                AND has_database_privilege(oid, 'CONNECT') ORDER BY 1";
     Ok(postgres.rows(sql).await?.iter().map(|row| row.get(0)).collect())

@@ -3,14 +3,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use database::{Database, Dsn, Error};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::connect::Database;
-use crate::dsn::Dsn;
-use crate::error::Error;
+use crate::connect::open;
 use crate::event::{Event, Listener};
-use crate::guard::{self, May, Wish};
+use crate::guard::{self, Clearance, Intent};
 use crate::plan::{Action, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
@@ -93,7 +92,7 @@ impl Worker {
             let outcome = if self.owner.is_lost() {
                 // Another maintain may have the lock by now.
                 Outcome::Stopped("the connection was lost".to_owned())
-            } else if let Err(error) = self.connected().await {
+            } else if let Err(error) = self.connected(&step).await {
                 Outcome::Failed(error.to_string())
             } else {
                 self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()))
@@ -106,12 +105,12 @@ impl Worker {
 
     async fn step(&mut self, step: &Step) -> Result<Outcome, Error> {
         let vacuums = step.action == Action::RebuildAndVacuum;
-        let wish = Wish { table: step.index.table_oid, dead_since: vacuums.then_some(self.since.as_str()) };
+        let intent = Intent { table: step.index.table_oid, dead_since: vacuums.then_some(self.since.as_str()) };
         let note = |reason: &str| (self.listener)(step, Event::Note(reason));
-        match guard::wait(&self.database, &wish, &self.settings, &self.stop, &note).await? {
-            May::Begin => {}
-            May::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
-            May::Stop(reason) => return Ok(Outcome::Stopped(reason)),
+        match guard::wait(&self.database, &intent, &self.settings, &self.stop, &note).await? {
+            Clearance::Begin => {}
+            Clearance::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
+            Clearance::Stop(reason) => return Ok(Outcome::Stopped(reason)),
         }
         // The index may have been dropped, renamed or rebuilt since the plan was made.
         let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
@@ -152,7 +151,7 @@ impl Worker {
         if outcome == Outcome::Done {
             return Ok(outcome);
         }
-        Ok(match self.clear(index.table_oid, &before).await {
+        Ok(match self.clear(step, index.table_oid, &before).await {
             Ok(0) => outcome,
             Ok(_) => outcome.with("; what it left has been dropped"),
             Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
@@ -160,8 +159,8 @@ impl Worker {
     }
 
     /// Drops the leftovers of a failed rebuild, and returns how many there were.
-    async fn clear(&mut self, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
-        self.connected().await?;
+    async fn clear(&mut self, step: &Step, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
+        self.connected(step).await?;
         // Another session, such as a REINDEX that waited for ours, may be building these indexes.
         if guard::is_taken(&self.database, table).await? {
             return Ok(0);
@@ -180,17 +179,23 @@ impl Worker {
         dropped.map(|()| count)
     }
 
-    /// Reconnects if the session or the server has ended.
-    async fn connected(&mut self) -> Result<(), Error> {
-        let (started, lost) = (Instant::now(), self.database.pid);
+    /// Reconnects if the session or the server has ended, and says once why that takes a while.
+    async fn connected(&mut self, step: &Step) -> Result<(), Error> {
+        let (started, lost, mut told) = (Instant::now(), self.database.pid, false);
         // A session about to end may not be marked as lost yet: query it.
         while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
-            match Database::open(&self.dsn, &self.database.name).await {
+            match open(&self.dsn, &self.database.name).await {
                 Ok(database) => self.database = database,
                 Err(error) if started.elapsed() > self.settings.patience || self.stop.is_cancelled() => {
                     return Err(error);
                 }
-                Err(_) => sleep(RETURN).await,
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let note = format!("the connection was lost; cannot connect again yet: {error}");
+                        (self.listener)(step, Event::Note(&note));
+                    }
+                    sleep(RETURN).await;
+                }
             }
         }
         // The client sees the old session end before its locks are released.

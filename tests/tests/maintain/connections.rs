@@ -5,7 +5,7 @@ use std::process::Command;
 
 use harness::binary;
 
-use crate::scene::{Scene, command, told, wait_for_advice, worn};
+use crate::scene::{Scene, command, finished, wait_for_advice, worn};
 
 #[test]
 fn connections_that_cannot_be() {
@@ -15,14 +15,14 @@ fn connections_that_cannot_be() {
     let (code, text) = scene.maintain("plain", &[]);
     assert!(code == 0 && text.contains("CREATE EXTENSION lantern_index is missing here"), "{code} {text}");
     assert_eq!(scene.maintain("none_such", &[]).0, 1);
-    let run = |dsn: &str| told(Command::new(binary().unwrap()).args(["maintain", dsn]).output().unwrap()).0;
+    let run = |dsn: &str| finished(Command::new(binary().unwrap()).args(["maintain", dsn]).output().unwrap()).0;
     assert_eq!(run("host=/nowhere user=postgres"), 1);
     assert_eq!(run("host='x"), 64);
     assert_eq!(run("service=none_such"), 64);
     // All databases of the server, by the environment.
     let mut command = Command::new(binary().unwrap());
     command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
-    let (code, text) = told(command.output().unwrap());
+    let (code, text) = finished(command.output().unwrap());
     assert!(code == 0 && text.contains("plain"), "{code} {text}");
 }
 
@@ -67,7 +67,7 @@ fn a_server_that_asks_for_a_password() {
         command.env("HOME", "/nowhere").env_remove("PGPASSWORD").env_remove("PGPASSFILE").envs(variable);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        (told(output).0, text)
+        (finished(output).0, text)
     };
     let refused = run("", None);
     assert!(refused.0 == 1 && refused.1.contains("/closed: the server asks for a password: PGPASSWORD"), "{refused:?}");

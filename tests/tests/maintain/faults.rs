@@ -186,8 +186,13 @@ fn a_restart_of_the_server() {
     let before = files(&mut session);
     for crashes in [false, true] {
         let (running, _other) = Held::Builder.reach(&scene, "restarted", &mut session);
-        let done = if crashes { scene.cluster.crash() } else { scene.cluster.restart() };
-        done.unwrap();
+        if crashes {
+            scene.cluster.crash().unwrap();
+        } else {
+            scene.cluster.stop().unwrap();
+            running.wait_for_words("the connection was lost; cannot connect again yet: ");
+            scene.cluster.restart().unwrap();
+        }
         scene.network.reset();
         let (code, said) = running.end();
         assert_eq!(code, 1, "{said}");

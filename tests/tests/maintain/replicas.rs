@@ -4,7 +4,7 @@ use std::process::Command;
 
 use harness::{Cluster, Session, wait_for};
 
-use crate::scene::{PATIENCE, Scene, command, files, told, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Scene, command, files, finished, wait_for_advice, worn};
 
 /// Runs `maintain` on the primary, which must not touch an index.
 fn expect(scene: &Scene, arguments: &[&str], words: &str) {
@@ -12,7 +12,7 @@ fn expect(scene: &Scene, arguments: &[&str], words: &str) {
     let before = files(&mut session);
     let output = scene.command("copied", &[&["--rebuild"][..], arguments].concat()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let (code, _) = told(output);
+    let (code, _) = finished(output);
     assert!(code == 3 && text.contains(words), "{arguments:?}: {code} {text}");
     assert_eq!(files(&mut session), before, "{arguments:?}");
 }
@@ -40,7 +40,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     standby.reload().unwrap();
     let on_standby =
         |arguments: &[&str]| -> Command { command(standby.dir(), "user=postgres dbname=copied", arguments) };
-    assert_eq!(told(on_standby(&[]).output().unwrap()).0, 0, "a standby has statistics of its own");
+    assert_eq!(finished(on_standby(&[]).output().unwrap()).0, 0, "a standby has statistics of its own");
 
     // An invalid index is invalid on the standby too, and only the primary can repair it.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
@@ -48,7 +48,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     standby.catch_up(&mut session).unwrap();
     let output = on_standby(&["--rebuild"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("postponed: this is a standby: rebuild on the primary"));
-    assert_eq!(told(output).0, 3);
+    assert_eq!(finished(output).0, 3);
     session.execute("DROP INDEX failed").unwrap();
 
     let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 > 1 FROM pg_stat_replication";

@@ -63,7 +63,7 @@ impl Scene {
 
     /// Runs to the end; returns exit code and stdout.
     pub fn maintain(&self, database: &str, arguments: &[&str]) -> (i32, String) {
-        told(self.command(database, arguments).output().unwrap())
+        finished(self.command(database, arguments).output().unwrap())
     }
 
     /// Begins a run in the background.
@@ -84,7 +84,7 @@ pub fn command(dir: &Path, dsn: &str, arguments: &[&str]) -> Command {
 }
 
 /// Exit code and stdout.
-pub fn told(output: Output) -> (i32, String) {
+pub fn finished(output: Output) -> (i32, String) {
     let text = String::from_utf8(output.stdout).unwrap();
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
     (output.status.code().unwrap(), text)

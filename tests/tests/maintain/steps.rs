@@ -1,6 +1,6 @@
 //! Obstacles to a step, and indexes that change before it begins.
 
-use crate::scene::{Scene, files, told, wait_for_advice, worn};
+use crate::scene::{Scene, files, finished, wait_for_advice, worn};
 
 #[test]
 fn steps_that_may_not_begin() {
@@ -16,7 +16,7 @@ fn steps_that_may_not_begin() {
     let mut expect = |arguments: &[&str], code: i32, words: &str| {
         let output = scene.command("guarded", &[&["--rebuild"][..], arguments].concat()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let (found, _) = told(output);
+        let (found, _) = finished(output);
         assert!(found == code && text.contains(words), "{arguments:?}: {found} {text}");
         assert_eq!(files(&mut session), before, "{arguments:?}");
     };
@@ -107,7 +107,7 @@ fn only_a_role_with_the_rights_rebuilds() {
             crate::scene::command(scene.cluster.dir(), &format!("user={role} dbname=owned"), &["--rebuild"]);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let (code, plan) = told(output);
+        let (code, plan) = finished(output);
         (code, plan, text)
     };
     let (code, _, text) = run("nobody");

@@ -145,6 +145,12 @@ impl Dsn {
         self.get("dbname")
     }
 
+    /// The database to connect to where one must be chosen: as in libpq, the user's own by default.
+    #[must_use]
+    pub fn database_or_default(&self) -> &str {
+        self.database().or_else(|| self.get("user")).unwrap_or("postgres")
+    }
+
     /// The address, the host name or the directory of the socket.
     #[must_use]
     pub fn host(&self) -> &str {
@@ -186,7 +192,7 @@ impl Dsn {
         self.name().split(',').for_each(|host| _ = config.host(host));
         // A rebuild may be silent for hours; firewalls between drop idle connections.
         config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
-        config.dbname(database).application_name("lantern-index maintain");
+        config.dbname(database);
         for address in self.get("hostaddr").iter().flat_map(|addresses| addresses.split(',')) {
             // Beside the host name, which the certificate is checked against.
             let wrong = || Error::Dsn(format!("hostaddr \"{address}\" is no address"));

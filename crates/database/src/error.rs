@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why a database could not be maintained.
+/// Why a session could not begin or go on.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The connection string is invalid.

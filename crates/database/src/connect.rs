@@ -1,0 +1,138 @@
+use tokio::task::JoinHandle;
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use crate::dsn::Dsn;
+use crate::error::{Error, words};
+use crate::tls::Tls;
+
+/// Rows per fetch from a cursor.
+const FETCH: u32 = 200;
+
+/// A session of one database.
+pub struct Database {
+    /// The name of the database.
+    pub name: String,
+    /// The process id of the server's backend.
+    pub pid: i32,
+    client: Client,
+    tls: Tls,
+    task: JoinHandle<()>,
+}
+
+impl Database {
+    /// Connects to the database `name` of a server; `program` is what `pg_stat_activity` shows.
+    ///
+    /// # Errors
+    /// The connection string has a mistake, or there is no connection.
+    pub async fn open(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
+        let tls = Tls::new(dsn)?;
+        let mut config = dsn.config(name)?;
+        config.application_name(program);
+        if dsn.host().starts_with('/') {
+            // As libpq: a socket of this machine is not encrypted.
+            config.ssl_mode(tokio_postgres::config::SslMode::Disable);
+        }
+        let failed = |error: tokio_postgres::Error| {
+            let mut reason = words(&error);
+            if reason.contains("password missing") {
+                reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the connection \
+                          string must have it"
+                    .to_owned();
+            }
+            Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
+        };
+        let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
+        // The task ends with the client; a connection error also reaches the statement that runs.
+        let task = tokio::spawn(async move { _ = connection.await });
+        let mut database = Self { name: name.to_owned(), pid: 0, client, tls, task };
+        database.pid = database.value("SELECT pg_catalog.pg_backend_pid()").await?;
+        Ok(database)
+    }
+
+    /// Whether the connection is lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs statements.
+    ///
+    /// # Errors
+    /// One of them fails.
+    pub async fn run(&self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).await.map_err(|error| Error::statement(&self.name, &error))
+    }
+
+    /// The rows of a statement.
+    ///
+    /// # Errors
+    /// It fails.
+    pub async fn rows(&self, sql: &str) -> Result<Vec<Row>, Error> {
+        self.rows_with(sql, &[]).await
+    }
+
+    /// The rows of a statement with parameters.
+    ///
+    /// # Errors
+    /// It fails.
+    pub async fn rows_with(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+        self.client.query(sql, parameters).await.map_err(|error| Error::statement(&self.name, &error))
+    }
+
+    /// Visits the first column of a query's rows, in binary form, a batch at a time. Needs a transaction; NULL is left out.
+    ///
+    /// # Errors
+    /// The query fails.
+    pub async fn for_each(&self, sql: &str, mut visit: impl FnMut(&[u8])) -> Result<(), Error> {
+        self.rows(&format!("DECLARE lantern_index NO SCROLL CURSOR FOR {sql}")).await?;
+        let fetch = format!("FETCH {FETCH} FROM lantern_index");
+        loop {
+            let rows = self.rows(&fetch).await?;
+            for row in &rows {
+                let value: Option<Binary<'_>> = row.try_get(0).map_err(|error| Error::statement(&self.name, &error))?;
+                value.into_iter().for_each(|Binary(value)| visit(value));
+            }
+            if rows.is_empty() {
+                return self.run("CLOSE lantern_index").await;
+            }
+        }
+    }
+
+    /// One value of one row.
+    ///
+    /// # Errors
+    /// The statement fails, has no row or several, or gives a value of another type.
+    pub async fn value<T>(&self, sql: &str) -> Result<T, Error>
+    where
+        T: for<'a> FromSql<'a>,
+    {
+        let row = self.client.query_one(sql, &[]).await.map_err(|error| Error::statement(&self.name, &error))?;
+        row.try_get(0).map_err(|error| Error::statement(&self.name, &error))
+    }
+
+    /// Ends the statement that is under way, if there is one.
+    pub async fn cancel(&self) {
+        // If the request fails, the statement goes on, and the caller waits for it.
+        _ = self.client.cancel_token().cancel_query(self.tls.clone()).await;
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A value of any type, as its `send` function encodes it.
+struct Binary<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Binary<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
