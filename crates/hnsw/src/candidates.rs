@@ -1,6 +1,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use distance::Candidate;
+use rayon::prelude::*;
+
+use crate::{BuildError, Control};
 
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
@@ -93,6 +96,15 @@ impl Candidates {
         }
         point.len = kept as u16;
         point.settled = true;
+    }
+
+    /// Frees the memory, of which there is much, by many threads.
+    pub(crate) fn free(self, control: &Control) -> Result<(), BuildError> {
+        let stripes = self.stripes.into_par_iter().chunks(STRIPE);
+        control.section("candidates freed").for_each(stripes, |stripes| {
+            drop(stripes);
+            Ok(())
+        })
     }
 
     fn stripe(&self, point: usize) -> MutexGuard<'_, Stripe> {

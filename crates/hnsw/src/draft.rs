@@ -1,8 +1,9 @@
-use graph::{Graph, GraphParts, HeapTids, NO_NEIGHBOR};
-use rayon::iter::repeat_n;
+use std::ops::Range;
+
+use graph::{Graph, GraphError, GraphParts, HeapTids, NO_NEIGHBOR};
 use rayon::prelude::*;
 
-use crate::BuildError;
+use crate::{BuildError, Control};
 
 /// A graph while its lists are being completed.
 #[derive(Clone)]
@@ -98,16 +99,29 @@ impl Draft {
     }
 
     /// Replaces the lists of layer 0 for which `neighbors` has some. Runs on the threads of the pool it is called from.
-    pub(crate) fn set_layer0<N: Iterator<Item = u32>>(&mut self, neighbors: impl Fn(usize) -> Option<N> + Sync) {
+    pub(crate) fn set_layer0<N: Iterator<Item = u32>>(
+        &mut self,
+        neighbors: impl Fn(usize) -> Option<N> + Sync + Send,
+        control: &Control,
+    ) -> Result<(), BuildError> {
+        /// Lists a task sets.
+        const LISTS: usize = 512;
         let width = self.width(0);
-        if self.layer0.is_empty() {
-            self.layer0 = repeat_n(NO_NEIGHBOR, self.levels.len() * width).collect();
+        // Memory that was never used is zero: the tasks touch it first.
+        let fresh = self.layer0.is_empty();
+        if fresh {
+            self.layer0 = vec![0; self.levels.len() * width];
         }
-        self.layer0.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(element, slots)| {
-            if let Some(neighbors) = neighbors(element) {
-                fill(slots, neighbors);
+        control.section("lists").for_each(self.layer0.par_chunks_mut(LISTS * width).enumerate(), |(task, lists)| {
+            for (element, slots) in (task * LISTS..).zip(lists.chunks_exact_mut(width)) {
+                match neighbors(element) {
+                    Some(neighbors) => fill(slots, neighbors),
+                    None if fresh => slots.fill(NO_NEIGHBOR),
+                    None => {}
+                }
             }
-        });
+            Ok(())
+        })
     }
 
     fn range(&self, element: u32, layer: u8) -> (u8, std::ops::Range<usize>) {
@@ -122,7 +136,9 @@ impl Draft {
     }
 
     /// Checks everything and makes the finished graph.
-    pub(crate) fn finish(self, heap_tids: HeapTids) -> Result<Graph, BuildError> {
+    pub(crate) fn finish(self, heap_tids: HeapTids, control: &Control) -> Result<Graph, BuildError> {
+        /// Elements that a task checks.
+        const AT_ONCE: u32 = 4096;
         let entry = self.entry;
         let parts = GraphParts {
             m: self.m as u16,
@@ -132,7 +148,13 @@ impl Draft {
             heap_tids,
             entry,
         };
-        Graph::new(parts).map_err(|error| BuildError::Internal(error.to_string()))
+        let fail = |error: GraphError| BuildError::Internal(error.to_string());
+        let check_all = |elements: u32, check: &(dyn Fn(Range<u32>) -> Result<(), GraphError> + Sync)| {
+            let tasks = (0..elements.div_ceil(AT_ONCE)).into_par_iter();
+            let range = |task: u32| task * AT_ONCE..elements.min((task + 1) * AT_ONCE);
+            control.section("check").for_each(tasks, |task| check(range(task)).map_err(fail))
+        };
+        Graph::checked_by(parts, check_all, fail)
     }
 }
 

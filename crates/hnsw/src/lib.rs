@@ -16,12 +16,13 @@
 //!  partition  plan, pivots, split, leaf (all pairs), refine ─► candidates           │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
-//!  select     diversity rule, mutual choice, in-degree ─────────► draft             │
+//!  select     diversity rule, mutual choice, in-degree, outward ► draft             │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
 //!  repair     guard (measures by searches), navigate, duplicates, reach ────────────┘
 //!
 //!  engines    bulk: this picture as code; insertion and usearch: drafts by other algorithms
+//!  tasks      parallel work of all passes: sections of tasks, which a benchmark can record
 //! ```
 
 mod build;
@@ -41,6 +42,7 @@ mod repair;
 mod search;
 mod select;
 mod space;
+mod tasks;
 #[cfg(test)]
 mod testing;
 
@@ -52,3 +54,4 @@ pub use pass::Pass;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
 pub use search::{Links, Searcher, search, search_with};
+pub use tasks::{Recorder, Step};

@@ -19,6 +19,8 @@ pub enum Pass {
     MutualChoice,
     /// Links to elements of low in-degree.
     InDegree,
+    /// Links out of groups of near-identical elements.
+    LinksOut,
     /// The guard's remedies for a graph whose searches get lost.
     Remedies,
     /// Links to unreachable elements.
@@ -29,7 +31,7 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Augmentation,
         Self::Longest,
         Self::Codes,
@@ -39,6 +41,7 @@ impl Pass {
         Self::PivotLinks,
         Self::MutualChoice,
         Self::InDegree,
+        Self::LinksOut,
         Self::Remedies,
         Self::Reach,
         Self::PageOrder,
@@ -57,6 +60,7 @@ impl Pass {
             Self::PivotLinks => "pivot links",
             Self::MutualChoice => "mutual choice",
             Self::InDegree => "in-degree",
+            Self::LinksOut => "links out",
             Self::Remedies => "remedies",
             Self::Reach => "reach",
             Self::PageOrder => "page order",

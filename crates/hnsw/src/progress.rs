@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::BuildError;
+use crate::{BuildError, Recorder};
 
 /// The phase of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,13 +90,24 @@ impl Progress {
 pub struct Control {
     cancelled: Arc<AtomicBool>,
     progress: Arc<Progress>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Control {
+    /// A handle for a build whose tasks are noted.
+    #[must_use]
+    pub fn recorded(recorder: Arc<Recorder>) -> Self {
+        Self { recorder: Some(recorder), ..Self::default() }
+    }
+
     /// A handle with the same cancellation and its own progress.
     #[must_use]
     pub fn aside(&self) -> Self {
-        Self { cancelled: self.cancelled.clone(), progress: Arc::default() }
+        Self { progress: Arc::default(), ..self.clone() }
+    }
+
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_deref()
     }
 
     /// Asks the build to stop; it does within about 100 ms.

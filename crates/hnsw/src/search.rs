@@ -56,7 +56,7 @@ pub fn search_with(
 /// Searches graphs, and reuses its memory from one search to the next.
 #[derive(Default)]
 pub struct Searcher {
-    seen: Seen,
+    visited: Visited,
     candidates: BinaryHeap<Reverse<Candidate>>,
     results: BinaryHeap<Candidate>,
 }
@@ -89,10 +89,10 @@ impl Searcher {
         ef: usize,
         layer: u8,
     ) -> Vec<Candidate> {
-        let Self { seen, candidates, results } = self;
-        seen.clear();
+        let Self { visited, candidates, results } = self;
+        visited.clear();
         for &near in from {
-            seen.insert(near.element());
+            visited.insert(near.element());
             candidates.push(Reverse(near));
             results.push(near);
         }
@@ -102,7 +102,7 @@ impl Searcher {
             }
             expand(candidate.element());
             for neighbor in graph.neighbors(candidate.element(), layer) {
-                if !seen.insert(neighbor) {
+                if !visited.insert(neighbor) {
                     continue;
                 }
                 let near = Candidate::new(distance(neighbor), neighbor);
@@ -124,14 +124,14 @@ impl Searcher {
 
 /// A hash set of elements that is cleared at no cost: entries of earlier rounds count as free.
 #[derive(Default)]
-struct Seen {
+struct Visited {
     /// Round and element of each entry; the length is a power of two.
     places: Vec<u64>,
     len: usize,
     round: u32,
 }
 
-impl Seen {
+impl Visited {
     fn clear(&mut self) {
         if self.places.is_empty() || self.round == u32::MAX {
             self.places = vec![0; self.places.len().max(1 << 11)];
@@ -170,16 +170,16 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::Seen;
+    use super::Visited;
 
     #[test]
     fn a_set_grows_and_forgets() {
-        let mut seen = Seen::default();
+        let mut visited = Visited::default();
         for round in 0..3 {
-            seen.clear();
+            visited.clear();
             for element in 0..5000 {
-                assert!(seen.insert(element * 64 + round));
-                assert!(!seen.insert(element / 2 * 64 + round));
+                assert!(visited.insert(element * 64 + round));
+                assert!(!visited.insert(element / 2 * 64 + round));
             }
         }
     }

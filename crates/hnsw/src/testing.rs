@@ -40,6 +40,13 @@ pub(crate) fn store<const DIMS: usize>(points: &[[f32; DIMS]]) -> Arc<ValueStore
     Arc::new(store)
 }
 
+/// A sparse value in its encoding: dimensions with their numbers.
+pub(crate) fn sparse(entries: &[(u32, f32)]) -> Vec<u8> {
+    let count = (entries.len() as u32).to_le_bytes();
+    let dims = entries.iter().flat_map(|(dim, _)| dim.to_le_bytes());
+    count.into_iter().chain(dims).chain(entries.iter().flat_map(|(_, x)| x.to_le_bytes())).collect()
+}
+
 /// The points of a store by L2, exact.
 pub(crate) fn euclidean<const DIMS: usize>(store: &ValueStore) -> Space<'_> {
     let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).expect("vectors have L2");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use graph::ValueType;
-use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, RowBatch, start};
+use hnsw::{
+    BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Step, start,
+};
 use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
 
 /// Searches for a sample of rows find them.
@@ -270,23 +272,28 @@ fn a_pivot_in_the_middle_does_not_spoil_the_groups() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_graph_whatever_the_threads() {
+fn the_same_seed_gives_the_same_graph_whatever_the_threads_and_recorded() {
     let mut numbers = Numbers(8);
     let rows: Vec<Vec<f32>> = (0..5000).map(|_| numbers.vector(24)).collect();
     let values: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     let tids: Vec<_> = (0..rows.len()).map(tid).collect();
-    let build = |threads| {
+    let build = |threads, control| {
         let pool = Arc::new(Pool::new(threads).unwrap());
-        let mut engine = start(EngineKind::Bulk, spec(24, 16), pool, Control::default()).unwrap();
+        let mut engine = start(EngineKind::Bulk, spec(24, 16), pool, control).unwrap();
         engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
         engine.finish().unwrap()
     };
-    let (one, three) = (build(1), build(3));
-    assert_eq!(one.order, three.order);
-    for element in one.graph.elements() {
-        assert_eq!(one.graph.level(element), three.graph.level(element));
-        for layer in 0..=one.graph.level(element) {
-            assert_eq!(one.graph.neighbors(element, layer), three.graph.neighbors(element, layer));
+    let one = build(1, Control::default());
+    let recorder = Arc::new(Recorder::default());
+    for other in [build(3, Control::default()), build(1, Control::recorded(recorder.clone()))] {
+        assert_eq!(one.order, other.order);
+        for element in one.graph.elements() {
+            assert_eq!(one.graph.level(element), other.graph.level(element));
+            for layer in 0..=one.graph.level(element) {
+                assert_eq!(one.graph.neighbors(element, layer), other.graph.neighbors(element, layer));
+            }
         }
     }
+    let steps = recorder.take();
+    assert!(steps.iter().any(|step| matches!(step, Step::Section(tasks) if tasks.len() > 50)));
 }

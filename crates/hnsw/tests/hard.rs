@@ -3,7 +3,7 @@
 mod support;
 
 use distance::Elements;
-use hnsw::{BuildSpec, EngineKind, Metric};
+use hnsw::{BuildSpec, EngineKind, Metric, search};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
@@ -89,4 +89,17 @@ fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
     check(&finished, rows.len());
     // Each element that is linked only because nothing led to it takes the place of a link that the rule wanted.
     assert!(finished.report.relinked < 50, "{}", finished.report.relinked);
+    // Searches for rows elsewhere that arrive in the crowd find out of it.
+    let kernel = distance::kernel(Elements::F32, Metric::Cosine).unwrap();
+    let queries = (0..200).map(|at| row(10 * at));
+    let queries: Vec<Vec<u8>> = queries.map(|row| row.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+    let mut hits = 0;
+    for query in &queries {
+        let distance = |element: u32| kernel(query, finished.values.value(element));
+        let mut exact: Vec<f32> = finished.graph.elements().map(distance).collect();
+        exact.sort_unstable_by(f32::total_cmp);
+        let found = search(&finished.graph, distance, 10);
+        hits += found.into_iter().filter(|&element| distance(element) <= exact[9]).count();
+    }
+    assert!(hits > 1200, "{hits} of {}", 10 * queries.len());
 }

@@ -38,23 +38,19 @@ impl Made {
     }
 
     pub fn send_rows(&self, client: &mut Client<TcpStream>) {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) as u32
-        };
+        let mut random = fastrand::Rng::with_seed(1);
         let mut writer = TuplesWriter::new(false);
         for row in 0..self.rows {
             let ([b0, b1, b2, b3], offset) = (((row / 50) as u32).to_le_bytes(), (row % 50 + 1) as u8);
             writer.push_with([b2, b3, b0, b1, offset, 0], |out| match self.value_type {
                 ValueType::Vector => {
-                    (0..self.dims).for_each(|_| out.extend((next() as f32 / u32::MAX as f32).to_le_bytes()));
+                    (0..self.dims).for_each(|_| out.extend(random.f32().to_le_bytes()));
                 }
                 // From 0.125 to 0.5.
                 ValueType::HalfVec => {
-                    (0..self.dims).for_each(|_| out.extend((0x3000 | next() as u16 & 0x7ff).to_le_bytes()));
+                    (0..self.dims).for_each(|_| out.extend((0x3000 | random.u16(..0x800)).to_le_bytes()));
                 }
-                _ => (0..self.value_len()).for_each(|_| out.push(next() as u8)),
+                _ => (0..self.value_len()).for_each(|_| out.push(random.u8(..))),
             });
             if writer.is_full() || row + 1 == self.rows {
                 client.batch(&mut writer);

@@ -5,10 +5,12 @@
 mod client;
 mod daemon;
 mod made;
+mod points;
 #[path = "../../../server/tests/support/rows.rs"]
 mod rows;
 
 pub use client::Client;
 pub use daemon::{Daemon, command};
 pub use made::Made;
+pub use points::{encode, points};
 pub use rows::{Rows, hello};

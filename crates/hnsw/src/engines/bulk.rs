@@ -1,5 +1,6 @@
 use distance::Metric;
 use graph::max_level;
+use rayon::prelude::*;
 
 use super::finish::Completion;
 use super::insertion::insert_all;
@@ -52,8 +53,10 @@ impl Engine for BulkEngine {
         #[cfg(test)]
         let defect = self.defect;
         let trial = self.trial;
+        self.intake.setup.control.ran("intake");
         let (setup, taken, _) = self.intake.finish();
         let taken = taken.by_tid(&setup.store, &setup.pool);
+        setup.control.ran("rows");
         let Setup { spec, measure, pool, control, store, .. } = &setup;
         let mut space = Space::exact(measure.for_building(spec.dims), store);
         let augmentations = match spec.metric {
@@ -119,16 +122,22 @@ impl Layers<'_> {
         let points = taken.points();
         let levels = draw_levels(&random, &points, taken.heap_tids.elements(), spec.m);
         let mut draft = Draft::new(spec.m, levels);
+        control.ran("levels");
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
         let top = draft.entry().map_or(0, |entry| draft.level(entry));
-        for layer in 1..=top {
-            let points = draft.on_layer(layer).collect();
-            let gathered = self.gather(points, m, false, &random.fork(2 + u64::from(layer)))?;
+        // All layers at once: the small ones are too few tasks for many threads.
+        let gather = |layer: usize| match layer {
+            0 => self.gather(points.clone(), 2 * m, true, &random.fork(2)),
+            _ => self.gather(draft.on_layer(layer as u8).collect(), m, false, &random.fork(2 + layer as u64)),
+        };
+        let layers = (0..usize::from(top) + 1).into_par_iter();
+        let mut layers = pool.run(|| control.section("layers").map(layers, gather))?;
+        let lowest = layers.remove(0);
+        for (layer, gathered) in (1..).zip(layers) {
             select::fill(&mut draft, layer, gathered, self.space, pool, control)?;
         }
-        let gathered = self.gather(points, 2 * m, true, &random.fork(2))?;
-        Ok((draft, gathered))
+        Ok((draft, lowest))
     }
 
     /// Finds candidates for the lists of some points, with `list` slots each.

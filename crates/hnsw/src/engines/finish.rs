@@ -41,18 +41,23 @@ impl Completion<'_> {
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
         let rounds = if gathered.mutual { 2 } else { 1 };
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
+        let near = gathered.near_order(&taken.duplicates);
         let Measured { mut draft, look, remedy } = self.measured(draft, gathered, &taken)?;
         duplicates::link(&mut draft, &taken, control)?;
-        let relinked = if self.setup.runs(Pass::Reach) { reach::repair(&mut draft, self.space, control)? } else { 0 };
-        let graph = draft.finish(taken.heap_tids)?;
+        control.ran("duplicates");
+        let reaches = self.setup.runs(Pass::Reach);
+        let relinked = if reaches { pool.run(|| reach::repair(&mut draft, self.space, control))? } else { 0 };
+        let graph = pool.run(|| draft.finish(taken.heap_tids, control))?;
         control.progress().enter(Phase::Order, elements);
-        let order = || match self.setup.runs(Pass::PageOrder) {
-            true => order::by_page(&graph, order::elements_per_page(&graph, &**store), control),
-            false => Ok(graph.elements().collect()),
+        let order = match self.setup.runs(Pass::PageOrder) {
+            true => {
+                let per_page = order::elements_per_page(&graph, &**store);
+                pool.run(|| order::by_page(&graph, &near, per_page, control))?
+            }
+            false => graph.elements().collect(),
         };
-        let look_at = || (guard::self_recall(&graph, self.setup.searched()), reach::count_unreachable(&graph));
-        let (order, (self_recall, unreachable)) = pool.run(|| rayon::join(order, look_at));
-        let order = order?;
+        let self_recall = pool.run(|| guard::self_recall(&graph, self.setup.searched(), control))?;
+        let unreachable = pool.run(|| reach::count_unreachable(&graph, control))?;
         let report = Report {
             rows,
             elements,

@@ -72,6 +72,7 @@ mod tests {
     use graph::ValueType;
 
     use super::check;
+    use crate::testing::sparse;
     use crate::{BuildSpec, testing};
 
     fn problem(value_type: ValueType, dims: u32, value: &[u8]) -> String {
@@ -103,23 +104,17 @@ mod tests {
 
     #[test]
     fn sparse_values() {
-        let sparse = |indices: &[u32], values: &[f32]| -> Vec<u8> {
-            let mut bytes = (indices.len() as u32).to_le_bytes().to_vec();
-            bytes.extend(indices.iter().flat_map(|v| v.to_le_bytes()));
-            bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
-            bytes
-        };
-        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[0, 9], &[1.0, 2.0])), "fine");
-        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[], &[])), "fine");
+        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[(0, 1.0), (9, 2.0)])), "fine");
+        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[])), "fine");
         let order = "row 7 has a value that is sparse with indices out of order or range";
-        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[1, 1], &[1.0, 2.0])), order);
-        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[10], &[1.0])), order);
+        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[(1, 1.0), (1, 2.0)])), order);
+        assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[(10, 1.0)])), order);
         assert_eq!(problem(ValueType::SparseVec, 10, &[1, 0]), "row 7 has a value of 2 bytes, 4 expected");
         assert_eq!(
             problem(ValueType::SparseVec, 10, &[255, 255, 255, 255]),
             "row 7 has a value that is sparse with more than 1000 non-zero elements"
         );
-        let half = &sparse(&[0], &[1.0])[..8];
+        let half = &sparse(&[(0, 1.0)])[..8];
         assert_eq!(problem(ValueType::SparseVec, 3, half), "row 7 has a value of 8 bytes, 12 expected");
     }
 }

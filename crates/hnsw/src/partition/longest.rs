@@ -5,7 +5,7 @@
 use graph::ElementValues;
 use rayon::prelude::*;
 
-use super::pivots::Pivots;
+use super::pivots::{Pivots, Scratch};
 use crate::candidates::Candidates;
 use crate::space::Space;
 use crate::{BuildError, Control};
@@ -25,7 +25,7 @@ pub(crate) fn find(space: Space<'_>, points: &[u32], found: &Candidates, control
         (space.measure.kernel)(value, value)
     };
     // The kernel returns the negative product, so the longest vectors sort first.
-    let mut longest: Vec<(f32, u32)> = points.par_iter().map(|point| (square(point), *point)).collect();
+    let mut longest = control.section("lengths").fill(points.len(), |at| (square(&points[at]), points[at]))?;
     let count = (points.len() / POINTS).min(MOST);
     if count == 0 {
         return Ok(());
@@ -34,9 +34,10 @@ pub(crate) fn find(space: Space<'_>, points: &[u32], found: &Candidates, control
     let mut longest: Vec<u32> = longest[..count].iter().map(|&(_, point)| point).collect();
     longest.sort_unstable();
     let hubs = Pivots::new(space, longest.clone());
-    points.par_chunks(AT_ONCE).enumerate().try_for_each(|(chunk, elements)| {
-        control.check()?;
-        let nearest = hubs.nearest(space, elements, NEAREST);
+    let chunks = points.par_chunks(AT_ONCE).enumerate();
+    control.section("longest").for_each_init(chunks, |scratch: &mut Scratch, (chunk, elements)| {
+        let mut nearest = vec![0; elements.len() * NEAREST];
+        hubs.nearest(space, elements, scratch, &mut nearest);
         for ((at, &element), nearest) in (chunk * AT_ONCE..).zip(elements).zip(nearest.chunks_exact(NEAREST)) {
             let others = nearest.iter().filter_map(|&at| longest.get(at as usize)).filter(|&&other| other != element);
             found.add(at, others.map(|&other| space.candidate(element, other)));

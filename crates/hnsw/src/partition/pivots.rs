@@ -7,9 +7,16 @@ use crate::space::{Group, Inverted, Products, Query, Representation, Space};
 
 pub(crate) struct Pivots<'a> {
     elements: Vec<u32>,
-    packed: Option<Packed<'a>>,
-    /// For sparse values.
-    inverted: Option<Inverted>,
+    comparison: Comparison<'a>,
+}
+
+/// How points are compared with the pivots.
+enum Comparison<'a> {
+    /// In blocks, by products.
+    Blocks(Packed<'a>),
+    /// Sparse values, by the dimensions they share with the pivots.
+    Inverted(Inverted),
+    OneByOne,
 }
 
 struct Packed<'a> {
@@ -18,49 +25,61 @@ struct Packed<'a> {
     group: Group,
 }
 
+/// What a thread reuses from task to task.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    nearest: Nearest,
+    group: Group,
+    tile: Tile,
+    query: Query,
+    sums: Vec<f64>,
+}
+
 impl<'a> Pivots<'a> {
     pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
         let packed = space.measure.products.and_then(|products| Packed::new(space, products, &elements));
-        let inverted = space.measure.inverts().then(|| {
-            let mut inverted = Inverted::default();
-            inverted.fill(space, &elements);
-            inverted
-        });
-        Self { elements, packed, inverted }
+        let comparison = match packed {
+            Some(packed) => Comparison::Blocks(packed),
+            None if space.measure.inverts() => {
+                let mut inverted = Inverted::default();
+                inverted.fill(space, &elements);
+                Comparison::Inverted(inverted)
+            }
+            None => Comparison::OneByOne,
+        };
+        Self { elements, comparison }
     }
 
-    /// The `fan` nearest pivots of each element, nearest first, by position; `u32::MAX` where there are fewer.
-    pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], fan: usize) -> Vec<u32> {
-        let mut nearest = Nearest::default();
+    /// Writes the nearest pivots of each element, as many as there is room for, nearest first, by position; `u32::MAX` where there are fewer.
+    pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], scratch: &mut Scratch, assigned: &mut [u32]) {
+        let fan = assigned.len() / elements.len();
         let k = fan.min(self.elements.len());
-        match (&self.packed, &self.inverted) {
-            (Some(packed), _) => packed.compare(space, elements, k, &mut nearest),
-            (None, Some(inverted)) => {
+        let Scratch { nearest, group, tile, query, sums } = scratch;
+        match &self.comparison {
+            Comparison::Blocks(packed) => packed.compare(space, elements, k, (nearest, group, tile)),
+            Comparison::Inverted(inverted) => {
                 nearest.reset(elements.len(), elements.len(), k);
-                let mut sums = Vec::new();
                 for (at, &element) in elements.iter().enumerate() {
-                    let distances = (0..).zip(inverted.distances(space, element, &mut sums));
+                    let distances = (0..).zip(inverted.distances(space, element, sums));
                     distances.for_each(|(pivot, distance)| nearest.offer(at, distance, pivot));
                 }
             }
-            (None, None) => {
+            Comparison::OneByOne => {
                 nearest.reset(elements.len(), elements.len(), k);
-                let mut query = Query::default();
                 for (at, &element) in elements.iter().enumerate() {
-                    space.ask(&mut query, element);
+                    space.ask(query, element);
                     for (pivot, &other) in self.elements.iter().enumerate() {
-                        nearest.offer(at, space.distance_of(&query, other), pivot as u32);
+                        nearest.offer(at, space.distance_of(query, other), pivot as u32);
                     }
                 }
             }
         }
-        let mut assigned = vec![u32::MAX; elements.len() * fan];
+        assigned.fill(u32::MAX);
         for (at, assigned) in assigned.chunks_exact_mut(fan).enumerate() {
             for (slot, pivot) in assigned.iter_mut().zip(nearest.of(at)) {
                 *slot = pivot.element();
             }
         }
-        assigned
     }
 }
 
@@ -102,17 +121,22 @@ impl<'a> Packed<'a> {
         })
     }
 
-    fn compare(&self, space: Space<'_>, elements: &[u32], k: usize, nearest: &mut Nearest) {
-        let (mut group, mut tile) = (Group::default(), Tile::new());
-        self.representation.pack(space, self.products, elements, &mut group);
+    fn compare(
+        &self,
+        space: Space<'_>,
+        elements: &[u32],
+        k: usize,
+        (nearest, group, tile): (&mut Nearest, &mut Group, &mut Tile),
+    ) {
+        self.representation.pack(space, self.products, elements, group);
         nearest.reset(elements.len(), group.padded(), k);
         for row_block in 0..group.blocks() {
             let first_row = row_block * ROWS;
             for col_pair in 0..self.group.blocks() / 2 {
                 let first_col = col_pair * COLS;
                 let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-                group.tile(row_block, &self.group, col_pair, self.products, limits, &mut tile);
-                nearest.offer_rows(&tile, first_row, first_col);
+                group.tile(row_block, &self.group, col_pair, self.products, limits, tile);
+                nearest.offer_rows(tile, first_row, first_col);
             }
         }
     }

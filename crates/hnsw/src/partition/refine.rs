@@ -8,12 +8,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use distance::{COLS, Candidate, ROWS, Tile};
-use rayon::prelude::*;
-
 use crate::candidates::Candidates;
 use crate::space::representation::{self, most};
 use crate::space::{Group, Products, Representation, Space};
+use crate::tasks::ranges;
+use crate::{BuildError, Control};
+use distance::{COLS, Candidate, ROWS, Tile};
 
 /// Points of a cell at most: a thread holds the lists of all of them.
 const CELL: usize = 256;
@@ -35,15 +35,19 @@ pub(crate) struct Known {
 
 impl Known {
     /// Counts the candidates of `points`, which are in ascending order. Runs on the threads of the pool it is called from.
-    pub(crate) fn count(points: &[u32], found: &Candidates) -> Self {
+    pub(crate) fn count(points: &[u32], found: &Candidates, control: &Control) -> Result<Self, BuildError> {
         let elements = points.last().map_or(0, |&last| last as usize + 1);
         let counts: Vec<AtomicU32> = (0..elements).map(|_| AtomicU32::new(0)).collect();
-        (0..points.len()).into_par_iter().for_each_init(Vec::new, |own, at| {
-            own.clear();
-            found.of(at, own);
-            own.iter().for_each(|candidate| _ = counts[candidate.element() as usize].fetch_add(1, Ordering::Relaxed));
-        });
-        Self { counts, most: (HUB_FACTOR * found.keep()) as u32 }
+        control.section("hubs among candidates").for_each_init(ranges(points.len()), |own: &mut Vec<_>, range| {
+            for at in range {
+                own.clear();
+                found.of(at, own);
+                own.iter()
+                    .for_each(|near: &Candidate| _ = counts[near.element() as usize].fetch_add(1, Ordering::Relaxed));
+            }
+            Ok(())
+        })?;
+        Ok(Self { counts, most: (HUB_FACTOR * found.keep()) as u32 })
     }
 
     fn by_many(&self, element: u32) -> bool {
@@ -190,7 +194,7 @@ mod tests {
             // In a ring: the next one is known, near or not.
             found.add(point as usize, std::iter::once(space.candidate(point, (point + 1) % COUNT)));
         }
-        let known = Known::count(&points, &found);
+        let known = Known::count(&points, &found, &Control::default()).unwrap();
         look_again(space, products, &points, &cell, (&found, &known), &mut Scratch::default());
         let mut hits = 0;
         for &point in &cell {

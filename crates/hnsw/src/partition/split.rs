@@ -1,18 +1,22 @@
 //! Splits points into overlapping groups of neighbors.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
 
+use super::grouped::Grouped;
 use super::leaf::Leaf;
-use super::pivots::Pivots;
+use super::pivots::{self, Pivots};
 use super::plan::Plan;
 use super::refine;
 use crate::candidates::Candidates;
+use crate::order::REGION;
 use crate::random::Random;
 use crate::select::Far;
 use crate::space::Space;
+use crate::tasks::ranges;
 use crate::{BuildError, Control, Pass};
 
 /// Depth of the last split. Larger groups become leaves as they are: more splits would not separate their points.
@@ -25,9 +29,6 @@ const HUB_ROUNDS: usize = 3;
 const HUB_FACTOR: usize = 16;
 /// Points per pivot where all points fit into one leaf.
 const FEW: usize = 64;
-/// A large group is scattered by this many tasks at most, each with at least `LEAST_SCATTERED` points.
-const SCATTERED: usize = 32;
-const LEAST_SCATTERED: usize = 1 << 14;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -48,20 +49,18 @@ impl Partition<'_> {
     /// Runs on the threads of the pool it is called from. Returns all points, ordered by their nearest
     /// pivot, and the nearest pivots of each.
     pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, Far), BuildError> {
-        let mut all: Vec<u32> = (0..self.points.len() as u32).collect();
+        let all: Vec<u32> = (0..self.points.len() as u32).collect();
         let fan = self.plan.fan(0);
         let pivots_of = OnceLock::new();
         if all.len() <= self.plan.leaf_max && all.len() > 2 * FEW {
             let pivots = random.fork(REPEATED).sample((all.len() / FEW).max(fan + 2), all.len());
             let pivots = pivots.into_iter().map(|at| self.points[at]).collect::<Vec<_>>();
             let nearest = self.assign(&all, &pivots, fan)?;
-            pivots_of.get_or_init(|| named(&nearest, &pivots));
+            _ = pivots_of.set(self.named(&nearest, &pivots)?);
         }
         self.partition(all.clone(), 0, random, &pivots_of)?;
         let pivots_of = pivots_of.into_inner().unwrap_or_default();
-        if !pivots_of.is_empty() {
-            all.par_sort_by_key(|&at| pivots_of[at as usize * fan]);
-        }
+        let all = if pivots_of.is_empty() { all } else { self.by_pivot(&pivots_of)? };
         let looks_again = all.len() > self.plan.leaf_max && Pass::SecondLook.runs(self.plan.left_out);
         for (space, found) in self.lists() {
             let products = space.measure.products.filter(|_| space.codes.is_some() && looks_again);
@@ -70,16 +69,58 @@ impl Partition<'_> {
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
             let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &pivots_of)).collect();
-            let known = refine::Known::count(self.points, found);
-            cells.into_par_iter().try_for_each_init(refine::Scratch::default, |scratch, cell| {
-                self.control.check()?;
+            let known = refine::Known::count(self.points, found, self.control)?;
+            self.control.section("second look").for_each_init(cells.into_par_iter(), |scratch, cell| {
                 refine::look_again(space, products, self.points, cell, (found, &known), scratch);
                 Ok(())
             })?;
         }
         let far = self.plan.far();
-        let nearest = pivots_of.par_chunks_exact(fan).flat_map_iter(|nearest| &nearest[..far]).copied().collect();
+        let rows = if pivots_of.is_empty() { 0 } else { all.len() };
+        let mut nearest = vec![0; rows * far];
+        if far > 0 {
+            // As many rows a task as are compared with the pivots.
+            let tasks = nearest.par_chunks_mut(far * ASSIGN_AT_ONCE).zip(pivots_of.par_chunks(fan * ASSIGN_AT_ONCE));
+            self.control.section("far pivots").for_each(tasks, |(nearest, pivots)| {
+                let both = nearest.chunks_exact_mut(far).zip(pivots.chunks_exact(fan));
+                both.for_each(|(nearest, pivots)| nearest.copy_from_slice(&pivots[..far]));
+                Ok(())
+            })?;
+        }
         Ok((all, Far::new(far, nearest)))
+    }
+
+    /// All points, ordered by their nearest pivots.
+    fn by_pivot(&self, pivots_of: &[u32]) -> Result<Vec<u32>, BuildError> {
+        let (fan, points) = (self.plan.fan(0), self.points.len());
+        let section = self.control.section("order");
+        let is_pivot: Vec<AtomicBool> = (0..=self.points[points - 1]).map(|_| AtomicBool::new(false)).collect();
+        section.for_each(ranges(points), |range| {
+            let pivots = range.filter_map(|at| is_pivot.get(pivots_of[at * fan] as usize));
+            pivots.for_each(|is_pivot| is_pivot.store(true, Ordering::Relaxed));
+            Ok(())
+        })?;
+        let is_pivot = |&at: &u32| is_pivot[self.points[at as usize] as usize].load(Ordering::Relaxed);
+        let pivots: Vec<u32> = (0..points as u32).filter(is_pivot).collect();
+        let ranks = self.ranks(&pivots)?;
+        // Points without a pivot come last.
+        let last = pivots.len() as u32;
+        let rank = |at: usize| ranks.get(pivots_of[at * fan] as usize).copied().unwrap_or(last);
+        let rank = section.fill(points, rank)?;
+        Ok(Grouped::new(section, (points, pivots.len() + 1), |at| &rank[at..=at], |at| at as u32)?.into_items())
+    }
+
+    /// For each element, if it is one of these pivots, its rank in an order in which near ones are adjacent: by the nearest of a few of them, as many
+    /// as there are regions of pages. Pivots are positions.
+    fn ranks(&self, pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
+        let regions = (self.points.len() / REGION).clamp(1, pivots.len());
+        let centers = (0..regions).map(|region| self.points[pivots[region * pivots.len() / regions] as usize]);
+        let nearest = self.assign(pivots, &centers.collect::<Vec<u32>>(), 1)?;
+        let mut order: Vec<(u32, u32)> = nearest.into_iter().zip(pivots.iter().copied()).collect();
+        order.sort_unstable();
+        let mut ranks = vec![0; self.points.last().map_or(0, |&last| last as usize + 1)];
+        (0..).zip(order).for_each(|(rank, (_, pivot))| ranks[self.points[pivot as usize] as usize] = rank);
+        Ok(ranks)
     }
 
     /// Whether a defect loses the point: all points with the same nearest pivot as the first.
@@ -120,7 +161,11 @@ impl Partition<'_> {
             return self.shuffled(group, depth, random);
         }
         let fan = self.plan.fan(0) as u64;
-        groups.into_par_iter().enumerate().try_for_each(|(at, part)| {
+        let name = if depth == 0 { "groups" } else { "parts of groups" };
+        // The largest first, so that none of them is left at the end.
+        let mut groups: Vec<(usize, Vec<u32>)> = groups.into_iter().enumerate().collect();
+        groups.sort_by_key(|(_, part)| std::cmp::Reverse(part.len()));
+        self.control.section(name).for_each(groups.into_par_iter(), |(at, part)| {
             let len = part.len() as u64;
             self.partition(part, depth + 1, &random.fork(at as u64 + 1), pivots_of)?;
             if self.counted && depth == 0 {
@@ -163,10 +208,8 @@ impl Partition<'_> {
             for last in (1..group.len()).rev() {
                 group.swap(last, random.below(last + 1));
             }
-            group.par_chunks(self.plan.leaf_max).try_for_each(|part| {
-                self.control.check()?;
-                self.leaf(part, depth, false).map(|_| ())
-            })?;
+            let parts = group.par_chunks(self.plan.leaf_max);
+            self.control.section("random groups").for_each(parts, |part| self.leaf(part, depth, false).map(|_| ()))?;
         }
         Ok(())
     }
@@ -225,7 +268,7 @@ impl Partition<'_> {
         let mut nearest = self.assign(group, &pivots, fan)?;
         let rounds = if Pass::HubRemoval.runs(self.plan.left_out) { HUB_ROUNDS } else { 0 };
         for _ in 0..rounds {
-            let hubs = self.hubs(&nearest, pivots.len(), group.len());
+            let hubs = self.hubs(&nearest, pivots.len(), group.len())?;
             let others = pivots.len() - hubs.iter().filter(|&&hub| hub).count();
             if others == pivots.len() || others < fan + 2 {
                 break;
@@ -234,55 +277,50 @@ impl Partition<'_> {
             pivots.retain(|_| !hubs.next().unwrap_or_default());
             nearest = self.assign(group, &pivots, fan)?;
         }
-        if depth == 0 {
+        if depth == 0 && pivots_of.get().is_none() {
             // At depth 0 the group is all points, in order.
-            pivots_of.get_or_init(|| named(&nearest, &pivots));
+            _ = pivots_of.set(self.named(&nearest, &pivots)?);
         }
         // Points with the same nearest pivot become adjacent in each part: near pairs are compared first, and limit what follows.
-        let mut order: Vec<u32> = (0..group.len() as u32).collect();
-        order.par_sort_by_key(|&at| nearest[at as usize * fan]);
-        // Each task scatters a range of the order into its own slice of every group.
-        let scatter = |order: &[u32]| {
-            let mut groups = vec![Vec::new(); pivots.len()];
-            for &at in order {
-                let nearest = &nearest[at as usize * fan..][..fan];
-                for &pivot in nearest.iter().filter(|&&pivot| pivot != u32::MAX) {
-                    groups[pivot as usize].push(group[at as usize]);
-                }
-            }
-            groups
-        };
-        let len = order.len().div_ceil(SCATTERED).max(LEAST_SCATTERED);
-        let parts: Vec<Vec<Vec<u32>>> = order.par_chunks(len).map(scatter).collect();
-        let join = |pivot: usize| parts.iter().flat_map(|groups| &groups[pivot]).copied().collect();
-        Ok(self.join_small((0..pivots.len()).into_par_iter().map(join).collect()))
+        let section = self.control.section("scatter");
+        let pivots_of = |at: usize| &nearest[at * fan..][..fan];
+        let by_nearest = Grouped::new(section, (group.len(), pivots.len()), |at| &pivots_of(at)[..1], |at| at as u32)?;
+        let order = by_nearest.into_items();
+        let of = |place: usize| order[place] as usize;
+        let groups =
+            Grouped::new(section, (order.len(), pivots.len()), |place| pivots_of(of(place)), |place| group[of(place)])?;
+        let groups = section.map((0..pivots.len()).into_par_iter(), |pivot| Ok(groups.group(pivot).to_vec()))?;
+        Ok(self.join_small(groups))
     }
 
     /// The `fan` nearest pivots of each point.
     fn assign(&self, group: &[u32], pivots: &[u32], fan: usize) -> Result<Vec<u32>, BuildError> {
         let pivots = Pivots::new(self.space, pivots.to_vec());
-        let assign = |points: &[u32]| {
-            self.control.check()?;
+        let mut nearest = vec![0; group.len() * fan];
+        let tasks = group.par_chunks(ASSIGN_AT_ONCE).zip(nearest.par_chunks_mut(ASSIGN_AT_ONCE * fan));
+        self.control.section("assign").for_each_init(tasks, |scratch: &mut pivots::Scratch, (points, nearest)| {
             let elements: Vec<u32> = points.iter().map(|&at| self.points[at as usize]).collect();
-            Ok(pivots.nearest(self.space, &elements, fan))
-        };
-        let chunks: Vec<Vec<u32>> = group.par_chunks(ASSIGN_AT_ONCE).map(assign).collect::<Result<_, BuildError>>()?;
-        Ok(chunks.concat())
+            pivots.nearest(self.space, &elements, scratch, nearest);
+            Ok(())
+        })?;
+        Ok(nearest)
     }
 
     /// Hubs: central pivots that are near all points, and so do not separate them.
-    fn hubs(&self, nearest: &[u32], pivots: usize, points: usize) -> Vec<bool> {
-        let count = |mut sizes: Vec<usize>, pivot: &u32| {
-            if *pivot != u32::MAX {
-                sizes[*pivot as usize] += 1;
-            }
-            sizes
-        };
-        let add = |a: Vec<usize>, b: Vec<usize>| a.into_iter().zip(b).map(|(a, b)| a + b).collect();
-        let counts = nearest.par_iter().with_min_len(1 << 16).fold(|| vec![0; pivots], count);
-        let sizes: Vec<usize> = counts.reduce(|| vec![0; pivots], add);
+    fn hubs(&self, nearest: &[u32], pivots: usize, points: usize) -> Result<Vec<bool>, BuildError> {
+        let counts = self.control.section("hubs among pivots").map(nearest.par_chunks(1 << 16), |nearest| {
+            let mut counts = vec![0; pivots];
+            nearest.iter().filter(|&&pivot| pivot != u32::MAX).for_each(|&pivot| counts[pivot as usize] += 1);
+            Ok(counts)
+        })?;
         let limit = (HUB_FACTOR * nearest.len() / pivots).min(points / 2).max(self.plan.leaf_max);
-        sizes.into_iter().map(|size| size > limit).collect()
+        Ok((0..pivots).map(|pivot| counts.iter().map(|counts| counts[pivot]).sum::<usize>() > limit).collect())
+    }
+
+    /// Turns positions among the pivots into elements.
+    fn named(&self, nearest: &[u32], pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
+        let name = |at: usize| pivots.get(nearest[at] as usize).copied().unwrap_or(NO_NEIGHBOR);
+        self.control.section("pivots' elements").fill(nearest.len(), name)
     }
 
     /// Joins groups too small for a leaf of their own, whose fixed costs would dominate.
@@ -306,11 +344,6 @@ impl Partition<'_> {
         joined.retain(|group| group.len() > 1);
         joined
     }
-}
-
-/// Turns positions among the pivots into elements.
-fn named(nearest: &[u32], pivots: &[u32]) -> Vec<u32> {
-    nearest.par_iter().map(|&pivot| pivots.get(pivot as usize).copied().unwrap_or(NO_NEIGHBOR)).collect()
 }
 
 /// Whether every part is clearly smaller than the group.

@@ -85,7 +85,7 @@ impl Way<'_> {
         let &Self { ef, space, pool, control } = self;
         let Some((entry, top)) = draft.entry_point() else { return Ok(()) };
         let width = draft.width(layer);
-        let choosing = Choosing { points, order, width, counted: false };
+        let choosing = Choosing { points, order, width, name: "navigation", counted: false };
         let before = &*draft;
         let chosen =
             choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
@@ -126,7 +126,7 @@ impl Way<'_> {
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;
         drop(chosen);
         pool.run(|| {
-            let by_rule = again.place(draft, layer);
+            let by_rule = again.place(draft, layer, control)?;
             if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }

@@ -1,11 +1,14 @@
 //! Finds unreachable elements and links them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use graph::{Graph, NO_NEIGHBOR};
+use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::space::Space;
+use crate::tasks::ranges;
 use crate::{BuildError, Control};
 
 /// Elements compared when no neighbor of an unreachable part is reachable.
@@ -13,12 +16,16 @@ const SAMPLE: usize = 4096;
 /// At first a host gives up at most one of this many slots.
 const GIVEN: usize = 32;
 
-/// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0.
+/// Elements whose links a task follows.
+const AT_ONCE: usize = 512;
+
+/// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0. Runs on the threads of the pool it is
+/// called from.
 pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
     let Some(entry) = draft.entry() else { return Ok(0) };
     let mut linked = 0;
     for layer in (0..=draft.level(entry)).rev() {
-        let mut layer = Layer::new(draft, layer, entry);
+        let mut layer = Layer::new(draft, layer, entry, control)?;
         linked = layer.repair(space, control)?;
         // Only at layer 0 does a search begin elsewhere than at the entry point.
         if layer.layer == 0 {
@@ -29,11 +36,42 @@ pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> 
 }
 
 /// How many elements are unreachable at layer 0.
-pub(crate) fn count_unreachable(graph: &Graph) -> u64 {
-    let Some(entry) = graph.entry() else { return 0 };
-    let mut parents = vec![NO_NEIGHBOR; graph.len()];
-    walk(&mut parents, entry, entry, |element| graph.neighbors(element, 0));
-    parents.iter().filter(|&&parent| parent == NO_NEIGHBOR).count() as u64
+pub(crate) fn count_unreachable(graph: &Graph, control: &Control) -> Result<u64, BuildError> {
+    let Some(entry) = graph.entry() else { return Ok(0) };
+    let parents = walk_all(graph.len(), entry, |element| graph.neighbors(element, 0), control)?;
+    Ok(parents.iter().filter(|&&parent| parent == NO_NEIGHBOR).count() as u64)
+}
+
+/// For each of `len` elements its predecessor on a shortest path from the entry point, the first of several; `NO_NEIGHBOR` where there is no path.
+fn walk_all<'a>(
+    len: usize,
+    entry: u32,
+    neighbors: impl Fn(u32) -> &'a [u32] + Sync + Send,
+    control: &Control,
+) -> Result<Vec<u32>, BuildError> {
+    // The number of steps in the upper half, the predecessor in the lower: the least counts.
+    let reached: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(u64::MAX)).collect();
+    reached[entry as usize].store(entry.into(), Ordering::Relaxed);
+    let mut front = vec![entry];
+    let mut steps = 0u64;
+    while !front.is_empty() {
+        steps += 1;
+        let next = control.section("walk").map(front.par_chunks(AT_ONCE), |front| {
+            let mut next = Vec::new();
+            for &element in front {
+                let own = steps << 32 | u64::from(element);
+                for &neighbor in neighbors(element) {
+                    let reached = &reached[neighbor as usize];
+                    if own < reached.load(Ordering::Relaxed) && reached.fetch_min(own, Ordering::Relaxed) == u64::MAX {
+                        next.push(neighbor);
+                    }
+                }
+            }
+            Ok(next)
+        })?;
+        front = next.concat();
+    }
+    control.section("walk").fill(len, |at| reached[at].load(Ordering::Relaxed) as u32)
 }
 
 /// Marks all elements that are reachable from `start` with their predecessors.
@@ -70,10 +108,9 @@ enum Give {
 }
 
 impl<'a> Layer<'a> {
-    fn new(draft: &'a mut Draft, layer: u8, entry: u32) -> Self {
-        let mut parents = vec![NO_NEIGHBOR; draft.len()];
-        walk(&mut parents, entry, entry, |element| draft.neighbors(element, layer));
-        Self { draft, layer, parents, given: HashMap::new() }
+    fn new(draft: &'a mut Draft, layer: u8, entry: u32, control: &Control) -> Result<Self, BuildError> {
+        let parents = walk_all(draft.len(), entry, |element| draft.neighbors(element, layer), control)?;
+        Ok(Self { draft, layer, parents, given: HashMap::new() })
     }
 
     fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
@@ -118,17 +155,13 @@ impl<'a> Layer<'a> {
     /// never find the others.
     fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
         let elements = self.draft.len() as u32;
-        let mut out = vec![false; elements as usize];
-        out[entry as usize] = true;
-        // Two sweeps are enough for most graphs; along a thin curve very many would be needed.
-        for element in (0..elements).chain((0..elements).rev()) {
-            let out_of = |&next: &u32| out[next as usize];
-            out[element as usize] =
-                out[element as usize] || self.draft.neighbors(element, self.layer).iter().any(out_of);
+        let mut out = self.sweep_out(entry, control)?;
+        if !out.contains(&false) {
+            return Ok(0);
         }
-        control.check()?;
         let sources = Sources::of(self.draft, self.layer, &out);
-        let mut leading: Vec<u32> = (0..elements).filter(|&element| out[element as usize]).collect();
+        let leads = |&element: &u32| out[element as usize] && !sources.of_element(element).is_empty();
+        let mut leading: Vec<u32> = (0..elements).filter(leads).collect();
         let mut linked = 0;
         // In the order of the walk, so that each element comes after its predecessor.
         let mut order = self.trapped_from(entry, &out).into_iter();
@@ -151,6 +184,31 @@ impl<'a> Layer<'a> {
             }
         }
         Ok(linked)
+    }
+
+    /// Marks elements with a path to the entry point: nearly all of them, but for those that a sweep finds hardly ever.
+    fn sweep_out(&self, entry: u32, control: &Control) -> Result<Vec<bool>, BuildError> {
+        let out: Vec<AtomicBool> = (0..self.draft.len()).map(|_| AtomicBool::new(false)).collect();
+        out[entry as usize].store(true, Ordering::Relaxed);
+        let leads_out = |&element: &u32| out[element as usize].load(Ordering::Relaxed);
+        let mut left = usize::MAX;
+        loop {
+            let trapped = control.section("ways out").map(ranges(out.len()), |range| {
+                let mut trapped = 0;
+                for element in (range.start as u32..range.end as u32).filter(|element| !leads_out(element)) {
+                    match self.draft.neighbors(element, self.layer).iter().any(leads_out) {
+                        true => out[element as usize].store(true, Ordering::Relaxed),
+                        false => trapped += 1,
+                    }
+                }
+                Ok(trapped)
+            })?;
+            let before = std::mem::replace(&mut left, trapped.into_iter().sum());
+            // Along a thin curve very many sweeps would be needed.
+            if left == 0 || left > before / 2 {
+                return Ok(out.into_iter().map(AtomicBool::into_inner).collect());
+            }
+        }
     }
 
     /// The elements without a path to the entry point, each after its predecessor.
@@ -309,7 +367,7 @@ mod tests {
         }
         let linked = repair(&mut draft, euclidean::<1>(&store), &Control::default()).unwrap();
         assert_eq!(linked, 1);
-        let layer = Layer::new(&mut draft, 0, 0);
+        let layer = Layer::new(&mut draft, 0, 0, &Control::default()).unwrap();
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         for element in 0..20 {
             assert_eq!(draft.neighbors(element, 0).len(), 4);
@@ -324,7 +382,7 @@ mod tests {
             draft.set(element, 0, (0..4).filter(|&other| other != element));
         }
         assert_eq!(repair(&mut draft, euclidean::<1>(&store), &Control::default()).unwrap(), 0);
-        let layer = Layer::new(&mut draft, 1, 0);
+        let layer = Layer::new(&mut draft, 1, 0, &Control::default()).unwrap();
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));
     }

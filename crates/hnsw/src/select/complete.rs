@@ -8,7 +8,7 @@ use graph::NO_NEIGHBOR;
 
 use super::round::{Choosing, Turn};
 use super::rule::{Rule, Selector};
-use super::{mutual, spread_links};
+use super::{link_out, mutual, spread_links};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
@@ -72,23 +72,28 @@ pub(crate) fn fill(
     }
     let (points, order) = (&gathered.points, &gathered.order);
     // Progress is counted in elements, all of which are on layer 0.
-    let choosing = Choosing { points, order, width, counted: layer == 0 };
+    let choosing = Choosing { points, order, width, name: "first choice", counted: layer == 0 };
     let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
         gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
     let mut chosen = choosing.run(space, pool, control, choose)?;
     // Candidates take the most memory of a build: they are freed before the lists of layer 0 are allocated.
-    drop((gathered.near, gathered.also));
+    pool.run(|| gathered.near.free(control))?;
+    gathered.also.map_or(Ok(()), |also| pool.run(|| also.free(control)))?;
     if layer == 0 {
         memory::give_back();
+        control.ran("memory given back");
     }
     if gathered.mutual && Pass::MutualChoice.runs(gathered.left_out) {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
+    let (mutual, left_out) = (gathered.mutual, gathered.left_out);
     pool.run(|| {
-        let by_rule = chosen.place(draft, layer);
-        let spreads = layer == 0 && Pass::InDegree.runs(gathered.left_out);
-        if spreads { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
+        let by_rule = chosen.place(draft, layer, control)?;
+        if layer == 0 && Pass::InDegree.runs(left_out) {
+            spread_links(draft, space, points, order, &by_rule, control)?;
+        }
+        if mutual && Pass::LinksOut.runs(left_out) { link_out(draft, layer, space, choosing, control) } else { Ok(()) }
     })
 }
 
@@ -100,6 +105,21 @@ struct Scratch {
 }
 
 impl Gathered {
+    /// All elements, near ones adjacent, and `(duplicate, first element of the same value)` behind it.
+    pub(crate) fn near_order(&self, duplicates: &[(u32, u32)]) -> Vec<u32> {
+        let points = self.order.iter().map(|&at| self.points[at as usize]);
+        if duplicates.is_empty() {
+            return points.collect();
+        }
+        let mut by_first: Vec<(u32, u32)> = duplicates.iter().map(|&(duplicate, first)| (first, duplicate)).collect();
+        by_first.sort_unstable();
+        let of = |point| {
+            let start = by_first.partition_point(|&(first, _)| first < point);
+            by_first[start..].iter().take_while(move |&&(first, _)| first == point).map(|&(_, duplicate)| duplicate)
+        };
+        points.flat_map(|point| std::iter::once(point).chain(of(point))).collect()
+    }
+
     fn choose(
         &self,
         space: Space<'_>,

@@ -6,12 +6,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use distance::Metric;
-use rayon::prelude::*;
-
 use crate::draft::Draft;
 use crate::space::Space;
+use crate::tasks::ranges;
 use crate::{BuildError, Control};
+use distance::Metric;
 
 /// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
 /// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
@@ -32,10 +31,11 @@ pub(crate) fn spread_links(
     }
     let enough = (draft.m() * 3 / 4).max(2) as u32;
     let counts: Vec<AtomicU32> = (0..draft.len()).map(|_| AtomicU32::new(0)).collect();
-    points.par_iter().for_each(|&point| {
-        let neighbors = draft.neighbors(point, 0).iter();
+    control.section("in-degrees").for_each(ranges(points.len()), |range| {
+        let neighbors = points[range].iter().flat_map(|&point| draft.neighbors(point, 0));
         neighbors.for_each(|&neighbor| _ = counts[neighbor as usize].fetch_add(1, Ordering::Relaxed));
-    });
+        Ok(())
+    })?;
     let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
     let mut fixed = vec![0; draft.len()];
     points.iter().zip(chosen).for_each(|(&point, &chosen)| fixed[point as usize] = chosen);
@@ -63,6 +63,7 @@ pub(crate) fn spread_links(
             }
         }
     }
+    control.ran("links spread");
     Ok(())
 }
 

@@ -1,20 +1,22 @@
 //! Neighbor selection: which of its candidates each element links to.
 //!
 //! The diversity rule chooses from what the partition found ([`complete`]); each element then considers those that chose it ([`mutual`]), and
-//! elements that few others link to get links from their own neighbors ([`in_degree`]). pgvector keeps layer-0 lists full, so the rule is followed
-//! by a refill.
+//! elements that few others link to get links from their own neighbors ([`in_degree`]). Elements of a group of near-identical ones get links out of
+//! it ([`outward`]). pgvector keeps layer-0 lists full, so the rule is followed by a refill.
 //!
-//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Two rounds in parallel; placing lists and counting
-//! in-degrees are serial.
+//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Two rounds, by any number of threads; giving links to
+//! elements of low in-degree is serial.
 
 mod complete;
 mod in_degree;
 mod mutual;
+mod outward;
 mod round;
 mod rule;
 
 pub(crate) use complete::{Far, Gathered, fill};
 pub(crate) use in_degree::spread_links;
 pub(crate) use mutual::choose_again;
+pub(crate) use outward::link_out;
 pub(crate) use round::{Choosing, Turn};
 pub(crate) use rule::{Rule, Selector};

@@ -9,21 +9,26 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use distance::Candidate;
 use rayon::prelude::*;
 
-use super::round::{Chosen, Turn};
+use super::round::{Choosing, Chosen, Turn};
 use super::rule::{Rule, Selector};
 use crate::candidates::distinct;
 use crate::draft::Draft;
 use crate::space::Space;
+use crate::tasks::ranges;
 use crate::{BuildError, Control, Pool};
 
 /// The nearest 3 × list width candidates are kept: a central element is chosen by hundreds, of which it can use few.
 const MOST: usize = 3;
 
+/// Reverse links in a block of memory, each of which is allocated and first written by one task.
+const BLOCK: usize = 1 << 14;
+
 /// Reverse links: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements
 /// choose each other, so that in this order a thread reads few pages of memory.
 struct Choosers {
     starts: Vec<usize>,
-    choosers: Vec<AtomicU64>,
+    /// In blocks of `BLOCK`.
+    choosers: Vec<Vec<AtomicU64>>,
 }
 
 #[derive(Default)]
@@ -41,8 +46,8 @@ pub(crate) fn choose_again<'a>(
     pool: &Pool,
     control: &Control,
 ) -> Result<Chosen<'a>, BuildError> {
-    let choosing = before.by();
-    let choosers = pool.run(|| Choosers::new(before));
+    let choosing = Choosing { name: "second choice", ..before.by() };
+    let choosers = pool.run(|| Choosers::new(before, control))?;
     choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
         let point = choosing.points[at];
         let Scratch { candidates, selector } = scratch;
@@ -66,37 +71,43 @@ pub(crate) fn choose_again<'a>(
 }
 
 impl Choosers {
-    fn new(chosen: &Chosen<'_>) -> Self {
+    fn new(chosen: &Chosen<'_>, control: &Control) -> Result<Self, BuildError> {
         let (points, order) = (chosen.by().points, chosen.by().order);
-        let mut place_of = vec![0; points.last().map_or(0, |&last| last as usize + 1)];
-        (0u32..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
+        let place_of = chosen.by().places(control)?;
         let place_of = |chosen: &Candidate| place_of[chosen.element() as usize] as usize;
-        let places = || (0..order.len()).into_par_iter();
         let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
-        places().for_each(|place| {
-            chosen.list(place).iter().for_each(|other| _ = counts[place_of(other)].fetch_add(1, Ordering::Relaxed));
-        });
+        control.section("choosers counted").for_each(ranges(order.len()), |range| {
+            let others = range.flat_map(|place| chosen.list(place));
+            others.for_each(|other| _ = counts[place_of(other)].fetch_add(1, Ordering::Relaxed));
+            Ok(())
+        })?;
         let mut starts: Vec<usize> = counts.into_iter().map(AtomicUsize::into_inner).collect();
         let mut total = 0;
         starts.iter_mut().for_each(|start| (*start, total) = (total, total + *start));
         let next: Vec<AtomicUsize> = starts.iter().map(|&start| AtomicUsize::new(start)).collect();
-        let choosers: Vec<AtomicU64> = (0..total).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-        // Reserve all slots before writing to any: reserving is atomic, and would wait for earlier writes.
-        places().for_each_init(Vec::new, |slots, place| {
-            let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
-            slots.clear();
-            slots.extend(list.iter().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
-            for (other, &slot) in list.iter().zip(&*slots) {
-                choosers[slot].store(Candidate::new(other.distance(), chooser).to_bits(), Ordering::Relaxed);
+        let block = |_| Ok((0..BLOCK).map(|_| AtomicU64::new(0)).collect());
+        let blocks = (0..total.div_ceil(BLOCK)).into_par_iter();
+        let choosers: Vec<Vec<AtomicU64>> = control.section("room for choosers").map(blocks, block)?;
+        control.section("choosers").for_each_init(ranges(order.len()), |slots: &mut Vec<usize>, range| {
+            for place in range {
+                let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
+                // Reserve all slots before writing to any: reserving is atomic, and would wait for earlier writes.
+                slots.clear();
+                slots.extend(list.iter().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
+                for (other, &slot) in list.iter().zip(&*slots) {
+                    let chooser = Candidate::new(other.distance(), chooser);
+                    choosers[slot / BLOCK][slot % BLOCK].store(chooser.to_bits(), Ordering::Relaxed);
+                }
             }
-        });
-        Self { starts, choosers }
+            Ok(())
+        })?;
+        Ok(Self { starts, choosers })
     }
 
     /// In no particular order.
     fn of(&self, place: usize) -> impl Iterator<Item = Candidate> {
-        let choosers = &self.choosers[self.starts[place]..self.starts[place + 1]];
-        choosers.iter().map(|chooser| Candidate::from_bits(chooser.load(Ordering::Relaxed)))
+        let chooser = |slot: usize| self.choosers[slot / BLOCK][slot % BLOCK].load(Ordering::Relaxed);
+        (self.starts[place]..self.starts[place + 1]).map(move |slot| Candidate::from_bits(chooser(slot)))
     }
 }
 
@@ -117,7 +128,7 @@ mod tests {
         let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
         let points: Vec<u32> = (0..5).collect();
         let order = [3, 0, 4, 2, 1];
-        let choosing = Choosing { points: &points, order: &order, width: 4, counted: false };
+        let choosing = Choosing { points: &points, order: &order, width: 4, name: "choice", counted: false };
         let chosen = choosing.run(space, &pool, &control, |(): &mut (), turn, list: &mut Vec<Candidate>| {
             list.clear();
             list.extend((turn.at != 0).then(|| space.candidate(turn.at as u32, 0)));
@@ -125,7 +136,7 @@ mod tests {
         });
         let mut draft = Draft::new(2, vec![0; 5]);
         let again = choose_again(&chosen.unwrap(), &draft, 0, space, &pool, &control).unwrap();
-        let by_rule = again.place(&mut draft, 0);
+        let by_rule = again.place(&mut draft, 0, &control).unwrap();
         assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
         assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
         assert_eq!(by_rule, [4, 1, 1, 1, 1]);

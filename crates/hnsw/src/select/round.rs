@@ -1,10 +1,13 @@
 //! A round of selection, in which every element of a layer chooses its neighbors.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use distance::Candidate;
 use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::space::{Representation, Space, representation};
+use crate::tasks::ranges;
 use crate::{BuildError, Control, Pool};
 
 /// The points of a layer, and the order in which they choose, as positions: near points are adjacent.
@@ -14,6 +17,8 @@ pub(crate) struct Choosing<'a> {
     pub(crate) order: &'a [u32],
     /// Slots of a list.
     pub(crate) width: usize,
+    /// What a record of the build calls this round.
+    pub(crate) name: &'static str,
     /// Whether progress is counted.
     pub(crate) counted: bool,
 }
@@ -45,6 +50,11 @@ struct Part {
 }
 
 impl<'a> Choosing<'a> {
+    /// The element at a place in `order`.
+    pub(crate) fn at(&self, place: usize) -> u32 {
+        self.points[self.order[place] as usize]
+    }
+
     /// Has every point choose. `choose` fills the list of one point and returns how many neighbors the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
@@ -59,7 +69,6 @@ impl<'a> Choosing<'a> {
             let resolved = space.codes.is_none_or(|codes| Representation::Codes(codes).represents_most(space, near));
             let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
             for (at_part, &at) in order.iter().enumerate() {
-                control.check()?;
                 let turn = Turn { place: part * PART + at_part, at: at as usize, resolved };
                 made.by_rule[at_part] = choose(scratch, turn, list) as u16;
                 made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
@@ -67,8 +76,22 @@ impl<'a> Choosing<'a> {
             control.progress().add(if self.counted { order.len() as u64 } else { 0 });
             Ok(made)
         };
-        let parts = || self.order.par_chunks(PART).enumerate().map_init(Default::default, part).collect();
-        Ok(Chosen { of: self, parts: pool.run::<Result<_, BuildError>>(parts)? })
+        let parts = || control.section(self.name).map_init(self.order.par_chunks(PART).enumerate(), part);
+        Ok(Chosen { of: self, parts: pool.run(parts)? })
+    }
+
+    /// For each element up to the last point, its place in `order`; `u32::MAX` for others.
+    pub(super) fn places(self, control: &Control) -> Result<Vec<u32>, BuildError> {
+        let elements = self.points.last().map_or(0, |&last| last as usize + 1);
+        let places: Vec<AtomicU32> = (0..elements).map(|_| AtomicU32::new(u32::MAX)).collect();
+        control.section("places").for_each(ranges(self.order.len()), |range| {
+            let place = |place: usize| {
+                places[self.points[self.order[place] as usize] as usize].store(place as u32, Ordering::Relaxed);
+            };
+            range.for_each(place);
+            Ok(())
+        })?;
+        Ok(places.into_iter().map(AtomicU32::into_inner).collect())
     }
 }
 
@@ -87,20 +110,19 @@ impl<'a> Chosen<'a> {
 
     /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
     /// of the pool it is called from.
-    pub(crate) fn place(self, draft: &mut Draft, layer: u8) -> Vec<u16> {
-        let Choosing { points, order, .. } = self.of;
-        let mut place_of = vec![u32::MAX; points.last().map_or(0, |&last| last as usize + 1)];
-        (0..).zip(order).for_each(|(place, &at)| place_of[points[at as usize] as usize] = place);
+    pub(crate) fn place(self, draft: &mut Draft, layer: u8, control: &Control) -> Result<Vec<u16>, BuildError> {
+        let points = self.of.points;
+        let place_of = self.of.places(control)?;
         let neighbors = |place: u32| self.list(place as usize).iter().map(|neighbor| neighbor.element());
         if layer == 0 {
-            draft.set_layer0(|element| Some(neighbors(*place_of.get(element).filter(|&&place| place != u32::MAX)?)));
+            let placed = |element| Some(neighbors(*place_of.get(element).filter(|&&place| place != u32::MAX)?));
+            draft.set_layer0(placed, control)?;
         } else {
             points.iter().for_each(|&point| draft.set(point, layer, neighbors(place_of[point as usize])));
         }
-        let by_rule = |&point: &u32| {
-            let place = place_of[point as usize] as usize;
+        control.section("chosen by the rule").fill(points.len(), |at| {
+            let place = place_of[points[at] as usize] as usize;
             self.parts[place / PART].by_rule[place % PART]
-        };
-        points.par_iter().map(by_rule).collect()
+        })
     }
 }

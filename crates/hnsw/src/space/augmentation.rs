@@ -1,7 +1,5 @@
 //! MIPS-to-L2 augmentation: with one extra coordinate, inner product has the order of Euclidean distance.
 
-use rayon::prelude::*;
-
 use super::Space;
 use crate::{BuildError, Control};
 
@@ -26,8 +24,8 @@ pub(crate) fn augment(
     elements: u32,
     control: &Control,
 ) -> Result<Option<Vec<Augmentation>>, BuildError> {
-    let square = |element| control.check().map(|()| -space.distance(element, element));
-    let squares: Vec<f32> = (0..elements).into_par_iter().map(square).collect::<Result<_, _>>()?;
+    let square = |element| -space.distance(element as u32, element as u32);
+    let squares = control.section("lengths").fill(elements as usize, square)?;
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
     if let [shortest, .., longest] = sorted[..]

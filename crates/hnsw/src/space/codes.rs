@@ -62,7 +62,6 @@ impl Codes {
         let width = dims + extra;
         let mut noted = vec![Noted::default(); elements];
         let encode = |(chunk, noted): (usize, &mut [Noted])| {
-            control.check()?;
             let first = (chunk * CHUNK) as u32;
             let values: Vec<&[u8]> = (first..).take(noted.len()).map(|element| space.value(element)).collect();
             let mut bytes = Vec::with_capacity(noted.len() * width);
@@ -90,7 +89,7 @@ impl Codes {
             }
             space.store.stow(bytes)
         };
-        let chunks = noted.par_chunks_mut(CHUNK).enumerate().map(encode).collect::<Result<_, _>>()?;
+        let chunks = control.section("codes").map(noted.par_chunks_mut(CHUNK).enumerate(), encode)?;
         let codes = Self {
             width,
             stride: width,
@@ -142,13 +141,13 @@ impl Codes {
 
     fn with_euclidean(self, dims: usize, control: &Control) -> Result<Self, BuildError> {
         let (stride, of_components, chunks) = (self.stride, self.of_components, self.chunks.clone());
-        let noted = |(at, noted): (usize, &Noted)| {
-            control.check()?;
+        let noted = |at: usize| {
+            let noted = self.noted[at];
             let codes: &[u8] = &chunks[at / CHUNK].get()[at % CHUNK * stride..][..dims];
             let note = CodeNote::new(codes, noted.note.factor);
-            Ok(Noted { note, term: note.squared_norm })
+            Noted { note, term: note.squared_norm }
         };
-        let noted = self.noted.par_iter().enumerate().map(noted).collect::<Result<_, BuildError>>()?;
+        let noted = control.section("codes without the coordinate").fill(self.noted.len(), noted)?;
         let (width, scale, product) = (dims, -2.0, self.product);
         let euclidean = Self { width, stride, of_components, chunks, noted, scale, product, euclidean: None };
         Ok(Self { euclidean: Some(Box::new(euclidean)), ..self })

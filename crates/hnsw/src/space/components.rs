@@ -47,15 +47,15 @@ impl Components {
         }
         let Some(sample) = sample(space, products, center, elements) else { return Ok(None) };
         control.check()?;
-        let by_dimension = sample.transposed();
+        let by_dimension = sample.transposed(control)?;
         let mut most = MOST.map(|most| most.min(third)).to_vec();
         most.dedup();
         for most in most {
             // Subspace iteration, which starts from some of the values.
             let mut directions = sample.some(most);
             for _ in 0..TURNS {
-                let along = sample.products(&directions, control)?.transposed();
-                directions = by_dimension.products(&along, control)?.transposed();
+                let along = sample.products(&directions, control)?.transposed(control)?;
+                directions = by_dimension.products(&along, control)?.transposed(control)?;
                 directions.make_orthogonal(control)?;
             }
             let along = sample.products(&directions, control)?;
@@ -125,24 +125,24 @@ mod tests {
 
     use super::{Components, FEWEST};
     use crate::input::ValueStore;
+    use crate::random::Random;
     use crate::{Control, testing};
 
     const DIMS: usize = 256;
 
     /// Evenly distributed between -1 and 1.
-    fn number(state: &mut u64) -> f32 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (*state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    fn number(random: &mut Random) -> f32 {
+        2.0 * random.unit() as f32 - 1.0
     }
 
     /// Values that vary along `directions` directions, by `besides` along all others; all times a factor.
     fn store(directions: usize, besides: f32, factor: f32) -> Arc<ValueStore> {
-        let mut state = 5;
-        let mixed: Vec<f32> = (0..directions * DIMS).map(|_| number(&mut state)).collect();
+        let mut random = Random::new(5);
+        let mixed: Vec<f32> = (0..directions * DIMS).map(|_| number(&mut random)).collect();
         let value = |_| {
-            let mut value: Vec<f32> = (0..DIMS).map(|_| 3.0 + besides * number(&mut state)).collect();
+            let mut value: Vec<f32> = (0..DIMS).map(|_| 3.0 + besides * number(&mut random)).collect();
             for direction in mixed.chunks_exact(DIMS) {
-                let along = number(&mut state);
+                let along = number(&mut random);
                 value.iter_mut().zip(direction).for_each(|(x, direction)| *x += along * direction);
             }
             std::array::from_fn(|at| value[at] * factor)

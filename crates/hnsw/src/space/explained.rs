@@ -50,7 +50,8 @@ pub(crate) fn look(sample: &Matrix, along: &Matrix, control: &Control) -> Result
         others.select_nth_unstable_by(NEAREST - 1, |a, b| a.0.total_cmp(&b.0));
         Some(explained(along, own, &others[..NEAREST]))
     };
-    let all: Vec<Vec<Explained>> = (0..VALUES).into_par_iter().filter_map(of).collect();
+    let all = control.section("components").map((0..VALUES).into_par_iter(), |at| Ok(of(at)))?;
+    let all: Vec<Vec<Explained>> = all.into_iter().flatten().collect();
     if all.len() < VALUES / 2 {
         return Ok(Found::Nothing);
     }

@@ -212,12 +212,7 @@ mod tests {
     use super::Inverted;
     use crate::random::Random;
     use crate::space::Measure;
-
-    fn value(entries: &[(u32, f32)]) -> Vec<u8> {
-        let count = (entries.len() as u32).to_le_bytes().to_vec();
-        let dims = entries.iter().flat_map(|(dim, _)| dim.to_le_bytes());
-        count.into_iter().chain(dims).chain(entries.iter().flat_map(|(_, x)| x.to_le_bytes())).collect()
-    }
+    use crate::testing::sparse;
 
     /// Values of about 20 of 90 dimensions, the last of them far away.
     fn values(count: usize) -> Vec<Vec<u8>> {
@@ -225,10 +220,10 @@ mod tests {
         let mut draw = || {
             let dims = (0..90).filter(|_| random.below(90) < 20).collect::<Vec<u32>>();
             let entry = |&dim: &u32| (if dim == 89 { 999_999_999 } else { dim }, random.unit() as f32 - 0.4);
-            value(&dims.iter().map(entry).collect::<Vec<_>>())
+            sparse(&dims.iter().map(entry).collect::<Vec<_>>())
         };
         let mut values: Vec<Vec<u8>> = (0..count).map(|_| draw()).collect();
-        values.push(value(&[]));
+        values.push(sparse(&[]));
         values
     }
 
@@ -268,7 +263,7 @@ mod tests {
     fn near_identical_values_are_told_apart() {
         // Squares of 1e6, of which differences of 1e-4 would be lost in f32.
         let values: Vec<Vec<u8>> =
-            [0.0, 1.0, 2.0, 4.0].map(|step: f32| value(&[(3, 1000.0), (8, 0.01 * step)])).to_vec();
+            [0.0, 1.0, 2.0, 4.0].map(|step: f32| sparse(&[(3, 1000.0), (8, 0.01 * step)])).to_vec();
         let measure = Measure::new(Elements::Sparse, Metric::L2, 10).unwrap();
         let mut inverted = Inverted::default();
         inverted.fill_values(measure, values.iter().map(Vec::as_slice));

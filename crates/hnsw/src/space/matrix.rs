@@ -26,26 +26,27 @@ impl Matrix {
         Self { width: self.width, values }
     }
 
-    pub(crate) fn transposed(&self) -> Self {
+    pub(crate) fn transposed(&self, control: &Control) -> Result<Self, BuildError> {
         let rows = self.rows();
         let mut values = vec![0f32; self.values.len()];
-        values.par_chunks_mut(rows).enumerate().for_each(|(col, values)| {
+        control.section("components").for_each(values.par_chunks_mut(rows).enumerate(), |(col, values)| {
             for (value, row) in values.iter_mut().zip(self.values.chunks_exact(self.width)) {
                 *value = row[col];
             }
-        });
-        Self { width: rows, values }
+            Ok(())
+        })?;
+        Ok(Self { width: rows, values })
     }
 
     /// The products of each row with all rows of another.
     pub(crate) fn products(&self, others: &Self, control: &Control) -> Result<Self, BuildError> {
         let (width, tile_kernel) = (others.rows(), distance::tile_kernel());
-        let packed = |(at, rows)| (at * COLS, pack(rows, self.width));
-        let cols: Vec<(usize, Panel)> = others.values.par_chunks(COLS * self.width).enumerate().map(packed).collect();
+        let packed = |(at, rows)| Ok((at * COLS, pack(rows, self.width)));
+        let cols = others.values.par_chunks(COLS * self.width).enumerate();
+        let cols: Vec<(usize, Panel)> = control.section("components").map(cols, packed)?;
         let mut found = vec![0f32; self.rows() * width];
         let rows = self.values.par_chunks(ROWS * self.width).zip(found.par_chunks_mut(ROWS * width));
-        rows.try_for_each_init(Tile::new, |tile, (rows, found)| {
-            control.check()?;
+        control.section("components").for_each_init(rows, |tile: &mut Tile, (rows, found)| {
             let rows = pack(rows, self.width);
             for (first, cols) in &cols {
                 tile_kernel(rows.block(0), [cols.block(0), cols.block(1)], &ALL_PRODUCTS, tile);
@@ -62,18 +63,22 @@ impl Matrix {
     pub(crate) fn make_orthogonal(&mut self, control: &Control) -> Result<(), BuildError> {
         /// Below this fraction of its square, a row is only rounding error.
         const NOTHING: f32 = 1e-8;
+        /// Rows of a task.
+        const ORTHOGONAL: usize = 16;
         let squares: Vec<f32> = self.values.chunks_exact(self.width).map(|row| dot(row, row)).collect();
         let mut rest = self.values.as_mut_slice();
         for square in squares {
-            control.check()?;
             let (row, others) = rest.split_at_mut(self.width);
             let left = dot(row, row);
             let factor = if left > square * NOTHING { left.sqrt().recip() } else { 0.0 };
             row.iter_mut().for_each(|x| *x *= factor);
-            others.par_chunks_exact_mut(self.width).with_min_len(16).for_each(|other| {
-                let along = dot(row, other);
-                other.iter_mut().zip(&*row).for_each(|(x, direction)| *x -= along * direction);
-            });
+            control.section("components").for_each(others.par_chunks_mut(ORTHOGONAL * self.width), |others| {
+                for other in others.chunks_exact_mut(self.width) {
+                    let along = dot(row, other);
+                    other.iter_mut().zip(&*row).for_each(|(x, direction)| *x -= along * direction);
+                }
+                Ok(())
+            })?;
             rest = others;
         }
         Ok(())
@@ -121,12 +126,13 @@ mod tests {
     fn products_are_those_of_all_pairs() {
         let (a, b) = (matrix(35, 19), matrix(50, 19));
         let found = a.products(&b, &Control::default()).unwrap();
+        let transposed = |matrix: &Matrix| matrix.transposed(&Control::default()).unwrap();
         for (row, col) in (0..35).flat_map(|row| (0..50).map(move |col| (row, col))) {
             let product: f32 = a.row(row).iter().zip(b.row(col)).map(|(a, b)| a * b).sum();
             assert!((found.row(row)[col] - product).abs() <= 1e-3 * product.abs().max(1.0));
             assert!((dot(a.row(row), b.row(col)) - product).abs() <= 1e-3 * product.abs().max(1.0));
         }
-        assert!(a.transposed().transposed().values == a.values && a.transposed().row(3)[5] == a.row(5)[3]);
+        assert!(transposed(&transposed(&a)).values == a.values && transposed(&a).row(3)[5] == a.row(5)[3]);
     }
 
     #[test]

@@ -77,25 +77,22 @@ impl<'a> Insertion<'a> {
     }
 
     fn insert(&self, batch: std::ops::Range<u32>, control: &Control) -> Result<(), BuildError> {
-        let insert = |scratch: &mut Scratch, point| {
-            control.check()?;
-            Ok(self.link(point, scratch))
-        };
-        let back: Vec<Vec<Back>> =
-            batch.into_par_iter().map_init(Scratch::default, insert).collect::<Result<_, BuildError>>()?;
+        let insert = |scratch: &mut Scratch, point| Ok(self.link(point, scratch));
+        let back = control.section("insertion").map_init(batch.into_par_iter(), insert)?;
         let mut back: Vec<Back> = back.into_iter().flatten().collect();
         // A stable sort: links to one list stay in the order of the elements.
         back.sort_by_key(|back| (back.target, back.layer));
         let lists: Vec<&[Back]> = back.chunk_by(|a, b| (a.target, a.layer) == (b.target, b.layer)).collect();
-        lists.into_par_iter().for_each_init(<(List, Query)>::default, |(list, query), links| {
+        let links = lists.into_par_iter();
+        control.section("reverse links").for_each_init(links, |(list, query): &mut (List, Query), links| {
             let Back { target, layer, .. } = links[0];
             self.lists.take(target, layer, list);
             for link in links {
                 self.update(list, layer, Candidate::new(link.distance, link.point), query);
             }
             self.lists.put(target, layer, list);
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Finds the neighbors of a point on each of its layers. Returns the reverse links.

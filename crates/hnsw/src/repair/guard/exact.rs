@@ -9,6 +9,8 @@ use crate::{BuildError, Control};
 
 /// Elements compared with all values at a time.
 const AT_ONCE: usize = 1024;
+/// Parts of the elements at most, each with its own nearest ones.
+const PARTS: usize = 512;
 /// Tiles and inverted lists differ from the distances of a search by rounding: these are measured for this number of elements more than are
 /// wanted.
 const MORE: usize = 6;
@@ -34,7 +36,6 @@ pub(super) fn nearest(
         inverted.fill_values(space.measure, values.iter().map(Vec::as_slice));
     }
     let chunk = |points: &[u32]| {
-        control.check()?;
         let mut nearest = Nearest::default();
         let mut query = Query::default();
         match products {
@@ -72,15 +73,29 @@ pub(super) fn nearest(
         };
         Ok(values.iter().enumerate().map(&mut measured).collect::<Vec<Vec<Candidate>>>())
     };
-    let merge = |mut all: Vec<Vec<Candidate>>, more: Vec<Vec<Candidate>>| {
-        for (all, more) in all.iter_mut().zip(more) {
-            all.extend(more);
-            all.sort_unstable();
-            all.truncate(k);
+    // Of each value, by any of the parts.
+    let nearest_of = |all: &mut Vec<Candidate>| {
+        all.sort_unstable();
+        all.truncate(k);
+    };
+    let part = |points: &[u32]| {
+        let mut all = vec![Vec::new(); values.len()];
+        for points in points.chunks(AT_ONCE) {
+            for (all, more) in all.iter_mut().zip(chunk(points)?) {
+                all.extend(more);
+                nearest_of(all);
+            }
         }
         Ok(all)
     };
-    points.par_chunks(AT_ONCE).map(chunk).try_reduce(|| vec![Vec::new(); values.len()], merge)
+    let section = control.section("probes' neighbors");
+    let part_len = points.len().div_ceil(PARTS).max(1).next_multiple_of(AT_ONCE);
+    let parts = section.map(points.par_chunks(part_len), part)?;
+    section.map((0..values.len()).into_par_iter(), |at| {
+        let mut all = parts.iter().flat_map(|part| &part[at]).copied().collect();
+        nearest_of(&mut all);
+        Ok(all)
+    })
 }
 
 fn mean(products: Products, values: &[Vec<u8>]) -> Vec<f32> {

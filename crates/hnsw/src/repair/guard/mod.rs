@@ -101,13 +101,12 @@ impl<'a> Guard<'a> {
     pub(crate) fn look(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Look, BuildError> {
         type Scratch = (Searcher, Query);
         let probes = self.probes.par_iter().zip(&self.exact).enumerate();
-        let each = probes.map_init(Scratch::default, |scratch, (at, (probe, exact))| {
-            control.check()?;
+        let each = control.section("probes").map_init(probes, |scratch: &mut Scratch, (at, (probe, exact))| {
             let [recall, low, local] = self.search(graph, scratch, probe, exact, at < PROBES_WIDE);
             let kinds = if Probes::is_row(at) { [low, 0.0] } else { [0.0, low] };
             Ok([recall, low, local, (local - low) * (local - low), kinds[0], kinds[1]])
-        });
-        let sums = each.try_reduce(|| [0f32; 6], |a, b| Ok(std::array::from_fn(|at| a[at] + b[at])))?;
+        })?;
+        let sums = each.into_iter().fold([0f32; 6], |a, b| std::array::from_fn(|at| a[at] + b[at]));
         let mean = |sum: f32, count: usize| if count == 0 { 1.0 } else { sum / count as f32 };
         let (all, wide) = (self.probes.len(), self.probes.len().min(PROBES_WIDE));
         let [recall, low, local, squares, rows, between] = sums;
@@ -142,13 +141,14 @@ impl<'a> Guard<'a> {
 
 /// The share of a sample of elements that a search for their value finds, 0 to 1; 1 for an empty graph. Runs on the threads of the
 /// pool it is called from.
-pub(crate) fn self_recall(graph: &Graph, space: Space<'_>) -> f32 {
+pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) -> Result<f32, BuildError> {
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
     let finds_itself = |&element: &u32| {
         let value = space.store.value(element);
         let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
         results.iter().any(|&result| space.store.value(result) == value)
     };
-    let found = sample.par_iter().filter(|&element| finds_itself(element)).count();
-    if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 }
+    let found = control.section("self-recall").map(sample.par_iter(), |element| Ok(finds_itself(element)))?;
+    let found = found.into_iter().filter(|&found| found).count();
+    Ok(if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 })
 }

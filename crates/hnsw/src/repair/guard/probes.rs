@@ -58,11 +58,12 @@ impl Probes {
         let mut random = Random::new(spec.seed).fork(u64::MAX);
         let mut values = Vec::with_capacity(count);
         for (number, at) in random.sample(count, points.len()).into_iter().enumerate() {
-            let any = [points[at], points[random.below(points.len())], points[random.below(points.len())]];
+            let any: [u32; LONELIEST] =
+                std::array::from_fn(|draw| points[if draw == 0 { at } else { random.below(points.len()) }]);
             let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
             let row = match number % 3 {
                 // In a sparse region.
-                1 => any[..LONELIEST].iter().max_by(lonely).copied().unwrap_or(any[0]),
+                1 => any.iter().max_by(lonely).copied().unwrap_or(any[0]),
                 _ => any[0],
             };
             let row = store.value(row);

@@ -1,0 +1,182 @@
+//! Links out of groups of near-identical elements.
+//!
+//! An element of a group that is larger than its list, such as copies of a default text, has neighbors of its group alone. A search that arrives in
+//! such a group sees elements that are all equally far from its query, and hardly any link that leads out. So each element of the group gives up its
+//! last links for links out of the group. Different elements get different ones, so that a search that expands a few elements sees many.
+
+use distance::Candidate;
+use rayon::prelude::*;
+
+use super::round::Choosing;
+use super::rule::{Rule, Selector};
+use crate::draft::Draft;
+use crate::random::Random;
+use crate::space::Space;
+use crate::{BuildError, Control};
+
+/// Elements looked at first. If none of them is in a group, there are no links to make.
+const TESTED: usize = 256;
+
+/// Elements with which an element is compared to find out whether it is in a group, and what is around the group.
+const COMPARED: usize = 256;
+
+/// A group ends where the next element is farther by this ratio than all before. Rows without groups have no such gap, whatever their dimensions.
+/// (Most distances are squared: this is a ratio of 4.)
+const GAP: f32 = 16.0;
+
+/// The nearest elements outside, among which the diversity rule chooses.
+const OUTSIDE: usize = 48;
+/// How many it chooses: an element gets links to some of them.
+const SPREAD: usize = 16;
+
+/// One slot of this many is given up.
+const GIVEN: usize = 16;
+
+/// Elements of one task.
+const PART: usize = 64;
+
+/// Distances below this share of the median distance are rounding errors.
+const ROUNDING: f32 = 1e-6;
+
+#[derive(Default)]
+struct Scratch {
+    near: Vec<Candidate>,
+    outside: Vec<Candidate>,
+    selector: Selector,
+}
+
+struct Groups<'a> {
+    draft: &'a Draft,
+    layer: u8,
+    space: Space<'a>,
+    choosing: Choosing<'a>,
+}
+
+/// Replaces the last links of all elements whose neighbors are near-identical to them. Runs on the threads of the pool it is called from.
+pub(crate) fn link_out(
+    draft: &mut Draft,
+    layer: u8,
+    space: Space<'_>,
+    choosing: Choosing<'_>,
+    control: &Control,
+) -> Result<(), BuildError> {
+    // Under inner product only Euclidean distances tell which elements are near-identical; codes do not resolve them.
+    let space = Space { codes: None, ..space.euclidean().unwrap_or(space) };
+    let groups = Groups { draft, layer, space, choosing };
+    let links_of = |places: &[usize]| -> Result<Vec<Vec<u32>>, BuildError> {
+        let links = |scratch: &mut Scratch, places: &[usize]| -> Result<Vec<_>, BuildError> {
+            Ok(places.iter().map(|&place| groups.links(place, scratch)).collect())
+        };
+        Ok(control.section("links out").map_init(places.par_chunks(PART), links)?.into_iter().flatten().collect())
+    };
+    let mut places: Vec<usize> = (0..choosing.order.len()).collect();
+    let tested: Vec<usize> = places.iter().copied().step_by((places.len() / TESTED).max(1)).collect();
+    if links_of(&tested)?.iter().all(Vec::is_empty) {
+        places.clear();
+    }
+    for (place, links) in places.iter().zip(links_of(&places)?) {
+        let slots = draft.slots_mut(choosing.at(*place), layer);
+        let kept = slots.len() - links.len();
+        slots[kept..].copy_from_slice(&links);
+    }
+    Ok(())
+}
+
+impl Groups<'_> {
+    /// Links out of the group of the element at a place in the order. None if its list reaches out of the group, or if there is no group.
+    fn links(&self, place: usize, scratch: &mut Scratch) -> Vec<u32> {
+        let Scratch { near, outside, selector } = scratch;
+        let element = self.choosing.at(place);
+        let own = self.draft.neighbors(element, self.layer);
+        if own.len() < self.choosing.width {
+            return Vec::new();
+        }
+        self.sample(place, near);
+        let Some(median) = near.get(near.len() / 2) else { return Vec::new() };
+        let rounding = ROUNDING * median.distance();
+        let mut reached = own.iter().map(|&other| self.space.distance(element, other)).fold(rounding, f32::max);
+        let gap = near.iter().position(|other| {
+            let is_outside = other.distance() > GAP * reached;
+            reached = reached.max(other.distance());
+            is_outside
+        });
+        let Some(gap) = gap else { return Vec::new() };
+        let nearest = &near[gap..near.len().min(gap + OUTSIDE)];
+        let rule = Rule { space: self.space, wanted: SPREAD, resolved: false };
+        selector.choose(rule, element, nearest, outside);
+        let count = (own.len() / GIVEN).max(1).min(outside.len());
+        let first = element.wrapping_mul(0x9e37_79b1) as usize % outside.len();
+        outside.iter().cycle().skip(first).take(count).map(|other| other.element()).collect()
+    }
+
+    /// Other elements by ascending distance: one half from anywhere, one half from places nearby in the order, at distances of each power of two.
+    fn sample(&self, place: usize, near: &mut Vec<Candidate>) {
+        let count = self.choosing.order.len();
+        let element = self.choosing.at(place);
+        let mut random = Random::new(place as u64);
+        near.clear();
+        for _ in 0..COMPARED / 2 {
+            let most = 2 << random.below(count.ilog2() as usize + 1);
+            let step = random.below(most);
+            for other in [random.below(count), (place + step) % count] {
+                let other = self.choosing.at(other);
+                if other != element {
+                    near.push(self.space.candidate(element, other));
+                }
+            }
+        }
+        near.sort_unstable();
+        near.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::link_out;
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::select::Choosing;
+    use crate::testing::{cube, euclidean, store};
+
+    const COUNT: usize = 600;
+    /// Elements of a group are the first ones.
+    const GROUP: usize = 400;
+
+    /// The lists after the pass, where each element had the four elements after it, of the group for those of the group.
+    fn lists(points: &[[f32; 8]]) -> Vec<Vec<u32>> {
+        let store = store(points);
+        let mut draft = Draft::new(2, vec![0; COUNT]);
+        for at in 0..COUNT {
+            let part = if at < GROUP { 0..GROUP } else { GROUP..COUNT };
+            let next = |step| (part.start + (at - part.start + step) % part.len()) as u32;
+            draft.set(at as u32, 0, (1..=4).map(next));
+        }
+        let order: Vec<u32> = (0..COUNT as u32).collect();
+        let choosing = Choosing { name: "selection", points: &order, order: &order, width: 4, counted: false };
+        link_out(&mut draft, 0, euclidean::<8>(&store), choosing, &Control::default()).unwrap();
+        order.iter().map(|&element| draft.neighbors(element, 0).to_vec()).collect()
+    }
+
+    #[test]
+    fn each_element_of_a_group_links_out_of_it() {
+        let mut points = cube::<8>(COUNT, 1);
+        points[..GROUP].iter_mut().for_each(|point| *point = point.map(|x| 1e-3 * x));
+        let lists = lists(&points);
+        let mut targets = HashSet::new();
+        for list in &lists[..GROUP] {
+            assert!(list[..3].iter().all(|&other| other < GROUP as u32) && list[3] >= GROUP as u32, "{list:?}");
+            targets.insert(list[3]);
+        }
+        assert!(targets.len() > 100, "{}", targets.len());
+        assert!(lists[GROUP..].iter().flatten().all(|&other| other >= GROUP as u32));
+    }
+
+    #[test]
+    fn rows_without_groups_keep_their_links() {
+        for (at, list) in lists(&cube::<8>(COUNT, 1)).iter().enumerate() {
+            assert_eq!(list.iter().all(|&other| other < GROUP as u32), at < GROUP, "{at}: {list:?}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Parallel work, as sections of tasks that any threads take.
+//!
+//! All passes of the bulk engine run their tasks here, so that cancellation is looked at before each one, and a [`Recorder`] can note how long each
+//! one takes: from that a benchmark computes how long a build takes with more threads than the machine has.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rayon::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{BuildError, Control};
+
+/// Items of a task where an item costs about a microsecond: enough that tasks cost little to hand out, and enough tasks for many threads.
+fn grain(items: usize) -> usize {
+    (items / 1024).clamp(64, 4096)
+}
+
+/// A section, not yet run.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<'a> {
+    control: &'a Control,
+    name: &'static str,
+}
+
+impl Control {
+    /// A section of this name. It runs on the threads of the pool that it is called from.
+    pub(crate) fn section(&self, name: &'static str) -> Section<'_> {
+        Section { control: self, name }
+    }
+
+    /// Notes that what ran since the last section has this name.
+    pub(crate) fn ran(&self, name: &'static str) {
+        if let Some(recorder) = self.recorder() {
+            recorder.state().lap(name);
+        }
+    }
+}
+
+impl Section<'_> {
+    /// Runs a task for each item.
+    pub(crate) fn for_each<T: Send>(
+        self,
+        items: impl IndexedParallelIterator<Item = T>,
+        task: impl Fn(T) -> Result<(), BuildError> + Sync + Send,
+    ) -> Result<(), BuildError> {
+        self.for_each_init(items, |(): &mut (), item| task(item))
+    }
+
+    /// Runs a task for each item. A thread reuses scratch memory from task to task.
+    pub(crate) fn for_each_init<T: Send, S: Default>(
+        self,
+        items: impl IndexedParallelIterator<Item = T>,
+        task: impl Fn(&mut S, T) -> Result<(), BuildError> + Sync + Send,
+    ) -> Result<(), BuildError> {
+        self.record(|| items.try_for_each_init(S::default, |scratch, item| self.task(|| task(scratch, item))))
+    }
+
+    /// Runs a task for each item, and returns the results in the items' order.
+    pub(crate) fn map<T: Send, R: Send>(
+        self,
+        items: impl IndexedParallelIterator<Item = T>,
+        task: impl Fn(T) -> Result<R, BuildError> + Sync + Send,
+    ) -> Result<Vec<R>, BuildError> {
+        self.map_init(items, |(): &mut (), item| task(item))
+    }
+
+    /// [`Section::map`], with scratch memory that a thread reuses from task to task.
+    pub(crate) fn map_init<T: Send, S: Default, R: Send>(
+        self,
+        items: impl IndexedParallelIterator<Item = T>,
+        task: impl Fn(&mut S, T) -> Result<R, BuildError> + Sync + Send,
+    ) -> Result<Vec<R>, BuildError> {
+        self.record(|| items.map_init(S::default, |scratch, item| self.task(|| task(scratch, item))).collect())
+    }
+
+    /// A vector with `item` of each position.
+    pub(crate) fn fill<T: Copy + Default + Send>(
+        self,
+        len: usize,
+        item: impl Fn(usize) -> T + Sync + Send,
+    ) -> Result<Vec<T>, BuildError> {
+        let mut filled = vec![T::default(); len];
+        let grain = grain(len);
+        self.for_each(filled.par_chunks_mut(grain).enumerate(), |(chunk, filled)| {
+            filled.iter_mut().zip(chunk * grain..).for_each(|(filled, at)| *filled = item(at));
+            Ok(())
+        })?;
+        Ok(filled)
+    }
+
+    fn record<R>(self, work: impl FnOnce() -> R) -> R {
+        let Some(recorder) = self.control.recorder() else { return work() };
+        recorder.state().begin(self.name);
+        let done = work();
+        recorder.state().end();
+        done
+    }
+
+    fn task<R>(self, work: impl FnOnce() -> Result<R, BuildError>) -> Result<R, BuildError> {
+        self.control.check()?;
+        let Some(recorder) = self.control.recorder() else { return work() };
+        recorder.state().steps.push(Vec::new());
+        let done = work();
+        recorder.state().end_task();
+        done
+    }
+}
+
+/// `0..len`, in ranges for tasks.
+pub(crate) fn ranges(len: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
+    let grain = grain(len);
+    (0..len.div_ceil(grain)).into_par_iter().map(move |at| at * grain..((at + 1) * grain).min(len))
+}
+
+/// What a build did, one step after another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Work of one thread: the section to which it belongs or that it prepares, and CPU seconds.
+    Alone(&'static str, f64),
+    /// Tasks that any threads may take, in the order in which one thread took them; the steps of each.
+    Section(Vec<Vec<Self>>),
+}
+
+/// Notes the tasks of a build by a pool of one thread, where they run one by one. Time is that of the process's CPU clock, which other processes do
+/// not disturb; nothing else may run in the process.
+#[derive(Debug)]
+pub struct Recorder {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The CPU clock when the last step ended.
+    last: f64,
+    /// Names of the open sections.
+    names: Vec<&'static str>,
+    /// The tasks that the open sections have finished.
+    tasks: Vec<Vec<Vec<Step>>>,
+    /// The steps of the build, and of one open task of each open section.
+    steps: Vec<Vec<Step>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        let state = State { last: cpu_seconds(), names: Vec::new(), tasks: Vec::new(), steps: vec![Vec::new()] };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+impl Recorder {
+    /// The steps so far, once the build is over.
+    #[must_use]
+    pub fn take(&self) -> Vec<Step> {
+        let mut state = self.state();
+        state.lap("the end");
+        state.steps.first_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere ends the build anyway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Ends a step of one thread.
+    fn lap(&mut self, name: &'static str) {
+        let now = cpu_seconds();
+        let seconds = now - std::mem::replace(&mut self.last, now);
+        if let Some(steps) = self.steps.last_mut() {
+            steps.push(Step::Alone(name, seconds));
+        }
+    }
+
+    fn begin(&mut self, name: &'static str) {
+        // What runs in a task before a section in it belongs to the task.
+        self.lap(self.names.last().copied().unwrap_or(name));
+        self.names.push(name);
+        self.tasks.push(Vec::new());
+    }
+
+    fn end_task(&mut self) {
+        self.lap(self.names.last().copied().unwrap_or_default());
+        let done = self.steps.pop().unwrap_or_default();
+        if let Some(tasks) = self.tasks.last_mut() {
+            tasks.push(done);
+        }
+    }
+
+    fn end(&mut self) {
+        self.names.pop();
+        let tasks = self.tasks.pop().unwrap_or_default();
+        if let Some(steps) = self.steps.last_mut() {
+            steps.push(Step::Section(tasks));
+        }
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Recorder, Step, ranges};
+    use crate::testing::pool;
+    use crate::{BuildError, Control};
+
+    #[test]
+    fn tasks_and_what_runs_between_them_are_noted() {
+        let recorder = Arc::new(Recorder::default());
+        let control = Control::recorded(recorder.clone());
+        let sums = pool().run(|| {
+            control.section("sums").map(ranges(150), |range| {
+                control.section("squares").for_each(ranges(1), |_| Ok(()))?;
+                Ok(range.sum::<usize>())
+            })
+        });
+        control.ran("last");
+        assert_eq!(sums.unwrap().iter().sum::<usize>(), 149 * 75);
+        let steps = recorder.take();
+        let [Step::Alone("sums", _), Step::Section(tasks), Step::Alone("last", _), Step::Alone("the end", _)] =
+            &steps[..]
+        else {
+            panic!("{steps:?}")
+        };
+        assert_eq!(tasks.len(), 3);
+        for task in tasks {
+            let [Step::Alone("sums", _), Step::Section(inner), Step::Alone("sums", _)] = &task[..] else {
+                panic!("{task:?}")
+            };
+            assert!(matches!(&inner[..], [task] if matches!(task[..], [Step::Alone("squares", _)])), "{inner:?}");
+        }
+    }
+
+    #[test]
+    fn a_cancelled_build_runs_no_more_tasks() {
+        let control = Control::default();
+        let first = |range: std::ops::Range<usize>| {
+            assert_eq!(range.start, 0, "one thread takes tasks in order");
+            control.cancel();
+            Ok(())
+        };
+        let done = pool().run(|| control.section("some").for_each(ranges(1 << 16), first));
+        assert!(matches!(done, Err(BuildError::Cancelled)));
+    }
+}
