@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use distance::{Elements, Kernel, Metric};
 use graph::{HeapTid, ValueType};
 use harness::Vectors;
-use hnsw::{BuildSpec, Control, Engine, EngineKind, Finished, Links, Pass, Pool, RowBatch, Searcher};
+use hnsw::{BuildSpec, Control, Engine, EngineKind, Finished, Links, Pass, Pool, Recorder, RowBatch, Searcher, Step};
 use pages::{IndexMeta, Layout};
 
 use crate::Index;
@@ -70,6 +70,15 @@ impl GraphSet {
     /// Builds a graph with the bulk engine, which leaves out a pass.
     pub fn build_without(&self, pass: Pass, threads: usize) -> Result<Finished> {
         self.fill(hnsw::start_without(pass, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
+    }
+
+    /// Builds a graph with the bulk engine by one thread, and records the tasks.
+    pub fn build_recorded(&self) -> Result<(Finished, Vec<Step>)> {
+        let pool = Arc::new(Pool::new(1)?);
+        let recorder = Arc::new(Recorder::default());
+        let control = Control::recorded(recorder.clone());
+        let finished = self.fill(hnsw::start(EngineKind::Bulk, self.spec.clone(), pool, control)?)?;
+        Ok((finished, recorder.take()))
     }
 
     fn fill(&self, mut engine: Box<dyn Engine>) -> Result<Finished> {

@@ -4,9 +4,11 @@ mod figures;
 mod graph_set;
 pub mod hard;
 mod index;
+mod makespan;
 mod vectors;
 
 pub use figures::{EF_SEARCH, Found, Memory};
 pub use graph_set::{EFS, GraphSet, Searches};
 pub use index::Index;
+pub use makespan::Makespan;
 pub use vectors::{MetricName, exact_neighbors, read_values};

@@ -1,76 +1,145 @@
-use std::time::Instant;
+//! The database's side of an external build against what it has to do in any case: reading the values, and writing and logging as many
+//! pages.
+
+mod replay;
+mod report;
+mod shape;
+mod threads;
+mod work;
 
 use anyhow::Result;
-use harness::{Builder, BuilderOptions};
+use clap::Args;
 
 use super::contest::{alternate, median};
-use super::markdown::Table;
-use super::options::{BenchOptions, Case};
-use super::stage::{INDEX, Stage, create_index};
+use super::flags::positive;
+use super::peer::Tools;
+use super::results::Results;
+use report::Measured;
+use shape::Shape;
+use threads::{Party, Used};
+use work::{Bench, Span, Spans, Work};
 
-/// The unavoidable work, and the build that is compared with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Work {
-    /// Reading the column out of the database.
-    Copy,
-    /// Writing and logging the pages of the finished index: PostgreSQL copies them to another tablespace.
-    Pages,
-    /// The whole build, with encryption or without.
-    External { tls: bool },
+/// What is measured.
+#[derive(Args, Debug)]
+pub struct Floor {
+    /// Columns, as TYPE-DIMS: vector or halfvec; with `:plain` values are in line, whatever their size
+    #[arg(
+        value_name = "SHAPE",
+        value_delimiter = ',',
+        value_parser = Shape::parse,
+        default_value = "vector-384,vector-768,vector-768:plain,halfvec-1536,vector-1536"
+    )]
+    shapes: Vec<Shape>,
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "100000")]
+    rows: usize,
+    /// Parallel workers that read the table; the first of these numbers is what the others are compared with
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,2")]
+    workers: Vec<u32>,
+    #[arg(long, value_name = "M", default_value = "16")]
+    m: u32,
+    #[arg(long, value_name = "EF", default_value = "64")]
+    ef_construction: u32,
+    /// How often each is timed, taking turns; the whole build only once
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "3")]
+    rounds: usize,
+    /// Without encryption
+    #[arg(long)]
+    no_tls: bool,
+    /// Tables whose pages are not logged
+    #[arg(long)]
+    unlogged: bool,
+    /// With `wal_level = minimal`
+    #[arg(long)]
+    minimal: bool,
+    /// `wal_compression`
+    #[arg(long, value_name = "METHOD", default_value = "off")]
+    wal_compression: String,
+    /// Cores of builders, and how many times faster than one core they build a graph; by default a 15th of it is serial, as two threads
+    /// have shown
+    #[arg(long, value_name = "CORES:TIMES", value_delimiter = ',', value_parser = cores, default_value = "16:8,64:12.6")]
+    builders: Vec<(u32, f64)>,
+    /// Of the report in benches/results
+    #[arg(long, default_value = "floor")]
+    name: String,
 }
 
-impl Work {
-    const ALL: [Self; 4] = [Self::Copy, Self::Pages, Self::External { tls: true }, Self::External { tls: false }];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "COPY of the column out",
-            Self::Pages => "writing and logging the same pages",
-            Self::External { tls: true } => "CREATE INDEX, external",
-            Self::External { tls: false } => "the same without TLS",
-        }
-    }
-}
-
-/// The whole build against what the database has to do in any case.
-pub fn measure(stage: &mut Stage<'_>, options: &BenchOptions) -> Result<Table> {
-    let case = options.cases()[0];
-    let plain = Builder::start_with(&BuilderOptions {
-        program: Some(stage.tools.program.clone()),
-        tls: false,
-        ..BuilderOptions::default()
-    })?;
-    stage.session.execute("SET allow_in_place_tablespaces = on")?;
-    stage.session.execute("CREATE TABLESPACE elsewhere LOCATION ''")?;
-    let rounds = alternate(options.rounds, &Work::ALL, |_, &work| run(stage, work, case, &plain))?;
-    let medians: Vec<f64> = rounds.iter().map(|rounds| median(rounds.iter().copied()).unwrap_or_default()).collect();
-    let floor = medians[0] + medians[1];
-    let mut table = Table::new(&[&case.to_string(), "seconds", "times the floor"]);
-    for (work, seconds) in Work::ALL.iter().zip(&medians) {
-        table.row([work.name().to_owned(), format!("{seconds:.3}"), format!("{:.2}", seconds / floor)]);
-    }
-    Ok(table)
-}
-
-fn run(stage: &mut Stage<'_>, work: Work, case: Case, plain: &Builder) -> Result<f64> {
-    let seconds = match work {
-        Work::Copy => timed(stage, "COPY (SELECT v FROM items) TO STDOUT (FORMAT binary)")?,
-        Work::Pages => {
-            stage.create_index(super::peer::Peer::External, case)?;
-            stage.session.execute("CHECKPOINT")?;
-            timed(stage, &format!("ALTER INDEX {INDEX} SET TABLESPACE elsewhere"))?
-        }
-        Work::External { tls: true } => stage.create_index(super::peer::Peer::External, case)?.seconds,
-        Work::External { tls: false } => {
-            create_index(&stage.cluster, &mut stage.session, stage.set, Some(plain), case)?.seconds
-        }
+fn cores(word: &str) -> Result<(u32, f64), String> {
+    let parse = || {
+        let (cores, times) = word.split_once(':')?;
+        let times = times.parse().ok().filter(|&times: &f64| times > 0.0)?;
+        Some((cores.parse().ok()?, times))
     };
-    stage.session.execute(&format!("DROP INDEX IF EXISTS {INDEX}"))?;
-    Ok(seconds)
+    parse().ok_or_else(|| "CORES:TIMES is needed, such as 16:8".to_owned())
 }
 
-fn timed(stage: &mut Stage<'_>, sql: &str) -> Result<f64> {
-    let start = Instant::now();
-    stage.session.execute(sql)?;
-    Ok(start.elapsed().as_secs_f64())
+/// Measures, and writes a report.
+pub fn run(options: &Floor) -> Result<()> {
+    let tools = Tools::find(false)?;
+    let mut results = Results::new(&options.name, &tools.config)?;
+    for &shape in &options.shapes {
+        let mut bench = Bench::new(options, &tools, shape)?;
+        let mut works = vec![Work::Copy, Work::Insert, Work::Move];
+        works.extend(options.workers.iter().flat_map(|&n| [Work::Read(n), Work::Replay(n)]));
+        let mut run = |round: usize, work: Work| {
+            let spans = bench.run(work)?;
+            println!("{shape}, round {}, {work:?}: {}", round + 1, report::line(&spans));
+            anyhow::Ok(spans)
+        };
+        let mut rounds = alternate(options.rounds, &works, |round, &work| run(round, work))?;
+        // The whole build takes longest, and is there for the builder's CPU time only.
+        if let Some(&most) = options.workers.last() {
+            works.push(Work::Build(most));
+            rounds.push(vec![run(0, Work::Build(most))?]);
+        }
+        let measured = Measured {
+            value_bytes: bench.value_bytes(),
+            index_bytes: bench.index_bytes(),
+            medians: works.iter().copied().zip(rounds.iter().map(|rounds| medians(rounds))).collect(),
+        };
+        let place = if bench.out_of_line { "out of line" } else { "in line" };
+        results.heading(&format!("{} x {shape}, {place}, index of {} pages", options.rows, bench.blocks));
+        results.table("Seconds, and CPU seconds of the busiest thread of each party", &measured.parts());
+        results.table("Against the floor", &measured.ratios(&options.workers));
+        results.table("Critical path", &measured.critical_path(&options.builders));
+        results.raw("All", &report::raw(&works, &rounds));
+        results.write()?;
+    }
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+/// Of each figure its median.
+fn medians(rounds: &[Spans]) -> Spans {
+    let of = |at: usize, figure: &dyn Fn(&Span) -> f64| {
+        median(rounds.iter().map(|spans| figure(&spans[at]))).unwrap_or_default()
+    };
+    let spans = rounds.iter().map(Vec::len).min().unwrap_or_default();
+    let span = |at| Span {
+        seconds: of(at, &|span| span.seconds),
+        used: Used {
+            busiest: Party::ALL.map(|party| of(at, &|span| span.used.busiest[party as usize])),
+            builder: of(at, &|span| span.used.builder),
+        },
+    };
+    (0..spans).map(span).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builders() {
+        assert_eq!(cores("64:12.6"), Ok((64, 12.6)));
+        for nonsense in ["64", "64:0", "64:-1", "x:2", "64:x"] {
+            assert!(cores(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn each_figure_has_its_own_median() {
+        let span = |seconds, builder| Span { seconds, used: Used { builder, ..Used::default() } };
+        let found = medians(&[vec![span(1.0, 9.0)], vec![span(3.0, 7.0)], vec![span(2.0, 8.0)]]);
+        assert_eq!((found[0].seconds, found[0].used.builder), (2.0, 8.0));
+    }
 }

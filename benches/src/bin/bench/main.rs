@@ -34,10 +34,12 @@ use ablation::Ablation;
 use contest::alternate;
 use documents::Documents;
 use figures::Figures;
+use floor::Floor;
 use hard::Hard;
-use options::{BenchOptions, Case, Part};
+use options::{BenchOptions, Case};
 use peer::{Peer, Tools};
 use results::Results;
+use scaling::Scaling;
 use set::Set;
 use stage::Stage;
 use wear::Wear;
@@ -62,8 +64,12 @@ enum Benchmark {
     Ablation(Ablation),
     /// Compare builds of data on which graph builders go wrong
     Hard(Hard),
+    /// Measure what the database does for a build, with a builder that replays, and the critical path
+    Floor(Floor),
     /// Measure what articles about pgvector measured
     Documents(Documents),
+    /// Measure the engine by few threads, and compute its time by many
+    Scaling(Scaling),
     /// Compare VACUUM and `lantern-index maintain` after updates and deletes, inserts and rebuilds
     Wear(Wear),
 }
@@ -74,7 +80,9 @@ fn main() -> ExitCode {
         None => compare_builds(&builds),
         Some(Benchmark::Ablation(ablation)) => ablation::run(ablation),
         Some(Benchmark::Hard(hard)) => hard::run(hard),
+        Some(Benchmark::Floor(floor)) => floor::run(floor),
         Some(Benchmark::Documents(documents)) => documents::run(documents),
+        Some(Benchmark::Scaling(scaling)) => scaling::run(scaling),
         Some(Benchmark::Wear(wear)) => wear::run(wear),
     };
     match result {
@@ -87,23 +95,14 @@ fn main() -> ExitCode {
 }
 
 fn compare_builds(options: &BenchOptions) -> Result<()> {
-    let libraries = options.parts.contains(&Part::Builds)
-        && options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
+    let libraries = options.peers.iter().any(|peer| matches!(peer, Peer::Hnswlib | Peer::Faiss));
     let tools = Tools::find(libraries)?;
     let mut results = Results::new(&options.name, &tools.config)?;
     for name in &options.sets {
         let set = Set::find(name, &options.set)?;
         let mut stage = step::timed("starting a cluster and loading the set", || Stage::new(&tools, options, &set))?;
         results.heading(&set.title());
-        if options.parts.contains(&Part::Builds) {
-            builds(&mut stage, options, &set, &mut results)?;
-        }
-        if options.parts.contains(&Part::Floor) {
-            results.table("Floor", &floor::measure(&mut stage, options)?);
-        }
-        if options.parts.contains(&Part::Scaling) {
-            results.table("Scaling, graph only", &scaling::measure(&stage, options, &set)?);
-        }
+        builds(&mut stage, options, &set, &mut results)?;
         results.write()?;
     }
     println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
@@ -145,6 +144,7 @@ mod tests {
             Ok(Arguments { benchmark: Some(Benchmark::Documents(_)), .. })
         ));
         assert!(matches!(parse("hard crowd --rows 100"), Ok(Arguments { benchmark: Some(Benchmark::Hard(_)), .. })));
+        assert!(matches!(parse("floor --rows 5 --no-tls"), Ok(Arguments { benchmark: Some(Benchmark::Floor(_)), .. })));
         assert!(parse("--rows 100 documents").is_err());
         assert!(parse("documents dance").is_err());
     }

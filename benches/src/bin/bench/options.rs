@@ -1,21 +1,10 @@
 use std::fmt;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use harness::{Column, Metric};
 
 use super::flags;
 use super::peer::Peer;
-
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Builds and searches by each peer
-    Builds,
-    /// The whole build against what the database has to do in any case
-    Floor,
-    /// Threads and numbers of rows, of the graph alone
-    Scaling,
-}
 
 /// What is to be measured.
 #[derive(Args, Debug)]
@@ -40,9 +29,6 @@ pub struct BenchOptions {
     /// Queries that find an empty cache, for the pages read; 0 is none
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub cold: usize,
-    /// What is measured
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "builds")]
-    pub parts: Vec<Part>,
     /// Of the report in benches/results
     #[arg(long, default_value = "bench")]
     pub name: String,
@@ -109,7 +95,7 @@ mod tests {
     fn options() {
         let defaults = parse("").unwrap();
         assert_eq!((defaults.sets, defaults.peers), (vec!["minilm-384".to_owned()], Peer::ALL.to_vec()));
-        assert_eq!((defaults.parts, defaults.rounds, defaults.set.queries), (vec![Part::Builds], 3, 1000));
+        assert_eq!((defaults.rounds, defaults.set.queries), (3, 1000));
         let options =
             parse("--set=a.npy,glove-100 --m 8,16 --ef-construction 64,200 --peers external,faiss --metric ip");
         let options = options.unwrap();

@@ -32,7 +32,7 @@ pub struct Visits {
 }
 
 /// Builds the graph of a set without a database.
-pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case, threads: usize) -> Result<Graph> {
+pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case) -> Result<Graph> {
     let mut command = match peer {
         Peer::Hnswlib | Peer::Faiss => {
             let script = step::work_dir()?.join("bench/peers.py");
@@ -50,9 +50,8 @@ pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case, threads: usize) -
     };
     command.args(["--metric", metric(set.metric), "--m", &case.m.to_string()]);
     command.args(["--ef-construction", &case.ef_construction.to_string()]);
-    let threads = if threads == 0 { cores() } else { threads };
     warm::up(set.bytes());
-    let text = output(command.args(["--threads", &threads.to_string()]))?;
+    let text = output(command.args(["--threads", &cores().to_string()]))?;
     let line = text.lines().find(|line| line.contains("seconds ")).context("no line with seconds")?;
     Ok(Graph { seconds: field(line, "seconds")?, memory: field(line, "peak")?, searches: searches(&text)? })
 }

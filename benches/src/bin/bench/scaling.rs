@@ -1,40 +1,208 @@
-use anyhow::Result;
-use harness::cores;
+//! Threads: builds of the graph alone by few, measured, and by many, computed from the recorded tasks of one.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use benches::{GraphSet, Makespan};
+use clap::Args;
+use harness::{PgConfig, cores, step};
+use hnsw::{EngineKind, Metric, Step};
 
 use super::contest::{alternate, median};
+use super::flags;
 use super::markdown::Table;
-use super::options::BenchOptions;
-use super::peer::Peer;
-use super::programs;
+use super::options::{Case, SetOptions};
+use super::results::Results;
 use super::set::Set;
-use super::stage::Stage;
 
 /// Divisors of the set's size: parts are built too, to see how the cost per row grows.
 const PARTS: [usize; 3] = [16, 4, 1];
+/// Sections in the table: those that lose most.
+const SHOWN: usize = 16;
 
-/// The graph of the set by fewer threads, and of parts of the set.
-pub fn measure(stage: &Stage<'_>, options: &BenchOptions, set: &Set) -> Result<Table> {
-    let case = options.cases()[0];
-    let mut threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores()).collect();
-    threads.push(cores());
-    let parts: Vec<(usize, Set)> = PARTS
-        .into_iter()
-        .filter(|part| set.base.rows() / part >= 1000)
-        .map(|part| Ok((part, set.part(part)?)))
-        .collect::<Result<_>>()?;
-    let whole = parts.len() - 1;
-    let mut contestants: Vec<(usize, usize)> = threads.iter().map(|&threads| (whole, threads)).collect();
-    contestants.extend((0..whole).map(|part| (part, cores())));
-    let rounds = alternate(options.rounds, &contestants, |_, &(part, threads)| {
-        Ok(programs::graph(stage.tools, Peer::Graph, &parts[part].1, case, threads)?.seconds)
-    })?;
-    let mut table = Table::new(&[&case.to_string(), "threads", "seconds", "µs per row", "times faster than 1 thread"]);
-    let medians: Vec<f64> = rounds.iter().map(|rounds| median(rounds.iter().copied()).unwrap_or_default()).collect();
-    for (&(part, threads), &seconds) in contestants.iter().zip(&medians) {
-        let rows = parts[part].1.base.rows();
-        let faster = if part == whole { format!("{:.2}", medians[0] / seconds) } else { String::new() };
-        let each = format!("{:.1}", 1e6 * seconds / rows as f64);
-        table.row([format!("{rows} rows"), threads.to_string(), format!("{seconds:.3}"), each, faster]);
+/// The set, and the threads.
+#[derive(Args)]
+pub struct Scaling {
+    /// Sets as of `bench`
+    #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
+    sets: Vec<String>,
+    #[command(flatten)]
+    set: SetOptions,
+    #[arg(long, default_value_t = 16)]
+    m: u16,
+    #[arg(long, default_value_t = 64)]
+    ef_construction: u16,
+    /// How often each number of threads that the machine has builds, taking turns; 0 is never
+    #[arg(long, value_name = "N", default_value = "1")]
+    rounds: usize,
+    /// Numbers of threads for which the time is computed from a build by one thread
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = flags::positive::<u16>)]
+    simulate: Vec<u16>,
+    /// Of the report in benches/results
+    #[arg(long, default_value = "scaling")]
+    name: String,
+}
+
+/// Measures, and writes a report.
+pub fn run(arguments: &Scaling) -> Result<()> {
+    ensure!(arguments.rounds > 0 || !arguments.simulate.is_empty(), "neither --rounds nor --simulate asks for a build");
+    let mut results = Results::new(&arguments.name, &PgConfig::require()?)?;
+    let case = Case { m: arguments.m.into(), ef_construction: arguments.ef_construction.into() };
+    for name in &arguments.sets {
+        let set = Set::find(name, &arguments.set)?;
+        results.heading(&format!("{}, {case}", set.title()));
+        if arguments.rounds > 0 {
+            results.table("Measured, graph only", &arguments.measure(&set)?);
+        }
+        if !arguments.simulate.is_empty() {
+            arguments.simulated(&set, &mut results)?;
+        }
+        results.write()?;
     }
-    Ok(table)
+    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
+    Ok(())
+}
+
+impl Scaling {
+    /// The graph of the set by fewer threads, and of parts of the set.
+    fn measure(&self, set: &Set) -> Result<Table> {
+        let mut threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores()).collect();
+        threads.push(cores());
+        let fits = |part: &usize| set.base.rows() / part >= 1000 || *part == 1;
+        let parts: Vec<GraphSet> =
+            PARTS.into_iter().filter(fits).map(|part| self.graph_set(set, part)).collect::<Result<_>>()?;
+        let whole = parts.len() - 1;
+        let mut contestants: Vec<(usize, usize)> = threads.iter().map(|&threads| (whole, threads)).collect();
+        contestants.extend((0..whole).map(|part| (part, cores())));
+        let rounds = alternate(self.rounds, &contestants, |_, &(part, threads)| {
+            let begun = Instant::now();
+            parts[part].build(EngineKind::Bulk, threads)?;
+            Ok(begun.elapsed().as_secs_f64())
+        })?;
+        let mut table = Table::new(&["", "threads", "seconds", "µs per row", "times faster than 1 thread"]);
+        let medians: Vec<f64> =
+            rounds.iter().map(|rounds| median(rounds.iter().copied()).unwrap_or_default()).collect();
+        for (&(part, threads), &seconds) in contestants.iter().zip(&medians) {
+            let rows = parts[part].rows();
+            let faster = if part == whole { format!("{:.2}", medians[0] / seconds) } else { String::new() };
+            let each = format!("{:.1}", 1e6 * seconds / rows as f64);
+            table.row([format!("{rows} rows"), threads.to_string(), format!("{seconds:.3}"), each, faster]);
+        }
+        Ok(table)
+    }
+
+    fn simulated(&self, set: &Set, results: &mut Results) -> Result<()> {
+        let set = self.graph_set(set, 1)?;
+        let (_, steps) = step::timed("a build by one thread, recorded", || set.build_recorded())?;
+        // Rows arrive before the build that the client waits for.
+        let intake = steps.iter().position(|step| matches!(step, Step::Alone("intake", _))).map_or(0, |at| at + 1);
+        let (intake, steps) = steps.split_at(intake);
+        let sections = Sections::of(steps);
+        let work = sections.work();
+        let serial = sections.0.values().map(|section| section.serial).sum::<f64>();
+        results.markdown(&format!(
+            "Computed from the tasks of a build by one thread: {work:.2} CPU seconds after the intake ({:.2}), of which {serial:.3} ({:.2} %) belong to \
+             no task. Free threads take tasks in the order in which one thread took them. Passes over rows are tasks of 64 to 4,096 rows. Not modelled: \
+             memory bandwidth and caches that threads share, and what it costs to hand out tasks.\n",
+            Sections::of(intake).work(),
+            100.0 * serial / work,
+        ));
+        let made: Vec<Makespan> = self.simulate.iter().map(|&threads| Makespan::of(steps, threads.into())).collect();
+        let mut table = Table::new(&["threads", "seconds", "times faster than 1 thread"]);
+        for (threads, made) in self.simulate.iter().zip(&made) {
+            let faster = format!("{:.1}", work / made.seconds);
+            table.row([threads.to_string(), format!("{:.3}", made.seconds), faster]);
+        }
+        results.table("Computed, graph only", &table);
+        let lost =
+            |name: &str| made.iter().map(|made| made.idle.get(name).copied().unwrap_or_default()).collect::<Vec<_>>();
+        let mut names: Vec<_> = sections.0.keys().map(|&name| (name, lost(name))).collect();
+        names.sort_by(|a, b| b.1.last().unwrap_or(&0.0).total_cmp(a.1.last().unwrap_or(&0.0)));
+        let mut head = vec!["section".to_owned()];
+        head.extend(["tasks", "CPU ms", "of these serial", "longest task"].map(str::to_owned));
+        head.extend(self.simulate.iter().map(|threads| format!("ms lost at {threads}")));
+        let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        for (name, lost) in names.into_iter().take(SHOWN) {
+            let Section { tasks, seconds, serial, longest } = sections.0[name];
+            let milliseconds = [seconds, serial, longest].into_iter().chain(lost);
+            let cells = milliseconds.map(|seconds| format!("{:.1}", 1e3 * seconds));
+            table.row([name.to_owned(), tasks.to_string()].into_iter().chain(cells));
+        }
+        results.table(
+            "Sections that lose most, by threads idle while nothing but their tasks or the work before these runs",
+            &table,
+        );
+        Ok(())
+    }
+
+    fn graph_set(&self, set: &Set, part: usize) -> Result<GraphSet> {
+        let metric = match set.metric {
+            harness::Metric::L2 => Metric::L2,
+            harness::Metric::InnerProduct => Metric::InnerProduct,
+            harness::Metric::Cosine => Metric::Cosine,
+        };
+        let base = set.base.clone().truncated(set.base.rows() / part);
+        // Nothing is searched.
+        let queries = set.queries.clone().truncated(0);
+        GraphSet::of_vectors(&base, &queries, metric, self.m, self.ef_construction)
+    }
+}
+
+/// What was recorded of a section.
+#[derive(Clone, Copy, Default)]
+struct Section {
+    tasks: usize,
+    seconds: f64,
+    /// Seconds outside all tasks.
+    serial: f64,
+    /// Seconds of the longest step of a task.
+    longest: f64,
+}
+
+struct Sections(BTreeMap<&'static str, Section>);
+
+impl Sections {
+    fn of(steps: &[Step]) -> Self {
+        let mut sections = Self(BTreeMap::new());
+        sections.add(steps, true);
+        sections
+    }
+
+    fn add(&mut self, steps: &[Step], top: bool) {
+        for step in steps {
+            match step {
+                Step::Alone(name, seconds) => {
+                    let section = self.0.entry(name).or_default();
+                    section.seconds += seconds;
+                    if top {
+                        section.serial += seconds;
+                    } else {
+                        section.tasks += 1;
+                        section.longest = section.longest.max(*seconds);
+                    }
+                }
+                Step::Section(tasks) => tasks.iter().for_each(|task| self.add(task, false)),
+            }
+        }
+    }
+
+    fn work(&self) -> f64 {
+        self.0.values().map(|section| section.seconds).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_outside_of_tasks_is_serial() {
+        let task = |seconds| vec![Step::Alone("a", seconds)];
+        let steps = [Step::Alone("a", 1.0), Step::Section(vec![task(2.0), task(5.0)]), Step::Alone("b", 0.5)];
+        let sections = Sections::of(&steps);
+        let Section { tasks, seconds, serial, longest } = sections.0["a"];
+        assert_eq!((tasks, seconds, serial, longest), (2, 8.0, 1.0, 5.0));
+        assert_eq!((sections.0["b"].serial, sections.work()), (0.5, 8.5));
+    }
 }

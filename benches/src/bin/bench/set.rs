@@ -76,26 +76,6 @@ impl Set {
         (self.base.rows() * each + self.base.rows() * each / 6) / 1_000_000 + 64
     }
 
-    /// The first rows of the set, its size divided by `part`, in a file of their own; without true neighbors.
-    pub fn part(&self, part: usize) -> Result<Self> {
-        let base = self.base.clone().truncated(self.base.rows() / part);
-        let base_file = self.base_file.with_file_name(format!("part-{part}.npy"));
-        base.write(&base_file)?;
-        let (queries, exact) = (self.queries.clone().truncated(1), Vec::new());
-        let (query_file, exact_file) = (self.query_file.clone(), self.exact_file.clone());
-        Ok(Self {
-            name: self.name.clone(),
-            base,
-            queries,
-            metric: self.metric,
-            column: self.column,
-            exact,
-            base_file,
-            query_file,
-            exact_file,
-        })
-    }
-
     pub fn opclass(&self) -> String {
         format!("{}_{}", self.column.name(), self.metric.ops())
     }

@@ -69,7 +69,7 @@ impl<'a> Stage<'a> {
             self.session.execute(&format!("DROP INDEX {INDEX}"))?;
             return Ok(figures);
         }
-        let graph = programs::graph(self.tools, *peer, self.set, case, 0)?;
+        let graph = programs::graph(self.tools, *peer, self.set, case)?;
         let mut figures = Figures { seconds: graph.seconds, memory: Some(graph.memory), ..Figures::default() };
         for (search, ef) in figures.searches.iter_mut().zip(EF_SEARCH) {
             let found = graph.searches.iter().find(|found| found.ef == ef).context("an ef_search is missing")?;

@@ -1,0 +1,230 @@
+//! CPU time of threads while a statement runs.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::replay;
+
+/// Interval of samples.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who takes part in a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The backend's own thread.
+    Backend,
+    /// The backend's thread that has the connection to the builder.
+    Connection,
+    /// Parallel workers.
+    Worker,
+    /// Threads of the builder.
+    Builder,
+}
+
+impl Party {
+    pub const ALL: [Self; 4] = [Self::Backend, Self::Connection, Self::Worker, Self::Builder];
+}
+
+/// Where a builder's threads are.
+#[derive(Clone, Copy, Debug)]
+pub enum Builder {
+    None,
+    Process(u32),
+    /// A thread of this process replays.
+    Replay,
+}
+
+/// The processes that are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched {
+    pub postmaster: u32,
+    pub backend: u32,
+    pub builder: Builder,
+}
+
+/// CPU seconds by party in a part of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// Of the busiest thread of each of [`Party::ALL`].
+    pub busiest: [f64; Party::ALL.len()],
+    /// Of all of a builder's threads.
+    pub builder: f64,
+}
+
+/// What was seen of a thread: when, and its CPU seconds by then.
+struct Thread {
+    party: Party,
+    samples: Vec<(Instant, f64)>,
+}
+
+impl Thread {
+    /// CPU seconds by then.
+    fn by(&self, when: Instant) -> f64 {
+        let after = self.samples.partition_point(|&(time, _)| time <= when);
+        let before = after.checked_sub(1).map(|at| self.samples[at]);
+        match (before, self.samples.get(after)) {
+            (Some((from, least)), Some(&(to, most))) => {
+                let share = (when - from).as_secs_f64() / (to - from).as_secs_f64();
+                least + share * (most - least)
+            }
+            (Some((_, last)), None) => last,
+            (None, first) => first.map_or(0.0, |&(_, first)| first),
+        }
+    }
+}
+
+/// What was seen of all threads.
+pub struct Timeline(Vec<Thread>);
+
+impl Timeline {
+    pub fn used(&self, from: Instant, to: Instant) -> Used {
+        let mut used = Used::default();
+        for thread in &self.0 {
+            let seconds = thread.by(to) - thread.by(from);
+            let busiest = &mut used.busiest[thread.party as usize];
+            *busiest = seconds.max(*busiest);
+            if thread.party == Party::Builder {
+                used.builder += seconds;
+            }
+        }
+        used
+    }
+}
+
+/// Runs `work` while another thread looks on.
+pub fn during<T>(watched: Watched, work: impl FnOnce() -> T) -> (T, Timeline) {
+    let (done, over) = channel::<()>();
+    let (ready, is_ready) = channel::<()>();
+    thread::scope(|scope| {
+        let watching = scope.spawn(move || {
+            let mut seen = Seen::new(watched);
+            let _ = ready.send(());
+            loop {
+                let is_over = over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
+                seen.look();
+                if is_over {
+                    return Timeline(seen.threads.into_values().collect());
+                }
+            }
+        });
+        let _ = is_ready.recv();
+        let result = work();
+        drop(done);
+        (result, watching.join().expect("no panic"))
+    })
+}
+
+struct Seen {
+    watched: Watched,
+    /// The server's processes before the statement.
+    others: Vec<u32>,
+    threads: HashMap<(u32, u32), Thread>,
+    /// The last look.
+    last: Option<Instant>,
+}
+
+impl Seen {
+    fn new(watched: Watched) -> Self {
+        let mut seen = Self { watched, others: children(watched.postmaster), threads: HashMap::new(), last: None };
+        seen.look();
+        seen
+    }
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        let Watched { postmaster, backend, builder } = self.watched;
+        self.process(backend, |process, thread| {
+            Some(if thread == process { Party::Backend } else { Party::Connection })
+        });
+        for worker in children(postmaster) {
+            if !self.others.contains(&worker) {
+                self.process(worker, |_, _| Some(Party::Worker));
+            }
+        }
+        match builder {
+            Builder::None => {}
+            Builder::Process(pid) => self.process(pid, |_, _| Some(Party::Builder)),
+            Builder::Replay => self.process(std::process::id(), |process, thread| {
+                let name = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).ok()?;
+                (name.trim_end() == replay::THREAD).then_some(Party::Builder)
+            }),
+        }
+        self.last = Some(now);
+    }
+
+    fn process(&mut self, pid: u32, party: impl Fn(u32, u32) -> Option<Party>) {
+        let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for tid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            let (Some(seconds), now) = (cpu_seconds(pid, tid), Instant::now()) else { continue };
+            if !self.threads.contains_key(&(pid, tid)) {
+                let Some(party) = party(pid, tid) else { continue };
+                // One that has come since the last look has used nothing by then.
+                let samples = self.last.map(|last| (last, 0.0)).into_iter().collect();
+                self.threads.insert((pid, tid), Thread { party, samples });
+            }
+            if let Some(thread) = self.threads.get_mut(&(pid, tid)) {
+                thread.samples.push((now, seconds));
+            }
+        }
+    }
+}
+
+/// CPU seconds of a thread, in nanoseconds where the kernel counts them.
+fn cpu_seconds(pid: u32, tid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let nanoseconds: u64 = text.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds as f64 / 1e9)
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use super::*;
+
+    fn work(seconds: f64) {
+        let start = Instant::now();
+        while start.elapsed().as_secs_f64() < seconds {
+            black_box(0);
+        }
+    }
+
+    #[test]
+    fn the_busiest_thread_is_found() {
+        let (tell, hear) = channel();
+        let busy = thread::Builder::new().name(replay::THREAD.into()).spawn(move || {
+            hear.recv().unwrap();
+            work(0.3);
+        });
+        let own = std::process::id();
+        let watched = Watched { postmaster: own, backend: 1, builder: Builder::Replay };
+        let start = Instant::now();
+        let ((), seen) = during(watched, || {
+            tell.send(()).unwrap();
+            thread::sleep(Duration::from_millis(300));
+        });
+        busy.unwrap().join().unwrap();
+        let used = seen.used(start, Instant::now());
+        assert!(used.busiest[Party::Builder as usize] > 0.02, "{used:?}");
+        assert_eq!(used.busiest[Party::Builder as usize], used.builder);
+        assert_eq!(used.busiest[Party::Worker as usize], 0.0);
+    }
+
+    #[test]
+    fn times_between_samples() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let thread = Thread { party: Party::Backend, samples: vec![(at(10), 1.0), (at(20), 2.0)] };
+        for (ms, seconds) in [(0, 1.0), (10, 1.0), (15, 1.5), (20, 2.0), (99, 2.0)] {
+            assert!((thread.by(at(ms)) - seconds).abs() < 1e-9, "{ms}");
+        }
+    }
+}
