@@ -19,6 +19,7 @@ mod curve;
 mod error;
 mod exact;
 mod growth;
+mod held_out;
 mod plan;
 mod question;
 mod rank;

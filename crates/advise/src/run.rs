@@ -7,13 +7,12 @@ use pgvector::ValueType;
 use crate::choice::{Choice, Measured, Tried};
 use crate::exact::Limit;
 use crate::growth::Growth;
+use crate::held_out::held_out;
 use crate::plan::{self, Plan};
 use crate::trial::{Candidate, Form, Trial};
 use crate::values::Values;
 use crate::{AdviseError, Question, exact, least_rows, rank};
 
-/// At most one of this many rows is held out as a query.
-const HELD_OUT: usize = 10;
 /// The most candidates that are measured again on the largest graph, because they would be advised.
 const REFINED: usize = 6;
 /// Curves for the growth go on until misses fall to this share of what the target allows.
@@ -69,11 +68,7 @@ pub fn advise(
     }
     let mut order = shuffled(rows.len(), question.seed);
     if queries.is_empty() {
-        let count = question.queries().min(rows.len() / HELD_OUT);
-        for row in order.split_off(rows.len() - count) {
-            let value = rows.get(row as usize);
-            queries.extend(value, [value.len()]);
-        }
+        queries = held_out(question, &rows, &mut order, question.queries());
     } else if queries.len() > question.queries() {
         let _ = queries.split_off(question.queries());
     }

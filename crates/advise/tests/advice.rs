@@ -110,6 +110,26 @@ fn what_is_too_few_or_cancelled_gives_no_advice() {
 }
 
 #[test]
+fn a_copy_of_a_row_that_is_held_out_makes_no_query_easy() {
+    let (base, queries) = synthetic(1500, 400, 16, 5);
+    let twice = {
+        let mut values = encoded(&base, base.rows());
+        (0..base.rows()).for_each(|row| values.extend(&bytes(base.row(row)), []));
+        values
+    };
+    let question = Question { k: 1, ..question(&base, 3000, 0.95) };
+    let misses = |queries: Values| {
+        let pool = Arc::new(Pool::new(0).unwrap());
+        let advice = advise(&question, twice.clone(), queries, EngineKind::Bulk, &pool, &Control::default()).unwrap();
+        let tried = advice.tried.iter().find(|tried| tried.value_type == ValueType::Vector && tried.m == 16).unwrap();
+        println!("{} of {} queries: {:?}", tried.m, advice.queries, tried.points);
+        1.0 - tried.points[0].recall
+    };
+    let (held_out, given) = (misses(Values::new(ValueType::Vector, 16)), misses(encoded(&queries, queries.rows())));
+    assert!((held_out / given - 1.0).abs() < 0.25, "{held_out} of held-out rows, {given} of other vectors");
+}
+
+#[test]
 fn equal_rows_are_no_trouble() {
     let one = Vectors::new(8, (0..3000 * 8).map(|at| (at % 8) as f32).collect());
     let advice = ask(&question(&one, 3000, 0.95), encoded(&one, 3000), &Control::default()).unwrap();

@@ -68,10 +68,10 @@ pub enum Command {
     ///
     /// In the database, lantern_index.estimate() does the same for a table.
     Estimate(Estimate),
-    /// Tell which index to build and which ef_search to use, by trying on the vectors of a file
+    /// Tell which index to build and which ef_search to use, by trying on the vectors of a file or table
     ///
-    /// Graphs of a sample are built and searched, and the outcome is extrapolated to all rows. In the database, lantern_index.advise() does
-    /// the same for a table.
+    /// Graphs of a sample are built and searched here, and the outcome is extrapolated to all rows. A database needs pgvector and a role
+    /// that may read the column; in one with the extension, lantern_index.advise() does the same by a builder.
     Advise(Advise),
     /// Show the distance kernels for this machine's processor
     Cpu,

@@ -44,3 +44,9 @@ impl From<anyhow::Error> for Failure {
         Self::Other(error)
     }
 }
+
+impl From<database::Error> for Failure {
+    fn from(error: database::Error) -> Self {
+        Self::Other(error.into())
+    }
+}

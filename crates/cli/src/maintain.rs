@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
+use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use maintain::{Action, Dsn, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
+use maintain::{Action, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +78,7 @@ async fn one(
     settings: &Settings,
     stop: &CancellationToken,
     reporter: Arc<Reporter>,
-) -> Result<(Plan, Vec<Stepped>, Vec<maintain::Error>), maintain::Error> {
+) -> Result<(Plan, Vec<Stepped>, Vec<database::Error>), database::Error> {
     // Nothing has been begun: a server that does not answer is left to itself.
     let (plan, errors) = tokio::select! {
         plan = maintain::look(dsn) => plan?,

@@ -1,4 +1,7 @@
-//! A sample of the vectors in a file: `.npy`, or `.fvecs`.
+//! A sample of the vectors in a file: `.npy`, `.fvecs`, or Parquet.
+
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,7 +16,7 @@ const MAX_HEADER: usize = 1 << 16;
 /// Some vectors of a file.
 pub struct Sample {
     pub dims: u32,
-    /// Vectors in the file.
+    /// Vectors in the file; an estimate if some rows may be without.
     pub rows: u64,
     /// The values of those drawn, f32 each, one vector after the other.
     pub values: Vec<u8>,
@@ -58,16 +61,44 @@ impl Number {
     }
 }
 
-/// Reads at most `most` vectors from all parts of a file.
-pub fn sample(path: &Path, most: u64) -> Result<Sample> {
+/// Reads at most `most` vectors from all parts of a file; `column` is one of a Parquet file.
+pub fn sample(path: &Path, column: Option<&str>, most: u64) -> Result<Sample> {
     let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let layout = if path.extension().is_some_and(|extension| extension == "fvecs") {
-        fvecs(&mut file, length)?
+    let is = |name: &str| path.extension().is_some_and(|extension| extension == name);
+    let sample = if is("parquet") || starts_with(&mut file, b"PAR1")? {
+        of_parquet(file, column, most)?
     } else {
-        npy(&mut file, length)?
+        ensure!(column.is_none(), "--column is for tables and Parquet files, and this is none");
+        let length = file.metadata()?.len();
+        let layout = if is("fvecs") { fvecs(&mut file, length)? } else { npy(&mut file, length)? };
+        of_rows(&mut file, &layout, most)?
     };
-    let Layout { dims, rows, start, head, number } = layout;
+    let finite = sample.values.as_chunks().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite());
+    ensure!(finite, "there are values that are infinite or no numbers");
+    Ok(sample)
+}
+
+#[cfg(feature = "parquet")]
+use parquet::sample as of_parquet;
+
+#[cfg(not(feature = "parquet"))]
+fn of_parquet(_: File, _: Option<&str>, _: u64) -> Result<Sample> {
+    bail!(
+        "this lantern-index was built without the feature parquet, which its packages and `cargo build -p lantern-index` have"
+    )
+}
+
+/// Whether a file begins with these bytes; it is read from its start again then.
+fn starts_with(file: &mut File, bytes: &[u8]) -> Result<bool> {
+    let mut first = Vec::new();
+    file.take(bytes.len() as u64).read_to_end(&mut first)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(first == bytes)
+}
+
+/// Vectors of one length each, one after the other.
+fn of_rows(file: &mut File, layout: &Layout, most: u64) -> Result<Sample> {
+    let &Layout { dims, rows, start, head, number } = layout;
     ensure!(rows > 0 && dims > 0, "the file has no vectors");
     let dims32 = u32::try_from(dims).context("too many dimensions")?;
     let width = head + dims * number.bytes();
@@ -84,8 +115,6 @@ pub fn sample(path: &Path, most: u64) -> Result<Sample> {
         );
         number.to_f32(numbers, &mut values);
     }
-    let finite = values.as_chunks().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite());
-    ensure!(finite, "there are values that are infinite or no numbers");
     Ok(Sample { dims: dims32, rows, values })
 }
 
@@ -102,8 +131,8 @@ fn fvecs(file: &mut File, length: u64) -> Result<Layout> {
 /// A NumPy array of two dimensions, row by row.
 fn npy(file: &mut File, length: u64) -> Result<Layout> {
     let mut magic = [0; 8];
-    file.read_exact(&mut magic).context("neither a .npy nor a .fvecs file")?;
-    ensure!(magic.starts_with(b"\x93NUMPY"), "neither a .npy nor a .fvecs file");
+    file.read_exact(&mut magic).context("no .npy, .fvecs or Parquet file")?;
+    ensure!(magic.starts_with(b"\x93NUMPY"), "no .npy, .fvecs or Parquet file");
     let (mut short, mut long) = ([0; 2], [0; 4]);
     let header = if magic[6] == 1 {
         file.read_exact(&mut short)?;

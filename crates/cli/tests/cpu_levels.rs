@@ -5,11 +5,10 @@ mod support;
 use std::collections::HashMap;
 use std::io::Write;
 
-use half::f16;
 use hnsw::{Level, Links};
 use pages::{Linked, Options, PageBytes, verify};
-use protocol::{Hello, Metric, TuplesWriter, ValueType};
-use support::{Daemon, command, hello};
+use protocol::{Hello, Metric, ValueType};
+use support::{Daemon, command, encode, hello, points};
 use tempfile::TempDir;
 
 const ROWS: usize = 1000;
@@ -76,15 +75,10 @@ fn levels_that_the_processor_lacks_are_refused() {
 
 /// Has an index built, verifies its pages, and returns the recall of searches in them.
 fn build(daemon: &Daemon, value_type: ValueType, metric: Metric) -> f64 {
-    let rows = rows(value_type, metric);
+    let rows = points(value_type, metric, ROWS, DIMS);
     let mut client = daemon.connect();
     client.admitted(Hello { value_type, metric, estimated_rows: ROWS as u64, ..hello(DIMS as u32) });
-    let mut writer = TuplesWriter::new(value_type == ValueType::SparseVec);
-    for (number, row) in (0u32..).zip(&rows) {
-        let [b0, b1, b2, b3] = (number / 50).to_le_bytes();
-        writer.push([b2, b3, b0, b1, (number % 50 + 1) as u8, 0], &encode(value_type, row));
-    }
-    client.batch(&mut writer);
+    client.values(value_type, &rows);
     client.end_of_rows(ROWS as u64);
     let pages = client.pages().pages;
 
@@ -135,49 +129,5 @@ fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f32 {
         // Of bits, which are 0 or 1, the number of those that differ.
         Metric::L1 | Metric::Hamming => sum(|a, b| (a - b).abs()),
         Metric::Jaccard => 1.0 - sum(f32::min) / sum(f32::max).max(1.0),
-    }
-}
-
-/// Points around a few centers, in numbers that a type can hold; the same each time.
-fn rows(value_type: ValueType, metric: Metric) -> Vec<Vec<f32>> {
-    let mut state = 17_u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    let centers: Vec<Vec<f32>> = (0..30).map(|_| (0..DIMS).map(|_| next()).collect()).collect();
-    let mut row = |number: usize| -> Vec<f32> {
-        let value = centers[number % centers.len()].iter().map(|center| center + 0.6 * next());
-        let mut value: Vec<f32> = match value_type {
-            ValueType::Vector => value.collect(),
-            ValueType::HalfVec => value.map(|x| f16::from_f32(x).to_f32()).collect(),
-            ValueType::SparseVec => value.map(|x| if x < 0.0 { 0.0 } else { x }).collect(),
-            ValueType::Bit => value.map(|x| f32::from(x > 0.0)).collect(),
-        };
-        if metric == Metric::Cosine {
-            // As the extension sends them.
-            let norm = value.iter().map(|x| x * x).sum::<f32>().sqrt();
-            value.iter_mut().for_each(|x| *x /= norm);
-        }
-        value
-    };
-    (0..ROWS).map(&mut row).collect()
-}
-
-fn encode(value_type: ValueType, row: &[f32]) -> Vec<u8> {
-    match value_type {
-        ValueType::Vector => row.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        ValueType::HalfVec => row.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
-        ValueType::Bit => {
-            let byte = |bits: &[f32]| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit > 0.0));
-            row.chunks(8).map(byte).collect()
-        }
-        ValueType::SparseVec => {
-            let set: Vec<(u32, f32)> = (0u32..).zip(row.iter().copied()).filter(|(_, x)| *x != 0.0).collect();
-            let mut bytes = (set.len() as u32).to_le_bytes().to_vec();
-            bytes.extend(set.iter().flat_map(|(at, _)| at.to_le_bytes()));
-            bytes.extend(set.iter().flat_map(|(_, x)| x.to_le_bytes()));
-            bytes
-        }
     }
 }

@@ -205,8 +205,8 @@ fn files_that_tell_nothing() {
     let short = [vector(2, &[1.0, 2.0]), vector(2, &[3.0, 4.0])].concat();
     let uneven = [vector(2, &[1.0, 2.0]), vector(3, &[3.0, 4.0])].concat();
     let cases = [
-        (write("empty.npy", b""), "neither a .npy nor a .fvecs file"),
-        (write("text.npy", b"some words that are no vectors"), "neither a .npy nor a .fvecs file"),
+        (write("empty.npy", b""), "no .npy, .fvecs or Parquet file"),
+        (write("text.npy", b"some words that are no vectors"), "no .npy, .fvecs or Parquet file"),
         (write("short.fvecs", &short), "2 rows with values are too few for advice"),
         (write("uneven.fvecs", &uneven), "vector 1 has other dimensions than 2"),
         (write("cut.fvecs", &short[..20]), "20 bytes are no vectors of 2 dimensions"),

@@ -1,31 +1,43 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use pgvector::MAX_EF_SEARCH;
+use pgvector::{MAX_EF_SEARCH, Metric};
 
 use crate::count;
 
+/// Rows of a sample at most: as in the database.
+const MAX_ROWS: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
+
 #[derive(Debug, Args)]
 pub struct Advise {
-    /// The vectors: a .npy file (f32, f16 or u8, two dimensions, row by row) or a .fvecs file
-    pub file: PathBuf,
-    /// Vectors to search for, in a file of either form [default: some of the vectors are held out]
-    #[arg(long, value_name = "FILE")]
+    /// The vectors: a file (.npy of f32, f16 or u8 with two dimensions, row by row; .fvecs; .parquet with a column of lists of floats),
+    /// or with --table a connection string, as for psql: postgresql://…, "key=value …", or the name of a database. With --table alone,
+    /// the environment (PGHOST, PGSERVICE, …) says it all
+    #[arg(value_name = "FILE|DSN", required_unless_present = "table")]
+    pub source: Option<PathBuf>,
+    /// A table of the database, as SQL names it
+    #[arg(long, value_name = "NAME")]
+    pub table: Option<String>,
+    /// The column of the table or the Parquet file [default: the only one with vectors]
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// Vectors to search for: a file with vectors, or with --table a SELECT [default: some of the vectors are held out]
+    #[arg(long, value_name = "FILE|SELECT")]
     pub queries: Option<PathBuf>,
-    /// The metric of the queries
-    #[arg(long, value_enum, default_value_t = MetricName::Cosine)]
-    pub metric: MetricName,
+    /// The metric of the queries [default: cosine; hamming for columns of type bit]
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricName>,
     /// The share of the true neighbors that is to be found
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = target)]
     pub target_recall: f64,
     /// Neighbors that a query asks for
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_EF_SEARCH)))]
     pub k: u16,
-    /// Rows that the table will have, as in 250000, 100k or 2.5M [default: as many as the file]
+    /// Rows that the table will have, as in 250000, 100k or 2.5M [default: as many as there are]
     #[arg(long, value_name = "N", value_parser = count::parse_some)]
     pub rows: Option<u64>,
-    /// Vectors to read from the file at most, from all of its parts
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = count::parse_some)]
+    /// Vectors to read at most, from all parts of the file or table
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = max_rows)]
     pub max_rows: u64,
     /// Threads; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -38,22 +50,25 @@ pub struct Advise {
     pub json: bool,
 }
 
-/// The metrics of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MetricName {
     Cosine,
     L2,
     Ip,
     L1,
+    Hamming,
+    Jaccard,
 }
 
-impl From<MetricName> for hnsw::Metric {
+impl From<MetricName> for Metric {
     fn from(name: MetricName) -> Self {
         match name {
             MetricName::Cosine => Self::Cosine,
             MetricName::L2 => Self::L2,
             MetricName::Ip => Self::InnerProduct,
             MetricName::L1 => Self::L1,
+            MetricName::Hamming => Self::Hamming,
+            MetricName::Jaccard => Self::Jaccard,
         }
     }
 }
@@ -61,4 +76,10 @@ impl From<MetricName> for hnsw::Metric {
 fn target(text: &str) -> Result<f64, String> {
     let target = text.parse().ok().filter(|target| (0.5..=0.999).contains(target));
     target.ok_or_else(|| "must be a number between 0.5 and 0.999".to_owned())
+}
+
+fn max_rows(text: &str) -> Result<u64, String> {
+    let (least, most) = (MAX_ROWS.start(), MAX_ROWS.end());
+    let in_range = |rows| MAX_ROWS.contains(&rows).then_some(rows);
+    in_range(count::parse(text)?).ok_or_else(|| format!("must be between {least} and {most}"))
 }

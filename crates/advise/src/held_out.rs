@@ -1,0 +1,77 @@
+use std::collections::{HashMap, HashSet};
+
+use pgvector::HEAP_TIDS_PER_ELEMENT;
+
+use crate::Question;
+use crate::values::Values;
+
+/// At most one of this many rows is held out.
+const SHARE: usize = 10;
+
+/// Takes up to `most` rows from the end of `order` as queries, each with its copies: a query whose copy stays finds that first, which is
+/// easier than what searches for other values have to do. A value with more copies than an element has is a query only if all are such.
+pub(crate) fn held_out(question: &Question, rows: &Values, order: &mut Vec<u32>, most: usize) -> Values {
+    let value = |row: u32| rows.get(row as usize);
+    let mut queries = Values::new(question.value_type, question.dims);
+    let mut copies: HashMap<&[u8], usize> = HashMap::with_capacity(order.len());
+    order.iter().for_each(|&row| *copies.entry(value(row)).or_default() += 1);
+    let (mut held, mut left) = (HashSet::new(), order.len() / SHARE);
+    for &row in order.iter().rev() {
+        let (value, count) = (value(row), copies[value(row)]);
+        if held.len() < most && count <= left.min(HEAP_TIDS_PER_ELEMENT) && held.insert(value) {
+            left -= count;
+            queries.extend(value, [value.len()]);
+        }
+    }
+    if held.is_empty() {
+        for row in order.split_off(order.len() - most.min(order.len() / SHARE)) {
+            queries.extend(value(row), [value(row).len()]);
+        }
+    } else {
+        order.retain(|&row| !held.contains(value(row)));
+    }
+    queries
+}
+
+#[cfg(test)]
+mod tests {
+    use pgvector::{Metric, ValueType};
+
+    use super::held_out;
+    use crate::Question;
+    use crate::values::Values;
+
+    /// What is held out of rows with these values, and what is left.
+    fn out_of(numbers: impl Iterator<Item = u8>, most: usize) -> (Vec<u8>, Vec<u8>) {
+        let numbers: Vec<u8> = numbers.collect();
+        let (value_type, metric) = (ValueType::Bit, Metric::Hamming);
+        let question = Question { value_type, metric, dims: 8, rows: 0, target: 0.9, k: 1, seed: 0 };
+        let mut rows = Values::new(value_type, 8);
+        rows.extend(&numbers, []);
+        let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
+        let queries = held_out(&question, &rows, &mut order, most);
+        let held = (0..queries.len()).map(|query| queries.get(query)[0]).collect();
+        (held, order.iter().map(|&row| numbers[row as usize]).collect())
+    }
+
+    #[test]
+    fn copies_go_with_their_query() {
+        let (held, left) = out_of((0..200).map(|row| row / 2), 5);
+        assert_eq!(held, [99, 98, 97, 96, 95]);
+        assert_eq!(left, (0..190).map(|row| row / 2).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn at_most_a_tenth_is_held_out() {
+        let (held, left) = out_of((0..200).map(|row| row / 4), 100);
+        assert_eq!((held.len(), left.len()), (5, 180));
+    }
+
+    #[test]
+    fn a_value_of_many_rows_is_a_query_only_among_such() {
+        let (held, left) = out_of((0..150).map(|row| if row % 2 > 0 { 255 } else { row }), 3);
+        assert_eq!((held, left.len()), (vec![148, 146, 144], 147));
+        let (held, left) = out_of((0..150).map(|_| 7), 3);
+        assert_eq!((held, left.len()), (vec![7; 3], 147));
+    }
+}

@@ -1,0 +1,58 @@
+use std::path::Path;
+
+use advise::Values;
+use anyhow::{Context, anyhow};
+use pgvector::{Metric, SqlColumn, ValueType};
+
+use super::metric_of;
+use crate::args::Advise;
+use crate::failure::Failure;
+use crate::vectors;
+
+/// What graphs are made of.
+pub(super) struct Sample {
+    pub(super) value_type: ValueType,
+    pub(super) metric: Metric,
+    pub(super) dims: u32,
+    /// Rows with a value, of the whole file or table.
+    pub(super) rows: u64,
+    pub(super) values: Values,
+    /// None if some of the values are to be held out.
+    pub(super) queries: Values,
+    /// Where an index would be made, if it is known.
+    pub(super) column: Option<SqlColumn>,
+}
+
+/// Reads the vectors of a file.
+pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
+    let path = arguments.source.as_deref().context("there is no file")?;
+    if path.to_str().is_some_and(|text| text.starts_with("postgresql://") || text.starts_with("postgres://")) {
+        return Err(Failure::Usage(anyhow!("which table of the database? Name it with --table")));
+    }
+    let value_type = ValueType::Vector;
+    let metric = metric_of(arguments, value_type)?;
+    let read = |path: &Path, most| {
+        vectors::sample(path, arguments.column.as_deref(), most)
+            .with_context(|| path.display().to_string())
+            .map_err(Failure::Usage)
+    };
+    let found = read(path, arguments.max_rows)?;
+    let values = |values: &[u8]| {
+        let mut all = Values::new(value_type, found.dims);
+        all.extend(values, []);
+        all
+    };
+    let queries = match &arguments.queries {
+        None => values(&[]),
+        Some(path) => {
+            let queries = read(path, advise::MAX_QUERIES as u64)?;
+            if queries.dims != found.dims {
+                let message = anyhow!("{} has {} dimensions, not {}", path.display(), queries.dims, found.dims);
+                return Err(Failure::Usage(message));
+            }
+            values(&queries.values)
+        }
+    };
+    let values = values(&found.values);
+    Ok(Sample { value_type, metric, dims: found.dims, rows: found.rows, values, queries, column: None })
+}

@@ -1,0 +1,101 @@
+//! A sample of a table, as the function in SQL takes it, but by what any PostgreSQL with pgvector has.
+
+mod catalog;
+mod value;
+
+use std::path::Path;
+
+use advise::Values;
+use anyhow::{Context, anyhow};
+use database::{Database, Dsn, Error};
+use pgvector::SqlColumn;
+
+use self::catalog::Table;
+use super::sample::Sample;
+use crate::args::Advise;
+use crate::failure::Failure;
+
+/// Reads the rows, and what the queries return.
+pub(super) fn read(arguments: &Advise, table: &str) -> Result<Sample, Failure> {
+    let text = arguments.source.as_deref().map_or(Some(""), Path::to_str);
+    let text = text.context("the connection string is not in UTF-8").map_err(Failure::Usage)?;
+    let dsn = Dsn::parse(text).map_err(Failure::usage)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(sample(arguments, &dsn, table))
+}
+
+async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Failure> {
+    let database = Database::open(dsn, dsn.database_or_default(), "lantern-index advise").await?;
+    database.run("BEGIN READ ONLY").await?;
+    let table = catalog::table(&database, table).await?;
+    let found = catalog::column(&database, &table, arguments).await?;
+    let column = found.column;
+    let queries = match &arguments.queries {
+        None => Values::new(column.value_type, column.dims),
+        Some(select) => {
+            let select = select.to_str().context("--queries is not in UTF-8").map_err(Failure::Usage)?;
+            let sql = column.queries(select, advise::MAX_QUERIES as u32);
+            let queries = match values(&database, &column, &sql).await {
+                // The server refuses the SELECT, unless the session has ended.
+                Err(Failure::Other(error)) if database.run("ROLLBACK").await.is_ok() => {
+                    return Err(Failure::Usage(error.context("--queries")));
+                }
+                found => found?,
+            };
+            if queries.is_empty() {
+                return Err(Failure::Usage(anyhow!("--queries return no values")));
+            }
+            queries
+        }
+    };
+    let estimate = rows(&database, &table, &column, found.null_share).await?;
+    // The number of rows is an estimate.
+    let most = arguments.max_rows.min(estimate.saturating_add(estimate / 2).saturating_add(1000));
+    let percent = 100.0 * most as f64 / estimate.max(1) as f64;
+    let values = values(&database, &column, &column.sample(percent, most)).await?;
+    let read = values.len() as u64;
+    if read == 0 {
+        let message = format!("column {} of {} has no values to try indexes on", column.name, column.table);
+        return Err(Failure::Usage(anyhow!(message)));
+    }
+    let is_all = percent >= 100.0 && read < most;
+    Ok(Sample {
+        value_type: column.value_type,
+        metric: column.metric,
+        dims: column.dims,
+        rows: if is_all { read } else { estimate.max(read) },
+        values,
+        queries,
+        column: Some(column),
+    })
+}
+
+/// Blocks sampled to estimate the rows of a table that was never analysed.
+const PILOT_BLOCKS: f64 = 200.0;
+
+/// Estimates the table's rows with a value.
+async fn rows(database: &Database, table: &Table, column: &SqlColumn, null_share: f64) -> Result<u64, Error> {
+    let blocks = table.blocks as f64;
+    let rows = match table.density {
+        Some(density) => density * blocks * (1.0 - null_share),
+        None => {
+            let share = (PILOT_BLOCKS / blocks).min(1.0);
+            database.value::<i64>(&column.count(100.0 * share)).await? as f64 / share
+        }
+    };
+    Ok(rows.round() as u64)
+}
+
+/// What a query returns, in the encoding of an index.
+async fn values(database: &Database, column: &SqlColumn, sql: &str) -> Result<Values, Failure> {
+    let (mut all, mut bytes, mut problem) = (Values::new(column.value_type, column.dims), Vec::new(), None);
+    let visit = |value: &[u8]| {
+        bytes.clear();
+        match value::decode(column.value_type, column.dims, value, &mut bytes) {
+            Ok(()) => all.extend(&bytes, [bytes.len()]),
+            Err(error) => problem = Some(error),
+        }
+    };
+    database.for_each(sql, visit).await?;
+    problem.map_or(Ok(all), |error| Err(Failure::Usage(error.context(column.name.clone()))))
+}
