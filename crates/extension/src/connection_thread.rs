@@ -106,7 +106,8 @@ impl Drop for End<'_, '_> {
         CURRENT.set(null());
         if self.link.has_cancelled() {
             // The thread's signal may still be pending, and is handled at the end of any system call. It must not cancel the next
-            // statement too, nor the exception handler of a PL/pgSQL block.
+            // statement too, nor the exception handler of a PL/pgSQL block. A user's cancel within these milliseconds is cleared with it: the
+            // two look alike, and the statement fails anyway, with the thread's error.
             thread::yield_now();
             // SAFETY: PostgreSQL's own flag, which only this thread and its signal handlers write.
             unsafe { (&raw mut pg_sys::QueryCancelPending).write_volatile(0) };

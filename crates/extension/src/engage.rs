@@ -64,10 +64,10 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
     if !ticket.is_empty() {
-        session.say(&ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }))?;
+        session.send_message(&ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }))?;
     }
     hello.token.clone_from(&settings.token);
-    session.say(&ClientMessage::Hello(hello))?;
+    session.send_message(&ClientMessage::Hello(hello))?;
     session.pass(Connection::flush)?;
     let mut queue = Queue::default();
     loop {
@@ -85,7 +85,7 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
                 return Err(Failure::protocol(format!("Version {found} accepted, {PROTOCOL_VERSION} was offered.")));
             }
             Some(BuilderMessage::Redirect(redirect)) if session.is_router() => return Ok(Answer::Elsewhere(redirect)),
-            Some(BuilderMessage::Wait(wait)) => queue.hear(wait, estimate),
+            Some(BuilderMessage::Wait(wait)) => queue.report(wait, estimate),
             Some(other) => return Err(Failure::protocol(format!("{} in place of Accept.", other.name()))),
         }
     }
@@ -95,28 +95,28 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
 #[derive(Default)]
 struct Queue {
     news: Option<Wait>,
-    told: Option<(Wait, Instant)>,
+    reported: Option<(Wait, Instant)>,
 }
 
 impl Queue {
-    fn hear(&mut self, wait: Wait, estimate: u64) {
-        if self.news.is_none() && self.told.is_none() {
+    fn report(&mut self, wait: Wait, estimate: u64) {
+        if self.news.is_none() && self.reported.is_none() {
             progress::enter(Phase::Queued, estimate);
         }
-        self.news = Some(wait).filter(|wait| self.told.as_ref().is_none_or(|(told, _)| told != wait));
+        self.news = Some(wait).filter(|wait| self.reported.as_ref().is_none_or(|(reported, _)| reported != wait));
     }
 
     /// Sends a NOTICE about a change, unless the last one is too recent. Returns how long to wait until the next may be sent.
     fn tell(&mut self) -> Duration {
         let Some(wait) = self.news.take() else { return Duration::MAX };
-        if let Some((_, when)) = self.told
+        if let Some((_, when)) = self.reported
             && let Some(left) = NOTICE_INTERVAL.checked_sub(when.elapsed())
         {
             self.news = Some(wait);
             return left;
         }
         tell(PgLogLevel::NOTICE, waiting(&wait));
-        self.told = Some((wait, Instant::now()));
+        self.reported = Some((wait, Instant::now()));
         Duration::MAX
     }
 }

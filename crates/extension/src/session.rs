@@ -158,7 +158,7 @@ impl Session {
         // Rows count as heartbeats. Only with room, so that sending does not block: nothing before the last line may wait (`Link::wait`).
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
             self.heartbeat = Instant::now();
-            self.say(&ClientMessage::Heartbeat)?;
+            self.send_message(&ClientMessage::Heartbeat)?;
         }
         self.listen_while_sending()?;
         self.connection.check_silence()?;
@@ -180,7 +180,7 @@ impl Session {
     /// All rows were sent.
     pub(crate) fn end_of_tuples(&mut self) -> Result<(), Failure> {
         let end = EndOfTuples { rows: self.rows, checksum: self.sent.value() };
-        self.say(&ClientMessage::EndOfTuples(end))?;
+        self.send_message(&ClientMessage::EndOfTuples(end))?;
         self.pass(Connection::flush)
     }
 
@@ -230,7 +230,7 @@ impl Session {
             }
             if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
                 self.heartbeat = Instant::now();
-                self.say(&ClientMessage::Heartbeat)?;
+                self.send_message(&ClientMessage::Heartbeat)?;
                 // Flushing may have received a message.
                 continue;
             }
@@ -280,7 +280,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn say(&mut self, message: &ClientMessage) -> Result<(), Failure> {
+    pub(crate) fn send_message(&mut self, message: &ClientMessage) -> Result<(), Failure> {
         self.state = self.state.client(message).map_err(malformed)?;
         let mut bytes = BytesMut::new();
         message.encode(&mut bytes);

@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::opening::Client;
 use crate::pool::{Lease, Pool};
-use crate::scheduler::{Refusal, Wish};
+use crate::scheduler::{Demand, Refusal};
 
 /// The time limit for a last message to a client.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -39,13 +39,13 @@ pub(crate) enum NoBuilder {
 pub(crate) async fn wait(
     client: &mut Client,
     pool: &Pool,
-    wish: Wish,
+    demand: Demand,
     queued: &Queued,
     patience: Duration,
 ) -> Result<Lease, NoBuilder> {
-    let memory = wish.memory;
+    let memory = demand.memory;
     let mut heard = Instant::now();
-    let mut request = pool.ask(wish);
+    let mut request = pool.ask(demand);
     let mut tick = interval(HEARTBEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Skip the first, immediate tick, when nothing is known yet: an idle builder is granted before the second.
@@ -61,7 +61,7 @@ pub(crate) async fn wait(
                 let waiting = request.waiting();
                 queued.place(waiting.position, memory);
                 let wait = Wait { position: waiting.position, reason: waiting.reason };
-                say(client, &BuilderMessage::Wait(wait), patience).await?;
+                send(client, &BuilderMessage::Wait(wait), patience).await?;
             }
             frame = client.reader.next() => {
                 listen(frame)?;
@@ -74,7 +74,7 @@ pub(crate) async fn wait(
 }
 
 /// Sends a message, which the client must read within `patience`.
-pub(crate) async fn say(client: &mut Client, message: &BuilderMessage, patience: Duration) -> Result<(), NoBuilder> {
+pub(crate) async fn send(client: &mut Client, message: &BuilderMessage, patience: Duration) -> Result<(), NoBuilder> {
     match timeout(patience, client.writer.send(message)).await {
         Ok(sent) => Ok(_ = sent.map_err(CodecError::from)?),
         Err(_) => Err(NoBuilder::Left),
@@ -112,11 +112,11 @@ pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
         NoBuilder::Silent(_) => error(SqlState::CONNECTION_FAILURE),
         NoBuilder::Refused(refuse) | NoBuilder::Builder(refuse) => BuilderMessage::Refuse((**refuse).clone()),
     };
-    say_last(client, &message).await;
+    send_last(client, &message).await;
 }
 
 /// Sends a last message and gives the client time to read it.
-pub(crate) async fn say_last(client: &mut Client, message: &BuilderMessage) {
+pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
     let last = async {
         client.writer.send(message).await?;
         client.writer.shutdown().await?;

@@ -7,14 +7,14 @@ use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep_until};
 
-use crate::admission::{NoBuilder, listen, say};
+use crate::admission::{NoBuilder, listen, send};
 use crate::opening::Client;
 use crate::pool::Lease;
 use crate::stream::connect;
 use crate::tls::BuilderTls;
 
 /// A builder that has received the Hello.
-pub(crate) struct Asked {
+pub(crate) struct BuilderConnection {
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) write: WriteHalf<Box<dyn Transport>>,
 }
@@ -53,7 +53,7 @@ pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Resu
 ///
 /// # Errors
 /// When the builder cannot be reached or is none.
-pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -> io::Result<Asked> {
+pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -> io::Result<BuilderConnection> {
     let mut stream = greeted(lease, tls).await?;
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !lease.ticket.is_empty() {
@@ -63,7 +63,7 @@ pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -
     stream.write_all(&bytes).await?;
     stream.flush().await?;
     let (read, write) = split(stream);
-    Ok(Asked { reader: FrameReader::new(read), write })
+    Ok(BuilderConnection { reader: FrameReader::new(read), write })
 }
 
 /// Whether the builder accepted the build.
@@ -80,7 +80,7 @@ pub(crate) enum Admission {
 /// When the client is gone or cancels.
 pub(crate) async fn admit(
     client: &mut Client,
-    builder: &mut Asked,
+    builder: &mut BuilderConnection,
     patience: Duration,
 ) -> Result<Admission, NoBuilder> {
     let mut heard = Instant::now();
@@ -91,7 +91,7 @@ pub(crate) async fn admit(
                     return Ok(Admission::Decided(frame));
                 }
                 Ok(Some(frame)) => match BuilderMessage::from_frame(&frame) {
-                    Ok(Some(message)) => say(client, &message, patience).await?,
+                    Ok(Some(message)) => send(client, &message, patience).await?,
                     Ok(None) => {}
                     Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
                 },

@@ -16,7 +16,7 @@ use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
 use crate::relay::{Broken, copy, discard};
 use crate::router::Shared;
-use crate::scheduler::Wish;
+use crate::scheduler::Demand;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
@@ -172,8 +172,8 @@ impl Session<'_> {
 
     async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
         // The order has no number of rows, so the builder is of the least size.
-        let wish = Wish { client: client.clone(), memory: 0 };
-        let mut request = self.shared.pool.ask(wish);
+        let demand = Demand { client: client.clone(), memory: 0 };
+        let mut request = self.shared.pool.ask(demand);
         let mut byte = [0];
         tokio::select! {
             answer = request.answer() => match answer {

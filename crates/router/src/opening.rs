@@ -89,7 +89,7 @@ async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) ->
                 let frame = bytes;
                 return Ok(Opening::Build(Box::new(Client { hello, frame, ticket, certificate, reader, writer })));
             }
-            Some(ClientMessage::Ping(ping)) => match access.answer_ping("router", peer, &ping.token) {
+            Some(ClientMessage::Ping(ping)) => match access.answer_ping("router", peer, ping.token.as_deref()) {
                 Ok(()) => _ = writer.send(&BuilderMessage::Pong(pong())).await?,
                 Err(refuse) => {
                     writer.send(&BuilderMessage::Refuse(*refuse)).await?;

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::admission::NoBuilder;
 use crate::boundary::Boundary;
-use crate::handover::{Admission, Asked, admit, ask};
+use crate::handover::{Admission, BuilderConnection, admit, ask};
 use crate::opening::Client;
 use crate::pool::Lease;
 use crate::relay::{End, Side, linger, lost, pass, report};
@@ -82,7 +82,7 @@ async fn build(
     client: Client,
     queued: Queued,
     mut lease: Lease,
-    builder: Asked,
+    builder: BuilderConnection,
     decision: &Frame,
 ) {
     tracing::info!(builder = lease.name(), "build relayed");

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::{NoBuilder, refuse_client, say, say_last, wait};
+use crate::admission::{NoBuilder, refuse_client, send, send_last, wait};
 use crate::config::Mode;
 use crate::handover::{can_be_sent, redirect};
 use crate::health;
@@ -16,7 +16,7 @@ use crate::opening::{Client, Opening, open};
 use crate::pool::{Followed, Lease, TICKET_LIFETIME};
 use crate::relayed::{self, Relayed};
 use crate::router::Shared;
-use crate::scheduler::Wish;
+use crate::scheduler::Demand;
 use crate::stages::Stages;
 
 /// How many builders are tried if each is lost before it accepts the build.
@@ -85,17 +85,17 @@ impl Session<'_> {
         let mut queued = self.shared.activity.queue(subject);
         if let Err(refuse) = admitted {
             queued.turn_away(&refuse);
-            return say_last(&mut client, &BuilderMessage::Refuse(*refuse)).await;
+            return send_last(&mut client, &BuilderMessage::Refuse(*refuse)).await;
         }
         self.shared.door.pending.settle(self.id);
         tracing::Span::current().record("label", printable(&client.hello.label));
-        let wish = Wish { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
-        tracing::info!(client = %wish.client, memory = wish.memory, again = !client.ticket.is_empty(), "build asked for");
+        let demand = Demand { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
+        tracing::info!(client = %demand.client, memory = demand.memory, again = !client.ticket.is_empty(), "build asked for");
         self.shared.sent.comes_back_with(&client.ticket);
         let patience = self.shared.config.idle_timeout;
         for attempt in 1..=ATTEMPTS {
             let lease = tokio::select! {
-                lease = wait(&mut client, &self.shared.pool, wish.clone(), &queued, patience) => lease,
+                lease = wait(&mut client, &self.shared.pool, demand.clone(), &queued, patience) => lease,
                 () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
             };
             let lease = match lease {
@@ -112,7 +112,7 @@ impl Session<'_> {
                     (client, queued) = (*again, same);
                     tracing::warn!(attempt, why, "builder lost before it took the build");
                     let wait = Wait { position: 0, reason: format!("{why}; looking for another builder") };
-                    if say(&mut client, &BuilderMessage::Wait(wait), patience).await.is_err() {
+                    if send(&mut client, &BuilderMessage::Wait(wait), patience).await.is_err() {
                         return;
                     }
                 }
@@ -167,7 +167,7 @@ impl Session<'_> {
                 Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
             }
         });
-        say_last(&mut client, &message).await;
+        send_last(&mut client, &message).await;
     }
 }
 

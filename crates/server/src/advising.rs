@@ -7,14 +7,12 @@ use hnsw::{BuildSpec, Control, EngineKind, Phase, Pool};
 use pgvector::ValueType;
 use protocol::{Advice, Ask, Choice, MAX_ADVICE_QUERIES, Tuples};
 
-use crate::admission::Reservation;
+use crate::admission::{Reservation, SPARSE_VALUE};
 use crate::meter::Bound;
 use crate::session_error::SessionError;
 
 /// Bytes for frames in flight, and the fixed needs of any advice.
 const FIXED: u64 = 12 << 20;
-/// Bytes assumed for a sparse value before any has arrived: 64 entries.
-const SPARSE_VALUE: usize = 4 + 8 * 64;
 
 /// The memory of an advice.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +73,7 @@ impl Bound for SampleMeter {
             return Ok(false);
         }
         let grown = self.reservation.resize(needed);
-        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit })?;
+        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.free })?;
         Ok(true)
     }
 

@@ -21,8 +21,8 @@ const MAX_SAMPLE: usize = 10_000;
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Bytes assumed for a sparse value before any has arrived: 16 entries.
-const SPARSE_VALUE: usize = 4 + 8 * 16;
+/// Bytes assumed for a sparse value: 16 entries. Fewer than for a build, since pages hold the more elements the shorter values are.
+const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
 /// Bytes for frames in flight, and the fixed needs of any check.
 const FIXED: u64 = 12 << 20;
 /// The least bytes for elements: vectors have room for a thousand, however few there are.
@@ -40,7 +40,7 @@ pub(crate) struct CheckNeed {
 
 impl CheckNeed {
     pub(crate) fn new(spec: &BuildSpec, check: &Check) -> Self {
-        let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SPARSE_VALUE);
+        let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SHORT_SPARSE_VALUE);
         let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
         let verify = pages::verify_bytes(elements, check.blocks);
         // After VACUUM and inserts, pages may hold more small elements than after a build.

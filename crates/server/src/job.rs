@@ -166,12 +166,12 @@ impl Build {
             seconds = self.started.elapsed().as_secs_f64(),
             "graph built"
         );
-        let say = |event| self.say(event);
+        let send = |event| self.send(event);
         let sent = match &self.form {
             Form::Pages | Form::Findings(..) | Form::Advice(_) => {
-                paging::send(&finished, &self.spec, &pool, &self.control, say)?
+                paging::send(&finished, &self.spec, &pool, &self.control, send)?
             }
-            Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, say)?,
+            Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, send)?,
         };
         drop(finished);
         Ok(self.totals(&report, sent))
@@ -180,7 +180,7 @@ impl Build {
     fn graph(&mut self, pool: &Arc<Pool>) -> Result<Finished, SessionError> {
         let mut engine =
             hnsw::start_in(self.storage.clone(), self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
-        self.say(Event::Started)?;
+        self.send(Event::Started)?;
         let (mut tids, mut lengths) = (Vec::new(), Vec::new());
         loop {
             match self.input.blocking_recv() {
@@ -211,7 +211,7 @@ impl Build {
 
     fn check(&mut self, check: &Check, need: &CheckNeed, pool: &Pool) -> Result<Done, SessionError> {
         let mut index = Incoming::new(check, &self.control)?;
-        self.say(Event::Started)?;
+        self.send(Event::Started)?;
         let checksum = loop {
             match self.input.blocking_recv() {
                 Some(Input::Pages(pages)) => index.add(&pages, &self.control),
@@ -244,13 +244,13 @@ impl Build {
             checksum,
             recall_ppm: None,
         };
-        self.say(Event::Findings(Box::new(findings)))?;
+        self.send(Event::Findings(Box::new(findings)))?;
         Ok(done)
     }
 
     fn advise(&mut self, ask: &Ask, pool: &Arc<Pool>) -> Result<Done, SessionError> {
         let mut sample = Sample::new(&self.spec, ask, &self.control);
-        self.say(Event::Started)?;
+        self.send(Event::Started)?;
         let mut rows = 0;
         loop {
             match self.input.blocking_recv() {
@@ -272,7 +272,7 @@ impl Build {
             seconds = self.started.elapsed().as_secs_f64(),
             "advice given"
         );
-        self.say(Event::Advice(Box::new(advice)))?;
+        self.send(Event::Advice(Box::new(advice)))?;
         Ok(Done {
             rows,
             elements: 0,
@@ -290,7 +290,7 @@ impl Build {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn say(&self, event: Event) -> Result<(), SessionError> {
+    fn send(&self, event: Event) -> Result<(), SessionError> {
         self.output.blocking_send(event).map_err(|_| BuildError::Cancelled.into())
     }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hnsw::Storage;
 use protocol::Tuples;
 
-use crate::admission::{Need, Never, Reservation};
+use crate::admission::{Full, Need, Reservation};
 use crate::session_error::SessionError;
 
 /// Memory is reserved for this many rows at a time when more arrive than estimated.
@@ -41,12 +41,12 @@ impl Meter {
     }
 
     /// Reserves memory for more rows than have arrived.
-    fn reserve_ahead(&self) -> Result<(), Never> {
+    fn reserve_ahead(&self) -> Result<(), Full> {
         self.reservation.resize(self.need(self.rows.saturating_add(self.rows / 4).saturating_add(STEP)))
     }
 
     /// Reserves memory for the rows that have arrived.
-    fn reserve(&self) -> Result<(), Never> {
+    fn reserve(&self) -> Result<(), Full> {
         self.reservation.resize(self.need(self.rows))
     }
 
@@ -84,7 +84,7 @@ impl Bound for Meter {
             Ok(()) => Ok(()),
         };
         let needed = self.need(self.rows);
-        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.limit })?;
+        grown.map_err(|full| SessionError::Outgrown { rows: self.rows, needed, reserved, free: full.free })?;
         Ok(true)
     }
 

@@ -16,13 +16,13 @@ pub(crate) struct Sent {
     pub(crate) checksum: u32,
 }
 
-/// Makes the pages of a finished graph, in order, and passes them to `say` batch by batch; `say` waits for the client.
+/// Makes the pages of a finished graph, in order, and passes them to `send` batch by batch; `send` waits for the client.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,
     pool: &Pool,
     control: &Control,
-    say: impl Fn(Event) -> Result<(), SessionError>,
+    send: impl Fn(Event) -> Result<(), SessionError>,
 ) -> Result<Sent, SessionError> {
     let Finished { graph, values, order, report } = finished;
     let meta =
@@ -30,7 +30,7 @@ pub(crate) fn send(
     let layout = Layout::new(graph, &**values, order, &meta).map_err(layout_error)?;
     let writer = PageWriter::new(graph, &**values, &layout);
     let blocks = writer.blocks();
-    say(Event::Layout(protocol::Layout { blocks, elements: report.elements, rows: report.rows }))?;
+    send(Event::Layout(protocol::Layout { blocks, elements: report.elements, rows: report.rows }))?;
 
     let mut checksum = StreamChecksum::new();
     let mut first = 0;
@@ -40,7 +40,7 @@ pub(crate) fn send(
         let body = pool.run(|| fill(&writer, first, count));
         let (head, body, crc) = encode_pages(first, body);
         checksum.add(crc);
-        say(Event::Pages { count, head, body })?;
+        send(Event::Pages { count, head, body })?;
         first += count;
     }
     Ok(Sent { blocks, checksum: checksum.value() })

@@ -157,7 +157,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 Ok((ClientMessage::Ticket(ticket), _)) => shown = ticket.ticket,
                 Ok((ClientMessage::Ping(ping), _)) => {
                     pinged = true;
-                    if let Err(refuse) = self.shared.config.access.answer_ping("builder", self.peer, &ping.token) {
+                    if let Err(refuse) =
+                        self.shared.config.access.answer_ping("builder", self.peer, ping.token.as_deref())
+                    {
                         self.tell(&BuilderMessage::Refuse(*refuse)).await;
                         return Ok(None);
                     }

@@ -1,12 +1,10 @@
+use pages::Estimate;
 use protocol::Hello;
 
 use crate::admission::{self, Need};
 use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::hello;
-
-/// Threads assumed of a machine that is not chosen yet; each thread needs memory for some thousand decoded values.
-const THREADS: u32 = 16;
 
 /// Memory in bytes of the smallest machine or container on which a builder with default settings accepts the build, by the client's
 /// estimate of rows. `u64::MAX` without an estimate, and 0 for a build that every builder refuses.
@@ -15,11 +13,11 @@ pub fn machine_for(hello: &Hello) -> u64 {
     match hello::check(hello, 0) {
         Ok(spec) if let Some(check) = hello.check => admission::machine_for(CheckNeed::new(&spec, &check).bytes()),
         Ok(spec) if hello.ask.is_some() => {
-            let need = SampleNeed::new(&spec, hello.estimated_rows, THREADS);
+            let need = SampleNeed::new(&spec, hello.estimated_rows, Estimate::ASSUMED_THREADS);
             admission::machine_for(need.at_first())
         }
         Ok(_) if hello.estimated_rows == 0 => u64::MAX,
-        Ok(spec) => admission::machine_for(Need::new(&spec, THREADS).at_first(hello.estimated_rows)),
+        Ok(spec) => admission::machine_for(Need::new(&spec, Estimate::ASSUMED_THREADS).at_first(hello.estimated_rows)),
         Err(_) => 0,
     }
 }

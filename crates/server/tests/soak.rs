@@ -88,11 +88,8 @@ impl Drop for Daemon {
 
 /// A build whose shape and ending follow from its number.
 fn build(daemon: &Daemon, number: usize) {
-    let mut state = number as u64 ^ 0x5851_f42d_4c95_7f2d;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    let mut random = |below: u64| random.u64(..below);
     let (dims, count) = (8 + random(250) as u32, 100 + random(3000) as usize);
     let (m, ending) = (4 + random(20) as u16, number % 10);
     let rows = Rows::new(count, dims);

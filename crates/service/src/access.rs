@@ -77,12 +77,13 @@ impl Access {
         Client { name: certificate.map(Into::into), ..Client::unnamed(peer) }
     }
 
-    /// Whether a ping is answered: not if it has an invalid token. A ping without a token is answered, since older clients send none.
+    /// Whether a ping is answered: not if a build with its token, or for want of one, would be refused. A health check has no token, not even
+    /// an empty one, and is answered.
     ///
     /// # Errors
     /// The refusal for the client.
-    pub fn answer_ping(&self, daemon: &str, peer: SocketAddr, token: &str) -> Result<(), Box<Refuse>> {
-        if token.is_empty() { Ok(()) } else { self.admit(daemon, peer, token, None).map(drop) }
+    pub fn answer_ping(&self, daemon: &str, peer: SocketAddr, token: Option<&str>) -> Result<(), Box<Refuse>> {
+        token.map_or(Ok(()), |token| self.admit(daemon, peer, token, None).map(drop))
     }
 
     /// Checks whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the configuration
@@ -127,8 +128,10 @@ mod tests {
         let refuse = access.admit("router", peer, "", None).unwrap_err();
         assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", "this router wants a token"));
         assert!(access.admit("router", peer, "wrong", None).unwrap_err().hint.contains("--token-file"));
-        let pings = ["", TOKEN, "wrong"].map(|token| access.answer_ping("router", peer, token).is_ok());
-        assert_eq!(pings, [true, true, false]);
+        let pings = [None, Some(""), Some(TOKEN), Some("wrong")];
+        let answered = pings.map(|token| access.answer_ping("router", peer, token).is_ok());
+        assert_eq!(answered, [true, false, true, false]);
+        assert!(Access::default().answer_ping("router", peer, Some("")).is_ok(), "no tokens are demanded");
     }
 
     #[tokio::test]

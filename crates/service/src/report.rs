@@ -251,8 +251,4 @@ pub struct BuilderReport {
     pub state: String,
     /// Builds that it runs.
     pub builds: u32,
-    /// Bytes that its builds could still reserve, if known.
-    pub memory_free_bytes: Option<u64>,
-    /// Threads, if known.
-    pub threads: Option<u32>,
 }

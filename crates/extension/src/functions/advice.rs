@@ -1,4 +1,4 @@
-//! Is it time to REINDEX? Judges an index after a full check ([`Findings`]), or from a few of its pages ([`Seen`]).
+//! Is it time to REINDEX? Judges an index after a full check ([`Findings`]), or from a few of its pages ([`Facts`]).
 
 use super::check::{Counts, Structure};
 
@@ -80,7 +80,7 @@ impl Findings<'_> {
 }
 
 /// What a few pages and the statistics show of an index.
-pub(super) struct Seen<'a> {
+pub(super) struct Facts<'a> {
     pub(super) valid: bool,
     pub(super) scans: i64,
     /// The table's share of dead rows, by PostgreSQL's statistics.
@@ -99,7 +99,7 @@ pub(super) struct Judged {
     pub(super) reason: Option<String>,
 }
 
-impl Seen<'_> {
+impl Facts<'_> {
     /// The first, gravest, problem that applies.
     pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
         let Self { valid, scans, dead_share, checked, live, deleted, unreadable } = *self;

@@ -124,25 +124,27 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         let found = estimate::column_of(relation, column_name)?;
         let names = Names::new(relation, column_name, &found, wanted.opclass.as_deref())?;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
-        let reltuples = f64::from((*(*table).rd_rel).reltuples);
+        // The table may have grown since: as the planner, take its size now, and the rows per block of then.
+        let (rows, pages) = ((*(*table).rd_rel).reltuples, (*(*table).rd_rel).relpages);
+        let density = (rows > 0.0 && pages > 0).then(|| f64::from(rows) / f64::from(pages));
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
         if blocks == 0 {
             return Err(nothing(&names));
         }
         let column = Column {
-            value_type: names.value_type,
-            metric: names.metric,
-            dims: names.dims,
+            value_type: names.column.value_type,
+            metric: names.column.metric,
+            dims: names.column.dims,
             collation: pg_sys::Oid::INVALID,
             norm: None,
             normalize: None,
             check: None,
         };
         let queries = match &wanted.queries {
-            Some(queries) => sample::queries(&column, &names.queries(queries, MAX_ADVICE_QUERIES))?,
+            Some(queries) => sample::queries(&column, &names.column.queries(queries, MAX_ADVICE_QUERIES))?,
             None => Batch::new(),
         };
-        let rows = sample::rows(&names, relation, found.number, blocks, reltuples)?;
+        let rows = sample::rows(&names, relation, found.number, blocks, density)?;
         ask(&names, build::label(relation), &column, wanted, rows, queries).map(|advice| (names, advice))
     }
 }
@@ -177,7 +179,8 @@ unsafe fn ask(
     queries.send(&mut session, &mut rate_limit)?;
     let percent = 100.0 * most as f64 / rows.max(1) as f64;
     // SAFETY: as promised by the caller.
-    let sent = unsafe { sample::send(column, &names.sample(percent, most), most, &mut session, &mut rate_limit)? };
+    let sent =
+        unsafe { sample::send(column, &names.column.sample(percent, most), most, &mut session, &mut rate_limit)? };
     if sent == 0 {
         return Err(nothing(names));
     }
@@ -213,7 +216,7 @@ fn hear(session: &mut Session) -> Result<Advice, Failure> {
 }
 
 fn nothing(names: &Names) -> Failure {
-    let Names { column, relation, .. } = names;
+    let (column, relation) = (&names.column.name, &names.relation);
     let message = format!("column {column} of \"{relation}\" has no values to try indexes on");
     Failure::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .hint("Ask again when the table has rows like those that it will have.")

@@ -52,7 +52,7 @@ pub(super) unsafe fn check(
         .hint("Use a lantern-index builder of this version or later."));
     }
     send(&mut session, &mut pages, blocks, &mut RateLimit::new(settings::max_rate()))?;
-    hear(&mut session, blocks)
+    findings(&mut session, blocks)
 }
 
 /// Elements that the index has room for, from which the builder estimates memory.
@@ -81,11 +81,11 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &
         first += count;
     }
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
-    session.say(&ClientMessage::EndOfIndex(end))?;
+    session.send_message(&ClientMessage::EndOfIndex(end))?;
     session.pass(crate::connection::Connection::flush)
 }
 
-fn hear(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
+fn findings(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
     let mut found = None;
     loop {
         match session.next()? {

@@ -13,9 +13,6 @@ use crate::failure::{Failure, or_raise};
 use crate::hook::owned;
 use crate::scan;
 
-/// Threads assumed for the builder's memory; each more needs a fixed amount.
-const THREADS: u32 = 16;
-
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
 fn lantern_index_estimate(
@@ -37,7 +34,7 @@ fn lantern_index_estimate(
     TableIterator::once((
         bigint(estimate.rows),
         bigint(estimate.index_bytes()),
-        bigint(estimate.builder_memory_bytes(THREADS)),
+        bigint(estimate.builder_memory_bytes(Estimate::ASSUMED_THREADS)),
         bigint(estimate.wire_bytes()),
         bigint(estimate.backend_memory_bytes()),
     ))

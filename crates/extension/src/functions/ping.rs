@@ -50,7 +50,7 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
     let started = Instant::now();
-    session.say(&ClientMessage::Ping(Ping { token: settings.token.clone() }))?;
+    session.send_message(&ClientMessage::Ping(Ping { token: Some(settings.token.clone()) }))?;
     session.pass(Connection::flush)?;
     let pong = loop {
         session.connection().check()?;

@@ -130,7 +130,7 @@ pub(super) unsafe fn send(
     Ok(sent + batch.rows())
 }
 
-/// Estimates the table's rows with a value, from its statistics or, without any, from some of its blocks.
+/// Estimates the table's rows with a value, from the rows per block of the last ANALYZE or, without any, from some of its blocks.
 ///
 /// # Safety
 /// A snapshot must be active.
@@ -139,17 +139,17 @@ pub(super) unsafe fn rows(
     relation: pg_sys::Oid,
     column: pg_sys::AttrNumber,
     blocks: u32,
-    reltuples: f64,
+    density: Option<f64>,
 ) -> Result<u64, Failure> {
-    if reltuples >= 0.0 {
+    if let Some(density) = density {
         // SAFETY: reads catalogs.
-        return Ok(unsafe { Statistics::of(relation, column) }.rows(reltuples as u64));
+        return Ok(unsafe { Statistics::of(relation, column) }.rows((density * f64::from(blocks)).round() as u64));
     }
     let share = (PILOT_BLOCKS / f64::from(blocks)).min(1.0);
     let mut counted = 0;
     // SAFETY: as promised by the caller; the query returns a bigint.
     unsafe {
-        for_each(&names.count(100.0 * share), |count| {
+        for_each(&names.column.count(100.0 * share), |count| {
             counted = i64::from_datum(count, false).unwrap_or_default();
             Ok(())
         })?;

@@ -3,7 +3,7 @@
 use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one_of_each_part};
 use pgrx::prelude::*;
 
-use super::advice::{Judged, Seen};
+use super::advice::{Facts, Judged};
 use super::bigint;
 use super::live::LivePages;
 use crate::{hook, options};
@@ -82,7 +82,7 @@ unsafe fn state(
             let entry = (*index).rd_index;
             let valid = (*entry).indisvalid && (*entry).indisready;
             let sample = Sample::of(index);
-            let judged = Seen {
+            let judged = Facts {
                 valid,
                 scans,
                 dead_share,

@@ -29,7 +29,7 @@ use refusal::{is_taken, spawn_error, spawn_error_of_new};
 use state::{State, state};
 use template::Template;
 pub use template::TemplateError;
-use view::{Sight, View};
+use view::{Presence, View};
 
 use crate::health;
 use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
@@ -154,11 +154,11 @@ impl Pods {
         loop {
             let seen = view.borrow_and_update().clone();
             match seen.pod(&made.uid, made.since) {
-                Sight::TooEarly => _ = order.tell.send_replace(format!("pod {name} was created")),
-                Sight::Gone => {
+                Presence::TooEarly => _ = order.tell.send_replace(format!("pod {name} was created")),
+                Presence::Gone => {
                     return Err(SpawnError::passing(format!("pod {name} was deleted before it took a build")));
                 }
-                Sight::Here(pod) => match state(pod) {
+                Presence::Here(pod) => match state(pod) {
                     State::Waiting(why) => _ = order.tell.send_replace(format!("pod {name} {why}")),
                     State::Hopeless(error) => {
                         return Err(SpawnError { text: format!("pod {name} {}", error.text), ..error });

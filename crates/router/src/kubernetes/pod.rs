@@ -14,7 +14,7 @@ use super::own::Own;
 use super::refusal::{is_absent, is_forbidden, is_taken};
 use super::state::{State, state};
 use super::template::{leave_to, show_building, wanted_by};
-use super::view::{SOON, Sight, View};
+use super::view::{Presence, SOON, View};
 use crate::spawner::{Boxed, Builder, Place};
 
 /// How long an idle builder may take to end.
@@ -72,9 +72,9 @@ impl PodBuilder {
         loop {
             let seen = view.borrow_and_update().clone();
             match seen.pod(&self.pod.uid, self.pod.since) {
-                Sight::TooEarly => {}
-                Sight::Gone => return "its pod was deleted".to_owned(),
-                Sight::Here(pod) => match state(pod) {
+                Presence::TooEarly => {}
+                Presence::Gone => return "its pod was deleted".to_owned(),
+                Presence::Here(pod) => match state(pod) {
                     State::Ended(why) => return format!("its pod {why}"),
                     State::Ready => unready = None,
                     State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
@@ -93,8 +93,8 @@ impl PodBuilder {
     async fn leave(&self) {
         let seen = self.view.last();
         let wanting = match seen.pod(&self.pod.uid, self.pod.since) {
-            Sight::Here(pod) => wanted_by(pod).unwrap_or_default(),
-            Sight::TooEarly | Sight::Gone => "",
+            Presence::Here(pod) => wanted_by(pod).unwrap_or_default(),
+            Presence::TooEarly | Presence::Gone => "",
         };
         let change = leave_to(&self.pod.uid, wanting);
         if timeout(LEAVE, patch(&self.api, &self.pod.name, &change)).await.is_err() {

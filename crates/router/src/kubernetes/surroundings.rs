@@ -4,12 +4,12 @@ use tokio::sync::watch;
 use super::own::Own;
 use super::state::{State, state};
 use super::template::{is_building, router_of, wanted_by};
-use super::view::Seen;
+use super::view::PodList;
 use crate::spawner::Surroundings;
 
 /// Publishes the other routers' state by the pods' labels, as long as there is a receiver.
 pub(super) async fn follow(
-    mut view: watch::Receiver<Seen>,
+    mut view: watch::Receiver<PodList>,
     identity: String,
     own: Own,
     tell: watch::Sender<Surroundings>,

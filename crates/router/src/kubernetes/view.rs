@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One list of the pods.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct PodList {
     /// When the list was requested; `None` before the first answer.
     asked: Option<Instant>,
     /// When the API server was last unreachable.
@@ -28,7 +28,7 @@ pub(super) struct Seen {
 }
 
 /// A pod in a list.
-pub(super) enum Sight<'a> {
+pub(super) enum Presence<'a> {
     /// The list is older than the pod.
     TooEarly,
     Here(&'a Pod),
@@ -36,13 +36,13 @@ pub(super) enum Sight<'a> {
     Gone,
 }
 
-impl Seen {
+impl PodList {
     /// Finds a pod, which existed at `since`, by its uid.
-    pub(super) fn pod(&self, uid: &str, since: Instant) -> Sight<'_> {
+    pub(super) fn pod(&self, uid: &str, since: Instant) -> Presence<'_> {
         match self.by_uid.get(uid) {
-            Some(pod) => Sight::Here(pod),
-            None if self.asked.is_none_or(|asked| asked < since) => Sight::TooEarly,
-            None => Sight::Gone,
+            Some(pod) => Presence::Here(pod),
+            None if self.asked.is_none_or(|asked| asked < since) => Presence::TooEarly,
+            None => Presence::Gone,
         }
     }
 
@@ -65,7 +65,7 @@ impl Seen {
 pub(super) struct View {
     api: Api<Pod>,
     list: ListParams,
-    pods: watch::Receiver<Seen>,
+    pods: watch::Receiver<PodList>,
     hurry: Arc<Notify>,
 }
 
@@ -74,7 +74,7 @@ impl View {
     /// does not answer.
     pub(super) async fn start(api: Api<Pod>, labels: String) -> Self {
         let list = ListParams::default().labels(&labels);
-        let (tell, mut pods) = watch::channel(Seen::default());
+        let (tell, mut pods) = watch::channel(PodList::default());
         let hurry = Arc::new(Notify::new());
         tokio::spawn(look(api.clone(), list.clone(), tell, hurry.clone()));
         let _ = timeout(PATIENCE, pods.changed()).await;
@@ -82,12 +82,12 @@ impl View {
     }
 
     /// The pods and their changes.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Seen> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<PodList> {
         self.pods.clone()
     }
 
     /// The last list.
-    pub(super) fn last(&self) -> Seen {
+    pub(super) fn last(&self) -> PodList {
         self.pods.borrow().clone()
     }
 
@@ -102,7 +102,7 @@ impl View {
     }
 }
 
-async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<Seen>, hurry: Arc<Notify>) {
+async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<PodList>, hurry: Arc<Notify>) {
     let mut away = false;
     loop {
         let asked = Some(Instant::now());
@@ -114,7 +114,7 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<Seen>, hurry:
                 away = false;
                 let by_uid = pods.items.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
                 let missed = tell.borrow().missed;
-                if tell.send(Seen { asked, missed, by_uid: Arc::new(by_uid) }).is_err() {
+                if tell.send(PodList { asked, missed, by_uid: Arc::new(by_uid) }).is_err() {
                     return;
                 }
             }
@@ -150,24 +150,24 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use tokio::time::Instant;
 
-    use super::{Seen, Sight};
+    use super::{PodList, Presence};
 
     #[test]
     fn a_pod_is_known_by_its_uid_and_missed_only_by_a_later_look() {
         let asked = Instant::now();
         let by_uid = Arc::new(HashMap::from([("old".to_owned(), Pod::default())]));
-        let seen = Seen { asked: Some(asked), by_uid, ..Seen::default() };
+        let seen = PodList { asked: Some(asked), by_uid, ..PodList::default() };
         let second = Duration::from_secs(1);
-        assert!(matches!(seen.pod("old", asked), Sight::Here(_)));
-        assert!(matches!(seen.pod("new", asked + second), Sight::TooEarly), "the pod was made after the look");
-        assert!(matches!(seen.pod("new", asked - second), Sight::Gone));
-        assert!(matches!(Seen::default().pod("new", asked), Sight::TooEarly), "before the first look");
+        assert!(matches!(seen.pod("old", asked), Presence::Here(_)));
+        assert!(matches!(seen.pod("new", asked + second), Presence::TooEarly), "the pod was made after the look");
+        assert!(matches!(seen.pod("new", asked - second), Presence::Gone));
+        assert!(matches!(PodList::default().pod("new", asked), Presence::TooEarly), "before the first look");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_was_away_is_new_for_a_while() {
-        let seen = Seen { missed: Some(Instant::now()), ..Seen::default() };
-        assert!(seen.is_server_new() && !Seen::default().is_server_new());
+        let seen = PodList { missed: Some(Instant::now()), ..PodList::default() };
+        assert!(seen.is_server_new() && !PodList::default().is_server_new());
         tokio::time::sleep(super::SETTLING).await;
         assert!(!seen.is_server_new());
     }

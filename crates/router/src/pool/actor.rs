@@ -107,7 +107,7 @@ impl Actor {
                         let _ = done.send(());
                         return;
                     }
-                    Some(message) => self.hear(message),
+                    Some(message) => self.handle(message),
                     None => return,
                 },
                 Ok(()) = surroundings.changed() => {
@@ -132,12 +132,12 @@ impl Actor {
         self.scheduler.wanted(&wanted);
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         let now = Instant::now();
         match message {
-            Message::Ask { wish, waiting, answer } => {
-                let client = wish.client.clone();
-                match self.scheduler.ask(wish) {
+            Message::Ask { demand, waiting, answer } => {
+                let client = demand.client.clone();
+                match self.scheduler.ask(demand) {
                     Ok(request) => _ = self.clients.insert(request, Client { client, waiting, answer }),
                     Err(refusal) => _ = answer.send(Err(refusal)),
                 }

@@ -17,7 +17,7 @@ pub(crate) use actor::TICKET_LIFETIME;
 pub(crate) use lease::{Followed, Lease};
 pub(crate) use snapshot::{BuilderState, Snapshot};
 
-use crate::scheduler::{BuilderId, Refusal, Rules, Wish};
+use crate::scheduler::{BuilderId, Demand, Refusal, Rules};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::{Activity, TicketKeys};
 
@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Messages to the pool.
 enum Message {
     Ask {
-        wish: Wish,
+        demand: Demand,
         waiting: watch::Sender<Waiting>,
         answer: oneshot::Sender<Result<Lease, Refusal>>,
     },
@@ -99,10 +99,10 @@ impl Pool {
     }
 
     /// Gets in line for a builder.
-    pub(crate) fn ask(&self, wish: Wish) -> Request {
+    pub(crate) fn ask(&self, demand: Demand) -> Request {
         let (waiting, updates) = watch::channel(Waiting::default());
         let (answer, answered) = oneshot::channel();
-        let _ = self.messages.send(Message::Ask { wish, waiting, answer });
+        let _ = self.messages.send(Message::Ask { demand, waiting, answer });
         Request { updates, answered, messages: self.messages.clone() }
     }
 

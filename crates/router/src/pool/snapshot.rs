@@ -21,8 +21,6 @@ impl BuilderState {
             name: self.name.clone(),
             state: self.state.to_owned(),
             builds: u32::from(matches!(self.state, "building" | "finishing")),
-            memory_free_bytes: None,
-            threads: None,
         }
     }
 }

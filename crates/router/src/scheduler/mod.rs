@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use builders::{Entry, State};
 pub(crate) use others::Others;
 use queue::Waiting;
-pub(crate) use queue::{Refusal, RequestId, Wish};
+pub(crate) use queue::{Demand, Refusal, RequestId};
 pub(crate) use rules::Rules;
 
 use crate::spawner::{Outlook, SpawnError};
@@ -80,13 +80,13 @@ impl Scheduler {
     ///
     /// # Errors
     /// The client has reached a limit and may not wait.
-    pub(crate) fn ask(&mut self, wish: Wish) -> Result<RequestId, Refusal> {
-        if let Some(refusal) = self.refusal(&wish) {
+    pub(crate) fn ask(&mut self, demand: Demand) -> Result<RequestId, Refusal> {
+        if let Some(refusal) = self.refusal(&demand) {
             return Err(refusal);
         }
         let id = self.next_request;
         self.next_request += 1;
-        self.queue.push(Waiting { id, wish, starting_since: None });
+        self.queue.push(Waiting { id, demand, starting_since: None });
         Ok(id)
     }
 
@@ -167,14 +167,14 @@ impl Scheduler {
     fn serve(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut coming: HashSet<BuilderId> =
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
-        for (request, wish) in self.fair_order() {
-            if self.is_held_back(&wish) {
+        for (request, demand) in self.fair_order() {
+            if self.is_held_back(&demand) {
                 self.wait_for_start_again(request);
                 continue;
             }
-            let need = self.rules.clamp(wish.memory);
+            let need = self.rules.clamp(demand.memory);
             if let Some(id) = self.smallest(need, Entry::is_usable) {
-                self.set(id, State::Taken { client: wish.client.key(), memory: wish.counted_memory() });
+                self.set(id, State::Taken { client: demand.client.key(), memory: demand.counted_memory() });
                 self.leave(request);
                 actions.push(Action::Grant { request, id });
                 continue;

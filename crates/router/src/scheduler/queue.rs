@@ -12,17 +12,17 @@ pub(crate) type RequestId = u64;
 
 /// A request for a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Demand {
     /// The client, for fair shares.
     pub(crate) client: Client,
     /// Memory in bytes that the build will take.
     pub(crate) memory: u64,
 }
 
-/// [`Wish::memory`] of a build of unknown size.
+/// [`Demand::memory`] of a build of unknown size.
 const ANY_MEMORY: u64 = u64::MAX;
 
-impl Wish {
+impl Demand {
     /// Bytes that count against the client's limit; for a build of unknown size the whole limit.
     pub(super) fn counted_memory(&self) -> u64 {
         if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: RequestId,
-    pub(super) wish: Wish,
+    pub(super) demand: Demand,
     /// When its start timeout began.
     pub(super) starting_since: Option<Instant>,
 }
@@ -72,37 +72,37 @@ impl Scheduler {
     }
 
     /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.
-    pub(super) fn fair_order(&self) -> Vec<(RequestId, Wish)> {
+    pub(super) fn fair_order(&self) -> Vec<(RequestId, Demand)> {
         let mut builds: HashMap<Arc<str>, usize> = HashMap::new();
         let mut order: Vec<_> = self
             .queue
             .iter()
             .map(|waiting| {
-                let client = waiting.wish.client.key();
+                let client = waiting.demand.client.key();
                 let turn = builds.entry(client.clone()).or_insert_with(|| self.share_of(&client).builds);
                 *turn += 1;
-                (*turn, waiting.id, waiting.wish.clone())
+                (*turn, waiting.id, waiting.demand.clone())
             })
             .collect();
         order.sort_unstable_by_key(|(turn, id, _)| (*turn, *id));
-        order.into_iter().map(|(_, id, wish)| (id, wish)).collect()
+        order.into_iter().map(|(_, id, demand)| (id, demand)).collect()
     }
 
     /// The refusal of a client that may not even wait.
-    pub(super) fn refusal(&self, wish: &Wish) -> Option<Refusal> {
-        let (client, limits) = (wish.client.key(), wish.client.limits);
-        if limits.memory > 0 && wish.memory != ANY_MEMORY && wish.memory > limits.memory {
-            return Some(Refusal::Beyond { needed: wish.memory, limit: limits.memory });
+    pub(super) fn refusal(&self, demand: &Demand) -> Option<Refusal> {
+        let (client, limits) = (demand.client.key(), demand.client.limits);
+        if limits.memory > 0 && demand.memory != ANY_MEMORY && demand.memory > limits.memory {
+            return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
-        let waiting = self.queue.iter().filter(|waiting| waiting.wish.client.key() == client).count();
+        let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
         (limits.waiting > 0 && waiting >= limits.waiting as usize).then_some(Refusal::Waiting(limits.waiting))
     }
 
     /// Whether the client's own limits keep a build waiting.
-    pub(super) fn is_held_back(&self, wish: &Wish) -> bool {
-        let (share, limits) = (self.share_of(&wish.client.key()), wish.client.limits);
+    pub(super) fn is_held_back(&self, demand: &Demand) -> bool {
+        let (share, limits) = (self.share_of(&demand.client.key()), demand.client.limits);
         (limits.builds > 0 && share.builds >= limits.builds as usize)
-            || (limits.memory > 0 && share.memory.saturating_add(wish.counted_memory()) > limits.memory)
+            || (limits.memory > 0 && share.memory.saturating_add(demand.counted_memory()) > limits.memory)
     }
 
     pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {

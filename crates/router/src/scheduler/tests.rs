@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use service::{Client, Limits};
 
-use super::{Action, Others, Refusal, RequestId, Rules, Scheduler, Wish};
+use super::{Action, Demand, Others, Refusal, RequestId, Rules, Scheduler};
 use crate::spawner::SpawnError;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -12,7 +12,7 @@ fn client(number: u8) -> Client {
 }
 
 fn ask(scheduler: &mut Scheduler, from: u8, memory: u64) -> RequestId {
-    scheduler.ask(Wish { client: client(from), memory }).unwrap()
+    scheduler.ask(Demand { client: client(from), memory }).unwrap()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
     }
     let limits = Limits { builds: 1, waiting: 1, memory: 50, rows: 0 };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
-    let ask_named = |scheduler: &mut Scheduler, memory| scheduler.ask(Wish { client: named.clone(), memory });
+    let ask_named = |scheduler: &mut Scheduler, memory| scheduler.ask(Demand { client: named.clone(), memory });
     assert_eq!(ask_named(&mut scheduler, 51), Err(Refusal::Beyond { needed: 51, limit: 50 }));
     let first = ask_named(&mut scheduler, 20).unwrap();
     assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);

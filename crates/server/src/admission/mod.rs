@@ -7,7 +7,7 @@ mod reservation;
 mod size;
 
 pub(crate) use limit::{default_limit, free, machine_for};
-pub(crate) use need::Need;
-pub(crate) use queue::{Admission, Never, NoPlace, Place};
+pub(crate) use need::{Need, SPARSE_VALUE};
+pub(crate) use queue::{Admission, Full, Never, NoPlace, Place};
 pub(crate) use reservation::Reservation;
 pub(crate) use size::Size;

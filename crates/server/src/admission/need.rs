@@ -17,7 +17,7 @@ pub(crate) struct Need {
 const ROWS_UNKNOWN: u64 = 10_000;
 
 /// Bytes assumed for a sparse value before any has arrived: 64 entries.
-const SPARSE_VALUE: usize = 4 + 8 * 64;
+pub(crate) const SPARSE_VALUE: usize = 4 + 8 * 64;
 
 impl Need {
     pub(crate) fn new(spec: &BuildSpec, threads: u32) -> Self {

@@ -56,6 +56,13 @@ pub(crate) struct Never {
     pub(crate) limit: u64,
 }
 
+/// A running build cannot have more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) missing: u64,
+    pub(crate) free: u64,
+}
+
 /// Why a build may not wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
@@ -116,16 +123,16 @@ impl Admission {
     }
 
     /// Reserves more memory for a running build. Running builds take precedence over waiting ones.
-    pub(super) fn grow(&self, client: &Arc<str>, limits: &Limits, by: u64) -> Result<(), Never> {
+    pub(super) fn grow(&self, client: &Arc<str>, limits: &Limits, by: u64) -> Result<(), Full> {
         let mut state = self.state();
         let reserved = state.reserved.saturating_add(by);
         if reserved > self.limit {
-            return Err(Never { needed: by, limit: self.limit - state.reserved });
+            return Err(Full { missing: by, free: self.limit - state.reserved });
         }
         let share = state.running.entry(client.clone()).or_default();
         let bytes = share.bytes.saturating_add(by);
         if limits.memory > 0 && bytes > limits.memory {
-            return Err(Never { needed: by, limit: limits.memory.saturating_sub(share.bytes) });
+            return Err(Full { missing: by, free: limits.memory.saturating_sub(share.bytes) });
         }
         share.bytes = bytes;
         state.reserved = reserved;
@@ -268,7 +275,7 @@ mod tests {
 
     use service::{Client, Limits};
 
-    use super::{Admission, Never, NoPlace, Place, Reservation};
+    use super::{Admission, Full, Never, NoPlace, Place, Reservation};
 
     fn client(name: &str, limits: Limits) -> Client {
         let client = Client::unnamed("10.0.0.7:5432".parse().unwrap());
@@ -305,9 +312,9 @@ mod tests {
         let third = third.take().unwrap();
         assert!(enter(1).unwrap().take().is_none(), "a third build");
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
-        assert_eq!(first.resize(41).unwrap_err(), Never { needed: 11, limit: 0 });
+        assert_eq!(first.resize(41).unwrap_err(), Full { missing: 11, free: 0 });
         drop((other, third));
-        assert_eq!(first.resize(51).unwrap_err(), Never { needed: 21, limit: 20 });
+        assert_eq!(first.resize(51).unwrap_err(), Full { missing: 21, free: 20 });
         drop(first);
         assert!(second.take().is_some());
         assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
@@ -361,7 +368,7 @@ mod tests {
         let (a, b): (Reservation, Reservation) = (take(40).take().unwrap(), take(30).take().unwrap());
         let waiting: Place = take(50);
         a.resize(70).unwrap();
-        assert_eq!(b.resize(31).unwrap_err(), Never { needed: 1, limit: 0 });
+        assert_eq!(b.resize(31).unwrap_err(), Full { missing: 1, free: 0 });
         assert_eq!((a.bytes(), b.bytes()), (70, 30));
         a.resize(20).unwrap();
         assert!(waiting.take().is_some());

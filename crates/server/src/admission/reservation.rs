@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use service::Limits;
 
-use super::queue::{Admission, Never};
+use super::queue::{Admission, Full};
 
 /// Memory reserved for a build, and its place among running builds. Released on drop.
 #[derive(Debug)]
@@ -25,9 +25,8 @@ impl Reservation {
         self.lock().unwrap_or(0)
     }
 
-    /// Reserves more or releases some. If there is not enough, nothing changes, and the error has the bytes that are missing and
-    /// those that are free.
-    pub(crate) fn resize(&self, bytes: u64) -> Result<(), Never> {
+    /// Reserves more or releases some. If there is not enough, nothing changes.
+    pub(crate) fn resize(&self, bytes: u64) -> Result<(), Full> {
         let mut held = self.lock();
         let Some(before) = *held else { return Ok(()) };
         match bytes.checked_sub(before) {

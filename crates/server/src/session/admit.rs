@@ -121,13 +121,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 tracing::info!(position, reason, "build waits");
                 queued.place(position, place.bytes());
                 told = position;
-                self.say(&BuilderMessage::Wait(Wait { position, reason })).await?;
+                self.send(&BuilderMessage::Wait(Wait { position, reason })).await?;
             }
             tokio::select! {
                 () = changed => {}
                 () = self.shared.drain.cancelled() => {}
                 () = queued.cancelled() => return Err(NotBegun::Ended(SessionError::Operator)),
-                _ = heartbeat.tick() => self.say(&BuilderMessage::Heartbeat).await?,
+                _ = heartbeat.tick() => self.send(&BuilderMessage::Heartbeat).await?,
                 message = self.reader.next() => match message {
                     Ok((ClientMessage::Cancel, _)) => return Err(NotBegun::Ended(SessionError::Cancelled)),
                     Ok(_) => heard = Instant::now(),
@@ -138,7 +138,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         }
     }
 
-    async fn say(&mut self, message: &BuilderMessage) -> Result<(), NotBegun> {
+    async fn send(&mut self, message: &BuilderMessage) -> Result<(), NotBegun> {
         self.writer.send(message).await.map_err(NotBegun::Ended)
     }
 }

@@ -12,18 +12,18 @@ use crate::session_error::SessionError;
 /// About how many bytes of the file are produced at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Produces the file of a finished graph piece by piece; `say` waits for the client. The client makes the pages itself; for
+/// Produces the file of a finished graph piece by piece; `send` waits for the client. The client makes the pages itself; for
 /// status, 8 KiB of the file count as a page.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,
     control: &Control,
-    say: impl Fn(Event) -> Result<(), SessionError>,
+    send: impl Fn(Event) -> Result<(), SessionError>,
 ) -> Result<Sent, SessionError> {
     let Finished { graph, values, order, report } = finished;
     let file = NodeFile::new(graph, &**values, order.clone(), content(spec))?;
     let blocks = pages(file.bytes());
-    say(Event::Layout(protocol::Layout { blocks, elements: report.elements, rows: report.rows }))?;
+    send(Event::Layout(protocol::Layout { blocks, elements: report.elements, rows: report.rows }))?;
 
     let mut head = Bytes::from([&result_head(file.nodes().into(), file.bytes())[..], &file.head()].concat());
     let mut sent = file.head().len() as u64;
@@ -38,7 +38,7 @@ pub(crate) fn send(
         let before = pages(sent);
         sent += body.len() as u64;
         let count = pages(sent) - before;
-        say(Event::Pages { count, head: std::mem::take(&mut head), body: body.into() })?;
+        send(Event::Pages { count, head: std::mem::take(&mut head), body: body.into() })?;
         first = end;
     }
     if sent != file.bytes() {

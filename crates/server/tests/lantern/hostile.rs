@@ -40,7 +40,7 @@ fn orders_beyond_the_limits_are_refused_with_a_text() {
 #[test]
 fn any_order_is_answered_or_taken() {
     let builder = Builder::start();
-    let mut numbers = Numbers(3);
+    let mut numbers = Numbers::new(3);
     let mut number = || (numbers.next().to_bits() >> 3) % 300;
     for _ in 0..200 {
         let init = Init {
@@ -102,7 +102,7 @@ fn bits_are_taken_as_lanterns_server_did() {
     let init = Init { metric: 8, quantization: 5, dims: 33, element_bits: 1, ..table().init() };
     let mut client = Client::open(connect(builder.address), init);
     client.acknowledged().unwrap();
-    let mut numbers = Numbers(5);
+    let mut numbers = Numbers::new(5);
     let values: Vec<Vec<u8>> = (0..1000).map(|_| (0..5).map(|_| numbers.next().to_bits() as u8).collect()).collect();
     for (row, value) in values.iter().enumerate() {
         client.row(tid(row), value).unwrap();
@@ -121,7 +121,7 @@ fn bits_are_taken_as_lanterns_server_did() {
 #[test]
 fn noise_instead_of_rows_harms_nobody() {
     let builder = Builder::start();
-    let mut numbers = Numbers(17);
+    let mut numbers = Numbers::new(17);
     for _ in 0..20 {
         let mut client = Client::open(connect(builder.address), table().init());
         client.acknowledged().unwrap();

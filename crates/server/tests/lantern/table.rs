@@ -24,17 +24,16 @@ pub struct Table {
 }
 
 /// Repeatable numbers, normally distributed.
-pub struct Numbers(pub u64);
+pub struct Numbers(fastrand::Rng);
 
 impl Numbers {
-    pub fn next(&mut self) -> f32 {
-        let sum: f32 = (0..12).map(|_| self.unit()).sum();
-        sum - 6.0
+    pub fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
     }
 
-    fn unit(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 40) as f32 / (1u32 << 24) as f32
+    pub fn next(&mut self) -> f32 {
+        let sum: f32 = (0..12).map(|_| self.0.f32()).sum();
+        sum - 6.0
     }
 
     pub fn vector(&mut self, dims: usize) -> Vec<f32> {
@@ -50,7 +49,7 @@ pub fn normalized(vector: &[f32]) -> Vec<f32> {
 impl Table {
     /// Rows of normally distributed numbers.
     pub fn random(opclass: Opclass, rows: usize, dims: usize, seed: u64) -> Self {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Numbers::new(seed);
         let rows = (0..rows).map(|_| Some(numbers.vector(dims))).collect();
         Self { opclass, half: false, dims, m: 16, rows }
     }
@@ -109,7 +108,7 @@ impl Table {
 
     /// Share of the 10 nearest rows that a search with `ef_search` 200 finds, for some queries.
     pub fn recall(&self, index: &Index, queries: usize) -> f64 {
-        let mut numbers = Numbers(4711);
+        let mut numbers = Numbers::new(4711);
         let (mut hits, mut wanted) = (0, 0);
         for _ in 0..queries {
             let mut query = numbers.vector(self.dims);

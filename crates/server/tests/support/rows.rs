@@ -8,12 +8,8 @@ pub struct Rows {
 
 impl Rows {
     pub fn new(count: usize, dims: u32) -> Self {
-        let mut state = 0x9e37_79b9_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 24) as f32
-        };
-        Self { dims, values: (0..count * dims as usize).map(|_| next()).collect() }
+        let mut random = fastrand::Rng::with_seed(1);
+        Self { dims, values: (0..count * dims as usize).map(|_| random.f32()).collect() }
     }
 
     pub fn len(&self) -> usize {

@@ -53,12 +53,12 @@ pub(super) struct Build {
     /// Self-recall and recall of the graph.
     quality: Mutex<[Option<f64>; 2]>,
     memory: AtomicU64,
-    seen: Mutex<Seen>,
+    history: Mutex<History>,
 }
 
 /// The state at earlier samples.
 #[derive(Default)]
-struct Seen {
+struct History {
     fraction: f64,
     /// Elements counted in the phases graph, repair and order.
     counted: [u64; 3],
@@ -88,7 +88,7 @@ impl Build {
             pages: AtomicU64::new(0),
             memory: AtomicU64::new(memory),
             quality: Mutex::default(),
-            seen: Mutex::default(),
+            history: Mutex::default(),
         }
     }
 
@@ -99,21 +99,21 @@ impl Build {
     /// Samples the progress, for the rate; returns the elements processed since the last sample, by phase.
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
-        let mut seen = self.seen();
-        seen.still(&stage);
-        if seen.samples.len() == RATE_SAMPLES {
-            seen.samples.pop_front();
+        let mut history = self.history();
+        history.still(&stage);
+        if history.samples.len() == RATE_SAMPLES {
+            history.samples.pop_front();
         }
-        seen.samples.push_back((now, stage.phase, stage.done));
-        seen.count(stage.phase, stage.done)
+        history.samples.push_back((now, stage.phase, stage.done));
+        history.count(stage.phase, stage.done)
     }
 
     /// The elements of a finished graph that samples have missed.
     fn rest(&self, elements: u64) -> Elements {
-        let mut seen = self.seen();
+        let mut history = self.history();
         let mut rest = Elements::default();
         for phase in ELEMENT_PHASES {
-            let [graph, repair, order] = seen.count(phase, elements);
+            let [graph, repair, order] = history.count(phase, elements);
             rest = [rest[0] + graph, rest[1] + repair, rest[2] + order];
         }
         rest
@@ -123,20 +123,20 @@ impl Build {
         let stage = (self.read)();
         let rows = self.rows.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
-        let mut seen = self.seen();
-        let rate = seen.rate(&stage);
-        let still = seen.still(&stage);
+        let mut history = self.history();
+        let rate = history.rate(&stage);
+        let still = history.still(&stage);
         let eta = eta(&stage, rate, still, rows, &self.subject, phase_rates);
         if let Some(eta) = eta {
             let elapsed = elapsed.as_secs_f64();
-            seen.fraction = seen.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
+            history.fraction = history.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
         }
         BuildReport {
             subject: self.subject.clone(),
             phase: phase_name(stage.phase).to_owned(),
             done: stage.done,
             total: stage.total,
-            fraction: seen.fraction,
+            fraction: history.fraction,
             rows,
             rate,
             eta_seconds: eta,
@@ -170,12 +170,12 @@ impl Build {
         (stage, report, rest)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl History {
     /// Counts elements up to `done` in a phase; returns the new ones.
     fn count(&mut self, phase: Phase, done: u64) -> Elements {
         let mut new = Elements::default();

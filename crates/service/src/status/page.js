@@ -157,9 +157,7 @@ function showBuilders(builders) {
   byId("builders-section").hidden = builders.length === 0;
   byId("builders").replaceChildren(...builders.map((builder) => make("li", { class: "card" },
     make("h3", {}, builder.name, make("span", {}, builder.state)),
-    make("p", { class: "facts" }, make("span", {}, `${number(builder.builds)} builds`),
-      builder.threads ? make("span", {}, `${number(builder.threads)} threads`) : null,
-      builder.memory_free_bytes === null ? null : make("span", {}, `${bytes(builder.memory_free_bytes)} free`)))));
+    make("p", { class: "facts" }, make("span", {}, `${number(builder.builds)} builds`)))));
 }
 
 function drawing(name, attributes) {
