@@ -1,40 +1,96 @@
-//! The kernels for aarch64, and whole builds with them, tested on any machine.
+//! The kernels for aarch64, whole builds with them, and a PostgreSQL for it, tested on any machine.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::{apt, build, step};
+use crate::build::Profile;
+use crate::test::{self, Part, Summary};
+use crate::unpacked::{self, Processor};
+use crate::{apt, build, install, setup, step};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
-const EMULATOR: &str = "qemu-aarch64-static";
+/// The program that runs others made for the architecture.
+pub const EMULATOR: &str = "qemu-aarch64-static";
 /// Where the packages put the libraries of the other architecture.
 const ROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// The crate with the kernels; the program, which builds indexes at each level of the processor, without what needs a C++ compiler.
-const TESTS: [&[&str]; 2] =
-    [&["-p", "lantern-index-distance"], &["-p", "lantern-index", "--no-default-features", "--test", "cpu_levels"]];
+/// The program, without what needs a C++ compiler, and the test that starts it: cargo builds it for the test.
+const PROGRAM: [&str; 5] = ["-p", "lantern-index", "--no-default-features", "--test", "cpu_levels"];
 
-/// Cross-compiles these tests and runs them, emulated unless this is such a machine.
-pub fn run() -> Result<()> {
-    if !cfg!(target_arch = "aarch64") {
+/// Cross-compiles the kernels' tests, and those that build indexes at each level of the processor; runs them, emulated unless this is
+/// such a machine. Then PostgreSQL builds with an emulated builder; with `pg`, only that, and PostgreSQL is an emulated one too.
+pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
+    let emulated = !cfg!(target_arch = "aarch64");
+    if emulated {
         prepare()?;
+    } else if pg.is_some() {
+        bail!("nothing is emulated here: `cargo xtask test --pg` tests on such a machine");
     }
-    for tests in TESTS {
-        let mut cargo = build::cargo(None);
-        cargo.args(["test", "--target", TARGET]).args(tests);
-        if !cfg!(target_arch = "aarch64") {
-            let emulator = format!("{EMULATOR} -L {ROOT}");
-            cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
-            cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &emulator);
-            // Tests start the program themselves.
-            cargo.env("LANTERN_INDEX_EMULATOR", emulator);
-        }
-        let status = cargo.status().context("cannot run cargo")?;
-        ensure!(status.success(), "the tests for {TARGET} failed");
+    if pg.is_none() {
+        cargo("test", &["-p", "lantern-index-distance"])?;
+        cargo("test", &PROGRAM)?;
     }
+    if !emulated {
+        return Ok(Vec::new());
+    }
+    let native = setup::run(None, false)?;
+    cargo("build", &PROGRAM)?;
+    put_starter()?;
+    let Some(major) = pg else {
+        install::install(&native, Profile::Release)?;
+        return Ok(vec![test::on(&native, Part::Named("aarch64"))?]);
+    };
+    let config = unpacked::prepare(major, Processor::Aarch64)?;
+    let mut build = foreign_cargo(Some(&config));
+    build.args(["build", "--profile", Profile::Demo.name()]).args(build::extension_arguments(major));
+    let what = format!("building the extension for PostgreSQL {major} on {TARGET}");
+    step::command(&what, "It needs libclang: `cargo xtask setup`.", build.args(["--target", TARGET]))?;
+    let library = step::target_dir()?.join(TARGET).join(Profile::Demo.name()).join("liblantern_index.so");
+    install::put_all(&config, &library)?;
+    let runnable = unpacked::runnable(&config)?;
+    Ok(vec![test::on(&runnable.config, Part::Named("aarch64"))?])
+}
+
+fn cargo(command: &str, arguments: &[&str]) -> Result<()> {
+    let mut cargo = foreign_cargo(None);
+    let status = cargo.arg(command).args(["--target", TARGET]).args(arguments).status().context("cannot run cargo")?;
+    ensure!(status.success(), "cargo {command} for {TARGET} failed");
     Ok(())
+}
+
+/// A cargo that compiles for the architecture, and emulates what it runs.
+fn foreign_cargo(config: Option<&harness::PgConfig>) -> Command {
+    let mut cargo = build::cargo(config);
+    if !cfg!(target_arch = "aarch64") {
+        let emulator = emulator().join(" ");
+        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
+        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &emulator);
+        // Tests start the program themselves.
+        cargo.env("LANTERN_INDEX_EMULATOR", emulator);
+        // libclang has its own headers only for this machine's architecture.
+        cargo.env("BINDGEN_EXTRA_CLANG_ARGS_aarch64_unknown_linux_gnu", format!("-isystem {ROOT}/include"));
+    }
+    cargo
+}
+
+fn emulator() -> [&'static str; 3] {
+    [EMULATOR, "-L", ROOT]
+}
+
+/// Puts a script that emulates the program beside the native one, where the integration test finds it.
+fn put_starter() -> Result<()> {
+    let dir = step::target_dir()?;
+    let program = dir.join(TARGET).join("debug/lantern-index");
+    let starter: PathBuf = dir.join("debug/lantern-index-aarch64");
+    let script = format!("#!/bin/sh\nexec {} '{}' \"$@\"\n", emulator().join(" "), program.display());
+    fs::create_dir_all(dir.join("debug"))?;
+    fs::write(&starter, script).with_context(|| format!("cannot write {}", starter.display()))?;
+    Ok(fs::set_permissions(&starter, fs::Permissions::from_mode(0o755))?)
 }
 
 /// Installs the cross-compiler, the emulator and Rust's library for the architecture, where they are missing.

@@ -19,7 +19,7 @@ impl Archive {
     /// The same archive as a source of packages of another release, in deb822 style.
     pub fn stanza(&self, suite: &str, kind: Kind) -> String {
         let types = match kind {
-            Kind::Binaries => "deb",
+            Kind::Binaries | Kind::BinariesFor(_) => "deb",
             Kind::Sources => "deb-src",
         };
         let signed_by = self.signed_by.as_ref().map_or(String::new(), |keys| format!("Signed-By: {keys}\n"));

@@ -17,11 +17,15 @@ pub struct Arguments {
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub enum Task {
     /// Install what is missing: PostgreSQL and its headers, libclang, a C++ compiler, pgvector
-    Setup(Postgres),
+    Setup(SetupOptions),
     /// Build the extension and put it into a PostgreSQL
     Install(Postgres),
+    /// Take out what install put in, and say what remains
+    Uninstall(Postgres),
     /// Build the same index in the database and outside, and compare
     Demo(DemoOptions),
+    /// Record the demo, and a build that is watched, as animated SVGs
+    Picture(Picture),
     /// Make Debian packages of daemon and library in target/dist
     Dist(DistOptions),
     /// All checks and tests: on the PostgreSQL found, on 18, and what meets the database on 17
@@ -42,6 +46,21 @@ pub struct Postgres {
 }
 
 #[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct SetupOptions {
+    #[command(flatten)]
+    pub postgres: Postgres,
+    #[command(flatten)]
+    pub pgvector: Pgvector,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct Pgvector {
+    /// Replace a pgvector older than 0.8, for all clusters of this PostgreSQL
+    #[arg(long = "replace-pgvector")]
+    pub replace: bool,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
 pub struct DemoOptions {
     /// Leave the cluster and the builder running
     #[arg(long)]
@@ -49,6 +68,15 @@ pub struct DemoOptions {
     /// How many of the sample's rows to take
     #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
+    #[command(flatten)]
+    pub pgvector: Pgvector,
+}
+
+#[derive(Args, Debug, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// Where demo.svg and watch.svg go
+    #[arg(value_name = "DIR", default_value = "docs/pictures")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug, Default, PartialEq, Eq)]
@@ -70,7 +98,7 @@ pub struct DistOptions {
 pub struct TestOptions {
     /// fmt, clippy, versions, unit, integration, a file of tests/tests, or a part of a test's name, on the PostgreSQL found; pgvector
     /// (pgvector's own regression and TAP tests, with every hnsw index built externally); aarch64 (the kernels for that architecture and
-    /// builds with them, cross-compiled and emulated); kubernetes (builders as pods, on a control plane built from Go sources once; no
+    /// builds with them, cross-compiled and emulated; with --pg, builds in an emulated PostgreSQL); kubernetes (builders as pods, on a control plane built from Go sources once; no
     /// part of a whole run)
     pub name: Option<String>,
     /// On this release only; 17 and 18 are fetched from Debian if not here
@@ -96,7 +124,13 @@ mod tests {
 
     #[test]
     fn tasks_and_their_options() {
-        assert_eq!(parse("demo --keep --rows 500").unwrap(), Task::Demo(DemoOptions { keep: true, rows: Some(500) }));
+        assert_eq!(
+            parse("demo --keep --rows 500").unwrap(),
+            Task::Demo(DemoOptions { keep: true, rows: Some(500), ..DemoOptions::default() })
+        );
+        let replaces = Pgvector { replace: true };
+        let setup = SetupOptions { pgvector: replaces, ..SetupOptions::default() };
+        assert_eq!(parse("setup --replace-pgvector").unwrap(), Task::Setup(setup));
         let config = Postgres { pg_config: Some("/x/pg_config".into()) };
         assert_eq!(parse("install --pg-config=/x/pg_config").unwrap(), Task::Install(config));
         let check = DistOptions { check: true, ..DistOptions::default() };
@@ -126,6 +160,8 @@ mod tests {
             "test --pg no",
             "setup --fast",
             "setup --check",
+            "uninstall --keep",
+            "test --replace-pgvector",
             "dance",
         ] {
             assert!(parse(line).is_err(), "{line}");

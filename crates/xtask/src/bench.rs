@@ -11,7 +11,7 @@ pub fn run(words: &[String]) -> Result<()> {
     let mut bench = Command::new(build::benches()?);
     bench.args(words);
     if !words.iter().any(|word| word == "--help" || word == "-h") {
-        let config = setup::run(None)?;
+        let config = setup::run(None, false)?;
         build::program()?;
         install::install(&config, build::Profile::Release)?;
         bench.env("PG_CONFIG", &config.path);

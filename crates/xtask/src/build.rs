@@ -53,7 +53,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
             Self::Demo => "demo",

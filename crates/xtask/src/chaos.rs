@@ -12,7 +12,7 @@ pub fn run(words: &[String]) -> Result<()> {
         // First, because it fails without Go, and everything else takes minutes.
         harness::control_plane()?;
     }
-    let config = setup::run(None)?;
+    let config = setup::run(None, false)?;
     let [program, chaos] = build::chaos()?;
     install::install(&config, build::Profile::Release)?;
     let mut command = Command::new(chaos);

@@ -23,7 +23,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     ensure!((100..=base.rows()).contains(&rows), "--rows: the sample has {} rows, take at least 100", base.rows());
     let base = base.truncated(rows);
 
-    let config = setup::run(None)?;
+    let config = setup::run(None, options.pgvector.replace)?;
     let program = build::demo_program()?;
     install::install(&config, Profile::Demo)?;
 

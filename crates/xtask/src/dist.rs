@@ -9,7 +9,8 @@ use harness::PgConfig;
 
 use crate::arguments::DistOptions;
 use crate::build::Profile;
-use crate::{apt, build, setup, step, unpacked};
+use crate::unpacked::{self, Processor};
+use crate::{apt, build, setup, step};
 
 mod check;
 mod daemon;
@@ -66,7 +67,7 @@ fn checksums(out: &Path, files: &[&PathBuf]) -> Result<PathBuf> {
 
 fn image(options: &DistOptions) -> Result<()> {
     let profile = if options.quick { Profile::Demo } else { Profile::Release };
-    let config = unpacked::prepare(image::MAJOR)?;
+    let config = unpacked::prepare(image::MAJOR, Processor::Own)?;
     let library = build::extension(&config, profile)?;
     let out = step::target_dir()?.join("dist");
     let archive = image::build(&library, &out)?;

@@ -35,10 +35,14 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
 
 /// Builds and copies.
 pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
-    let library = build::extension(config, profile)?;
+    put_all(config, &build::extension(config, profile)?)
+}
+
+/// Copies this library and its SQL.
+pub fn put_all(config: &PgConfig, library: &Path) -> Result<()> {
     let sources = harness::root().join("crates/extension");
     let extensions = config.sharedir.join("extension");
-    put(&library, &config.pkglibdir.join("lantern_index.so"), 0o755)?;
+    put(library, &config.pkglibdir.join("lantern_index.so"), 0o755)?;
     put(&sources.join("lantern_index.control"), &extensions.join("lantern_index.control"), 0o644)?;
     for script in fs::read_dir(sources.join("sql"))?.flatten() {
         put(&script.path(), &extensions.join(script.file_name()), 0o644)?;
@@ -57,8 +61,7 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
         ensure!(output.status.success(), "{purpose} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(())
     };
-    let writable = is_writable(to.parent().context("no directory")?);
-    let command = |program: &str| if writable { Ok(Command::new(program)) } else { apt::as_root(program, &purpose) };
+    let command = changing(to.parent().context("no directory")?, &purpose);
     let mut copy = command("install")?;
     copy.arg(format!("--mode={mode:o}")).arg(from).arg(&temporary);
     let mut rename = command("mv")?;
@@ -68,6 +71,12 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
         let _ = command("rm").map(|mut remove| remove.arg("--force").arg(&temporary).status());
     }
     result
+}
+
+/// Starts programs that change a directory: as root if we may not.
+pub fn changing(dir: &Path, purpose: &str) -> impl Fn(&str) -> Result<Command> {
+    let writable = is_writable(dir);
+    move |program| if writable { Ok(Command::new(program)) } else { apt::as_root(program, purpose) }
 }
 
 /// Whether we may make files in a directory.

@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask setup | install | demo | dist | test | bench | soak | chaos`.
+//! Developer tasks: `cargo xtask setup | install | uninstall | demo | dist | test | bench | soak | chaos`.
 
 mod aarch64;
 mod apt_sources;
@@ -11,10 +11,12 @@ mod dist;
 mod install;
 mod other_apt;
 mod pgvector;
+mod picture;
 mod setup;
 mod soak;
 mod test;
 mod test_tools;
+mod uninstall;
 mod unpacked;
 mod versions;
 
@@ -27,9 +29,11 @@ use arguments::{Arguments, Task};
 
 fn main() -> ExitCode {
     let result = match &Arguments::parse().task {
-        Task::Setup(postgres) => setup::run(postgres.pg_config.as_deref()).map(drop),
+        Task::Setup(options) => setup::run(options.postgres.pg_config.as_deref(), options.pgvector.replace).map(drop),
         Task::Install(postgres) => install::run(postgres.pg_config.as_deref()),
+        Task::Uninstall(postgres) => uninstall::run(postgres.pg_config.as_deref()),
         Task::Demo(options) => demo::run(options),
+        Task::Picture(picture) => picture::run(&picture.dir),
         Task::Dist(options) => dist::run(options),
         Task::Soak => soak::run(),
         Task::Chaos(chaos) => chaos::run(&chaos.words),

@@ -13,6 +13,8 @@ use crate::{apt, apt_sources, step};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Binaries,
+    /// For another architecture, under Debian's name.
+    BinariesFor(&'static str),
     Sources,
 }
 
@@ -34,7 +36,7 @@ impl<'a> OtherApt<'a> {
         ensure!(!archives.is_empty(), "apt's sources name no archive of Debian {codename}");
         let mut result = Err(anyhow::anyhow!("no archive"));
         for archive in &archives {
-            result = Self::prepare(dir, &archive.stanza(suite, kind)).and_then(|()| {
+            result = Self::prepare(dir, &archive.stanza(suite, kind), kind).and_then(|()| {
                 let other = Self { dir, suite };
                 other.get(&["update"])?;
                 work(&other)
@@ -46,7 +48,7 @@ impl<'a> OtherApt<'a> {
         result
     }
 
-    fn prepare(dir: &Path, stanza: &str) -> Result<()> {
+    fn prepare(dir: &Path, stanza: &str, kind: Kind) -> Result<()> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("cannot delete {}", dir.display()))?;
         }
@@ -56,7 +58,7 @@ impl<'a> OtherApt<'a> {
         fs::write(dir.join("other.sources"), stanza)?;
         // An empty status file: no package is installed.
         fs::write(dir.join("status"), "")?;
-        fs::write(dir.join("apt.conf"), configuration(dir.to_str().context("the path is not UTF-8")?))?;
+        fs::write(dir.join("apt.conf"), configuration(dir.to_str().context("the path is not UTF-8")?, kind))?;
         Ok(())
     }
 
@@ -81,9 +83,13 @@ impl<'a> OtherApt<'a> {
 }
 
 /// A private configuration except for the network settings, without the machine's hooks.
-fn configuration(dir: &str) -> String {
+fn configuration(dir: &str, kind: Kind) -> String {
+    let architecture = match kind {
+        Kind::BinariesFor(name) => format!("APT::Architecture \"{name}\";\nAPT::Architectures {{ \"{name}\"; }};\n"),
+        Kind::Binaries | Kind::Sources => String::new(),
+    };
     format!(
-        "Dir::Etc::SourceList \"{dir}/other.sources\";\nDir::Etc::SourceParts \"{dir}/none\";\n\
+        "{architecture}Dir::Etc::SourceList \"{dir}/other.sources\";\nDir::Etc::SourceParts \"{dir}/none\";\n\
          Dir::Etc::Preferences \"{dir}/none/preferences\";\nDir::Etc::PreferencesParts \"{dir}/none\";\n\
          Dir::State::Lists \"{dir}/lists\";\nDir::State::Status \"{dir}/status\";\nDir::Cache \"{dir}/cache\";\n\
          APT::Sandbox::User \"\";\nAPT::Default-Release \"\";\nAPT::Keep-Downloaded-Packages \"true\";\n\

@@ -16,6 +16,19 @@ pub fn installed(config: &PgConfig) -> bool {
     pgvector_version(config).is_some_and(|version| is_new_enough(&version))
 }
 
+/// Fails if there is one that the set-up would have to replace: databases in use may depend on it.
+pub fn refuse_older(config: &PgConfig) -> Result<()> {
+    let Some(version) = pgvector_version(config).filter(|version| !is_new_enough(version)) else { return Ok(()) };
+    let (major, minor) = MINIMUM_PGVECTOR;
+    bail!(
+        "PostgreSQL {} has pgvector {version} ({}), and {major}.{minor} or newer is needed. `cargo xtask setup --replace-pgvector` \
+         replaces it for all clusters of this PostgreSQL, whose databases then need ALTER EXTENSION vector UPDATE. \
+         PG_CONFIG names another PostgreSQL.",
+        config.version,
+        config.pkglibdir.join("vector.so").display()
+    )
+}
+
 /// Installs pgvector for a PostgreSQL: the distribution's package if it is new enough, else from Debian's source.
 pub fn install(config: &PgConfig) -> Result<()> {
     let package = format!("postgresql-{}-pgvector", config.major);
@@ -107,7 +120,39 @@ fn is_new_enough(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use harness::Scratch;
+
     use super::*;
+
+    #[test]
+    fn an_older_one_is_not_replaced_unasked() {
+        let dir = Scratch::new("pgvector", 0o755).unwrap();
+        let place = |name: &str| dir.path().join(name);
+        let config = PgConfig {
+            path: "/x/bin/pg_config".into(),
+            major: 15,
+            version: "15.20".to_owned(),
+            bindir: "/x/bin".into(),
+            pkglibdir: place("lib"),
+            sharedir: place("share"),
+            include: "/x/include".into(),
+        };
+        let with = |version: &str| {
+            fs::write(place("share/extension/vector.control"), format!("default_version = '{version}'\n")).unwrap();
+            refuse_older(&config).map_err(|error| error.to_string())
+        };
+        assert!(refuse_older(&config).is_ok(), "there is none");
+        for folder in ["lib", "share/extension"] {
+            fs::create_dir_all(place(folder)).unwrap();
+        }
+        fs::write(place("lib/vector.so"), "").unwrap();
+        assert!(with("0.8.0").is_ok());
+        let error = with("0.7.4").unwrap_err();
+        assert!(
+            error.starts_with("PostgreSQL 15.20 has pgvector 0.7.4 (") && error.contains("--replace-pgvector"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn versions() {

@@ -7,14 +7,17 @@ use harness::{PgConfig, pgvector_version};
 use crate::{apt, pgvector, step};
 
 /// Installs what is missing, and prints what was found.
-pub fn run(pg_config: Option<&Path>) -> Result<PgConfig> {
-    let config = prepare(pg_config)?;
+pub fn run(pg_config: Option<&Path>, replace_pgvector: bool) -> Result<PgConfig> {
+    let config = prepare(pg_config, replace_pgvector)?;
     let version = pgvector_version(&config).unwrap_or_default();
     println!("PostgreSQL {} ({}), pgvector {version}", config.version, config.path.display());
     Ok(config)
 }
 
-fn prepare(pg_config: Option<&Path>) -> Result<PgConfig> {
+fn prepare(pg_config: Option<&Path>, replace_pgvector: bool) -> Result<PgConfig> {
+    if !replace_pgvector && let Some(config) = tools(pg_config)? {
+        pgvector::refuse_older(&config)?;
+    }
     // If nothing is missing, apt is not called, so that this works without a network.
     let missing = missing(pg_config)?;
     if !missing.is_empty() {

@@ -5,7 +5,8 @@ use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
 use crate::build::Profile;
-use crate::{aarch64, build, install, setup, test_tools, unpacked, versions};
+use crate::unpacked::{self, Processor};
+use crate::{aarch64, build, install, setup, test_tools, versions};
 
 mod counts;
 mod pgvector;
@@ -24,7 +25,7 @@ const DATABASE: [&str; 5] = ["concurrently", "durability", "edge_tables", "sql_c
 
 /// Which tests to run.
 #[derive(Clone, Copy)]
-enum Part<'a> {
+pub enum Part<'a> {
     /// Unit and integration tests.
     All,
     /// What the command line names.
@@ -37,11 +38,11 @@ enum Part<'a> {
 pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("fmt") => return format(),
-        Some("aarch64") => return aarch64::run(),
+        Some("aarch64") => return report(&aarch64::run(pg)?),
         None => format()?,
         _ => {}
     }
-    let native = setup::run(None)?;
+    let native = setup::run(None, false)?;
     match name {
         Some("clippy") => return clippy(&native),
         Some("versions") => return versions::check(native.major),
@@ -77,7 +78,8 @@ fn releases<'a>(name: Option<&'a str>, pg: Option<u32>, native: &PgConfig) -> Re
         // What does not depend on PostgreSQL is tested once.
         parts.extend(OTHERS.into_iter().filter(|(major, _)| *major != native.major));
     }
-    let prepare = |major| if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major) };
+    let prepare =
+        |major| if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major, Processor::Own) };
     parts.into_iter().map(|(major, part)| Ok((prepare(major)?, part))).collect()
 }
 
@@ -89,7 +91,7 @@ fn unit(config: &PgConfig) -> Result<Summary> {
 }
 
 /// Runs tests on a PostgreSQL that has the extension.
-fn on(config: &PgConfig, part: Part) -> Result<Summary> {
+pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
     loud(config, "build", &build::PROGRAMS)?;
     let of_files = |files: &[&str]| -> Vec<String> {
         let chosen = files.iter().flat_map(|file| ["--test", file]);
@@ -101,8 +103,8 @@ fn on(config: &PgConfig, part: Part) -> Result<Summary> {
         Part::All => test(config, &build::EVERYTHING, &[])?,
         Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
         Part::Named("integration") => test(config, &of_files(&files), &[])?,
-        // Not in a whole run: building Kubernetes takes minutes, and needs Go.
-        Part::Named("kubernetes") => test(config, &of_files(&["kubernetes"]), &["--ignored"])?,
+        // Not in a whole run: building Kubernetes takes minutes, and needs Go; the other needs an emulator, and a builder for it.
+        Part::Named(file @ ("kubernetes" | "aarch64")) => test(config, &of_files(&[file]), &["--ignored"])?,
         Part::Named(file) if files.contains(&file) => test(config, &of_files(&[file]), &[])?,
         Part::Named(part) => {
             let counts = test(config, &build::EVERYTHING, &[part])?;
@@ -114,7 +116,7 @@ fn on(config: &PgConfig, part: Part) -> Result<Summary> {
 }
 
 /// What was tested on one PostgreSQL.
-struct Summary {
+pub struct Summary {
     what: String,
     counts: Counts,
 }

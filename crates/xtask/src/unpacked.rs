@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, Scratch};
 
 use crate::other_apt::{Kind, OtherApt};
-use crate::step;
+use crate::{aarch64, step};
 
 /// PostgreSQL releases, and Debian releases that have them with a recent enough pgvector. Their libraries must be newer than this
 /// machine's, with which the extension is linked.
@@ -20,8 +20,17 @@ const RELEASES: [(u32, &str); 2] = [(17, "trixie"), (18, "forky")];
 const STARTER: &str = r#"#!/bin/sh
 own=$(readlink -f "$0")
 libraries=${own%/postgresql/*}/MULTIARCH
-exec "$libraries/LOADER" --library-path "$libraries" --argv0 "$own" "$own.elf" "$@"
+exec EMULATOR"$libraries/LOADER" --library-path "$libraries" --argv0 "$own" "$own.elf" "$@"
 "#;
+
+/// The processor that a PostgreSQL is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// This machine's.
+    Own,
+    /// Emulated.
+    Aarch64,
+}
 
 /// A PostgreSQL in a temporary folder, for servers to run from: the account they run under may not be able to read `target/`.
 pub struct Runnable {
@@ -31,15 +40,16 @@ pub struct Runnable {
 }
 
 /// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now.
-pub fn prepare(major: u32) -> Result<PgConfig> {
-    let root = root(major)?;
+pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
+    let suffix = if processor == Processor::Own { "" } else { "-aarch64" };
+    let root = step::work_dir()?.join(format!("postgresql-{major}{suffix}"));
     // Increase the number when the steps below change.
     let complete = root.join("complete-2");
     if !complete.is_file() {
         let (_, suite) = RELEASES.iter().find(|(found, _)| *found == major).with_context(|| {
             format!("PostgreSQL {major} is not the one found here, and not one of those that are fetched for tests")
         })?;
-        fetch(major, suite, &root)
+        fetch(major, suite, processor, &root)
             .with_context(|| format!("cannot get PostgreSQL {major}; `--pg` tests with other releases only"))?;
         fs::write(complete, "")?;
     }
@@ -51,24 +61,22 @@ pub fn prepare(major: u32) -> Result<PgConfig> {
 
 /// A copy of [`prepare`]'s folder, without the headers.
 pub fn runnable(config: &PgConfig) -> Result<Runnable> {
-    let root = root(config.major)?;
+    // Above usr/lib/postgresql/18/bin/pg_config.
+    let root = config.path.ancestors().nth(6).context("it is not one of those unpacked here")?;
     let scratch = Scratch::new("postgresql", 0o755)?;
-    let parts = ["lib/postgresql".to_owned(), "share/postgresql".to_owned(), format!("lib/{}", multiarch(&root)?)];
+    let parts = ["lib/postgresql".to_owned(), "share/postgresql".to_owned(), format!("lib/{}", multiarch(root)?)];
     let mut copy = Command::new("cp");
     copy.args(["--archive", "--parents"]).args(parts.iter().map(|part| format!("usr/{part}")));
-    let output = copy.arg(scratch.path()).current_dir(&root).output().context("cannot run cp")?;
+    let output = copy.arg(scratch.path()).current_dir(root).output().context("cannot run cp")?;
     ensure!(output.status.success(), "copying PostgreSQL failed: {}", String::from_utf8_lossy(&output.stderr));
-    let path = config.path.strip_prefix(&root).context("it is not one of those unpacked here")?;
+    let path = config.path.strip_prefix(root)?;
     Ok(Runnable { config: PgConfig::read(&scratch.path().join(path))?, _scratch: scratch })
 }
 
-fn root(major: u32) -> Result<PathBuf> {
-    Ok(step::work_dir()?.join(format!("postgresql-{major}")))
-}
-
-fn fetch(major: u32, suite: &str, root: &Path) -> Result<()> {
+fn fetch(major: u32, suite: &str, processor: Processor, root: &Path) -> Result<()> {
+    let kind = if processor == Processor::Own { Kind::Binaries } else { Kind::BinariesFor("arm64") };
     let dir = step::work_dir()?.join(format!("debian-{suite}"));
-    OtherApt::with(suite, Kind::Binaries, &dir, |apt| {
+    OtherApt::with(suite, kind, &dir, |apt| {
         let server = [format!("postgresql-{major}"), format!("postgresql-{major}-pgvector")];
         let arguments = ["install", "--download-only", "--yes", "--no-install-recommends", &server[0], &server[1]];
         apt.get(&arguments)?;
@@ -80,7 +88,7 @@ fn fetch(major: u32, suite: &str, root: &Path) -> Result<()> {
                 fs::remove_dir_all(root).with_context(|| format!("cannot delete {}", root.display()))?;
             }
             apt.packages()?.into_iter().chain(headers).try_for_each(|package| unpack(&package, root))?;
-            replace_programs(major, root)
+            replace_programs(major, processor, root)
         })
     })?;
     fs::remove_dir_all(&dir).with_context(|| format!("cannot delete {}", dir.display()))
@@ -95,11 +103,12 @@ fn unpack(package: &Path, root: &Path) -> Result<()> {
 }
 
 /// Moves each program `x` to `x.elf` and puts a starter in its place.
-fn replace_programs(major: u32, root: &Path) -> Result<()> {
+fn replace_programs(major: u32, processor: Processor, root: &Path) -> Result<()> {
     let multiarch = multiarch(root)?;
     let libraries = root.join("usr/lib").join(&multiarch);
     let loader = find(&libraries, |name| name.starts_with("ld-linux") && name.contains(".so."))?;
-    let starter = STARTER.replace("MULTIARCH", &multiarch).replace("LOADER", &loader);
+    let emulator = if processor == Processor::Own { String::new() } else { format!("{} ", aarch64::EMULATOR) };
+    let starter = STARTER.replace("MULTIARCH", &multiarch).replace("LOADER", &loader).replace("EMULATOR", &emulator);
     let own = root.join(format!("usr/lib/postgresql/{major}"));
     for folder in ["bin", "lib/pgxs/src/test/regress"] {
         let programs = fs::read_dir(own.join(folder)).with_context(|| format!("{} lacks {folder}", own.display()))?;

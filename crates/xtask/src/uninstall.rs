@@ -1,0 +1,110 @@
+//! Takes out what `cargo xtask install` put into a PostgreSQL.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use harness::PgConfig;
+
+use crate::{install, setup};
+
+const REMAINS: &str = "
+What remains, until you remove it (docs/recipes.md, \"Taking it off\"):
+
+  * in databases: the option external of indexes (ALTER INDEX … RESET (external)), and the SQL functions
+    (DROP EXTENSION lantern_index); both can still be done now
+  * in postgresql.conf: settings hnsw.external_index…
+  * pgvector, PostgreSQL, and the packages that `cargo xtask setup` installed
+  * the builder, where you started or installed one";
+
+/// Removes library and SQL, unless a server still preloads the library, or a package has brought them.
+pub fn run(pg_config: Option<&Path>) -> Result<()> {
+    let config = setup::tools(pg_config)?.context("no PostgreSQL found; --pg-config names one")?;
+    let files = installed(&config)?;
+    if files.is_empty() {
+        println!("lantern_index is not in {}.", config.pkglibdir.display());
+    }
+    if let Some(package) = files.iter().find_map(|file| package(file)) {
+        bail!("lantern_index is of the package {package}; `apt-get remove {package}` removes it");
+    }
+    // Debian's places: main/postgresql.conf and main/conf.d/, and main/postgresql.auto.conf.
+    let clusters = ["/etc/postgresql", "/var/lib/postgresql"].map(|dir| Path::new(dir).join(config.major.to_string()));
+    let preloads: Vec<String> = clusters.iter().flat_map(|dir| preloads(dir, 2)).collect();
+    ensure!(
+        preloads.is_empty(),
+        "without the library, servers that preload it do not start. Remove lantern_index from these lines first:\n{}",
+        preloads.join("\n")
+    );
+    for file in &files {
+        let purpose = format!("removing {}", file.display());
+        let output = install::changing(file.parent().context("no directory")?, &purpose)("rm")?.arg(file).output()?;
+        ensure!(output.status.success(), "{purpose} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        println!("removed {}", file.display());
+    }
+    println!("{REMAINS}");
+    Ok(())
+}
+
+fn installed(config: &PgConfig) -> Result<Vec<PathBuf>> {
+    let extensions = config.sharedir.join("extension");
+    let entries = fs::read_dir(&extensions).with_context(|| format!("cannot read {}", extensions.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name == "lantern_index.control" || (name.starts_with("lantern_index--") && name.ends_with(".sql"))
+    });
+    files.push(config.pkglibdir.join("lantern_index.so"));
+    files.retain(|file| file.is_file());
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// The Debian package that a file is of.
+fn package(file: &Path) -> Option<String> {
+    let output =
+        Command::new("dpkg").arg("--search").arg(file).output().ok().filter(|output| output.status.success())?;
+    // lantern-index-postgresql-15: /usr/lib/postgresql/15/lib/lantern_index.so
+    String::from_utf8_lossy(&output.stdout).split_once(": ").map(|(package, _)| package.to_owned())
+}
+
+/// The lines of configuration files up to `depth` folders below a directory that preload the library, with file and number.
+fn preloads(dir: &Path, depth: u32) -> Vec<String> {
+    let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of = |path: PathBuf| match path.is_dir() {
+        true if depth > 0 => preloads(&path, depth - 1),
+        false if path.extension().is_some_and(|extension| extension == "conf") => in_file(&path),
+        _ => Vec::new(),
+    };
+    paths.flat_map(of).collect()
+}
+
+fn in_file(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().enumerate().filter(|(_, line)| {
+        let setting = line.split('#').next().unwrap_or_default();
+        setting.contains("preload_libraries") && setting.contains("lantern_index")
+    });
+    lines.map(|(number, line)| format!("{}:{}: {}", path.display(), number + 1, line.trim())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn servers_that_preload_it_are_found() {
+        let dir = Scratch::new("etc", 0o755).unwrap();
+        let main = dir.path().join("main/conf.d");
+        fs::create_dir_all(&main).unwrap();
+        fs::write(main.join("a.conf"), "#shared_preload_libraries = 'lantern_index'\nhnsw.external_index = on\n")
+            .unwrap();
+        assert_eq!(preloads(dir.path(), 2), Vec::<String>::new());
+        let conf = main.with_file_name("postgresql.conf");
+        fs::write(&conf, "port = 5433\nshared_preload_libraries = 'lantern_index,vector'  # ours\n").unwrap();
+        let expected = format!("{}:2: shared_preload_libraries = 'lantern_index,vector'  # ours", conf.display());
+        assert_eq!(preloads(dir.path(), 2), [expected]);
+    }
+}
