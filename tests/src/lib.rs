@@ -49,7 +49,7 @@ pub use agree::{expect_every_row, near_rows};
 pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;
 pub use control_plane::control_plane;
-pub use copy::{Column, copy_rows};
+pub use copy::{Column, copy_rows, fill_rows};
 pub use diagnose::{diagnose, make_diagnose};
 pub use exact::{Metric, exact_neighbors};
 pub use federation::{federate, federate_ef_search};

@@ -1,4 +1,4 @@
-//! Builders that ask who their clients are: by a token, which is replaced while they run, or by a certificate.
+//! Builders that authenticate clients: by tokens, which are replaced while they run, or by certificates.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,14 +33,14 @@ fn set(session: &mut Session, name: &str, value: &str) {
     session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap();
 }
 
-/// The refusal of a build.
+/// Tries a build and returns its refusal.
 fn refused(session: &mut Session) -> Notice {
     let error = session.execute(CREATE).unwrap_err();
     println!("{error}\n");
     error.server().clone()
 }
 
-/// Has the token file read again; `outcome` is what the log says of it.
+/// Makes the builder read its token file again, and waits until its log has the line `outcome`.
 fn reload(builder: &Builder, outcome: &str) {
     let count = |log: &str| log.matches(outcome).count();
     let before = count(&builder.log());
@@ -61,8 +61,10 @@ fn a_token() {
     let missing = refused(&mut session);
     assert_eq!(missing.sqlstate, "28000");
     assert!(missing.hint.contains("hnsw.external_index_token"), "{}", missing.hint);
-    // Who may not build may still ask whether somebody is there.
-    session.execute("CREATE EXTENSION lantern_index; SELECT * FROM lantern_index.ping()").unwrap();
+    // A ping is refused for the same reason.
+    session.execute("CREATE EXTENSION lantern_index").unwrap();
+    let ping = session.execute("SELECT * FROM lantern_index.ping()").unwrap_err();
+    assert_eq!((&ping.server().sqlstate, &ping.server().hint), (&missing.sqlstate, &missing.hint), "{ping}");
     for wrong in [NEW, "x", &OLD[1..], &format!("{OLD}0")] {
         set(&mut session, "token", wrong);
         let wrong = refused(&mut session);
@@ -74,7 +76,7 @@ fn a_token() {
     set(&mut session, "token", OLD);
     session.execute(CREATE).unwrap();
 
-    // Both are good while databases are told of the new one.
+    // During a rotation both tokens are valid.
     fs::write(&file, format!("{NEW}\n{OLD}\n")).unwrap();
     reload(&builder, "tokens read again");
     session.execute(CREATE).unwrap();
@@ -86,7 +88,7 @@ fn a_token() {
     set(&mut session, "token", OLD);
     assert_eq!(refused(&mut session).sqlstate, "28000");
 
-    // A file that cannot be used changes nothing.
+    // An invalid file leaves the tokens as they are.
     fs::write(&file, "short\n").unwrap();
     reload(&builder, "tokens not read again");
     assert_eq!(refused(&mut session).sqlstate, "28000");

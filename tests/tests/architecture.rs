@@ -1,4 +1,4 @@
-//! Who may use whom, as `crates/README.md` draws it.
+//! Which crate may depend on which, as `crates/README.md` draws it, and which clocks the code may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What each crate may use of ours; `xtask`, `tests` and `benches` may use anything.
-const ARROWS: [(&str, &[&str]); 16] = [
+/// The crates of this workspace that each may depend on; `xtask`, `tests` and `benches` may depend on all.
+const ARROWS: [(&str, &[&str]); 17] = [
     ("pgvector", &[]),
     ("distance", &["pgvector"]),
     ("graph", &["pgvector"]),
@@ -21,23 +21,27 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("plot", &[]),
     ("service", &["protocol"]),
     ("server", &["advise", "service", "protocol", "hnsw", "pages", "node-file", "distance", "graph", "pgvector"]),
-    ("maintain", &["trust"]),
-    ("lantern-index", &["advise", "server", "router", "maintain", "service", "hnsw", "pages", "pgvector", "plot"]),
+    ("database", &["trust"]),
+    ("maintain", &["database"]),
+    (
+        "lantern-index",
+        &["advise", "server", "router", "database", "maintain", "service", "hnsw", "pages", "pgvector", "plot"],
+    ),
     ("extension", &["trust", "protocol", "pages", "graph", "pgvector"]),
     ("router", &["service", "protocol"]),
 ];
 
-/// Crates that belong to the edges, and where they may appear.
+/// Dependencies for input and output, and the crates that may have them.
 const EDGES: [(&str, &[&str]); 6] = [
-    ("tokio", &["service", "server", "router", "maintain", "lantern-index"]),
-    ("tokio-rustls", &["service", "server", "router", "maintain"]),
-    ("tokio-postgres", &["maintain"]),
+    ("tokio", &["service", "server", "router", "database", "maintain", "lantern-index"]),
+    ("tokio-rustls", &["service", "server", "router", "database"]),
+    ("tokio-postgres", &["database"]),
     ("pgrx", &["extension"]),
     ("kube", &["router"]),
     ("usearch", &["hnsw"]),
 ];
 
-/// Where the time of day is asked for: to show it, or to agree on it with other machines.
+/// Files that may read the time of day, to show it or to compare it with other machines'.
 const TIME_OF_DAY: [&str; 5] = [
     "cli/src/gen_cert.rs",
     "service/src/activity.rs",
@@ -123,7 +127,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Limits and durations are by clocks that never jump.
+/// Limits and durations use monotonic clocks, which never jump.
 #[test]
 fn nothing_waits_for_the_time_of_day() {
     let crates = harness::root().join("crates");

@@ -1,4 +1,4 @@
-//! CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY while four sessions write: no row is lost, none is there twice.
+//! CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY while four sessions write: no row is lost, and none is indexed twice.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,12 +9,12 @@ use harness::{Builder, Cluster, Column, Session, copy_rows, data_set, inspect};
 
 const WRITERS: u32 = 4;
 const ROWS: u32 = 3000;
-/// Rows that pgvector may strand.
+/// The most rows that pgvector's own inserts may leave unreachable.
 const STRANDED: usize = 10;
 const VACUUMED: &str = "after VACUUM";
-/// Changes per writer at least, whether or not the build is still going on.
+/// The fewest transactions per writer, even if the build ends earlier.
 const LEAST: u32 = 100;
-/// Between two of a writer's transactions: inserts take time, and the statement has to index them all in the end.
+/// Pause between a writer's transactions: the statement inserts all new rows at its end, one by one, and must get done.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// Inserts, updates in place and of the indexed column, and deletes, in transactions of which some are rolled back. Each
@@ -59,7 +59,7 @@ fn scene(cluster: &Cluster, builder: &Builder, database: &str) -> Session {
     session
 }
 
-/// Runs a statement while others write, and says how many changes there were meanwhile.
+/// Runs a statement while the writers work, and returns how many transactions there were meanwhile.
 fn while_writing(cluster: &Cluster, database: &str, session: &mut Session, statement: &str) -> u32 {
     let (stop, round) = (AtomicBool::new(false), AtomicU32::new(0));
     let first_id: u32 = session.value("SELECT max(id) + 1 FROM items").unwrap();
@@ -102,13 +102,13 @@ fn compare(cluster: &Cluster, session: &mut Session, what: &str) {
     let distinct: BTreeSet<u32> = found.iter().copied().collect();
     assert_eq!(distinct.len(), found.len(), "{what}: a row is found twice");
     assert!(distinct.is_subset(&wanted), "{what}: rows that are not there are found");
-    // An insert of pgvector's own may strand a row now and then: it is in the index, but no link leads to it.
+    // Inserts by pgvector leave a row unreachable now and then: it is in the index, but no element links to it.
     let lost: Vec<_> = wanted.difference(&distinct).collect();
     assert!(lost.len() <= STRANDED, "{what}: {} of {} rows are not found: {lost:?}", lost.len(), wanted.len());
     println!("{what}: {} rows, {} stranded", wanted.len(), lost.len());
     let report = inspect(cluster, session, "items_v").unwrap();
     if what == VACUUMED {
-        // Now that the dead ones are gone, the index holds each row once.
+        // VACUUM has removed dead rows, so the index holds each row once.
         assert!(report.contains(&format!(" {} rows of which", wanted.len())), "{} rows:\n{report}", wanted.len());
     }
 }

@@ -1,4 +1,4 @@
-//! What `deploy/` has for users to run, as far as it runs without containers.
+//! The files of `deploy/` that run without containers.
 
 use harness::{Builder, Cluster, inspect, root};
 
@@ -8,10 +8,10 @@ fn the_demo_job_builds_an_index_externally() {
     let mut session = cluster.database("demo_job").unwrap();
     builder.attach(&mut session).unwrap();
     let script = std::fs::read_to_string(root().join("deploy/demo.sql")).unwrap();
-    // The job runs whenever the services start.
+    // The job runs at each start of the services.
     for runs in 1..=2 {
         session.execute(&script).unwrap();
-        // The index is built there, and checked.
+        // The builder builds the index, and checks it.
         builder.expect_builds(2 * runs).unwrap();
     }
     inspect(&cluster, &mut session, "demo_embedding_idx").unwrap();

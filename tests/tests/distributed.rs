@@ -14,7 +14,7 @@ const NEIGHBORS: usize = 10;
 const QUERIES: usize = 50;
 const EF_SEARCH: u32 = 40;
 
-/// The ids that a statement finds for each query, nearest first; `nearest` stands for a query in it.
+/// The ids that a statement finds for each query, nearest first; `$query` in it stands for the query's value.
 fn found(session: &mut Session, nearest: &str) -> Vec<Vec<u32>> {
     let of = |query: usize| {
         let vector: String = session.value(&format!("SELECT v FROM queries WHERE id = {query}")).unwrap();
@@ -54,7 +54,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
     let [first, second, other] = &clusters[..] else { unreachable!() };
     let column = format!("v vector({})", base.dims());
 
-    // The third server is the head, and in another database what all is compared with.
+    // The third server is the head; another database of it has all rows in one table, for comparison.
     let mut nodes = [node(first, &column), node(second, &column)];
     let mut head = other.database(DATABASE).unwrap();
     federate(&mut head, &format!("id int, {column}"), &[first, second], DATABASE).unwrap();
@@ -74,7 +74,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
         session.execute("ANALYZE items").unwrap();
     }
     router.attach_through(&mut nodes[0], proxy.port()).unwrap();
-    // The whole of one build while the other is in the middle of its rows.
+    // One index is built from start to end while the rows of the other are being sent.
     let [node_1, node_2] = &mut nodes;
     thread::scope(|scope| {
         scope.spawn(|| node_1.execute(CREATE).unwrap());
@@ -91,7 +91,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
 
     single.execute(&format!("SET enable_seqscan = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
     federate_ef_search(&mut head, 2, EF_SEARCH).unwrap();
-    // A query of the partitioned table; and one that has its own limit for each node, and that both answer at the same time.
+    // Two forms of the query: of the partitioned table, and with a limit for each node, so that both nodes search at the same time.
     let each = format!(
         "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",
         nearest("items_1"),
@@ -105,7 +105,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
     assert!(one >= 0.95 && two >= 0.97 && two >= one - 0.01, "recall of one node {one}, of two {two}");
     assert_eq!(of_two, at_once);
 
-    // What the head finds is what the nodes find, merged.
+    // The head merges the results of its nodes.
     let parts = nodes.each_mut().map(|node| found(node, &nearest("items")));
     for (query, found) in of_two.iter().enumerate() {
         let all: Vec<u32> = parts.iter().flat_map(|part| &part[query]).copied().collect();

@@ -1,4 +1,4 @@
-//! What happens to an externally built index afterwards is pgvector's business, and must go on as on its own index.
+//! pgvector maintains an externally built index as its own: inserts, updates, deletes, VACUUM and REINDEX.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -26,7 +26,7 @@ fn insert_update_delete_vacuum_reindex() {
     load_queries(&mut session, "queries", Column::Vector, &queries).unwrap();
     let mut found = Vec::new();
     for (table, external) in [("stock", "false"), ("ours", "true")] {
-        // Built from half the rows and some that are no longer there in the end.
+        // The index is built from half the rows, and from some that are updated or deleted later.
         session
             .execute(&format!(
                 "CREATE TABLE {table} AS SELECT id, v FROM everything WHERE id < 4000; \
@@ -58,11 +58,11 @@ fn insert_update_delete_vacuum_reindex() {
         inspect(&CLUSTER, &mut session, "ours_idx").unwrap();
         assert!(recall(&mut session, search, 200).unwrap() > 0.95);
     }
-    // The way back to pgvector's own build.
+    // Rebuild in the database.
     session.execute("ALTER INDEX ours_idx RESET (external)").unwrap();
     session.execute("REINDEX INDEX ours_idx").unwrap();
     assert!(session.take_notices().iter().all(|notice| !notice.message.starts_with("indexed")));
-    // And back again.
+    // Rebuild externally again.
     session.execute("ALTER INDEX ours_idx SET (external = true)").unwrap();
     session.execute("REINDEX INDEX ours_idx").unwrap();
     assert!(session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 7000 elements")));
@@ -106,9 +106,9 @@ fn vacuum_after_a_few_deleted_rows_is_cheap() {
         session
             .execute(&format!("CREATE INDEX ON {table} USING hnsw (v vector_l2_ops) WITH (external = {external})"))
             .unwrap();
-        // Settles what the load left to do, so that only the index is paid for.
+        // Does the table's own work first, so that the next VACUUM's cost is that of the index.
         session.execute(&format!("VACUUM FREEZE {table}")).unwrap();
-        // Several, since how many links lead to a single one is by chance.
+        // Several rows, since the in-degree of a single one is random.
         session.execute(&format!("DELETE FROM {table} WHERE id % 350 = 9; CHECKPOINT")).unwrap();
         let position: String = session.value("SELECT pg_current_wal_insert_lsn()").unwrap();
         let start = Instant::now();
@@ -118,11 +118,10 @@ fn vacuum_after_a_few_deleted_rows_is_cheap() {
         costs.push((seconds, wal));
     }
     println!("vacuum (seconds, bytes of WAL): stock {:?}, ours {:?}", costs[0], costs[1]);
-    let ((stock_seconds, stock_wal), (our_seconds, our_wal)) = (costs[0], costs[1]);
-    // About twice as many pages are touched. Were lists not full, it would be all of them many times over.
+    let ((_, stock_wal), (_, our_wal)) = (costs[0], costs[1]);
+    // About twice as many pages change. If lists at layer 0 were not full, VACUUM would search neighbors for all elements, and write all
+    // pages several times.
     assert!(our_wal <= 4.0 * stock_wal, "{costs:?}");
-    // A moment is allowed for whatever else the machine does.
-    assert!(our_seconds <= 4.0 * stock_seconds + 0.5, "{costs:?}");
 }
 
 #[test]
@@ -132,7 +131,7 @@ fn layer_0_is_full() {
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
     session.execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
     let report = inspect(&CLUSTER, &mut session, "items_idx").unwrap();
-    // Otherwise every VACUUM would search neighbors for these elements anew.
+    // Every VACUUM searches new neighbors for elements whose list is not full.
     assert!(report.contains("; 0 layer-0 lists not full"), "{report}");
     assert!(report.contains("7000 elements, 7000 reachable"), "{report}");
 }

@@ -1,4 +1,4 @@
-//! The documents: their links lead somewhere, the settings are those of the code, and README stays short.
+//! Documents: links have targets, settings and flags are those of the code, README has at most 150 lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{binary, root};
 
-/// The files below a directory with an extension, except what is built and what is git's own.
+/// The files below a directory with an extension, without build output and git's files.
 fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
@@ -33,7 +33,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors of a document's headings, as GitHub makes them: of equal ones the second ends in `-1`.
+/// The anchors of a document's headings, as GitHub makes them: the second of two equal headings gets the suffix `-1`.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -48,13 +48,13 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Where the links and images of a line lead; text between backticks is code.
+/// The targets of a line's links and images; text between backticks is code.
 fn links(line: &str) -> Vec<String> {
     let text: String = line.split('`').step_by(2).collect();
     text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
 }
 
-/// What begins with `start` in a text, with the small letters, digits and `also` that follow.
+/// The words of a text that begin with `start` and go on with small letters, digits and `also`.
 fn words(text: &str, start: &str, also: char) -> BTreeSet<String> {
     let ends = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == also);
     let word = |(at, _): (usize, &str)| {
@@ -64,14 +64,14 @@ fn words(text: &str, start: &str, also: char) -> BTreeSet<String> {
     text.match_indices(start).map(word).collect()
 }
 
-/// The long flags in a text; lines of tables are none.
+/// The long flags in a text; the dashes of a table's ruler are none.
 fn flags(text: &str) -> BTreeSet<String> {
     let mut flags = words(text, "--", '-');
     flags.retain(|flag| flag.trim_start_matches('-').len() + 2 == flag.len() && flag.len() > 2);
     flags
 }
 
-/// The flags that a command prints, each on a line of its own. `-h, --help` is not among them.
+/// The flags in a command's help, without `-h, --help`.
 fn printed_flags(command: &str) -> Result<BTreeSet<String>> {
     let output = Command::new(binary()?).args([command, "--help"]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

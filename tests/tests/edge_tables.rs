@@ -1,4 +1,4 @@
-//! Small, odd and impossible tables.
+//! Tables that are small or unusual, and tables that cannot be indexed.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ fn database(name: &str) -> Session {
     session
 }
 
-/// Indexes table `t (id int, v …)`, checks the file, and searches for everything in it.
+/// Indexes table `t (id int, v …)`, verifies the file, and searches for each row.
 fn index_and_search(session: &mut Session, options: &str) {
     session
         .execute(&format!("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true{options})"))
@@ -86,7 +86,7 @@ fn an_empty_table_needs_no_builder() {
     inspect(&CLUSTER, &mut session, "t_idx").unwrap();
     session.execute("INSERT INTO t VALUES (1, '[1,2,3]'); SET enable_seqscan = off").unwrap();
     assert_eq!(session.value::<u32>("SELECT id FROM t ORDER BY v <-> '[1,2,4]' LIMIT 1").unwrap(), 1);
-    // Temporary tables and TRUNCATE build empty indexes too.
+    // Empty indexes of temporary tables, and after TRUNCATE.
     session.execute("TRUNCATE t").unwrap();
     session
         .execute(
@@ -113,7 +113,7 @@ fn extreme_options() {
             .unwrap();
         inspect(&CLUSTER, &mut session, "t_idx").unwrap();
         session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
-        // Each row is its own nearest neighbor; m = 2 makes a poor graph, in the database too.
+        // Each row is its own nearest neighbor. With m = 2 the graph is poor, pgvector's own as well.
         let found: u32 = session
             .value(
                 "SELECT count(*) FROM t a, LATERAL (SELECT id FROM t b ORDER BY b.v <-> a.v LIMIT 1) n \
@@ -154,7 +154,7 @@ fn kinds_of_tables_and_indexes() {
             let nearest: u32 = session.value(&format!("SELECT id FROM {table} ORDER BY {value} LIMIT 1")).unwrap();
             assert_eq!(nearest, wanted, "{kind} {value}");
         }
-        // The others are not written at a checkpoint.
+        // Only those of permanent tables: a checkpoint does not write the others to their files.
         if kind.is_empty() {
             for index in ["t_idx", "t_part", "t_expr"] {
                 inspect(&CLUSTER, &mut session, index).unwrap();
@@ -167,7 +167,7 @@ fn kinds_of_tables_and_indexes() {
 #[test]
 fn impossible_indexes_fail_as_in_pgvector() {
     let mut session = CLUSTER.database("impossible").unwrap();
-    // Nobody listens there: all of this is refused before anything is sent.
+    // No builder listens on this port: the statements must fail before they connect.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
     session
         .execute(
@@ -219,7 +219,7 @@ fn other_operator_classes_work_or_say_that_they_do_not() {
             continue;
         }
         inspect(&CLUSTER, &mut session, "t_idx").unwrap();
-        // The distance of the tenth row found, which is the same whichever of several equally near rows it is.
+        // The distance of the tenth row found. Its id may differ between equally near rows.
         let sql = format!(
             "SELECT max(d)::text FROM (SELECT {column} {operator} (SELECT {column} FROM t WHERE id = 17) AS d \
              FROM t ORDER BY 1 LIMIT 10) x"

@@ -1,11 +1,11 @@
-//! What the fuzzers in `tests/fuzz` run, over the inputs that they found: each takes the decoders another way.
+//! Replays the inputs that the fuzzers of `tests/fuzz` found, each of which takes another path through the decoders.
 
 use std::fs;
 
 #[path = "../fuzz/src/lib.rs"]
 mod targets;
 
-/// Changes of each input, so that a run is a little more than a repetition.
+/// Variants of each input, so that a run also tries new inputs.
 const CHANGES: u64 = 20;
 
 #[test]
@@ -25,7 +25,7 @@ fn corpora_are_replayed() {
     }
 }
 
-/// The input with one byte changed, or cut there.
+/// The input with one bit flipped; the last variant is also cut at that byte.
 fn changed(mut data: Vec<u8>, seed: u64) -> Vec<u8> {
     let random = (seed + data.len() as u64).wrapping_mul(6_364_136_223_846_793_005) >> 24;
     if let Some(at) = (random as usize).checked_rem(data.len()) {

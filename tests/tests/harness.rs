@@ -1,4 +1,4 @@
-//! The harness itself, on stock pgvector: what it measures must be right before anything is compared with it.
+//! The harness itself, on stock pgvector: its measurements must be right before they compare anything.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

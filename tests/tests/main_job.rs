@@ -1,4 +1,4 @@
-//! The same index built in the database and outside: the same answers, for every type and metric.
+//! Indexes built in the database and externally give the same results, for every type and metric.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
 
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
 
-/// GloVe is hard: at the defaults the recall of two stock builds differs by nearly as much as is allowed here.
+/// For GloVe, which is hard: with the defaults the recall of two stock builds differs by nearly as much as these tests allow.
 const DENSE: &str = "m = 24, ef_construction = 128";
 const DEFAULTS: &str = "m = 16, ef_construction = 64";
 
@@ -93,7 +93,7 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     }
 
     inspect(&CLUSTER, &mut session, "items_idx").unwrap();
-    // An ordinary index: the access method is pgvector's, the planner knows its size.
+    // It is an ordinary index: the access method is pgvector's, and the planner knows its size.
     let method: String = session
         .value("SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE relname = 'items_idx'")
         .unwrap();
@@ -102,7 +102,7 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     assert!(planned as usize >= base.rows() - zeros, "{planned} rows in pg_class");
 }
 
-/// What the user sees.
+/// Expects the INFO lines of an external build.
 fn expect_lines(session: &mut Session, elements: usize) {
     let said: Vec<String> = session.take_notices().iter().map(ToString::to_string).collect();
     let port = BUILDER.address().port();

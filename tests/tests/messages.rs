@@ -1,4 +1,4 @@
-//! What a user reads: which index, why, and what to do.
+//! Messages for users name the index, the reason, and what to do.
 
 use std::fs;
 use std::net::TcpListener;
@@ -53,7 +53,7 @@ fn with_tls_and_without() {
     }
 }
 
-/// Somebody else's port: no advice to turn encryption off.
+/// The port of another server: the hint must not suggest to turn encryption off.
 #[test]
 fn another_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -119,7 +119,7 @@ fn certificate(directory: &Path, name: &str, days: [&str; 2], authority: &str) {
         &key,
     ]);
     fs::write(directory.join("names"), "subjectAltName = DNS:localhost, IP:127.0.0.1\n").unwrap();
-    // Times of its own are for `openssl ca`, which keeps books.
+    // Only `openssl ca` sets both ends of the validity; it needs a database file.
     fs::write(directory.join("index.txt"), "").unwrap();
     fs::write(
         directory.join("ca.conf"),
@@ -197,7 +197,7 @@ fn certificates() {
     session.execute(CREATE).unwrap();
 }
 
-/// Lines about the steps of builds, without what comes once per session.
+/// The session's INFO lines about builds, without those that come once per session.
 fn steps(session: &mut Session) -> Vec<String> {
     let notices = session.take_notices().into_iter().filter(|notice| !notice.message.contains("verified"));
     notices.map(|notice| notice.headline()).filter(|line| !line.starts_with("DEBUG")).collect()
@@ -216,7 +216,7 @@ fn steps_of_a_build() {
     ];
     assert_eq!(steps(&mut session), single);
 
-    // Who wants to hear only of errors hears only of them.
+    // client_min_messages suppresses them.
     for level in ["error", "warning"] {
         session.execute(&format!("DROP INDEX i; SET client_min_messages = {level}")).unwrap();
         session.execute(CREATE).unwrap();

@@ -17,7 +17,7 @@ fn phases_are_seen_and_move() {
     let mut session = cluster.database("progress").unwrap();
     let (base, _) = data_set("minilm-384").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
-    // More rows, so that the builder takes a while: all moved a little.
+    // Twice the rows, the second half shifted by noise, so that the builder takes a while.
     session
         .execute(
             "INSERT INTO items SELECT id + 7000, v + (

@@ -1,4 +1,4 @@
-//! A builder that takes one build at a time: the others wait their turn, say so, and may be cancelled. One with little memory.
+//! Builds that wait in the builder's queue report their position and can be cancelled; a builder with little memory uses its spool.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Build {
         .unwrap();
     }
 
-    /// It succeeded; what it said about the queue.
+    /// Expects the build to succeed, and returns its notices about the queue.
     fn expect_index(self, cluster: &Cluster) -> Vec<Notice> {
         let (mut session, result) = self.thread.join().unwrap();
         result.unwrap();

@@ -1,4 +1,4 @@
-//! An index that was built externally survives a crash: it was written to the log.
+//! An externally built index survives a crash: it was logged in the WAL.
 
 use harness::{
     Builder, Cluster, Column, Metric, Recall, copy_rows, data_set, exact_neighbors, inspect, load_queries, recall,

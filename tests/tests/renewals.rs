@@ -1,4 +1,4 @@
-//! Certificates and tokens are renewed again and again while many builds come and go: no build is lost.
+//! Certificates and tokens are renewed repeatedly while builds run: no build fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ const CLIENTS: u32 = 3;
 /// How long a build or a renewal may take on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The daemon's owner: the tokens that are good, and the certificates that clients trust.
+/// The daemon's owner, who has the valid tokens and the certificates that clients trust.
 struct Owner {
     folder: Scratch,
     tokens: Mutex<Vec<String>>,
-    /// What clients show: a token that the daemon has read.
+    /// The token that clients use; the daemon has read it.
     shown: Mutex<String>,
 }
 
@@ -41,12 +41,12 @@ impl Owner {
         self.folder.path().join(name)
     }
 
-    /// From now on clients show the last token.
+    /// From now on clients use the last token.
     fn show_last(&self) {
         *self.shown.lock().unwrap() = self.tokens.lock().unwrap().last().unwrap().clone();
     }
 
-    /// The tokens of the two renewals before stay good: a build may be on its way with one.
+    /// Adds a token. The two before it stay valid, since a build may have begun to connect with one.
     fn renew_token(&self, number: u32) {
         let mut tokens = self.tokens.lock().unwrap();
         if tokens.len() == 3 {
@@ -57,7 +57,7 @@ impl Owner {
         tokens.push(token);
     }
 
-    /// Clients trust one more certificate.
+    /// Adds a certificate to those that clients trust.
     fn trust(&self, certificate: &str) -> Result<()> {
         let trusted = fs::read_to_string(self.path("trusted.pem")).unwrap_or_default();
         replace(&self.path("trusted.pem"), &(trusted + certificate));
@@ -77,7 +77,7 @@ impl Owner {
     }
 }
 
-/// Puts a file in place at once.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let new = path.with_extension("new");
@@ -87,8 +87,8 @@ fn replace(path: &Path, text: &str) {
     fs::rename(new, path).unwrap();
 }
 
-/// Renews token and certificate, and waits until the daemon has read both. Every other time the daemon is not told, and
-/// sees by itself that the files are others.
+/// Renews token and certificate, and waits until the daemon has read both: every other time after a signal, else when it notices the
+/// change by itself.
 fn renew(owner: &Owner, daemon: &Builder, number: u32) {
     let read = || ["tokens read again", "certificates read again"].map(|line| daemon.log().matches(line).count());
     let before = read();
@@ -106,7 +106,7 @@ fn renew(owner: &Owner, daemon: &Builder, number: u32) {
     owner.show_last();
 }
 
-/// Builds of several clients at a time while their daemon's owner renews what they show and trust.
+/// Several clients build at a time while the owner renews token and certificate.
 fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]) {
     let owner = Owner::new();
     let tokens = owner.path("tokens").display().to_string();
@@ -144,12 +144,12 @@ fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]
     });
     assert_eq!(ended.load(Ordering::Relaxed), BUILDS);
 
-    // The last certificate and the last token are what counts now.
+    // Now only the last certificate and the last token are valid.
     fs::copy(daemon.certificate(), owner.path("trusted.pem")).unwrap();
     let mut session = cluster.session("renewals").unwrap();
     owner.attach(&mut session, &daemon);
     let create = "CREATE INDEX items_0_idx ON items_0 USING hnsw (v vector_l2_ops) WITH (external = true)";
-    // Builders behind a router look at the files themselves, and may still show the certificate before.
+    // Builders behind a router watch the files themselves, and may still have the previous certificate.
     wait_for("builders with the last certificate", PATIENCE, || {
         match session.execute(&format!("{create}; DROP INDEX items_0_idx")) {
             Err(error) if error.server().detail.contains("was not signed by a certificate") => Ok(None),

@@ -1,4 +1,4 @@
-//! A name server that does not answer keeps nobody from ending the statement.
+//! A statement can be cancelled, and times out, while the name server does not answer.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -9,7 +9,7 @@ use harness::{Builder, Cluster, Session, inspect, within};
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// Gives the file named first as /etc/resolv.conf to the rest of its arguments, and to nobody else.
+/// A script that runs the command after its first argument with that file as /etc/resolv.conf.
 const IN_NAMESPACE: &str = r#"mount --make-rprivate / && mount --bind "$1" /etc/resolv.conf && shift && exec "$@""#;
 
 fn database(cluster: &Cluster, name: &str) -> Session {
@@ -36,7 +36,7 @@ fn names_are_looked_up() {
 
 #[test]
 fn a_silent_name_server() {
-    // Only root may listen on port 53, and mount.
+    // Only root may listen on port 53 and mount.
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
     let Some(server) = UdpSocket::bind("127.0.0.77:53").ok().filter(|_| may_mount) else {
         eprintln!("not tested: a name server needs root and mount namespaces");
@@ -55,7 +55,7 @@ fn a_silent_name_server() {
     fs::remove_dir_all(&directory).unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    // It was asked.
+    // The name server did get the request.
     server.set_nonblocking(true).unwrap();
     server.recv(&mut [0; 512]).unwrap();
 }
@@ -98,7 +98,7 @@ fn statements_end_all_the_same() {
     session.execute("SET hnsw.external_index_fallback = local").unwrap();
     within("the statement", soon, || session.execute(CREATE)).unwrap();
     inspect(&cluster, &mut session, "items_idx").unwrap();
-    // With answers outstanding, the session ends as any other.
+    // The session ends at once, though requests to the resolver are pending.
     let mut other = cluster.session("silent").unwrap();
     other.execute(&format!("SELECT pg_terminate_backend({pid}, 10000)")).unwrap();
     assert_eq!(other.value::<u32>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")).unwrap(), 0);

@@ -21,7 +21,7 @@ fn database(name: &str) -> Session {
     session
 }
 
-/// Settings of the session by their last part, for instance `sslmode = 'require'`.
+/// Sets settings of the session, named by their last part, for instance `sslmode = 'require'`.
 fn set(session: &mut Session, settings: &[(&str, &str)]) {
     for (name, value) in settings {
         session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap();
@@ -97,7 +97,7 @@ fn encryption_without_a_root_certificate() {
 fn verification() {
     let builder = Builder::start().unwrap();
     let stranger = Builder::start().unwrap();
-    // An address that the certificate is not for.
+    // An address that is not in the certificate.
     let elsewhere = Proxy::start_on(Ipv4Addr::new(127, 0, 0, 2), builder.address()).unwrap();
     let (here, there) = (("127.0.0.1", builder.address().port()), ("127.0.0.2", elsewhere.port()));
     let mut session = database("verify");

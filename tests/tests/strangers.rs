@@ -1,4 +1,4 @@
-//! Strangers of every kind beside one client that has an index built: it gets its index, and they cost little memory.
+//! Hostile connections of every kind do not keep a client from its index, and cost the daemons little memory.
 
 use std::fs;
 use std::thread;
@@ -11,9 +11,9 @@ use harness::{
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 const TOKEN: &str = "known-0123456789abcdef";
-/// At a time.
+/// Connections at a time.
 const STRANGERS: usize = 256;
-/// What a router may have, whoever comes.
+/// The most memory that a router may use.
 const ROUTER: u64 = 64 << 20;
 /// The memory limit of its builder.
 const BUILDER: u64 = 256 << 20;
@@ -22,7 +22,7 @@ fn megabytes(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// The seconds of a build, and the most memory that the router and a builder of it had meanwhile.
+/// Builds, and returns the seconds and the peak memory of the router and of its builder.
 fn build(session: Session, router: &Builder, cluster: &Cluster) -> (Session, f64, [u64; 2]) {
     let pid = router.pid().unwrap();
     let begun = Instant::now();
@@ -69,10 +69,10 @@ fn strangers_cost_little_and_a_client_gets_its_index() {
         ];
         let router = Builder::start_with(&BuilderOptions { tls, ..BuilderOptions::router(&arguments) }).unwrap();
         router.attach(&mut session).unwrap();
-        // The first one starts a builder.
+        // The first build starts a builder.
         let (warm, ..) = build(session, &router, &cluster);
         let (warm, alone, _) = build(warm, &router, &cluster);
-        // They do not know the token.
+        // These have no token.
         let strangers = Strangers::send(router.address(), &Stranger::UNKNOWN, STRANGERS, "").unwrap();
         thread::sleep(Duration::from_secs(2));
         assert!(strangers.connections() >= STRANGERS / 2, "{} came", strangers.connections());

@@ -1,4 +1,4 @@
-//! Whether the extension knows the forms of pgvector's `HnswTypeInfo` from one another, those of releases not at hand as well.
+//! The extension recognises the layouts of pgvector's `HnswTypeInfo`, those of releases that are not installed as well.
 
 #[path = "../../crates/extension/src/type_info/layout.rs"]
 mod layout;
@@ -9,7 +9,7 @@ fn function(name: &str) -> Word {
     Word::Function(name.into())
 }
 
-/// The form of a structure with these words after the first; others than these must not be read.
+/// The layout of a structure with these words after the first; no further word may be read.
 fn form(words: &[Word]) -> Option<Layout> {
     Layout::of(|number| words[number - 1].clone())
 }
@@ -40,12 +40,12 @@ fn other_forms_are_refused() {
     let normalize = || function("sparsevec_l2_normalize");
     let dims = || function("sparsevec_vector_dims");
     let others = [
-        // The same fields in other places.
+        // The known fields in another order.
         vec![normalize(), dims(), Word::Unnamed],
         vec![Word::Null, function("bitlength"), Word::Null],
         vec![Word::Unnamed, normalize(), dims()],
         vec![dims(), Word::Unnamed, normalize()],
-        // Another function, or a number, among them.
+        // Another function, or a number, between them.
         vec![dims(), function("sparsevec_l2_norm"), normalize(), Word::Unnamed],
         vec![dims(), normalize(), function("sparsevec_l2_norm"), Word::Unnamed],
         vec![Word::Other, normalize(), Word::Unnamed],

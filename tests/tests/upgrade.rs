@@ -1,4 +1,4 @@
-//! `pg_upgrade` takes the index along: it needs the library, and no builder.
+//! `pg_upgrade` keeps the index; it needs the library, but no builder.
 
 use harness::{Builder, Cluster, Column, copy_rows, data_set, inspect};
 

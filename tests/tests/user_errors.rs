@@ -1,8 +1,8 @@
-//! Errors of users' functions are the same, whoever builds the index.
+//! Errors of users' functions are the same for builds in the database and external ones.
 
 use harness::{Builder, Cluster, diagnose, make_diagnose};
 
-/// Functions that raise, and a table for them.
+/// Functions that raise errors, and a table to index.
 const RAISING: &str = "
     CREATE FUNCTION picky(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS $$
     BEGIN
@@ -49,12 +49,12 @@ fn errors_are_the_same() {
         println!("{statement}:\n{external}\n");
         assert_ne!(local, "no error");
         assert_eq!(external, local, "{statement}");
-        // To the client itself, without anybody who handles it.
+        // The same error when no handler catches it.
         let error = session.execute(statement).unwrap_err();
         assert!(local.starts_with(&format!("{} | {}", error.server().sqlstate, error.server().message)), "{error}");
     }
 
-    // Errors of the index's expression in a check.
+    // Errors of the index's expression during a check.
     session.execute("SET hnsw.external_index = on; DELETE FROM t WHERE v::text = '[7,8,9]'").unwrap();
     session.execute("CREATE INDEX i ON t USING hnsw ((picky(v)::vector(3)) vector_l2_ops)").unwrap();
     session
@@ -66,6 +66,6 @@ fn errors_are_the_same() {
     let checked = diagnose(&mut session, "SELECT lantern_index.check('i')").unwrap();
     assert!(checked.starts_with("ZZ124 | never |  |  |  | a constraint |"), "{checked}");
     assert!(checked.contains("PL/pgSQL function picky(vector) line 1 at RAISE"), "{checked}");
-    // The session goes on.
+    // The session can go on.
     assert_eq!(session.value::<u32>("SELECT count(*) FROM t").unwrap(), 8);
 }

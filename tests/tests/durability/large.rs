@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use harness::{Builder, Cluster, Column, Vectors, copy_rows, inspect};
+use harness::{Builder, Cluster, Column, Random, Vectors, copy_rows, inspect};
 
 /// A row takes a block of its own; 131,072 blocks are 1 GiB.
 const ROWS: usize = 140_000;
@@ -57,14 +57,10 @@ fn more_than_one_file() {
 
 /// Rows of eight random numbers, each spread over 250 dimensions.
 fn waves() -> Vectors {
-    let mut state = 1u64;
+    let mut random = Random::new(1);
     let mut values = Vec::with_capacity(ROWS * DIMS);
     for _ in 0..ROWS {
-        let mut numbers = [0.0f32; 8];
-        for number in &mut numbers {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *number = (state >> 40) as f32 / (1 << 24) as f32;
-        }
+        let numbers: [f32; 8] = std::array::from_fn(|_| random.unit());
         values.extend((0..DIMS).map(|dim| numbers[dim % 8] * (1.0 + (dim / 8) as f32 / 250.0)));
     }
     Vectors::new(DIMS, values)

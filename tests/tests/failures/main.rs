@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Builder, Column, Direction, SqlError, copy_rows, data_set, inspect};
-use scene::{CLUSTER, CREATE, CREATE_QUICKLY, Phase, SOON, Scene};
+use harness::{Builder, Column, Direction, Phase, SqlError, copy_rows, data_set, inspect};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, SOON, Scene};
 
 fn expect_words(error: &SqlError, sqlstate: &str) {
     let notice = error.server();
@@ -34,7 +34,7 @@ fn no_builder() {
 #[test]
 fn the_builder_is_killed() {
     let mut scene = Scene::new("killed");
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let start = Instant::now();
         scene.builder.kill();
@@ -49,7 +49,7 @@ fn the_builder_is_killed() {
 #[test]
 fn the_connection_breaks() {
     let mut scene = Scene::new("cut");
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let start = Instant::now();
         scene.proxy.cut();
@@ -62,7 +62,7 @@ fn the_connection_breaks() {
 #[test]
 fn the_user_cancels() {
     let mut scene = Scene::new("cancelled");
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let start = Instant::now();
         let cancel = format!("SELECT pg_cancel_backend({})", building.pid);
@@ -76,7 +76,7 @@ fn the_user_cancels() {
 #[test]
 fn the_statement_takes_too_long() {
     let mut scene = Scene::new("timeout");
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         scene.session.as_mut().unwrap().execute("SET statement_timeout = '20s'").unwrap();
         let start = Instant::now();
         let building = scene.build_until(phase);
@@ -90,7 +90,7 @@ fn the_statement_takes_too_long() {
 #[test]
 fn the_backend_is_terminated() {
     let mut scene = Scene::new("terminated");
-    for phase in [Phase::Rows, Phase::Graph, Phase::Pages] {
+    for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let terminate = format!("SELECT pg_terminate_backend({})", building.pid);
         CLUSTER.session("postgres").unwrap().execute(&terminate).unwrap();

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use harness::{
-    Builder, BuilderOptions, Cluster, Column, Direction, Proxy, Session, SqlError, copy_rows, data_set, inspect,
+    Builder, BuilderOptions, Cluster, Column, Direction, Phase, Proxy, Session, SqlError, copy_rows, data_set, inspect,
     wait_for,
 };
 
@@ -21,14 +21,6 @@ pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l
 
 /// The same with pgvector's defaults.
 pub const CREATE_QUICKLY: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
-
-/// What a build is in the middle of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Rows,
-    Graph,
-    Pages,
-}
 
 /// A table, a builder, and a network between PostgreSQL and the builder.
 pub struct Scene {

@@ -120,6 +120,21 @@ fn a_part_of_the_table_tells_of_all() {
 }
 
 #[test]
+fn a_table_that_has_grown_since_it_was_analysed() {
+    let mut session = database("advise_grown");
+    for (table, before) in [("empty", 0), ("small", 1000)] {
+        let rows =
+            |rows: u32| format!("INSERT INTO {table} SELECT i, {} FROM generate_series(1, {rows}) i", vectors(16));
+        session.execute(&format!("CREATE TABLE {table} (id int, v vector(16)); {}", rows(before))).unwrap();
+        session.execute(&format!("ANALYZE {table}")).unwrap();
+        session.execute(&rows(20_000 - before)).unwrap();
+        let given = advise(&mut session, &format!("'{table}', 'v', 'l2', 0.8, max_rows => 3000"));
+        // As of 20,000 rows: an element of 16 dimensions takes at least 250 bytes.
+        assert!(given.iter().any(|choice| choice.index_bytes > 5e6), "{table}: {given:?}");
+    }
+}
+
+#[test]
 fn every_type_and_names_that_need_quotes() {
     let mut session = database("advise_types");
     session
@@ -203,7 +218,8 @@ fn what_cannot_be_advised_on() {
              ALTER TABLE few ALTER v TYPE vector(3); \
              CREATE TABLE zeros AS SELECT '[0,0,0]'::vector(3) AS v FROM generate_series(1, 2000) i; \
              ALTER TABLE zeros ALTER v TYPE vector(3); \
-             CREATE VIEW w AS SELECT v FROM t; CREATE TABLE free (v vector, i int); CREATE ROLE nobody_advised",
+             CREATE VIEW w AS SELECT v FROM t; CREATE TABLE bits AS SELECT i::bit(12) AS b FROM generate_series(1, 2000) i; \
+             ALTER TABLE bits ALTER b TYPE bit(12); CREATE TABLE free (v vector, i int); CREATE ROLE nobody_advised",
         )
         .unwrap();
     let few = "external index build failed: 500 rows with values are too few for advice: at least 1000 are needed";
@@ -226,6 +242,11 @@ fn what_cannot_be_advised_on() {
         ("'t', 'v', queries => 'DELETE FROM t RETURNING v'", "42601", "syntax error at or near \"FROM\""),
         ("'t', 'v', queries => 'SELECT v FROM t WHERE false'", "22023", "queries return no values"),
         ("'t', 'v', queries => 'SELECT ''[1,2]''::vector'", "22000", "expected 16 dimensions, not 2"),
+        (
+            "'bits', 'b', queries => 'SELECT ''1010''::bit(4)'",
+            "22026",
+            "bit string length 4 does not match type bit(12)",
+        ),
         ("'t', 'v', queries => 'SELECT 7'", "42846", "cannot cast type integer to vector"),
     ] {
         let found = failure(&mut session, &format!("SELECT * FROM lantern_index.advise({arguments})"));

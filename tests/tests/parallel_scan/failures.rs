@@ -4,6 +4,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use harness::{Direction, Proxy, Session, SqlError, diagnose, make_diagnose, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{CLUSTER, Scene};
 
@@ -12,7 +13,10 @@ const LONG: &str =
     "CREATE INDEX items_idx ON items USING hnsw ((long(v)::vector(32)) vector_l2_ops) WITH (external = true)";
 
 fn scene(database: &str) -> Scene {
-    let mut scene = Scene::new(database);
+    slow_scene(Scene::new(database))
+}
+
+fn slow_scene(mut scene: Scene) -> Scene {
     scene.workers(2);
     scene
         .session
@@ -86,6 +90,23 @@ fn the_builder_is_lost() {
     assert_eq!(error.server().sqlstate, "08006", "{error}");
     scene.builder = harness::Builder::start().unwrap();
     scene.builder.attach(&mut scene.session).unwrap();
+    scene.expect_next_build();
+}
+
+/// The postmaster ends all sessions, and recovers.
+#[test]
+fn a_worker_is_killed() {
+    let mut scene = slow_scene(Scene::alone(""));
+    let (building, _, workers) = reading(&scene);
+    kill_process(Pid::from_raw(workers[0].cast_signed()).unwrap(), Signal::KILL).unwrap();
+    let (_, result) = building.join().unwrap();
+    match result.unwrap_err() {
+        SqlError::Server(error) => assert_eq!(error.sqlstate, "57P02", "{error}"),
+        SqlError::Connection(_) => {}
+    }
+    // The builder notices that nobody wants its index any more.
+    scene.builder.expect_idle(Duration::from_secs(30)).unwrap();
+    scene.reconnect();
     scene.expect_next_build();
 }
 

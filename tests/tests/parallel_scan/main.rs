@@ -4,3 +4,4 @@ mod failures;
 mod rights;
 mod same;
 mod scene;
+mod shortage;

@@ -27,12 +27,25 @@ pub const CREATE: &str =
 pub struct Scene {
     pub session: Session,
     pub builder: Builder,
+    cluster: &'static Cluster,
     database: String,
 }
 
 impl Scene {
     pub fn new(database: &str) -> Self {
-        let mut session = CLUSTER.database(database).unwrap();
+        Self::on(&CLUSTER, database)
+    }
+
+    /// On a cluster of its own with further settings, for a test that others would notice.
+    pub fn alone(settings: &str) -> Self {
+        let settings = format!("shared_preload_libraries = 'lantern_index'\n{settings}");
+        let cluster = Cluster::start_with(PgConfig::require().unwrap(), &settings).unwrap();
+        // As that of all: it ends with this process.
+        Self::on(Box::leak(Box::new(cluster)), "alone")
+    }
+
+    fn on(cluster: &'static Cluster, database: &str) -> Self {
+        let mut session = cluster.database(database).unwrap();
         let builder = Builder::start().unwrap();
         builder.attach(&mut session).unwrap();
         session
@@ -51,7 +64,7 @@ impl Scene {
                 session.pid(),
             ))
             .unwrap();
-        Self { session, builder, database: database.to_owned() }
+        Self { session, builder, cluster, database: database.to_owned() }
     }
 
     /// How many workers may take part from now on.
@@ -61,7 +74,14 @@ impl Scene {
 
     /// Another session of the same database.
     pub fn watcher(&self) -> Session {
-        CLUSTER.session(&self.database).unwrap()
+        self.cluster.session(&self.database).unwrap()
+    }
+
+    /// A new session in place of one that was lost with all others, once the server is there again.
+    pub fn reconnect(&mut self) {
+        let limit = Duration::from_secs(30);
+        self.session = wait_for("the server", limit, || Ok(self.cluster.session(&self.database).ok())).unwrap();
+        self.builder.attach(&mut self.session).unwrap();
     }
 
     /// Builds with two workers; nothing of what went wrong before is left.

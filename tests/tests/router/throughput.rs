@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use harness::{Builder, BuilderOptions, Column, Session, Vectors, children, copy_rows, cpu_seconds};
+use harness::{Builder, BuilderOptions, Column, Random, Session, Vectors, children, copy_rows, cpu_seconds};
 
 use crate::scene::CLUSTER;
 
@@ -51,12 +51,8 @@ fn own_seconds(router: &Builder) -> f64 {
 fn relayed_bytes_against_direct_ones() {
     let mut session = CLUSTER.database("throughput").unwrap();
     // Not normally distributed, but no two alike: the graph is of no interest.
-    let mut state = 1u64;
-    let mut number = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u32 << 24) as f32
-    };
-    let base = Vectors::new(DIMS, (0..ROWS * DIMS).map(|_| number()).collect());
+    let mut random = Random::new(1);
+    let base = Vectors::new(DIMS, (0..ROWS * DIMS).map(|_| random.unit()).collect());
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
     session.execute("VACUUM ANALYZE items").unwrap();
     let router = ["--min-builders", "1", "--max-builders", "1"];
