@@ -72,6 +72,17 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
     expect(&rows, Metric::InnerProduct, 0.99);
 }
 
+/// Their squares are infinite in f32, as are all distances.
+#[test]
+fn lengths_whose_squares_overflow() {
+    let mut numbers = Numbers(16);
+    for length in [1e20, 3e38] {
+        let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(8).iter().map(|x| length * x).collect()).collect();
+        let finished = build(EngineKind::Bulk, &spec(8, 16), &rows).unwrap();
+        check(&finished, rows.len());
+    }
+}
+
 #[test]
 fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
     let mut numbers = Numbers(15);

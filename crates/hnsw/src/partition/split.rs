@@ -102,6 +102,10 @@ impl Partition<'_> {
         })?;
         let is_pivot = |&at: &u32| is_pivot[self.points[at as usize] as usize].load(Ordering::Relaxed);
         let pivots: Vec<u32> = (0..points as u32).filter(is_pivot).collect();
+        if pivots.is_empty() {
+            // No distance is finite.
+            return Ok((0..points as u32).collect());
+        }
         let ranks = self.ranks(&pivots)?;
         // Points without a pivot come last.
         let last = pivots.len() as u32;
