@@ -31,10 +31,16 @@ pub(crate) fn pool() -> Pool {
 
 /// A store with an element for each point.
 pub(crate) fn store<const DIMS: usize>(points: &[[f32; DIMS]]) -> Arc<ValueStore> {
+    store_of(points.iter().map(|point| point.map(f32::to_le_bytes).concat()))
+}
+
+/// A store with an element for each value, all of one length.
+pub(crate) fn store_of(values: impl Iterator<Item = Vec<u8>>) -> Arc<ValueStore> {
     let store = ValueStore::new(Storage::default());
-    for points in points.chunks(CHUNK) {
-        let mut chunk = Chunk::new(Some(4 * DIMS));
-        points.iter().for_each(|point| chunk.push(&point.map(f32::to_le_bytes).concat()));
+    let values: Vec<Vec<u8>> = values.collect();
+    for values in values.chunks(CHUNK) {
+        let mut chunk = Chunk::new(values.first().map(Vec::len));
+        values.iter().for_each(|value| chunk.push(value));
         store.publish(chunk);
     }
     Arc::new(store)

@@ -4,17 +4,17 @@
 //! such a group sees elements that are all equally far from its query, and hardly any link that leads out. So each element of the group gives up its
 //! last links for links out of the group. Different elements get different ones, so that a search that expands a few elements sees many.
 
-use distance::Candidate;
+use distance::{Candidate, Metric};
 use rayon::prelude::*;
 
 use super::round::Choosing;
 use super::rule::{Rule, Selector};
 use crate::draft::Draft;
 use crate::random::Random;
-use crate::space::Space;
+use crate::space::{Measure, Query, Space};
 use crate::{BuildError, Control};
 
-/// Elements looked at first. If none of them is in a group, there are no links to make.
+/// Elements looked at first. If none of them is in a group, all groups are small, and there are hardly any links to make.
 const TESTED: usize = 256;
 
 /// Elements with which an element is compared to find out whether it is in a group, and what is around the group.
@@ -29,7 +29,7 @@ const OUTSIDE: usize = 48;
 /// How many it chooses: an element gets links to some of them.
 const SPREAD: usize = 16;
 
-/// One slot of this many is given up.
+/// One slot of this many is given up, and at least one of a list.
 const GIVEN: usize = 16;
 
 /// Elements of one task.
@@ -40,6 +40,9 @@ const ROUNDING: f32 = 1e-6;
 
 #[derive(Default)]
 struct Scratch {
+    query: Query,
+    /// Elements from anywhere, the same for all of a task, so that their values are read from memory once.
+    anywhere: Vec<u32>,
     near: Vec<Candidate>,
     outside: Vec<Candidate>,
     selector: Selector,
@@ -60,11 +63,21 @@ pub(crate) fn link_out(
     choosing: Choosing<'_>,
     control: &Control,
 ) -> Result<(), BuildError> {
-    // Under inner product only Euclidean distances tell which elements are near-identical; codes do not resolve them.
-    let space = Space { codes: None, ..space.euclidean().unwrap_or(space) };
+    // Products do not tell which elements are near-identical, and codes do not resolve them.
+    let measure = match space.measure.metric {
+        Metric::InnerProduct | Metric::Cosine => {
+            let Measure { elements, dims, .. } = space.measure;
+            Measure::new(elements, Metric::L2, dims).unwrap_or(space.measure)
+        }
+        _ => space.measure,
+    };
+    let space = Space { measure, augmentations: &[], codes: None, ..space };
     let groups = Groups { draft, layer, space, choosing };
     let links_of = |places: &[usize]| -> Result<Vec<Vec<u32>>, BuildError> {
         let links = |scratch: &mut Scratch, places: &[usize]| -> Result<Vec<_>, BuildError> {
+            let mut random = Random::new(places[0] as u64);
+            scratch.anywhere.clear();
+            scratch.anywhere.extend((0..COMPARED / 2).map(|_| choosing.at(random.below(choosing.order.len()))));
             Ok(places.iter().map(|&place| groups.links(place, scratch)).collect())
         };
         Ok(control.section("links out").map_init(places.par_chunks(PART), links)?.into_iter().flatten().collect())
@@ -85,16 +98,17 @@ pub(crate) fn link_out(
 impl Groups<'_> {
     /// Links out of the group of the element at a place in the order. None if its list reaches out of the group, or if there is no group.
     fn links(&self, place: usize, scratch: &mut Scratch) -> Vec<u32> {
-        let Scratch { near, outside, selector } = scratch;
         let element = self.choosing.at(place);
         let own = self.draft.neighbors(element, self.layer);
         if own.len() < self.choosing.width {
             return Vec::new();
         }
-        self.sample(place, near);
+        self.space.ask(&mut scratch.query, element);
+        self.sample(place, scratch);
+        let Scratch { query, near, outside, selector, .. } = scratch;
         let Some(median) = near.get(near.len() / 2) else { return Vec::new() };
         let rounding = ROUNDING * median.distance();
-        let mut reached = own.iter().map(|&other| self.space.distance(element, other)).fold(rounding, f32::max);
+        let mut reached = own.iter().map(|&other| self.space.distance_of(query, other)).fold(rounding, f32::max);
         let gap = near.iter().position(|other| {
             let is_outside = other.distance() > GAP * reached;
             reached = reached.max(other.distance());
@@ -110,21 +124,18 @@ impl Groups<'_> {
     }
 
     /// Other elements by ascending distance: one half from anywhere, one half from places nearby in the order, at distances of each power of two.
-    fn sample(&self, place: usize, near: &mut Vec<Candidate>) {
+    fn sample(&self, place: usize, scratch: &mut Scratch) {
+        let Scratch { query, anywhere, near, .. } = scratch;
         let count = self.choosing.order.len();
         let element = self.choosing.at(place);
         let mut random = Random::new(place as u64);
-        near.clear();
-        for _ in 0..COMPARED / 2 {
+        let nearby = (0..COMPARED / 2).map(|_| {
             let most = 2 << random.below(count.ilog2() as usize + 1);
-            let step = random.below(most);
-            for other in [random.below(count), (place + step) % count] {
-                let other = self.choosing.at(other);
-                if other != element {
-                    near.push(self.space.candidate(element, other));
-                }
-            }
-        }
+            self.choosing.at((place + random.below(most)) % count)
+        });
+        let others = anywhere.iter().copied().chain(nearby).filter(|&other| other != element);
+        near.clear();
+        near.extend(others.map(|other| Candidate::new(self.space.distance_of(query, other), other)));
         near.sort_unstable();
         near.dedup();
     }
@@ -134,19 +145,21 @@ impl Groups<'_> {
 mod tests {
     use std::collections::HashSet;
 
+    use distance::{Elements, Metric};
+
     use super::link_out;
     use crate::Control;
     use crate::draft::Draft;
     use crate::select::Choosing;
-    use crate::testing::{cube, euclidean, store};
+    use crate::space::{Measure, Space};
+    use crate::testing::{cube, euclidean, store, store_of};
 
     const COUNT: usize = 600;
     /// Elements of a group are the first ones.
     const GROUP: usize = 400;
 
     /// The lists after the pass, where each element had the four elements after it, of the group for those of the group.
-    fn lists(points: &[[f32; 8]]) -> Vec<Vec<u32>> {
-        let store = store(points);
+    fn lists(space: Space<'_>) -> Vec<Vec<u32>> {
         let mut draft = Draft::new(2, vec![0; COUNT]);
         for at in 0..COUNT {
             let part = if at < GROUP { 0..GROUP } else { GROUP..COUNT };
@@ -155,7 +168,7 @@ mod tests {
         }
         let order: Vec<u32> = (0..COUNT as u32).collect();
         let choosing = Choosing { name: "selection", points: &order, order: &order, width: 4, counted: false };
-        link_out(&mut draft, 0, euclidean::<8>(&store), choosing, &Control::default()).unwrap();
+        link_out(&mut draft, 0, space, choosing, &Control::default()).unwrap();
         order.iter().map(|&element| draft.neighbors(element, 0).to_vec()).collect()
     }
 
@@ -163,7 +176,7 @@ mod tests {
     fn each_element_of_a_group_links_out_of_it() {
         let mut points = cube::<8>(COUNT, 1);
         points[..GROUP].iter_mut().for_each(|point| *point = point.map(|x| 1e-3 * x));
-        let lists = lists(&points);
+        let lists = lists(euclidean::<8>(&store(&points)));
         let mut targets = HashSet::new();
         for list in &lists[..GROUP] {
             assert!(list[..3].iter().all(|&other| other < GROUP as u32) && list[3] >= GROUP as u32, "{list:?}");
@@ -175,7 +188,19 @@ mod tests {
 
     #[test]
     fn rows_without_groups_keep_their_links() {
-        for (at, list) in lists(&cube::<8>(COUNT, 1)).iter().enumerate() {
+        let points = cube::<8>(COUNT, 1);
+        keep_their_links(euclidean::<8>(&store(&points)));
+        // A graph of halfvec by cosine is built by products.
+        let values = points.iter().map(|point| {
+            let norm = point.iter().map(|x| x * x).sum::<f32>().sqrt();
+            point.iter().flat_map(|x| half::f16::from_f32(x / norm).to_le_bytes()).collect()
+        });
+        let measure = Measure::new(Elements::F16, Metric::Cosine, 8).unwrap();
+        keep_their_links(Space::exact(measure, &store_of(values)));
+    }
+
+    fn keep_their_links(space: Space<'_>) {
+        for (at, list) in lists(space).iter().enumerate() {
             assert_eq!(list.iter().all(|&other| other < GROUP as u32), at < GROUP, "{at}: {list:?}");
         }
     }
