@@ -67,7 +67,12 @@ const UNOPTIMISED: u64 = 2 << 20;
 
 #[test]
 fn builds_take_what_was_estimated() {
-    for build in [made(Vector, 384, 16, 6000), made(HalfVec, 512, 8, 6000), made(Bit, 1024, 32, 4000)] {
+    for build in [
+        made(Vector, 384, 16, 6000),
+        made(HalfVec, 512, 8, 6000),
+        made(Bit, 1024, 32, 4000),
+        made(Vector, 64, 2, 20_000),
+    ] {
         let dir = TempDir::new().unwrap();
         let peak = measure(&start(dir.path(), &[]), &build);
         let estimate = build.estimate().builder_memory_bytes(THREADS);
@@ -131,6 +136,7 @@ fn eight_builds_stay_within_the_limit() {
 fn many_shapes() {
     println!("| build | estimate, MiB | peak, MiB | | peak − 1.5 × raw values, bytes per row |\n|---|---|---|---|---|");
     for build in [
+        made(Vector, 64, 2, 100_000),
         made(Vector, 32, 16, 200_000),
         made(Vector, 128, 16, 100_000),
         made(Vector, 384, 8, 50_000),

@@ -126,17 +126,15 @@ impl Layers<'_> {
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
         let top = draft.entry().map_or(0, |entry| draft.level(entry));
-        // All layers at once: the small ones are too few tasks for many threads.
-        let gather = |layer: usize| match layer {
-            0 => self.gather(points.clone(), 2 * m, true, &random.fork(2)),
-            _ => self.gather(draft.on_layer(layer as u8).collect(), m, false, &random.fork(2 + layer as u64)),
-        };
-        let layers = (0..usize::from(top) + 1).into_par_iter();
-        let mut layers = pool.run(|| control.section("layers").map(layers, gather))?;
-        let lowest = layers.remove(0);
-        for (layer, gathered) in (1..).zip(layers) {
+        // The upper layers at once, since each has few tasks; layer 0 after them, so that candidates of one or the other take memory.
+        let gather =
+            |layer: u8| self.gather(draft.on_layer(layer).collect(), m, false, &random.fork(2 + u64::from(layer)));
+        let upper = (0..usize::from(top)).into_par_iter();
+        let upper = pool.run(|| control.section("upper layers").map(upper, |below| gather(below as u8 + 1)))?;
+        for (layer, gathered) in (1..).zip(upper) {
             select::fill(&mut draft, layer, gathered, self.space, pool, control)?;
         }
+        let lowest = self.gather(points, 2 * m, true, &random.fork(2))?;
         Ok((draft, lowest))
     }
 
