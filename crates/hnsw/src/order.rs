@@ -42,9 +42,7 @@ pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Co
             links: vec![0; region.len()],
             candidates: Vec::new(),
         };
-        pages.fill(region, per_page, order);
-        control.progress().add(region.len() as u64);
-        Ok(())
+        pages.fill(region, per_page, order, control)
     })?;
     Ok(order)
 }
@@ -64,17 +62,20 @@ struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    fn fill(mut self, region: &[u32], per_page: usize, order: &mut [u32]) {
+    fn fill(mut self, region: &[u32], per_page: usize, order: &mut [u32], control: &Control) -> Result<(), BuildError> {
         let mut seeds = region.iter().copied();
         for page in order.chunks_mut(per_page.max(1)) {
+            control.check()?;
             for (at, slot) in page.iter_mut().enumerate() {
                 let best = if at == 0 { self.end_page() } else { self.best() };
                 let next = || seeds.by_ref().find(|&element| self.is_open(element));
-                let Some(element) = best.or_else(next) else { return };
+                let Some(element) = best.or_else(next) else { return Ok(()) };
                 self.place(element);
                 *slot = element;
             }
+            control.progress().add(page.len() as u64);
         }
+        Ok(())
     }
 
     /// The place of an element in the region; greater than all for elements of other regions.

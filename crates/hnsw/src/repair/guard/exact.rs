@@ -81,6 +81,7 @@ pub(super) fn nearest(
     let part = |points: &[u32]| {
         let mut all = vec![Vec::new(); values.len()];
         for points in points.chunks(AT_ONCE) {
+            control.check()?;
             for (all, more) in all.iter_mut().zip(chunk(points)?) {
                 all.extend(more);
                 nearest_of(all);
