@@ -120,14 +120,14 @@ impl Scaling {
         let mut names: Vec<_> = sections.0.keys().map(|&name| (name, lost(name))).collect();
         names.sort_by(|a, b| b.1.last().unwrap_or(&0.0).total_cmp(a.1.last().unwrap_or(&0.0)));
         let mut head = vec!["section".to_owned()];
-        head.extend(["tasks", "CPU ms", "of these serial", "longest task"].map(str::to_owned));
+        head.extend(["steps", "CPU ms", "of these serial", "longest step"].map(str::to_owned));
         head.extend(self.simulate.iter().map(|threads| format!("ms lost at {threads}")));
         let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
         for (name, lost) in names.into_iter().take(SHOWN) {
-            let Section { tasks, seconds, serial, longest } = sections.0[name];
+            let Section { steps, seconds, serial, longest } = sections.0[name];
             let milliseconds = [seconds, serial, longest].into_iter().chain(lost);
             let cells = milliseconds.map(|seconds| format!("{:.1}", 1e3 * seconds));
-            table.row([name.to_owned(), tasks.to_string()].into_iter().chain(cells));
+            table.row([name.to_owned(), steps.to_string()].into_iter().chain(cells));
         }
         results.table(
             "Sections that lose most, by threads idle while nothing but their tasks or the work before these runs",
@@ -152,7 +152,8 @@ impl Scaling {
 /// What was recorded of a section.
 #[derive(Clone, Copy, Default)]
 struct Section {
-    tasks: usize,
+    /// Steps of tasks: one more for each section that a task runs.
+    steps: usize,
     seconds: f64,
     /// Seconds outside all tasks.
     serial: f64,
@@ -178,7 +179,7 @@ impl Sections {
                     if top {
                         section.serial += seconds;
                     } else {
-                        section.tasks += 1;
+                        section.steps += 1;
                         section.longest = section.longest.max(*seconds);
                     }
                 }
@@ -201,8 +202,8 @@ mod tests {
         let task = |seconds| vec![Step::Alone("a", seconds)];
         let steps = [Step::Alone("a", 1.0), Step::Section(vec![task(2.0), task(5.0)]), Step::Alone("b", 0.5)];
         let sections = Sections::of(&steps);
-        let Section { tasks, seconds, serial, longest } = sections.0["a"];
-        assert_eq!((tasks, seconds, serial, longest), (2, 8.0, 1.0, 5.0));
+        let Section { steps, seconds, serial, longest } = sections.0["a"];
+        assert_eq!((steps, seconds, serial, longest), (2, 8.0, 1.0, 5.0));
         assert_eq!((sections.0["b"].serial, sections.work()), (0.5, 8.5));
     }
 }

@@ -35,6 +35,8 @@ impl Recording {
         let port = listener.local_addr()?.port();
         let relay = thread::spawn(move || relay(&listener, upstream));
         build(port)?;
+        // Ends the relay if the build did not connect.
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
         let bytes = relay.join().ok().context("the relay has failed")??;
         Self::parse(&bytes)
     }
