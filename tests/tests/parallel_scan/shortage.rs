@@ -14,6 +14,17 @@ fn no_worker_processes() {
     assert_eq!(taken_part(&build(&mut scene.session, CREATE).unwrap()), 0);
 }
 
+/// The limit is for the workers of all sessions: the cluster is that of this test alone.
+#[test]
+fn as_many_workers_as_may_run_at_a_time() {
+    let mut scene = Scene::alone("");
+    scene.workers(2);
+    for most in [0, 1, 2] {
+        scene.session.execute(&format!("SET max_parallel_workers = {most}; DROP INDEX IF EXISTS items_idx")).unwrap();
+        assert_eq!(taken_part(&build(&mut scene.session, CREATE).unwrap()), most);
+    }
+}
+
 /// Another session's query has as many parallel parts as the server has room for segments: each keeps its own until the end.
 #[test]
 fn no_dynamic_shared_memory() {
