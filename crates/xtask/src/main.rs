@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask setup | install | uninstall | demo | dist | test | bench | soak | chaos`.
+//! Developer tasks: `cargo xtask setup | install | uninstall | demo | picture | dist | test | bench | soak | chaos`.
 
 mod aarch64;
 mod apt_sources;

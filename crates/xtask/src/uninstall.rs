@@ -1,8 +1,8 @@
 //! Takes out what `cargo xtask install` put into a PostgreSQL.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail, ensure};
 use harness::PgConfig;
@@ -30,11 +30,14 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     }
     // Debian's places: main/postgresql.conf and main/conf.d/, and main/postgresql.auto.conf.
     let clusters = ["/etc/postgresql", "/var/lib/postgresql"].map(|dir| Path::new(dir).join(config.major.to_string()));
-    let preloads: Vec<String> = clusters.iter().flat_map(|dir| preloads(dir, 2)).collect();
+    let mut lines = Vec::new();
+    for dir in &clusters {
+        preloads(dir, 2, &mut lines)?;
+    }
     ensure!(
-        preloads.is_empty(),
+        lines.is_empty(),
         "without the library, servers that preload it do not start. Remove lantern_index from these lines first:\n{}",
-        preloads.join("\n")
+        lines.join("\n")
     );
     for file in &files {
         let purpose = format!("removing {}", file.display());
@@ -64,35 +67,66 @@ fn installed(config: &PgConfig) -> Result<Vec<PathBuf>> {
 fn package(file: &Path) -> Option<String> {
     let output =
         Command::new("dpkg").arg("--search").arg(file).output().ok().filter(|output| output.status.success())?;
-    // lantern-index-postgresql-15: /usr/lib/postgresql/15/lib/lantern_index.so
+    // postgresql-15-lantern-index: /usr/lib/postgresql/15/lib/lantern_index.so
     String::from_utf8_lossy(&output.stdout).split_once(": ").map(|(package, _)| package.to_owned())
 }
 
-/// The lines of configuration files up to `depth` folders below a directory that preload the library, with file and number.
-fn preloads(dir: &Path, depth: u32) -> Vec<String> {
-    let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let of = |path: PathBuf| match path.is_dir() {
-        true if depth > 0 => preloads(&path, depth - 1),
-        false if path.extension().is_some_and(|extension| extension == "conf") => in_file(&path),
-        _ => Vec::new(),
-    };
-    paths.flat_map(of).collect()
+/// Adds the lines of configuration files up to `depth` folders below a directory that preload the library, with file and number. What
+/// cannot be read may have some.
+fn preloads(dir: &Path, depth: u32, lines: &mut Vec<String>) -> Result<()> {
+    let Some(entries) = present(dir, fs::read_dir(dir))? else { return Ok(()) };
+    for entry in entries {
+        let path = entry.with_context(|| unread(dir))?.path();
+        let Some(found) = present(&path, fs::metadata(&path))? else { continue };
+        if found.is_dir() {
+            if depth > 0 {
+                preloads(&path, depth - 1, lines)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "conf")
+            && let Some(bytes) = present(&path, fs::read(&path))?
+        {
+            lines.extend(in_file(&path, &String::from_utf8_lossy(&bytes)));
+        }
+    }
+    Ok(())
 }
 
-fn in_file(path: &Path) -> Vec<String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+/// What was read, or None if it does not exist.
+fn present<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).with_context(|| unread(path)),
+    }
+}
+
+fn unread(path: &Path) -> String {
+    format!(
+        "cannot read {}, where a server may be told to preload the library; run this as root, or as the account that the server runs as",
+        path.display()
+    )
+}
+
+fn in_file(path: &Path, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate().filter(|(_, line)| {
         let setting = line.split('#').next().unwrap_or_default();
-        setting.contains("preload_libraries") && setting.contains("lantern_index")
+        // PostgreSQL ignores the case of settings, not of files.
+        setting.to_lowercase().contains("preload_libraries") && setting.contains("lantern_index")
     });
     lines.map(|(number, line)| format!("{}:{}: {}", path.display(), number + 1, line.trim())).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use harness::Scratch;
 
     use super::*;
+
+    fn found(dir: &Path) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        preloads(dir, 2, &mut lines).map(|()| lines)
+    }
 
     #[test]
     fn servers_that_preload_it_are_found() {
@@ -101,10 +135,23 @@ mod tests {
         fs::create_dir_all(&main).unwrap();
         fs::write(main.join("a.conf"), "#shared_preload_libraries = 'lantern_index'\nhnsw.external_index = on\n")
             .unwrap();
-        assert_eq!(preloads(dir.path(), 2), Vec::<String>::new());
+        assert_eq!(found(dir.path()).unwrap(), Vec::<String>::new());
         let conf = main.with_file_name("postgresql.conf");
-        fs::write(&conf, "port = 5433\nshared_preload_libraries = 'lantern_index,vector'  # ours\n").unwrap();
-        let expected = format!("{}:2: shared_preload_libraries = 'lantern_index,vector'  # ours", conf.display());
-        assert_eq!(preloads(dir.path(), 2), [expected]);
+        // With a comment in Latin-1, as editors of earlier days left it.
+        let text = b"port = 5433 # f\xfcr uns\nShared_Preload_Libraries = 'lantern_index,vector'  # ours\n";
+        fs::write(&conf, text).unwrap();
+        let expected = format!("{}:2: Shared_Preload_Libraries = 'lantern_index,vector'  # ours", conf.display());
+        assert_eq!(found(dir.path()).unwrap(), [expected]);
+        assert_eq!(found(&dir.path().join("none")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_absent() {
+        let dir = Scratch::new("etc", 0o755).unwrap();
+        // Not even root can follow a link to itself.
+        let conf = dir.path().join("postgresql.conf");
+        symlink(&conf, &conf).unwrap();
+        let error = found(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(&conf.display().to_string()) && error.contains("run this as root"), "{error}");
     }
 }
