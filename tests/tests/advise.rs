@@ -125,6 +125,27 @@ fn every_type_and_names_that_need_quotes() {
 }
 
 #[test]
+fn functions_of_others_are_not_called() {
+    let mut session = CLUSTER.database("path").unwrap();
+    // PostgreSQL prefers those that take exactly the types given, wherever they are in the search path.
+    let harmful = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called with the rights of the reader'; END $$";
+    session
+        .execute(&format!(
+            "CREATE TABLE t AS SELECT i AS id, {VALUES}::vector(16) AS v FROM generate_series(1, 1200) i; \
+             ALTER TABLE t ALTER v TYPE vector(16); \
+             CREATE FUNCTION quote_ident(name) RETURNS text {harmful}; \
+             CREATE FUNCTION same(oid, regclass) RETURNS bool {harmful}; \
+             CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = same); \
+             CREATE FUNCTION above(real, int) RETURNS bool {harmful}; \
+             CREATE OPERATOR > (LEFTARG = real, RIGHTARG = int, FUNCTION = above); \
+             ALTER DATABASE path SET search_path = public, pg_catalog"
+        ))
+        .unwrap();
+    let answer = json("path", &["--table", "t", "--target-recall", "0.8"]);
+    assert_eq!(answer["rows"].as_u64(), Some(1200));
+}
+
+#[test]
 fn a_large_table_that_has_grown_since_it_was_analysed() {
     let mut session = CLUSTER.database("grown").unwrap();
     for (table, before) in [("never", None), ("empty", Some(0)), ("small", Some(3000))] {
@@ -238,6 +259,12 @@ fn a_password_that_is_asked_for() {
     let wrong = run("password=sesame");
     assert!(wrong.0 == 1 && wrong.2.contains("password authentication failed"), "{wrong:?}");
     assert_eq!(run("password='open sesame'").0, 0);
+    let dsn = "user=asked dbname=closed password='open sesame'";
+    assert_eq!(told(command(&cluster, dsn, &["--table", "t", "--queries", "SELEC"])).0, 64);
+    assert_eq!(told(command(&cluster, dsn, &["--table", "pg_class"])).0, 64);
+    // Each has ended its transaction, once.
+    let log = cluster.log();
+    assert!(!log.contains("open transaction") && !log.contains("no transaction in progress"), "{log}");
 }
 
 #[test]

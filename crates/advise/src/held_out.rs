@@ -7,9 +7,12 @@ use crate::values::Values;
 
 /// At most one of this many rows is held out.
 const SHARE: usize = 10;
+/// Less than one of this many of the wanted queries is too few: a handful of searches measures no recall.
+const FEW: usize = 10;
 
 /// Takes up to `most` rows from the end of `order` as queries, each with its copies: a query whose copy stays finds that first, which is
-/// easier than what searches for other values have to do. A value with more copies than an element has is a query only if all are such.
+/// easier than what searches for other values have to do. Values with more copies than an element has are queries only where nearly all rows
+/// are such, and too few queries would be left.
 pub(crate) fn held_out(question: &Question, rows: &Values, order: &mut Vec<u32>, most: usize) -> Values {
     let value = |row: u32| rows.get(row as usize);
     let mut queries = Values::new(question.value_type, question.dims);
@@ -23,8 +26,10 @@ pub(crate) fn held_out(question: &Question, rows: &Values, order: &mut Vec<u32>,
             queries.extend(value, [value.len()]);
         }
     }
-    if held.is_empty() {
-        for row in order.split_off(order.len() - most.min(order.len() / SHARE)) {
+    let wanted = most.min(order.len() / SHARE);
+    if held.len() * FEW < wanted {
+        queries = Values::new(question.value_type, question.dims);
+        for row in order.split_off(order.len() - wanted) {
             queries.extend(value(row), [value(row).len()]);
         }
     } else {
@@ -73,5 +78,17 @@ mod tests {
         assert_eq!((held, left.len()), (vec![148, 146, 144], 147));
         let (held, left) = out_of((0..150).map(|_| 7), 3);
         assert_eq!((held, left.len()), (vec![7; 3], 147));
+    }
+
+    #[test]
+    fn a_handful_of_single_values_are_not_the_only_queries() {
+        // Thirty values of about a hundred rows each, then some of one row.
+        let rows = |singles: u16| {
+            (0..3000).map(move |row: u16| if row < 3000 - singles { row / 100 } else { row % 100 + 100 } as u8)
+        };
+        let (held, left) = out_of(rows(5), 100);
+        assert_eq!((held.len(), left.len()), (100, 2900));
+        let (held, left) = out_of(rows(10), 100);
+        assert_eq!((held.len(), left.len()), (10, 2990));
     }
 }

@@ -225,6 +225,22 @@ fn files_that_tell_nothing() {
 }
 
 #[test]
+fn a_connection_string_without_a_table_is_not_shown() {
+    for dsn in ["host=db password=secret", "postgresql://me:secret@db/shop", "postgres://me:secret@db/shop"] {
+        let command = Command::new(env!("CARGO_BIN_EXE_lantern-index")).args(["advise", dsn]).output().unwrap();
+        let said = String::from_utf8_lossy(&command.stderr);
+        assert_eq!(command.status.code(), Some(64), "{said}");
+        assert!(said.contains("Name it with --table") && !said.contains("secret"), "{said}");
+    }
+    // A file may have such a name.
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("day=1.npy");
+    fs::write(&path, b"some words that are no vectors").unwrap();
+    let output = run(&format!("advise {}", path.display()));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no .npy, .fvecs or Parquet file"), "{output:?}");
+}
+
+#[test]
 fn what_was_tried_is_plotted() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("plot.svg");

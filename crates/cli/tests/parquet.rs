@@ -35,11 +35,16 @@ enum Row<T> {
 
 /// A file whose every column has these rows, in row groups of `per_group`.
 fn write<T: DataType>(path: &Path, schema: &str, rows: &[Row<T::T>], per_group: usize, compression: Compression) {
+    write_groups::<T>(path, schema, &rows.chunks(per_group).collect::<Vec<_>>(), compression);
+}
+
+/// A file whose every column has these row groups.
+fn write_groups<T: DataType>(path: &Path, schema: &str, groups: &[&[Row<T::T>]], compression: Compression) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = WriterProperties::builder().set_compression(compression).set_data_page_row_count_limit(100);
     let file = File::create(path).unwrap();
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).unwrap();
-    for rows in rows.chunks(per_group) {
+    for &rows in groups {
         let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             match row {
@@ -142,6 +147,25 @@ fn a_sample_of_a_large_file_is_of_all_its_parts() {
     let found = json(&path, "--max-rows 2k");
     let (rows, tried) = (found["rows"].as_u64().unwrap(), found["tried"].as_u64().unwrap());
     assert!((18_500..21_500).contains(&rows) && tried < 1500, "{found}");
+}
+
+#[test]
+fn a_sample_is_of_eight_row_groups_and_of_rows_enough() {
+    let dir = TempDir::new().unwrap();
+    let (path, schema) = (dir.path().join("rows"), schema(&[list("v", "float")]));
+    // The first 4 of 16 groups have no vectors. Three groups would have rows enough; one of each pair tells the share of the file.
+    let rows = [vec![Row::Null; 20_000], vectors(60_000, |x| x)].concat();
+    write::<FloatType>(&path, &schema, &rows, 5000, Compression::SNAPPY);
+    let found = json(&path, "--max-rows 1500");
+    assert_eq!(found["rows"].as_u64(), Some(60_000), "{found}");
+    // One large group among small ones, which is not among those drawn first.
+    let rows = vectors(41_260, |x| x);
+    let (small, large) = rows.split_at(1260);
+    let mut groups: Vec<_> = small.chunks(20).collect();
+    groups.insert(1, large);
+    write_groups::<FloatType>(&path, &schema, &groups, Compression::SNAPPY);
+    let found = json(&path, "--max-rows 1500");
+    assert_eq!(found["tried"].as_u64(), Some(1350), "{found}");
 }
 
 #[test]

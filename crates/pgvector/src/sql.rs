@@ -1,5 +1,14 @@
 use crate::{Metric, ValueType};
 
+/// Selects [`SqlColumn::schema`]: one value, or no row without pgvector. Names and operators are `pg_catalog`'s whatever the search path, so
+/// that nobody's functions run with the rights of the caller. It goes by operator classes since the type `bit` is PostgreSQL's own.
+pub const SCHEMA: &str = "\
+    SELECT CASE WHEN pg_catalog.pg_opclass_is_visible(o.oid) THEN '' ELSE pg_catalog.format('%I.', n.nspname) END \
+    FROM pg_catalog.pg_opclass o \
+    JOIN pg_catalog.pg_am h ON h.oid OPERATOR(pg_catalog.=) o.opcmethod \
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) o.opcnamespace \
+    WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' ORDER BY o.oid LIMIT 1";
+
 /// A column of vectors in SQL; names are quoted where they need it.
 #[derive(Clone, Debug)]
 pub struct SqlColumn {
@@ -7,7 +16,7 @@ pub struct SqlColumn {
     pub table: String,
     /// The column.
     pub name: String,
-    /// The schema of pgvector's types with a dot; empty if the search path leads there.
+    /// The schema of pgvector's types and operators, quoted and with a dot; empty if the search path leads there.
     pub schema: String,
     /// The type of the column.
     pub value_type: ValueType,

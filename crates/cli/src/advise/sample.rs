@@ -26,8 +26,10 @@ pub(super) struct Sample {
 /// Reads the vectors of a file.
 pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
     let path = arguments.source.as_deref().context("there is no file")?;
-    if path.to_str().is_some_and(|text| text.starts_with("postgresql://") || text.starts_with("postgres://")) {
-        return Err(Failure::Usage(anyhow!("which table of the database? Name it with --table")));
+    if is_connection_string(path) {
+        // It may have a password, and is not repeated.
+        let message = "there is no such file; if this is a connection string, of which table? Name it with --table";
+        return Err(Failure::Usage(anyhow!(message)));
     }
     let value_type = ValueType::Vector;
     let metric = metric_of(arguments, value_type)?;
@@ -55,4 +57,11 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
     };
     let values = values(&found.values);
     Ok(Sample { value_type, metric, dims: found.dims, rows: found.rows, values, queries, column: None })
+}
+
+/// Whether this may be libpq's `key=value …` or its address, being no file.
+fn is_connection_string(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    let like_one = text.contains('=') || text.starts_with("postgresql://") || text.starts_with("postgres://");
+    like_one && !path.exists()
 }

@@ -27,17 +27,24 @@ pub(super) fn read(arguments: &Advise, table: &str) -> Result<Sample, Failure> {
 async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Failure> {
     let database = Database::open(dsn, dsn.database_or_default(), "lantern-index advise").await?;
     database.run("BEGIN READ ONLY").await?;
-    let table = catalog::table(&database, table).await?;
-    let found = catalog::column(&database, &table, arguments).await?;
+    let sample = in_transaction(arguments, &database, table).await;
+    // Otherwise the server logs that the connection ended within a transaction.
+    _ = database.run("ROLLBACK").await;
+    sample
+}
+
+async fn in_transaction(arguments: &Advise, database: &Database, table: &str) -> Result<Sample, Failure> {
+    let table = catalog::table(database, table).await?;
+    let found = catalog::column(database, &table, arguments).await?;
     let column = found.column;
     let queries = match &arguments.queries {
         None => Values::new(column.value_type, column.dims),
         Some(select) => {
             let select = select.to_str().context("--queries is not in UTF-8").map_err(Failure::Usage)?;
             let sql = column.queries(select, advise::MAX_QUERIES as u32);
-            let queries = match values(&database, &column, &sql).await {
-                // The server refuses the SELECT, unless the session has ended.
-                Err(Failure::Other(error)) if database.run("ROLLBACK").await.is_ok() => {
+            let queries = match values(database, &column, &sql).await {
+                // The server refuses the SELECT, unless the session has ended. The caller ends the transaction that begins here.
+                Err(Failure::Other(error)) if database.run("ROLLBACK AND CHAIN").await.is_ok() => {
                     return Err(Failure::Usage(error.context("--queries")));
                 }
                 found => found?,
@@ -48,11 +55,11 @@ async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Fa
             queries
         }
     };
-    let estimate = rows(&database, &table, &column, found.null_share).await?;
+    let estimate = rows(database, &table, &column, found.null_share).await?;
     // The number of rows is an estimate.
     let most = arguments.max_rows.min(estimate.saturating_add(estimate / 2).saturating_add(1000));
     let percent = 100.0 * most as f64 / estimate.max(1) as f64;
-    let values = values(&database, &column, &column.sample(percent, most)).await?;
+    let values = values(database, &column, &column.sample(percent, most)).await?;
     let read = values.len() as u64;
     if read == 0 {
         let message = format!("column {} of {} has no values to try indexes on", column.name, column.table);

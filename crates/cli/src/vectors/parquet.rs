@@ -12,6 +12,8 @@ use super::Sample;
 
 /// Of a larger file, only so many rows per vector are looked at: parts of a column cannot be read without the rest of their row group.
 const ROWS_PER_VECTOR: u64 = 10;
+/// At least so many row groups are read, even if one has rows enough: rows that are near each other are often alike.
+const MIN_GROUPS: u64 = 8;
 /// More rows than any file has.
 const MAX_ROWS: u64 = 1 << 40;
 
@@ -24,8 +26,16 @@ pub(super) fn sample(file: File, name: Option<&str>, most: u64) -> Result<Sample
     let rows = (0..reader.num_row_groups()).map(rows_of).fold(0, sum);
     ensure!(rows <= MAX_ROWS, "{rows} rows, which is more than a file can have");
     let wanted = (count * ROWS_PER_VECTOR.saturating_mul(most).min(rows)).div_ceil(rows.max(1));
-    let groups: Vec<usize> = pages::one_of_each_part(wanted, count).map(|group| group as usize).collect();
-    let in_groups = groups.iter().map(|&group| rows_of(group)).sum::<u64>();
+    let mut wanted = wanted.max(MIN_GROUPS.min(count));
+    let (groups, in_groups) = loop {
+        let groups: Vec<usize> = pages::one_of_each_part(wanted, count).map(|group| group as usize).collect();
+        let in_groups = groups.iter().map(|&group| rows_of(group)).sum::<u64>();
+        // Those drawn may be the small ones.
+        if wanted == count || in_groups >= most {
+            break (groups, in_groups);
+        }
+        wanted = (2 * wanted).min(count);
+    };
     let mut drawn = pages::one_of_each_part(most.min(in_groups), in_groups).peekable();
     let mut vectors = Vectors::new(reader.metadata().file_metadata().schema_descr().column(number).as_ref());
     let mut start = 0;

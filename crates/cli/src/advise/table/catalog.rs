@@ -1,10 +1,14 @@
 use anyhow::anyhow;
 use database::{Database, Error};
-use pgvector::{SqlColumn, ValueType};
+use pgvector::{SCHEMA, SqlColumn, ValueType};
 
 use crate::advise::metric_of;
 use crate::args::Advise;
 use crate::failure::Failure;
+
+/// Equality as PostgreSQL has it. The search path is the user's, since names of tables depend on it; all else is named with its schema, so
+/// that nobody's functions and operators run with the user's rights.
+const EQ: &str = "OPERATOR(pg_catalog.=)";
 
 /// A table, and what PostgreSQL knows of its size.
 pub(super) struct Table {
@@ -24,11 +28,14 @@ pub(super) struct Found {
 }
 
 pub(super) async fn table(database: &Database, name: &str) -> Result<Table, Failure> {
-    let sql = "SELECT c.oid, c.relkind::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), \
-                      pg_relation_size(c.oid) / current_setting('block_size')::bigint, \
-                      CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples::float8 / c.relpages END \
-               FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
-    let rows = database.rows_with(sql, &[&name]).await?;
+    let sql = format!(
+        "SELECT c.oid, c.relkind::pg_catalog.text, pg_catalog.format('%I.%I', n.nspname, c.relname), \
+                pg_catalog.pg_relation_size(c.oid::pg_catalog.regclass), \
+                pg_catalog.current_setting('block_size')::pg_catalog.int8, c.reltuples, c.relpages \
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid {EQ} c.relnamespace \
+         WHERE c.oid {EQ} pg_catalog.to_regclass($1)::pg_catalog.oid"
+    );
+    let rows = database.rows_with(&sql, &[&name]).await?;
     let Some(row) = rows.first() else {
         let database = &database.name;
         return Err(Failure::Usage(anyhow!(
@@ -37,7 +44,12 @@ pub(super) async fn table(database: &Database, name: &str) -> Result<Table, Fail
     };
     let (kind, name): (String, String) = (row.get(1), row.get(2));
     match kind.as_str() {
-        "r" | "m" => Ok(Table { oid: row.get(0), name, blocks: row.get(3), density: row.get(4) }),
+        "r" | "m" => {
+            let (bytes, block_size): (i64, i64) = (row.get(3), row.get(4));
+            let (tuples, pages): (f32, i32) = (row.get(5), row.get(6));
+            let density = (tuples > 0.0 && pages > 0).then(|| f64::from(tuples) / f64::from(pages));
+            Ok(Table { oid: row.get(0), name, blocks: bytes / block_size, density })
+        }
         "p" => Err(Failure::Usage(anyhow!(
             "{name} is a partitioned table, and each partition has an index of its own: name one of them"
         ))),
@@ -103,16 +115,16 @@ struct Listed {
 
 async fn columns(database: &Database, table: u32) -> Result<Vec<Listed>, Error> {
     let sql = format!(
-        "SELECT a.attname::text, quote_ident(a.attname), t.typname::text, \
-                coalesce((SELECT CASE WHEN pg_opclass_is_visible(o.oid) THEN '' ELSE quote_ident(n.nspname) || '.' END \
-                          FROM pg_opclass o JOIN pg_am h ON h.oid = o.opcmethod AND h.amname = 'hnsw' \
-                          JOIN pg_namespace n ON n.oid = o.opcnamespace ORDER BY o.oid LIMIT 1), ''), \
-                a.atttypmod, coalesce(s.null_frac, 0)::float8 \
-         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid \
-         JOIN pg_namespace m ON m.oid = c.relnamespace \
-         LEFT JOIN pg_stats s ON s.schemaname = m.nspname AND s.tablename = c.relname \
-                                 AND s.attname = a.attname AND NOT s.inherited \
-         WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+        "SELECT a.attname::pg_catalog.text, pg_catalog.quote_ident(a.attname::pg_catalog.text), \
+                t.typname::pg_catalog.text, coalesce(({SCHEMA}), ''), a.atttypmod, s.null_frac \
+         FROM pg_catalog.pg_attribute a \
+         JOIN pg_catalog.pg_class c ON c.oid {EQ} a.attrelid \
+         JOIN pg_catalog.pg_type t ON t.oid {EQ} a.atttypid \
+         JOIN pg_catalog.pg_namespace m ON m.oid {EQ} c.relnamespace \
+         LEFT JOIN pg_catalog.pg_stats s ON s.schemaname {EQ} m.nspname AND s.tablename {EQ} c.relname \
+                                            AND s.attname {EQ} a.attname AND NOT s.inherited \
+         WHERE a.attrelid {EQ} '{table}'::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped \
+         ORDER BY a.attnum"
     );
     let rows = database.rows(&sql).await?;
     let listed = rows.iter().map(|row| {
@@ -124,7 +136,7 @@ async fn columns(database: &Database, table: u32) -> Result<Vec<Listed>, Error> 
             type_name,
             schema: row.get(3),
             typmod: row.get(4),
-            null_share: row.get(5),
+            null_share: row.get::<_, Option<f32>>(5).map_or(0.0, f64::from),
         }
     });
     Ok(listed.collect())
