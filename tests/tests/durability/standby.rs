@@ -64,3 +64,30 @@ fn a_standby_answers_from_the_index() {
     scene.run(&["REINDEX TABLE items", "REINDEX TABLE fleeting"]);
     scene.expect_whole("items_idx");
 }
+
+/// A standby has no transaction ids to give to them.
+#[test]
+fn what_only_reads_runs_on_a_standby() {
+    let mut scene = Scene::new(Cluster::start().unwrap());
+    let standby = scene.cluster.standby().unwrap();
+    scene.run(&[
+        "CREATE EXTENSION lantern_index",
+        "CREATE TABLE lexical (v sparsevec(100))",
+        "INSERT INTO lexical SELECT format('{%s:1}/100', 1 + i % 100)::sparsevec FROM generate_series(1, 2000) i",
+        "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)",
+        "DELETE FROM items WHERE id % 10 <> 3",
+        "VACUUM items",
+        "ANALYZE",
+    ]);
+    standby.catch_up(&mut scene.session).unwrap();
+    let mut reader = standby.session(DATABASE).unwrap();
+    let advice: String = reader.value("SELECT advice FROM lantern_index.check('items_idx')").unwrap();
+    assert!(advice.starts_with("reindex: ") && advice.contains("are deleted"), "{advice}");
+    let advice: String = reader.value("SELECT advice FROM lantern_index.indexes").unwrap();
+    assert_eq!(advice, "rebuild");
+    let bytes: f64 = reader.value("SELECT index_bytes FROM lantern_index.estimate('lexical', 'v')").unwrap();
+    assert!(bytes > 0.0);
+    scene.builder.attach(&mut reader).unwrap();
+    let choices: u32 = reader.value("SELECT count(*) FROM lantern_index.advise('lexical', 'v', 'l2')").unwrap();
+    assert!(choices > 0);
+}

@@ -129,8 +129,8 @@ fn a_table_that_has_grown_since_it_was_analysed() {
         session.execute(&format!("ANALYZE {table}")).unwrap();
         session.execute(&rows(20_000 - before)).unwrap();
         let given = advise(&mut session, &format!("'{table}', 'v', 'l2', 0.8, max_rows => 3000"));
-        // As of 20,000 rows: an element of 16 dimensions takes at least 250 bytes.
-        assert!(given.iter().any(|choice| choice.index_bytes > 5e6), "{table}: {given:?}");
+        // As of 20,000 rows: an element of 16 dimensions takes 280 bytes. The rows of a page are fewer where the last page counts that was half full.
+        assert!(given.iter().any(|choice| choice.index_bytes > 4e6), "{table}: {given:?}");
     }
 }
 
@@ -170,17 +170,21 @@ fn pgvector_outside_the_search_path() {
     let mut session = CLUSTER.database("advise_path").unwrap();
     session
         .execute(&format!(
-            "CREATE EXTENSION lantern_index; CREATE TABLE public.t AS SELECT i AS id, {}::vector(8) AS v \
-             FROM generate_series(1, 1200) i; ALTER TABLE t ALTER v TYPE vector(8); \
+            "CREATE EXTENSION lantern_index; CREATE TABLE public.t AS \
+             SELECT i AS id, {}::vector(8) AS v, (i * 7919 % 65536)::bit(16) AS b FROM generate_series(1, 1200) i; \
+             ALTER TABLE t ALTER v TYPE vector(8), ALTER b TYPE bit(16); \
              CREATE SCHEMA ext; ALTER EXTENSION vector SET SCHEMA ext",
             vectors(8)
         ))
         .unwrap();
     BUILDER.attach(&mut session).unwrap();
-    for choice in advise(&mut session, "'t', 'v', target_recall => 0.9") {
-        session
-            .execute(&format!("{}; {}; PREPARE p AS {}; DEALLOCATE p", choice.statement, choice.settings, choice.query))
-            .unwrap();
+    // PostgreSQL's own type is in the search path, pgvector's operators for it are not.
+    for column in ["v", "b"] {
+        for Advised { statement, settings, query, .. } in
+            advise(&mut session, &format!("'t', '{column}', target_recall => 0.9"))
+        {
+            session.execute(&format!("{statement}; {settings}; PREPARE p AS {query}; DEALLOCATE p")).unwrap();
+        }
     }
 }
 
@@ -219,7 +223,8 @@ fn what_cannot_be_advised_on() {
              CREATE TABLE zeros AS SELECT '[0,0,0]'::vector(3) AS v FROM generate_series(1, 2000) i; \
              ALTER TABLE zeros ALTER v TYPE vector(3); \
              CREATE VIEW w AS SELECT v FROM t; CREATE TABLE bits AS SELECT i::bit(12) AS b FROM generate_series(1, 2000) i; \
-             ALTER TABLE bits ALTER b TYPE bit(12); CREATE TABLE free (v vector, i int); CREATE ROLE nobody_advised",
+             ALTER TABLE bits ALTER b TYPE bit(12); CREATE TABLE free (v vector, i int); CREATE ROLE nobody_advised; \
+             CREATE DOMAIN short AS vector(16); CREATE TABLE of_domain AS SELECT v::short AS v FROM t",
         )
         .unwrap();
     let few = "external index build failed: 500 rows with values are too few for advice: at least 1000 are needed";
@@ -228,6 +233,7 @@ fn what_cannot_be_advised_on() {
         ("'t', 'x'", "42703", "column \"x\" of relation \"t\" does not exist"),
         ("'t', 'id'", "0A000", "type int4 is not supported by hnsw indexes"),
         ("'free', 'v'", "22023", "column does not have dimensions"),
+        ("'of_domain', 'v'", "0A000", "hnsw indexes are not for columns of a domain"),
         ("'w', 'v'", "42809", "\"w\" is not a table or materialized view"),
         ("'t', 'v', 'hamming'", "42704", "operator class \"hamming\" is none for hnsw indexes of type vector"),
         ("'t', 'v', target_recall => 1", "22023", "target_recall must be between 0.5 and 0.999, not 1"),

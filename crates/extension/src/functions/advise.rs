@@ -122,6 +122,14 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
         let found = estimate::column_of(relation, column_name)?;
+        let type_oid = pg_sys::get_atttype(relation, found.number);
+        if pg_sys::getBaseType(type_oid) != type_oid {
+            // pgvector takes the dimensions from the column, and such a column has none of its own.
+            let (type_name, dims) = (found.value_type.name(), found.dims);
+            let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
+            return Err(Failure::new(code, "hnsw indexes are not for columns of a domain")
+                .hint(format!("Change the type of the column to {type_name}({dims}).")));
+        }
         let names = Names::new(relation, column_name, &found, wanted.opclass.as_deref())?;
         let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
         // The table may have grown since: as the planner, take its size now, and the rows per block of then.

@@ -8,7 +8,7 @@ use super::advice::Findings;
 use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
-use super::{bigint, delegate, gone, name, require_select};
+use super::{bigint, delegate, gone, name, read_one, require_select};
 use crate::column::Column;
 use crate::failure::{Failure, or_raise, printable};
 use crate::{hook, options, raised};
@@ -373,11 +373,7 @@ impl Counts {
 
 /// The version of pgvector's SQL objects; the library's may differ if ALTER EXTENSION was forgotten.
 fn pgvector_version() -> Option<String> {
-    Spi::get_one::<String>(
-        "SELECT extversion FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector'",
-    )
-    .ok()
-    .flatten()
+    read_one("SELECT extversion FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector'")
 }
 
 fn ef_search() -> String {

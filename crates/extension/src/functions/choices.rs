@@ -4,11 +4,11 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
-use pgvector::{Metric, SqlColumn, ValueType};
+use pgvector::{Metric, SCHEMA, SqlColumn, ValueType};
 use protocol::Choice;
 
 use super::estimate::Found;
-use super::name;
+use super::{name, read_one};
 use crate::failure::Failure;
 use crate::hook::owned;
 
@@ -36,12 +36,11 @@ impl Names {
         opclass: Option<&str>,
     ) -> Result<Self, Failure> {
         let metric = metric(found.value_type, opclass)?;
+        let schema = read_one::<String>(SCHEMA).unwrap_or_default();
         // SAFETY: reads catalogs.
         unsafe {
             let schema_of = |oid| owned(pg_sys::get_namespace_name(oid)).unwrap_or_default();
             let own = name(relation);
-            let schema =
-                found.schema.as_ref().map_or_else(String::new, |schema| format!("{}.", quote_identifier(schema)));
             Ok(Self {
                 column: SqlColumn {
                     table: quote_qualified_identifier(schema_of(pg_sys::get_rel_namespace(relation)), own.clone()),

@@ -8,7 +8,7 @@ use pgrx::spi::{quote_identifier, quote_qualified_identifier};
 use pgvector::ValueType;
 
 use super::statistics::Statistics;
-use super::{bigint, gone, name, require_select};
+use super::{bigint, gone, name, read_one, require_select};
 use crate::failure::{Failure, or_raise};
 use crate::hook::owned;
 use crate::scan;
@@ -54,7 +54,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
-        let Found { number, value_type, dims, .. } = column_of(relation, column_name)?;
+        let Found { number, value_type, dims } = column_of(relation, column_name)?;
         let most = value_type.max_dims();
         if dims > most {
             let message = format!("column cannot have more than {most} dimensions for hnsw index");
@@ -95,8 +95,6 @@ pub(super) unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
 pub(super) struct Found {
     pub(super) number: pg_sys::AttrNumber,
     pub(super) value_type: ValueType,
-    /// The schema of the type, if the search path does not lead to it.
-    pub(super) schema: Option<String>,
     pub(super) dims: u32,
 }
 
@@ -116,7 +114,7 @@ pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Res
         let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
         pg_sys::get_atttypetypmodcoll(relation, column, &raw mut type_oid, &raw mut typmod, &raw mut collation);
         let type_oid = pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod);
-        let (type_name, schema) = type_name(type_oid);
+        let type_name = type_name(type_oid);
         let value_type = ValueType::named(&type_name).ok_or_else(|| {
             let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
             let hint = "Columns of the types vector, halfvec, bit and sparsevec can have one.";
@@ -126,25 +124,22 @@ pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Res
             let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
             return Err(Failure::new(code, "column does not have dimensions"));
         };
-        Ok(Found { number: column, value_type, schema, dims })
+        Ok(Found { number: column, value_type, dims })
     }
 }
 
-/// A type's name, and its schema if the name must be qualified.
-unsafe fn type_name(type_oid: pg_sys::Oid) -> (String, Option<String>) {
+/// A type's name, without its schema.
+unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
     // SAFETY: the entry is released when its name has been copied.
     unsafe {
         let entry = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::TYPEOID as i32, type_oid.into());
         if entry.is_null() {
-            return (String::new(), None);
+            return String::new();
         }
         let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_type>();
         let name = owned((*form).typname.data.as_ptr());
-        let namespace = (*form).typnamespace;
         pg_sys::ReleaseSysCache(entry);
-        let hidden = !pg_sys::TypeIsVisible(type_oid);
-        let schema = if hidden { owned(pg_sys::get_namespace_name(namespace)) } else { None };
-        (name.unwrap_or_default(), schema)
+        name.unwrap_or_default()
     }
 }
 
@@ -163,7 +158,7 @@ unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize
         "SELECT pg_catalog.avg(pg_catalog.pg_column_size(v))::float8 \
          FROM (SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1000) t (v)"
     );
-    let mean = Spi::get_one::<f64>(&sql).ok().flatten().unwrap_or(HEAD);
+    let mean = read_one(&sql).unwrap_or(HEAD);
     let entries = ((mean - HEAD) / ENTRY).clamp(0.0, pgvector::MAX_SPARSEVEC_NNZ as f64);
     4 + (entries * ENTRY) as usize
 }

@@ -58,6 +58,11 @@ fn gone(relation: pg_sys::Oid) -> Failure {
     Failure::new(PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE, message)
 }
 
+/// The one value of a query that only reads. `Spi::get_one` takes a transaction id, and a standby has none.
+fn read_one<T: FromDatum + IntoDatum>(sql: &str) -> Option<T> {
+    Spi::connect(|client| client.select(sql, Some(1), &[])?.first().get_one()).ok().flatten()
+}
+
 /// A number for SQL, which has no unsigned ones.
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
