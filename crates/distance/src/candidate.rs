@@ -29,7 +29,7 @@ impl Candidate {
         self.0 as u32
     }
 
-    /// A number with the same order.
+    /// A number with the same order; never 0, which would be of a distance that is no number.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0

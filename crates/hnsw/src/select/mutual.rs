@@ -52,7 +52,7 @@ pub(crate) fn choose_again<'a>(
         let point = choosing.points[at];
         let Scratch { candidates, selector } = scratch;
         candidates.clear();
-        candidates.extend_from_slice(before.list(place));
+        candidates.extend(before.list(place));
         candidates.extend(choosers.of(place));
         candidates.sort_unstable();
         let kept = distinct(candidates, MOST * choosing.width);
@@ -74,7 +74,7 @@ impl Choosers {
     fn new(chosen: &Chosen<'_>, control: &Control) -> Result<Self, BuildError> {
         let (points, order) = (chosen.by().points, chosen.by().order);
         let place_of = chosen.by().places(control)?;
-        let place_of = |chosen: &Candidate| place_of[chosen.element() as usize] as usize;
+        let place_of = |chosen: Candidate| place_of[chosen.element() as usize] as usize;
         let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
         control.section("choosers counted").for_each(ranges(order.len()), |range| {
             let others = range.flat_map(|place| chosen.list(place));
@@ -93,8 +93,8 @@ impl Choosers {
                 let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
                 // Reserve all slots before writing to any: reserving is atomic, and would wait for earlier writes.
                 slots.clear();
-                slots.extend(list.iter().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
-                for (other, &slot) in list.iter().zip(&*slots) {
+                slots.extend(list.clone().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
+                for (other, &slot) in list.zip(&*slots) {
                     let chooser = Candidate::new(other.distance(), chooser);
                     choosers[slot / BLOCK][slot % BLOCK].store(chooser.to_bits(), Ordering::Relaxed);
                 }

@@ -37,17 +37,15 @@ pub(crate) struct Turn {
 /// The lists that the points of a layer chose, before they are placed in the draft.
 pub(crate) struct Chosen<'a> {
     of: Choosing<'a>,
-    /// In `order`.
-    parts: Vec<Part>,
+    /// `width` slots for each point, in `order`: bits of candidates, 0 behind the last one. One block of memory, which the system gets back at once:
+    /// the allocator would keep many small ones.
+    lists: Vec<u64>,
+    /// In `order`: how many neighbors the diversity rule chose.
+    by_rule: Vec<u16>,
 }
 
 /// Points of one task.
 const PART: usize = 64;
-
-struct Part {
-    lists: Vec<Candidate>,
-    by_rule: [u16; PART],
-}
 
 impl<'a> Choosing<'a> {
     /// The element at a place in `order`.
@@ -63,21 +61,27 @@ impl<'a> Choosing<'a> {
         control: &Control,
         choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) -> usize + Sync,
     ) -> Result<Chosen<'a>, BuildError> {
-        let part = |(scratch, list): &mut (S, Vec<Candidate>), (part, order): (usize, &[u32])| {
+        // Memory that was never used is zero: the tasks touch it first.
+        let (mut lists, mut by_rule) = (vec![0; self.order.len() * self.width], vec![0; self.order.len()]);
+        let slots = lists.par_chunks_mut(PART * self.width).zip(by_rule.par_chunks_mut(PART));
+        let parts = self.order.par_chunks(PART).zip(slots).enumerate();
+        type Slots<'s> = (&'s mut [u64], &'s mut [u16]);
+        type Scratch<S> = (S, Vec<Candidate>);
+        let choose_all = |(scratch, list): &mut Scratch<S>, (part, (order, slots)): (usize, (&[u32], Slots<'_>))| {
+            let (lists, by_rule) = slots;
             let elements = order.iter().map(|&at| self.points[at as usize]);
             let near = representation::near_pairs(elements);
             let resolved = space.codes.is_none_or(|codes| Representation::Codes(codes).represents_most(space, near));
-            let mut made = Part { lists: vec![Candidate::NONE; order.len() * self.width], by_rule: [0; PART] };
-            for (at_part, &at) in order.iter().enumerate() {
-                let turn = Turn { place: part * PART + at_part, at: at as usize, resolved };
-                made.by_rule[at_part] = choose(scratch, turn, list) as u16;
-                made.lists[at_part * self.width..][..list.len()].copy_from_slice(list);
+            let slots = lists.chunks_exact_mut(self.width).zip(by_rule);
+            for ((place, &at), (slots, by_rule)) in (part * PART..).zip(order).zip(slots) {
+                *by_rule = choose(scratch, Turn { place, at: at as usize, resolved }, list) as u16;
+                slots.iter_mut().zip(list.iter()).for_each(|(slot, near)| *slot = near.to_bits());
             }
             control.progress().add(if self.counted { order.len() as u64 } else { 0 });
-            Ok(made)
+            Ok(())
         };
-        let parts = || control.section(self.name).map_init(self.order.par_chunks(PART).enumerate(), part);
-        Ok(Chosen { of: self, parts: pool.run(parts)? })
+        pool.run(|| control.section(self.name).for_each_init(parts, choose_all))?;
+        Ok(Chosen { of: self, lists, by_rule })
     }
 
     /// For each element up to the last point, its place in `order`; `u32::MAX` for others.
@@ -102,10 +106,9 @@ impl<'a> Chosen<'a> {
     }
 
     /// The list of the point at a place in `order`.
-    pub(crate) fn list(&self, place: usize) -> &[Candidate] {
-        let slots = &self.parts[place / PART].lists[place % PART * self.of.width..][..self.of.width];
-        let used = slots.iter().position(|&slot| slot == Candidate::NONE).unwrap_or(slots.len());
-        &slots[..used]
+    pub(crate) fn list(&self, place: usize) -> impl Iterator<Item = Candidate> + Clone {
+        let slots = &self.lists[place * self.of.width..][..self.of.width];
+        slots.iter().take_while(|&&bits| bits != 0).map(|&bits| Candidate::from_bits(bits))
     }
 
     /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
@@ -113,7 +116,7 @@ impl<'a> Chosen<'a> {
     pub(crate) fn place(self, draft: &mut Draft, layer: u8, control: &Control) -> Result<Vec<u16>, BuildError> {
         let points = self.of.points;
         let place_of = self.of.places(control)?;
-        let neighbors = |place: u32| self.list(place as usize).iter().map(|neighbor| neighbor.element());
+        let neighbors = |place: u32| self.list(place as usize).map(|neighbor| neighbor.element());
         if layer == 0 {
             let placed = |element| Some(neighbors(*place_of.get(element).filter(|&&place| place != u32::MAX)?));
             draft.set_layer0(placed, control)?;
@@ -121,8 +124,7 @@ impl<'a> Chosen<'a> {
             points.iter().for_each(|&point| draft.set(point, layer, neighbors(place_of[point as usize])));
         }
         control.section("chosen by the rule").fill(points.len(), |at| {
-            let place = place_of[points[at] as usize] as usize;
-            self.parts[place / PART].by_rule[place % PART]
+            self.by_rule[place_of[points[at] as usize] as usize]
         })
     }
 }

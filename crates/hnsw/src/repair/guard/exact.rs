@@ -95,6 +95,8 @@ pub(super) fn nearest(
     section.map((0..values.len()).into_par_iter(), |at| {
         let mut all = parts.iter().flat_map(|part| &part[at]).copied().collect();
         nearest_of(&mut all);
+        // It had room for those of all parts.
+        all.shrink_to_fit();
         Ok(all)
     })
 }
