@@ -7,7 +7,7 @@ use crate::repair::guard::{self, Guard, Look, Sample};
 use crate::repair::{duplicates, navigate, reach};
 use crate::select::{self, Gathered};
 use crate::space::Space;
-use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, order};
+use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
 /// By how much the recall of a graph by insertion must be higher for it to be used: at larger ef_search it is usually lower.
 const CLEARLY: f32 = 0.015;
@@ -89,6 +89,8 @@ impl Completion<'_> {
         if !mendable || !measured.look.loses() || !self.setup.runs(Pass::Remedies) {
             return Ok(measured);
         }
+        // What the selection has freed lies in pieces that are too small for what comes next.
+        memory::give_back();
         let look_at = |draft: &Draft| pool.run(|| sample.look(draft, control));
         let mut mended = measured.draft.clone();
         navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;

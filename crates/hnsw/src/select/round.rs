@@ -123,8 +123,8 @@ impl<'a> Chosen<'a> {
         } else {
             points.iter().for_each(|&point| draft.set(point, layer, neighbors(place_of[point as usize])));
         }
-        control.section("chosen by the rule").fill(points.len(), |at| {
-            self.by_rule[place_of[points[at] as usize] as usize]
-        })
+        control
+            .section("chosen by the rule")
+            .fill(points.len(), |at| self.by_rule[place_of[points[at] as usize] as usize])
     }
 }
