@@ -32,7 +32,7 @@ pub struct Advice {
 }
 
 /// What all trials have in common.
-pub(crate) struct Scene<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) question: &'a Question,
     /// The rows in the column's type, prepared for the metric.
     pub(crate) rows: &'a Values,
@@ -80,17 +80,17 @@ pub fn advise(
     control.progress().enter(Phase::Graph, steps as u64 + 1);
     let limits = pool.run(|| exact::limits(&rows, &order, &queries, kernel, question, &plan.sizes, control))?;
     control.progress().add(1);
-    let scene = Scene { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
+    let context = Context { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
     let mut forms = Vec::new();
     for value_type in plan::types(question) {
         // Left out if a value is too large for halfvec.
-        forms.extend(Form::new(&scene, value_type).map(|form| (value_type, form)));
+        forms.extend(Form::new(&context, value_type).map(|form| (value_type, form)));
     }
     if forms.is_empty() {
         let (value_type, metric) = (question.value_type.name(), question.metric.name());
         return Err(AdviseError::Unsupported { value_type, dims: question.dims, metric });
     }
-    let trials = Trials { scene: &scene, plan: &plan, limits: &limits, forms: &forms };
+    let trials = Trials { context: &context, plan: &plan, limits: &limits, forms: &forms };
     let measured = trials.measured()?;
     Ok(Advice {
         choices: trials.ranked(&measured),
@@ -102,7 +102,7 @@ pub fn advise(
 
 /// The inputs of all measurements.
 struct Trials<'a> {
-    scene: &'a Scene<'a>,
+    context: &'a Context<'a>,
     plan: &'a Plan,
     limits: &'a [Vec<Limit>],
     forms: &'a [(ValueType, Form<'a>)],
@@ -146,25 +146,25 @@ impl Trials<'_> {
     }
 
     fn ranked(&self, measured: &[Measured]) -> Vec<Choice> {
-        let threads = u32::try_from(self.scene.pool.threads()).unwrap_or(u32::MAX);
-        let (question, table_value) = (self.scene.question, self.scene.rows.mean_len());
+        let threads = u32::try_from(self.context.pool.threads()).unwrap_or(u32::MAX);
+        let (question, table_value) = (self.context.question, self.context.rows.mean_len());
         let choices = measured.iter().map(|measured| measured.choice(question, threads, table_value));
         rank::best_first(question, choices.collect())
     }
 
     /// Measures a type's reference on graphs of all sizes, and the growth that they show.
     fn reference(&self, value_type: ValueType, form: &Form<'_>) -> Result<(Measured, Growth), AdviseError> {
-        let (scene, candidate) = (self.scene, plan::reference(value_type));
+        let (context, candidate) = (self.context, plan::reference(value_type));
         let mut wide = Vec::new();
         let mut largest = None;
         for (&rows, limits) in self.plan.sizes.iter().zip(self.limits) {
-            let trial = Trial::build(scene, form, candidate, rows, limits)?;
-            let curves = trial.curves(FURTHER * (1.0 - scene.question.target))?;
+            let trial = Trial::build(context, form, candidate, rows, limits)?;
+            let curves = trial.curves(FURTHER * (1.0 - context.question.target))?;
             wide.push((rows, curves.wide));
             largest = Some((trial, curves.own));
-            scene.control.progress().add(1);
+            context.control.progress().add(1);
         }
-        let growth = Growth::of(&wide, scene.question.target);
+        let growth = Growth::of(&wide, context.question.target);
         let (trial, curve) = largest.expect("there are three sizes");
         Ok((trial.measured(curve, growth)?, growth))
     }
@@ -177,9 +177,9 @@ impl Trials<'_> {
         size: usize,
         growth: Growth,
     ) -> Result<Measured, AdviseError> {
-        let trial = Trial::build(self.scene, form, candidate, self.plan.sizes[size], &self.limits[size])?;
-        let curves = trial.curves(1.0 - self.scene.question.target)?;
-        self.scene.control.progress().add(1);
+        let trial = Trial::build(self.context, form, candidate, self.plan.sizes[size], &self.limits[size])?;
+        let curves = trial.curves(1.0 - self.context.question.target)?;
+        self.context.control.progress().add(1);
         trial.measured(curves.own, growth)
     }
 }

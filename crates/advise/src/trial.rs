@@ -14,7 +14,7 @@ use crate::choice::{Choice, Measured, least_ef};
 use crate::curve::{Curve, Point};
 use crate::exact::Limit;
 use crate::growth::Growth;
-use crate::run::Scene;
+use crate::run::Context;
 use crate::values::Values;
 use crate::{AdviseError, Question};
 
@@ -57,18 +57,18 @@ pub(crate) struct Form<'a> {
 
 impl<'a> Form<'a> {
     /// `None` if a value is too large for the type.
-    pub(crate) fn new(scene: &Scene<'a>, value_type: ValueType) -> Option<Self> {
-        if value_type == scene.question.value_type {
-            return Some(Self { rows: Cow::Borrowed(scene.rows), queries: Cow::Borrowed(scene.queries) });
+    pub(crate) fn new(context: &Context<'a>, value_type: ValueType) -> Option<Self> {
+        if value_type == context.question.value_type {
+            return Some(Self { rows: Cow::Borrowed(context.rows), queries: Cow::Borrowed(context.queries) });
         }
         let converted = |values: &Values| values.converted(value_type).map(Cow::Owned);
-        Some(Self { rows: converted(scene.rows)?, queries: converted(scene.queries)? })
+        Some(Self { rows: converted(context.rows)?, queries: converted(context.queries)? })
     }
 }
 
 /// A graph of the first rows of the sample.
 pub(crate) struct Trial<'a> {
-    scene: &'a Scene<'a>,
+    context: &'a Context<'a>,
     form: &'a Form<'a>,
     candidate: Candidate,
     kernel: Kernel,
@@ -84,13 +84,13 @@ pub(crate) struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Builds the graph of the first `rows` rows.
     pub(crate) fn build(
-        scene: &'a Scene<'a>,
+        context: &'a Context<'a>,
         form: &'a Form<'a>,
         candidate: Candidate,
         rows: usize,
         limits: &'a [Limit],
     ) -> Result<Self, AdviseError> {
-        let question = scene.question;
+        let question = context.question;
         let reranked = candidate.is_reranked(question);
         let metric = if reranked { Metric::Hamming } else { question.metric };
         let unsupported = AdviseError::Unsupported {
@@ -110,10 +110,10 @@ impl<'a> Trial<'a> {
             seed: question.seed,
         };
         let started = Instant::now();
-        let mut engine = hnsw::start(scene.engine, spec, scene.pool.clone(), scene.control.aside())?;
+        let mut engine = hnsw::start(context.engine, spec, context.pool.clone(), context.control.aside())?;
         let varying = candidate.value_type.value_len(1).is_none();
         let (mut tids, mut values, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, batch) in scene.order[..rows].chunks(BATCH).enumerate() {
+        for (number, batch) in context.order[..rows].chunks(BATCH).enumerate() {
             tids.clear();
             values.clear();
             lengths.clear();
@@ -129,12 +129,12 @@ impl<'a> Trial<'a> {
         }
         let finished = engine.finish()?;
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Self { scene, form, candidate, kernel, reranked, limits, finished, rows, seconds })
+        Ok(Self { context, form, candidate, kernel, reranked, limits, finished, rows, seconds })
     }
 
     /// The measurements, with the visits at the `ef_search` that the whole table needs.
     pub(crate) fn measured(&self, curve: Curve, growth: Growth) -> Result<Measured, AdviseError> {
-        let ef = least_ef(self.scene.question, &curve, self.rows, growth);
+        let ef = least_ef(self.context.question, &curve, self.rows, growth);
         Ok(Measured {
             candidate: self.candidate,
             curve,
@@ -149,7 +149,7 @@ impl<'a> Trial<'a> {
 
     /// Searches with ascending `ef_search` until the share of misses is at most `enough`, or pgvector's limit is reached.
     pub(crate) fn curves(&self, enough: f64) -> Result<Curves, AdviseError> {
-        let question = self.scene.question;
+        let question = self.context.question;
         let (mut own, mut wide) = (Vec::new(), Vec::new());
         let mut ef = question.k;
         loop {
@@ -187,9 +187,9 @@ impl<'a> Trial<'a> {
     /// Searches all queries with one `ef_search`, and counts visits per element in `visits`.
     fn search(&self, ef: usize, visits: Option<&[AtomicU32]>) -> Result<Searched, AdviseError> {
         let queries = &self.form.queries;
-        let (k, wide) = (self.scene.question.k, self.scene.question.wide());
+        let (k, wide) = (self.context.question.k, self.context.question.wide());
         let one = |searcher: &mut Searcher, query: usize| {
-            self.scene.control.check()?;
+            self.context.control.check()?;
             let value = queries.get(query);
             let mut visited = 0u64;
             let distance = |element| {
@@ -201,13 +201,13 @@ impl<'a> Trial<'a> {
             };
             let found = searcher.search(&self.finished.graph, distance, |_| {}, ef);
             let tids = found.iter().flat_map(|near| self.finished.graph.heap_tids().of(near.element()));
-            let (own, limit) = (self.scene.queries.get(query), self.limits[query]);
+            let (own, limit) = (self.context.queries.get(query), self.limits[query]);
             let (mut hits, mut wide_hits) = (0, 0);
             // Without reranking, the answer is the first k that the index returns.
             let answered = |at, k| self.reranked || at < k;
             for (at, &tid) in tids.take(if self.reranked { ef } else { wide }).enumerate() {
-                let row = self.scene.order[number(tid)] as usize;
-                let distance = (self.scene.kernel)(own, self.scene.rows.get(row));
+                let row = self.context.order[number(tid)] as usize;
+                let distance = (self.context.kernel)(own, self.context.rows.get(row));
                 // Rows at the same distance are equally good answers.
                 hits += usize::from(answered(at, k) && distance <= limit.own);
                 wide_hits += usize::from(answered(at, wide) && distance <= limit.wide);
@@ -216,7 +216,7 @@ impl<'a> Trial<'a> {
         };
         let sum = |a: (usize, usize, u64), b: (usize, usize, u64)| Ok((a.0 + b.0, a.1 + b.1, a.2 + b.2));
         let all = || (0..queries.len()).into_par_iter().map_init(Searcher::default, one).try_reduce(|| (0, 0, 0), sum);
-        let (hits, wide_hits, visited) = self.scene.pool.run(all)?;
+        let (hits, wide_hits, visited) = self.context.pool.run(all)?;
         let share = |hits: usize, k: usize| hits as f64 / (queries.len() * k) as f64;
         Ok(Searched {
             own: share(hits, k),

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use harness::step;
 
 mod ask;
-mod book;
+mod daily_report;
 mod distributed;
 mod ground;
 mod indexed;
@@ -23,7 +23,7 @@ mod sizes;
 mod twins;
 
 use super::results;
-use book::Book;
+use daily_report::DailyReport;
 use ground::Ground;
 use section::Section;
 use sizes::Sizes;
@@ -84,10 +84,11 @@ pub fn run(Documents { benchmarks, sizes }: &Documents) -> Result<()> {
         ground.begin();
         match step::timed(benchmark.name(), || benchmark.measure(&ground)) {
             Ok(section) => {
-                let mut book = Book::open(&sizes.name, &ground.tools.config)?;
+                let mut report = DailyReport::open(&sizes.name, &ground.tools.config)?;
                 let made = format!("{}, commit {}", results::command(), results::commit());
-                let text = book.put(benchmark, &section, &format!("{made}, {:.0} s", start.elapsed().as_secs_f64()))?;
-                println!("\n{text}\nwritten to {}\n", book.path().display());
+                let text =
+                    report.put(benchmark, &section, &format!("{made}, {:.0} s", start.elapsed().as_secs_f64()))?;
+                println!("\n{text}\nwritten to {}\n", report.path().display());
             }
             Err(error) => {
                 eprintln!("{} failed: {error:#}", benchmark.name());

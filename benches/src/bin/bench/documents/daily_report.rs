@@ -12,7 +12,7 @@ const INTRODUCTION: &str = "What articles about pgvector and about builds outsid
 Figures of different machines do not compare; what was measured here together does.";
 
 /// A report that keeps the sections of earlier runs on the same day.
-pub struct Book {
+pub struct DailyReport {
     /// Path without its ending; plots have the benchmark's name behind it.
     stem: PathBuf,
     head: String,
@@ -20,7 +20,7 @@ pub struct Book {
     sections: Vec<(Benchmark, String)>,
 }
 
-impl Book {
+impl DailyReport {
     /// Opens today's report of this name, or begins a new one.
     pub fn open(name: &str, config: &PgConfig) -> Result<Self> {
         let (dir, date) = (root().join("benches/results"), results::date());
