@@ -3,7 +3,7 @@ use super::intake::Setup;
 use super::trial;
 use crate::draft::Draft;
 use crate::input::TakenRows;
-use crate::repair::guard::{self, Guard, Look, Sample};
+use crate::repair::guard::{self, Guard, Quality, Sample};
 use crate::repair::{duplicates, navigate, reach};
 use crate::select::{self, Gathered};
 use crate::space::Space;
@@ -29,7 +29,7 @@ pub(crate) struct Completion<'a> {
 /// The measured graph, before duplicates are linked.
 struct Measured {
     draft: Draft,
-    look: Look,
+    quality: Quality,
     remedy: Remedy,
 }
 
@@ -42,7 +42,7 @@ impl Completion<'_> {
         let rounds = if gathered.mutual { 2 } else { 1 };
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let near = gathered.near_order(&taken.duplicates);
-        let Measured { mut draft, look, remedy } = self.measured(draft, gathered, &taken)?;
+        let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
         duplicates::link(&mut draft, &taken, control)?;
         control.ran("duplicates");
         let reaches = self.setup.runs(Pass::Reach);
@@ -64,8 +64,8 @@ impl Completion<'_> {
             relinked,
             unreachable,
             self_recall,
-            recall: look.recall,
-            lost: look.lost(),
+            recall: quality.recall,
+            lost: quality.lost(),
             remedy,
         };
         Ok(Finished { graph, values: store.clone(), order, report })
@@ -80,34 +80,34 @@ impl Completion<'_> {
         let searched = self.setup.searched();
         let guard = |sample| pool.run(|| Guard::new(searched, spec, &points, &draft, sample, control));
         let mut sample = guard(Sample::Small)?;
-        let mut look = pool.run(|| sample.look(&draft, control))?;
-        if mendable && look.may_lose() {
+        let mut quality = pool.run(|| sample.quality(&draft, control))?;
+        if mendable && quality.may_lose() {
             sample = guard(Sample::Large)?;
-            look = pool.run(|| sample.look(&draft, control))?;
+            quality = pool.run(|| sample.quality(&draft, control))?;
         }
-        let mut measured = Measured { look, draft, remedy: Remedy::None };
-        if !mendable || !measured.look.loses() || !self.setup.runs(Pass::Remedies) {
+        let mut measured = Measured { quality, draft, remedy: Remedy::None };
+        if !mendable || !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
             return Ok(measured);
         }
         // What the selection has freed lies in pieces that are too small for what comes next.
         memory::give_back();
-        let look_at = |draft: &Draft| pool.run(|| sample.look(draft, control));
+        let quality_of = |draft: &Draft| pool.run(|| sample.quality(draft, control));
         let mut mended = measured.draft.clone();
         navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
-        let look = look_at(&mended)?;
-        if look.finds_more_than(&measured.look, 0.0) {
-            measured = Measured { look, draft: mended, remedy: Remedy::Navigation };
+        let quality = quality_of(&mended)?;
+        if quality.finds_more_than(&measured.quality, 0.0) {
+            measured = Measured { quality, draft: mended, remedy: Remedy::Navigation };
         }
-        let inserts = measured.look.loses()
+        let inserts = measured.quality.loses()
             && self.trial
             && points.len() >= MANY
             && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(2.0 * CLEARLY));
         if inserts {
             let (mut draft, gathered) = pool.run(|| insert_all(spec, searched, taken, control))?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;
-            let look = look_at(&draft)?;
-            if look.finds_more_than(&measured.look, CLEARLY) {
-                return Ok(Measured { draft, look, remedy: Remedy::Insertion });
+            let quality = quality_of(&draft)?;
+            if quality.finds_more_than(&measured.quality, CLEARLY) {
+                return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
             }
         }
         Ok(measured)

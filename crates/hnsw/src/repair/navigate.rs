@@ -45,7 +45,7 @@ struct Scratch {
 }
 
 /// The parameters that all layers share.
-struct Way<'a> {
+struct Navigation<'a> {
     /// Elements that a search keeps.
     ef: usize,
     space: Space<'a>,
@@ -64,17 +64,17 @@ pub(crate) fn improve(
     control: &Control,
 ) -> Result<(), BuildError> {
     let Some((_, top)) = draft.entry_point() else { return Ok(()) };
-    let way = Way { ef: EF.min(ef_construction.into()), space, pool, control };
+    let navigation = Navigation { ef: EF.min(ef_construction.into()), space, pool, control };
     for layer in (1..=top).rev() {
         let points: Vec<u32> = points.iter().copied().filter(|&point| draft.level(point) >= layer).collect();
         let order: Vec<u32> = (0..points.len() as u32).collect();
-        way.improve_layer(draft, layer, (&points, &order), 1)?;
+        navigation.improve_layer(draft, layer, (&points, &order), 1)?;
     }
     let one_of = ONE_OF.iter().find(|(most, _)| points.len() <= *most).map_or(1, |&(_, one_of)| one_of);
-    way.improve_layer(draft, 0, (points, order), one_of)
+    navigation.improve_layer(draft, 0, (points, order), one_of)
 }
 
-impl Way<'_> {
+impl Navigation<'_> {
     fn improve_layer(
         &self,
         draft: &mut Draft,

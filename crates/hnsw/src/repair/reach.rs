@@ -15,6 +15,8 @@ use crate::{BuildError, Control};
 const SAMPLE: usize = 4096;
 /// At first a host gives up at most one of this many slots.
 const GIVEN: usize = 32;
+/// A round links more than one in this many of the elements that are left, or is the last.
+const ROUNDS: u64 = 64;
 
 /// Elements whose links a task follows.
 const AT_ONCE: usize = 512;
@@ -98,9 +100,9 @@ struct Layer<'a> {
     given: HashMap<u32, usize>,
 }
 
-/// Which links of a host may be given up for a new one: no link by which another element is reached.
+/// How many links of a host may be given up for new ones, of which none is one by which another element is reached.
 #[derive(Clone, Copy)]
-enum Give {
+enum GivenUp {
     /// A few of each host, so that it keeps most of its neighborhood.
     Few,
     Half,
@@ -131,7 +133,8 @@ impl<'a> Layer<'a> {
                 }
             }
             stranded.retain(|&element| !self.is_reached(element));
-            if linked == before {
+            // Elements that would be linked one in a round are left to what follows, or all rounds together would cost their square.
+            if linked - before <= stranded.len() as u64 / ROUNDS {
                 break;
             }
         }
@@ -176,7 +179,7 @@ impl<'a> Layer<'a> {
             control.check()?;
             let Some(element) = order.by_ref().find(|&element| !out[element as usize]) else { break };
             let parent = self.parents[element as usize];
-            if let Some(slot) = self.room(element, Give::Any).filter(|_| out[parent as usize]) {
+            if let Some(slot) = self.room(element, GivenUp::Any).filter(|_| out[parent as usize]) {
                 self.draft.slots_mut(element, self.layer)[slot] = parent;
                 linked += 1;
                 out[element as usize] = true;
@@ -240,14 +243,14 @@ impl<'a> Layer<'a> {
     /// One of the element's own neighbors, nearest first.
     fn known_host(&self, element: u32) -> Option<(u32, usize)> {
         let neighbors = self.draft.neighbors(element, self.layer).iter();
-        neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host, Give::Few)?)))
+        neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host, GivenUp::Few)?)))
     }
 
     /// The first newly linked element that has room.
     fn rescued_host(&self, rescued: &mut VecDeque<u32>) -> Option<(u32, usize)> {
         loop {
             let &host = rescued.front()?;
-            if let Some(slot) = self.room(host, Give::Half) {
+            if let Some(slot) = self.room(host, GivenUp::Half) {
                 return Some((host, slot));
             }
             rescued.pop_front();
@@ -261,18 +264,18 @@ impl<'a> Layer<'a> {
         let mut sample: Vec<_> = sample.map(|&host| (space.distance(element, host), host)).collect();
         sample.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let hosts = sample.into_iter().map(|(_, host)| host).chain(reached);
-        hosts.into_iter().find_map(|host| Some((host, self.room(host, Give::Any)?)))
+        hosts.into_iter().find_map(|host| Some((host, self.room(host, GivenUp::Any)?)))
     }
 
     /// A slot for one more link: a free one, or the last one whose target is also reachable by another link.
-    fn room(&self, host: u32, give: Give) -> Option<usize> {
+    fn room(&self, host: u32, most: GivenUp) -> Option<usize> {
         let slots = self.draft.slots(host, self.layer);
         let free = slots.iter().position(|&slot| slot == NO_NEIGHBOR);
         let given = self.given.get(&host).copied().unwrap_or(0);
-        let may = match give {
-            Give::Few => given < (slots.len() / GIVEN).max(1),
-            Give::Half => given < slots.len() / 2,
-            Give::Any => true,
+        let may = match most {
+            GivenUp::Few => given < (slots.len() / GIVEN).max(1),
+            GivenUp::Half => given < slots.len() / 2,
+            GivenUp::Any => true,
         };
         let last = || slots.iter().rposition(|&slot| self.parents[slot as usize] != host);
         free.or_else(|| if may { last() } else { None })

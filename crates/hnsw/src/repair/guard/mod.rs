@@ -32,7 +32,7 @@ const K: usize = 10;
 
 /// Recall of searches for the probes, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct Quality {
     /// From the entry point, with `EF_SEARCH`.
     pub(crate) recall: f32,
     /// From the entry point, with `EF_LOW`.
@@ -45,7 +45,7 @@ pub(crate) struct Look {
     pub(crate) deviation: f32,
 }
 
-impl Look {
+impl Quality {
     /// The recall lost on the way from the entry point.
     pub(crate) fn lost(&self) -> f32 {
         (self.local - self.low).max(0.0)
@@ -98,7 +98,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Searches for all probes. Runs on the threads of the pool it is called from.
-    pub(crate) fn look(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Look, BuildError> {
+    pub(crate) fn quality(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Quality, BuildError> {
         type Scratch = (Searcher, Query);
         let probes = self.probes.par_iter().zip(&self.exact).enumerate();
         let each = control.section("probes").map_init(probes, |scratch: &mut Scratch, (at, (probe, exact))| {
@@ -114,7 +114,7 @@ impl<'a> Guard<'a> {
         let kinds = [mean(rows, of_rows), mean(between, all - of_rows)];
         let (recall, low, local) = (mean(recall, wide), mean(low, all), mean(local, all));
         let variance = mean(squares, all) - (local - low) * (local - low);
-        Ok(Look { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
+        Ok(Quality { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
     }
 
     fn search(
