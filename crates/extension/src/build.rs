@@ -57,7 +57,7 @@ unsafe fn try_externally(
     unsafe {
         let options = options::of(index);
         // TRUNCATE and temporary tables often build empty indexes: they need no builder.
-        if !(options.external || settings::external_by_default()) || blocks(heap) == 0 {
+        if !(options.external || settings::external_by_default()) || scan::blocks(heap) == 0 {
             return std::ptr::null_mut();
         }
         let engaged = match engage(heap, index, options) {
@@ -116,11 +116,13 @@ struct Engaged {
 unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: IndexOptions) -> Result<Engaged, Failure> {
     // SAFETY: as promised by the caller.
     let (column, estimate) = unsafe {
-        if blocks(index) != 0 {
+        if scan::blocks(index) != 0 {
             let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
             return Err(Failure::new(code, "index already contains data"));
         }
-        (Column::of(index, options)?, scan::estimate_rows(heap))
+        let column = Column::of(index, options)?;
+        let estimate = scan::estimate_rows(heap, column.value_type.value_len(column.dims));
+        (column, estimate)
     };
     let settings = Settings::get();
     // SAFETY: the relation is open.
@@ -262,13 +264,6 @@ fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
             other => return Err(Failure::protocol(format!("{} while the graph was built.", other.name()))),
         }
     }
-}
-
-/// # Safety
-/// The relation must be open.
-unsafe fn blocks(relation: pg_sys::Relation) -> u32 {
-    // SAFETY: as promised by the caller.
-    unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
 /// A random key of the row digest, which the builder never learns.

@@ -69,6 +69,23 @@ fn as_a_build_turns_out() {
 }
 
 #[test]
+fn a_table_that_was_never_analysed() {
+    let mut session = database("estimate_unknown");
+    for (table, dims) in [("short", 384), ("long", 768)] {
+        session
+            .execute(&format!(
+                "CREATE TABLE {table} (v vector({dims})) WITH (autovacuum_enabled = off); \
+                 INSERT INTO {table} SELECT {} FROM generate_series(1, 2000) i",
+                vectors(dims)
+            ))
+            .unwrap();
+        // PostgreSQL takes a value to have 32 bytes: 27 times as many fit.
+        let [rows, ..] = estimate(&mut session, &format!("'{table}', 'v'"));
+        assert!((1500.0..2800.0).contains(&rows), "{table}: {rows}");
+    }
+}
+
+#[test]
 fn memory_is_enough_and_not_far_too_much() {
     let mut session = database("estimate_memory");
     let builder = Builder::start().unwrap();

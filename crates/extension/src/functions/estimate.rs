@@ -61,8 +61,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
             return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
         }
         // The planner assumes ten pages for an empty table that was never vacuumed.
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
-        let all = if blocks == 0 { 0 } else { scan::estimate_rows(table) };
+        let all = if scan::blocks(table) == 0 { 0 } else { scan::estimate_rows(table, value_type.value_len(dims)) };
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
         let statistics = Statistics::of(relation, number);
         let rows = statistics.rows(all);
