@@ -4,6 +4,7 @@ mod batches;
 mod parallel;
 mod plan;
 mod rows;
+mod size;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use self::batches::{Batches, Filling, Shape};
 use self::parallel::Workers;
 pub(crate) use self::rows::build_scan;
 use self::rows::{Reader, Relations, Rows};
+pub(crate) use self::size::{blocks, estimate_rows};
 use crate::column::Column;
 use crate::connection_thread::{self, Gone};
 use crate::failure::{Failure, information, tell};
@@ -190,36 +192,6 @@ impl Backend<'_> {
         }
         Ok(())
     }
-}
-
-/// The planner's estimate of a table's rows. It ignores an index's predicate. Of a table that was never analysed, the planner takes values to have 32
-/// bytes: it has no more of `value_len` bytes than its files have room for.
-///
-/// # Safety
-/// `heap` must be an open table.
-pub(crate) unsafe fn estimate_rows(heap: pg_sys::Relation, value_len: Option<usize>) -> u64 {
-    let (mut pages, mut tuples, mut visible) = (0, 0.0, 0.0);
-    // SAFETY: as promised by the caller; no widths are asked for. The table's own lock keeps the one with its long values.
-    unsafe {
-        pg_sys::estimate_rel_size(heap, std::ptr::null_mut(), &raw mut pages, &raw mut tuples, &raw mut visible);
-        let statistics = (*heap).rd_rel;
-        let Some(value_len) = value_len.filter(|_| (*statistics).reltuples <= 0.0) else { return tuples as u64 };
-        let mut blocks = u64::from(blocks(heap));
-        if (*statistics).reltoastrelid != pg_sys::Oid::INVALID {
-            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-            let long_values = pg_sys::relation_open((*statistics).reltoastrelid, lock);
-            blocks += u64::from(self::blocks(long_values));
-            pg_sys::relation_close(long_values, lock);
-        }
-        (tuples as u64).min(blocks * u64::from(pg_sys::BLCKSZ) / value_len.max(1) as u64)
-    }
-}
-
-/// # Safety
-/// The relation must be open.
-pub(crate) unsafe fn blocks(relation: pg_sys::Relation) -> u32 {
-    // SAFETY: as promised by the caller.
-    unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
 /// Announces the scan.

@@ -15,6 +15,7 @@ use crate::engage::engage;
 use crate::failure::{Failure, News, information, or_raise, tell};
 use crate::options::IndexOptions;
 use crate::rate_limit::RateLimit;
+use crate::scan;
 use crate::session::Session;
 use crate::settings::{self, Settings};
 
@@ -131,7 +132,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
                 .hint(format!("Change the type of the column to {type_name}({dims}).")));
         }
         let names = Names::new(relation, column_name, &found, wanted.opclass.as_deref())?;
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
+        let blocks = scan::blocks(table);
         // The table may have grown since: as the planner, take its size now, and the rows per block of then.
         let (rows, pages) = ((*(*table).rd_rel).reltuples, (*(*table).rd_rel).relpages);
         let density = (rows > 0.0 && pages > 0).then(|| f64::from(rows) / f64::from(pages));

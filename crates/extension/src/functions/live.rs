@@ -5,6 +5,8 @@ use std::io;
 use pages::{PAGE_SIZE, PageBytes, PageSource};
 use pgrx::prelude::*;
 
+use crate::scan;
+
 /// Reads the index through shared buffers, one page at a time; pages may change between reads.
 pub(super) struct LivePages {
     index: pg_sys::Relation,
@@ -19,7 +21,7 @@ impl LivePages {
     pub(super) unsafe fn new(index: pg_sys::Relation) -> Self {
         // SAFETY: as promised by the caller.
         unsafe {
-            let blocks = pg_sys::RelationGetNumberOfBlocksInFork(index, pg_sys::ForkNumber::MAIN_FORKNUM);
+            let blocks = scan::blocks(index);
             let strategy = pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKREAD);
             Self { index, blocks, strategy }
         }

@@ -2,6 +2,8 @@
 
 use pgrx::prelude::*;
 
+use super::size::{blocks, blocks_with_toast};
+
 /// The workers that PostgreSQL plans for an index, by `max_parallel_maintenance_workers` and the table's `parallel_workers` or its size;
 /// none for temporary tables or expressions that are not parallel safe.
 ///
@@ -13,9 +15,7 @@ use pgrx::prelude::*;
 pub(super) unsafe fn workers(heap: pg_sys::Relation, index: pg_sys::Relation) -> i32 {
     // SAFETY: as promised by the caller.
     unsafe {
-        let own = blocks(heap);
-        let all = own + toast_blocks(heap);
-        let _overridden = Overridden::new(own, all);
+        let _overridden = Overridden::new(blocks(heap).into(), blocks_with_toast(heap));
         pg_sys::plan_create_index_workers((*heap).rd_id, (*index).rd_id)
     }
 }
@@ -47,29 +47,5 @@ impl Drop for Overridden {
             pg_sys::min_parallel_table_scan_size = self.threshold;
             pg_sys::maintenance_work_mem = self.memory;
         }
-    }
-}
-
-/// # Safety
-/// The relation must be open.
-unsafe fn blocks(relation: pg_sys::Relation) -> u64 {
-    // SAFETY: as promised by the caller.
-    u64::from(unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) })
-}
-
-/// # Safety
-/// The relation must be open.
-unsafe fn toast_blocks(table: pg_sys::Relation) -> u64 {
-    const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: as promised by the caller; the table of large values lives as long as the table.
-    unsafe {
-        let toast = (*(*table).rd_rel).reltoastrelid;
-        if toast == pg_sys::Oid::INVALID {
-            return 0;
-        }
-        let toast = pg_sys::table_open(toast, LOCK);
-        let blocks = blocks(toast);
-        pg_sys::table_close(toast, LOCK);
-        blocks
     }
 }
