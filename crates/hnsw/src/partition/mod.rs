@@ -5,7 +5,8 @@
 //! cache. Each point keeps the nearest elements of every leaf, then considers the candidates of nearby points ([`refine`]). The
 //! algorithm is that of PiPNN (arXiv 2602.21247).
 //!
-//! In: the points of a layer and a space. Out: [`Candidates`](crate::candidates::Candidates). A row costs its comparisons with the pivots and with the points of its leaves.
+//! In: the points of a layer and a space. Out: [`Candidates`](crate::candidates::Candidates). A row costs its comparisons with the pivots
+//! and with the points of its leaves.
 
 mod grouped;
 mod leaf;

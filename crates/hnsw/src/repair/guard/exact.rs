@@ -71,7 +71,7 @@ pub(super) fn nearest(
             };
             nearest.of(at).map(measure).collect()
         };
-        Ok(values.iter().enumerate().map(&mut measured).collect::<Vec<Vec<Candidate>>>())
+        values.iter().enumerate().map(&mut measured).collect::<Vec<Vec<Candidate>>>()
     };
     // Of each value, by any of the parts.
     let nearest_of = |all: &mut Vec<Candidate>| {
@@ -82,7 +82,7 @@ pub(super) fn nearest(
         let mut all = vec![Vec::new(); values.len()];
         for points in points.chunks(AT_ONCE) {
             control.check()?;
-            for (all, more) in all.iter_mut().zip(chunk(points)?) {
+            for (all, more) in all.iter_mut().zip(chunk(points)) {
                 all.extend(more);
                 nearest_of(all);
             }
