@@ -127,7 +127,8 @@ impl Connection {
             if self.closed {
                 return Err(self.broken("the builder closed the connection"));
             }
-            if taken == 0 {
+            // Only with bytes left: the exchange may have sent all, and then nothing but a message of the builder's would end the wait.
+            if taken == 0 && self.wants_write() {
                 self.check_silence()?;
                 self.wait()?;
             }

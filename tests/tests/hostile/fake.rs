@@ -11,7 +11,8 @@ use bytes::{BufMut, BytesMut};
 use graph::HeapTid;
 use harness::wait_for;
 use protocol::{
-    Accept, BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, PROTOCOL_VERSION, Progress, StreamChecksum,
+    Accept, BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, PAGE_SIZE, PROTOCOL_VERSION, Progress,
+    StreamChecksum,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -45,6 +46,15 @@ impl FakeBuilder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // Rows that are not read must not all fit into the system's buffers.
         set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
+        Self::listen(listener, scripts)
+    }
+
+    /// A builder whose system takes as many bytes as it likes before the script reads them.
+    pub fn play_with_buffers(script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Self {
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), vec![Box::new(script)])
+    }
+
+    fn listen(listener: TcpListener, scripts: Vec<Script>) -> Self {
         let port = listener.local_addr().unwrap().port();
         let reached = Arc::new(AtomicBool::new(false));
         let reaching = Arc::clone(&reached);
@@ -140,6 +150,21 @@ impl Peer {
         }
     }
 
+    /// Reads the pages of an index. Returns their number, and how often nothing came for as long as `pause`.
+    pub fn index(&mut self, pause: Duration) -> io::Result<(usize, usize)> {
+        let (mut pages, mut pauses) = (0, 0);
+        self.stream.set_read_timeout(Some(pause))?;
+        loop {
+            match self.message() {
+                Ok(ClientMessage::IndexPages(more)) => pages += more.pages.len() / PAGE_SIZE,
+                Ok(ClientMessage::EndOfIndex(_)) => return Ok((pages, pauses)),
+                Ok(other) => panic!("{} among the pages", other.name()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => pauses += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The next message.
     pub fn message(&mut self) -> io::Result<ClientMessage> {
         self.frame().map(|(message, _)| message)
@@ -207,9 +232,18 @@ impl Peer {
 }
 
 pub fn accept(protocol: u16) -> BuilderMessage {
+    acceptance(protocol, 0)
+}
+
+/// Accepts what needs these capabilities.
+pub fn accept_of(capabilities: u64) -> BuilderMessage {
+    acceptance(PROTOCOL_VERSION, capabilities)
+}
+
+fn acceptance(protocol: u16, capabilities: u64) -> BuilderMessage {
     BuilderMessage::Accept(Accept {
         protocol,
-        capabilities: 0,
+        capabilities,
         session: 1,
         memory_reserved: 0,
         threads: 1,

@@ -1,6 +1,7 @@
 //! A builder may say anything at any time: the statement ends with words that help, PostgreSQL goes on, nothing is left behind.
 
 mod answer;
+mod checker;
 mod corrupt;
 mod endless;
 mod fake;
