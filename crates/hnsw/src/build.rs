@@ -123,6 +123,8 @@ pub enum Remedy {
     /// None was needed, or none helped.
     #[default]
     None,
+    /// Groups of elements that lie far apart were linked to each other.
+    LinksAcross,
     /// Elements were searched for, and linked to elements on the way.
     Navigation,
     /// The graph was built again by insertion, which gave a higher recall.
@@ -135,6 +137,7 @@ impl Remedy {
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::LinksAcross => "links across",
             Self::Navigation => "navigation",
             Self::Insertion => "insertion",
         }

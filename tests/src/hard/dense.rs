@@ -119,6 +119,22 @@ pub(super) fn clusters_in_order(random: &mut Random, dims: usize) -> World {
     })
 }
 
+/// Groups that each vary in a few directions of their own: all rows of other groups are about equally far.
+pub(super) fn subspaces(random: &mut Random, dims: usize) -> World {
+    const VARY: usize = 40;
+    let centers = centers(random, 60, dims);
+    let directions: Vec<Vec<f32>> = (0..centers.len() * VARY).map(|_| random.normals(dims)).collect();
+    world(move |random, _| {
+        let group = random.below(centers.len());
+        let mut row: Vec<f32> = centers[group].iter().map(|c| 0.6 * c).collect();
+        for direction in &directions[group * VARY..][..VARY] {
+            let factor = 0.14 * random.normal();
+            row.iter_mut().zip(direction).for_each(|(x, direction)| *x += factor * direction);
+        }
+        around(random, &row, 0.15)
+    })
+}
+
 fn with_mean(random: &mut Random, dims: usize, spread: f32) -> World {
     let mean = random.normals(dims);
     world(move |random, _| around(random, &mean, spread))

@@ -176,6 +176,8 @@ pub static FAMILIES: &[Family] = &[
     vector("far-clusters-cosine", COSINE, 48, dense::far_clusters, "the same by angle"),
     vector("many-clusters-l2", L2, 24, dense::many_clusters, "a thousand small clusters: products and their variants"),
     vector("clusters-in-order-l2", L2, 24, dense::clusters_in_order, "a table that is loaded tenant by tenant"),
+    vector("subspaces-l2", L2, 384, dense::subspaces, "topics of their own vocabulary, each of many rows"),
+    vector("subspaces-cosine", COSINE, 384, dense::subspaces, "the same by angle"),
     vector("shifted-ip", IP, 64, dense::shifted, "embeddings with a common direction, not centered"),
     vector("shifted-cosine", COSINE, 64, dense::shifted, "the same by angle"),
     vector("shifted-far-ip", IP, 64, dense::shifted_far, "a mean ten times the spread"),

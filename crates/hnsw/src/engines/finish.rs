@@ -3,6 +3,8 @@ use super::intake::Setup;
 use super::trial;
 use crate::draft::Draft;
 use crate::input::TakenRows;
+use crate::random::Random;
+use crate::repair::across::Across;
 use crate::repair::guard::{self, Guard, Quality, Sample};
 use crate::repair::{duplicates, navigate, reach};
 use crate::select::{self, Gathered};
@@ -11,6 +13,20 @@ use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
 /// By how much the recall of a graph by insertion must be higher for it to be used: at larger ef_search it is usually lower.
 const CLEARLY: f32 = 0.015;
+
+/// Where more recall than this is lost, groups of elements are islands, and links across are tried first. They find as much as navigation where less is
+/// lost, but by more distances.
+const ISLANDS: f32 = 0.1;
+
+/// By how much the recall must be higher with links across, and by a third of it for more of them: searches compute up to a third more distances then.
+const WORTH: f32 = 0.03;
+
+/// Numbers of random elements among which the nearest are linked. More suit more groups: the nearest of few are of any group. Of many they are of an
+/// element's own group if there are few groups.
+const DRAWN: [usize; 2] = [128, 1024];
+
+/// The branch of random numbers for links across; those below are the layers'.
+const ACROSS: u64 = 1 << 32;
 
 /// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved
 /// memory, and costs as much as it may gain.
@@ -71,8 +87,9 @@ impl Completion<'_> {
         Ok(Finished { graph, values: store.clone(), order, report })
     }
 
-    /// Fills the lists of layer 0 and measures the graph. If searches get lost, elements are searched for and linked again. If that is not
-    /// enough and insertion does better on a sample, insertion builds a second graph, and the better one is used.
+    /// Fills the lists of layer 0 and measures the graph. If many searches get lost, groups of elements are linked to each other. If few get lost,
+    /// or that does not help, elements are searched for and linked again. If that is not enough and insertion does better on a sample, insertion
+    /// builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -92,11 +109,18 @@ impl Completion<'_> {
         // What the selection has freed lies in pieces that are too small for what comes next.
         memory::give_back();
         let quality_of = |draft: &Draft| pool.run(|| sample.quality(draft, control));
-        let mut mended = measured.draft.clone();
-        navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
-        let quality = quality_of(&mended)?;
-        if quality.finds_more_than(&measured.quality, 0.0) {
-            measured = Measured { quality, draft: mended, remedy: Remedy::Navigation };
+        if measured.quality.lost() > ISLANDS {
+            measured = self.link_across(measured, &points, quality_of)?;
+            memory::give_back();
+        }
+        // Navigation selects all neighbors again, and would drop most links across.
+        if measured.remedy == Remedy::None {
+            let mut mended = measured.draft.clone();
+            navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
+            let quality = quality_of(&mended)?;
+            if quality.finds_more_than(&measured.quality, 0.0) {
+                measured = Measured { quality, draft: mended, remedy: Remedy::Navigation };
+            }
         }
         let inserts = measured.quality.loses()
             && self.trial
@@ -108,6 +132,33 @@ impl Completion<'_> {
             let quality = quality_of(&draft)?;
             if quality.finds_more_than(&measured.quality, CLEARLY) {
                 return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Links groups of elements that lie far apart to each other, if searches find clearly more then: by as many links, and to the nearest of as
+    /// many random elements, as they find most with.
+    fn link_across(
+        self,
+        mut measured: Measured,
+        points: &[u32],
+        quality_of: impl Fn(&Draft) -> Result<Quality, BuildError>,
+    ) -> Result<Measured, BuildError> {
+        let Setup { spec, pool, control, .. } = self.setup;
+        let m = measured.draft.m();
+        let before = measured.draft.clone();
+        for drawn in DRAWN {
+            let random = Random::new(spec.seed).fork(ACROSS);
+            let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
+            let mut draft = before.clone();
+            for count in [m / 4, m / 2, 3 * m / 4] {
+                across.link(&mut draft, count, control)?;
+                let quality = quality_of(&draft)?;
+                let worth = if measured.remedy == Remedy::None { WORTH } else { WORTH / 3.0 };
+                if quality.finds_more_than(&measured.quality, worth) {
+                    measured = Measured { draft: draft.clone(), quality, remedy: Remedy::LinksAcross };
+                }
             }
         }
         Ok(measured)

@@ -16,4 +16,5 @@ pub(crate) mod plan;
 mod refine;
 mod split;
 
+pub(crate) use leaf::Leaf;
 pub(crate) use split::Partition;

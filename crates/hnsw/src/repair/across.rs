@@ -1,0 +1,144 @@
+//! Links across: between groups of rows that lie equally far from each other.
+//!
+//! All near neighbors of an element are of its own group, and so are the pivots and the elements of upper layers next to it once groups are large. A
+//! search that arrives in another group than its query's expands that group's elements, sees no others, and ends there. So each element gives up its
+//! last links for links to the nearest of some random elements. These are of other groups, of different ones for each element: a search that expands
+//! a few elements sees many groups, and goes to the one that is nearest.
+//!
+//! Such links take the place of near neighbors, and a search computes more distances. Whether they pay, and how many, the guard's measures decide.
+
+use graph::NO_NEIGHBOR;
+use rayon::prelude::*;
+
+use crate::draft::Draft;
+use crate::partition::Leaf;
+use crate::random::Random;
+use crate::space::Space;
+use crate::{BuildError, Control};
+
+/// Elements linked between checks for cancellation.
+const AT_ONCE: usize = 4096;
+
+/// The nearest of some random elements, for each element.
+pub(crate) struct Across {
+    /// All elements, in random order.
+    elements: Vec<u32>,
+    /// `most` elements for each, nearest first; `NO_NEIGHBOR` where there are fewer.
+    nearest: Vec<u32>,
+    most: usize,
+}
+
+impl Across {
+    /// Finds the `most` nearest of `drawn` random elements for each of `points`. Runs on the threads of the pool it is called from.
+    pub(crate) fn find(
+        points: &[u32],
+        (drawn, most): (usize, usize),
+        space: Space<'_>,
+        mut random: Random,
+        control: &Control,
+    ) -> Result<Self, BuildError> {
+        let mut elements = points.to_vec();
+        for last in (1..elements.len()).rev() {
+            elements.swap(last, random.below(last + 1));
+        }
+        // By inner product the longest elements would be nearest to all others.
+        let euclidean = space.euclidean();
+        let space = euclidean.unwrap_or(space);
+        let mut nearest = vec![NO_NEIGHBOR; elements.len() * most];
+        let groups = elements.par_chunks(drawn).zip(nearest.par_chunks_mut(drawn * most));
+        control.section("elements across").for_each_init(groups, |leaf: &mut Leaf, (group, nearest)| {
+            if group.len() < 2 {
+                return Ok(());
+            }
+            leaf.compare(space, group.iter().copied(), most, control)?;
+            for (at, nearest) in nearest.chunks_exact_mut(most).enumerate() {
+                nearest.iter_mut().zip(leaf.found(space, at)).for_each(|(slot, near)| *slot = near.element());
+            }
+            Ok(())
+        })?;
+        Ok(Self { elements, nearest, most })
+    }
+
+    /// Replaces the last `count` links of each element's full list at layer 0, but for the nearest that it links to already. What was linked by fewer
+    /// before stays.
+    pub(crate) fn link(&self, draft: &mut Draft, count: usize, control: &Control) -> Result<(), BuildError> {
+        for (at, (&element, nearest)) in self.elements.iter().zip(self.nearest.chunks_exact(self.most)).enumerate() {
+            if at.is_multiple_of(AT_ONCE) {
+                control.check()?;
+            }
+            let slots = draft.slots_mut(element, 0);
+            if slots.last() == Some(&NO_NEIGHBOR) {
+                continue;
+            }
+            let (mut end, least) = (slots.len(), slots.len() - count);
+            for &near in nearest.iter().filter(|&&near| near != NO_NEIGHBOR) {
+                if end == least {
+                    break;
+                }
+                let is_there = slots[end - 1] == near;
+                if is_there || !slots.contains(&near) {
+                    end -= 1;
+                    slots[end] = near;
+                }
+            }
+        }
+        control.ran("links across");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Across;
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::random::Random;
+    use crate::testing::{euclidean, pool, store};
+
+    /// Groups of this many points, whose lists hold points of their own group.
+    const GROUP: u32 = 10;
+    const POINTS: u32 = 2000;
+    const M: u16 = 4;
+
+    #[test]
+    fn groups_are_linked_and_keep_their_nearest() {
+        // In a circle of groups, which is far from straight within the reach of a group.
+        let point = |at: u32| {
+            let angle = (at / GROUP) as f32 * 0.0314;
+            [100.0 * angle.cos(), 100.0 * angle.sin(), (at % GROUP) as f32 * 0.01]
+        };
+        let points: Vec<u32> = (0..POINTS).collect();
+        let store = store(&points.iter().map(|&at| point(at)).collect::<Vec<_>>());
+        let (space, control) = (euclidean::<3>(&store), Control::default());
+        let mut draft = Draft::new(M, vec![0; POINTS as usize]);
+        let of_group = |point: u32| (0..GROUP).map(move |at| point / GROUP * GROUP + at).filter(move |&at| at != point);
+        points.iter().for_each(|&point| draft.set(point, 0, of_group(point)));
+        let random = Random::new(1);
+        let across = pool().run(|| Across::find(&points, (128, 3), space, random, &control)).unwrap();
+        let seen = |draft: &Draft| {
+            let (mut seen, mut next) = (vec![0], 0);
+            while next < seen.len() {
+                let new: Vec<u32> = draft.neighbors(seen[next], 0).to_vec();
+                seen.extend(new.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
+                next += 1;
+            }
+            seen.len()
+        };
+        assert!(seen(&draft) <= GROUP as usize);
+        for count in [1, 3] {
+            let before = draft.clone();
+            across.link(&mut draft, count, &control).unwrap();
+            let mut out = 0;
+            for &point in &points {
+                let own = draft.neighbors(point, 0);
+                let kept = own.len() - count;
+                assert_eq!(own[..kept], before.neighbors(point, 0)[..kept], "the nearest stay");
+                assert!(own.iter().enumerate().all(|(at, other)| *other != point && !own[..at].contains(other)));
+                out += own[kept..].iter().filter(|&&other| other / GROUP != point / GROUP).count();
+            }
+            // Few of the random points are of the same group.
+            assert!(out > POINTS as usize * count * 3 / 4, "{out} links of {count} each");
+            assert!(seen(&draft) > POINTS as usize * 9 / 10);
+        }
+    }
+}
