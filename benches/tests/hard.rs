@@ -5,7 +5,7 @@
 use benches::EFS;
 use benches::hard::HardSet;
 use harness::hard::FAMILIES;
-use hnsw::EngineKind;
+use hnsw::{EngineKind, Remedy};
 
 const ROWS: usize = 3000;
 const QUERIES: usize = 200;
@@ -51,6 +51,19 @@ fn no_graph_finds_clearly_less_than_insertion() {
         }
     }
     assert!(worse.is_empty(), "{worse:?}");
+}
+
+/// Each group is larger than a list, and all rows of other groups are equally far: nothing but the guard's remedy leads from one to the next.
+#[test]
+fn groups_that_lie_equally_far_are_linked() {
+    let family = FAMILIES.iter().find(|family| family.name == "subspaces-l2").unwrap();
+    let set = HardSet::make(family, 1, 20_000, QUERIES).unwrap();
+    let finished = set.graph.build(EngineKind::Bulk, 2).unwrap();
+    assert_eq!(finished.report.remedy, Remedy::LinksAcross, "{:?}", finished.report);
+    let searches = set.graph.search(&finished);
+    let (_, recall) = EFS.iter().zip(searches.recall).find(|(ef, _)| **ef == 20).unwrap();
+    // By insertion .81.
+    assert!(recall[1] > 0.95, "{recall:?}");
 }
 
 /// Groups of near-identical rows are found whoever searches for one of their rows.
