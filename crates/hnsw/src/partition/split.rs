@@ -208,10 +208,7 @@ impl Partition<'_> {
     /// graph connected.
     fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
-            let mut random = random.fork(REPEATED + again);
-            for last in (1..group.len()).rev() {
-                group.swap(last, random.below(last + 1));
-            }
+            random.fork(REPEATED + again).shuffle(&mut group);
             let parts = group.par_chunks(self.plan.leaf_max);
             self.control.section("random groups").for_each(parts, |part| self.leaf(part, depth, false).map(|_| ()))?;
         }

@@ -38,9 +38,7 @@ impl Across {
         control: &Control,
     ) -> Result<Self, BuildError> {
         let mut elements = points.to_vec();
-        for last in (1..elements.len()).rev() {
-            elements.swap(last, random.below(last + 1));
-        }
+        random.shuffle(&mut elements);
         // By inner product the longest elements would be nearest to all others.
         let euclidean = space.euclidean();
         let space = euclidean.unwrap_or(space);
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn groups_are_linked_and_keep_their_nearest() {
-        // In a circle of groups, which is far from straight within the reach of a group.
+        // Groups on a circle, much farther from each other than their points.
         let point = |at: u32| {
             let angle = (at / GROUP) as f32 * 0.0314;
             [100.0 * angle.cos(), 100.0 * angle.sin(), (at % GROUP) as f32 * 0.01]
