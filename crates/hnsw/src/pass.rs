@@ -21,6 +21,8 @@ pub enum Pass {
     InDegree,
     /// Links out of groups of near-identical elements.
     LinksOut,
+    /// Links to elements that searches miss.
+    MissedElements,
     /// The guard's remedies for a graph whose searches get lost.
     Remedies,
     /// Links to unreachable elements.
@@ -31,7 +33,7 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Augmentation,
         Self::Longest,
         Self::Codes,
@@ -42,6 +44,7 @@ impl Pass {
         Self::MutualChoice,
         Self::InDegree,
         Self::LinksOut,
+        Self::MissedElements,
         Self::Remedies,
         Self::Reach,
         Self::PageOrder,
@@ -61,6 +64,7 @@ impl Pass {
             Self::MutualChoice => "mutual choice",
             Self::InDegree => "in-degree",
             Self::LinksOut => "links out",
+            Self::MissedElements => "missed elements",
             Self::Remedies => "remedies",
             Self::Reach => "reach",
             Self::PageOrder => "page order",

@@ -6,7 +6,7 @@ use crate::input::TakenRows;
 use crate::random::Random;
 use crate::repair::across::Across;
 use crate::repair::guard::{self, Guard, Quality, Sample};
-use crate::repair::{duplicates, navigate, reach};
+use crate::repair::{duplicates, missed, navigate, reach};
 use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
@@ -25,8 +25,9 @@ const WORTH: f32 = 0.03;
 /// element's own group if there are few groups.
 const DRAWN: [usize; 2] = [128, 1024];
 
-/// The branch of random numbers for links across; those below are the layers'.
+/// The branches of random numbers for links across and for missed elements; those below are the layers'.
 const ACROSS: u64 = 1 << 32;
+const MISSED: u64 = ACROSS + 1;
 
 /// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved
 /// memory, and costs as much as it may gain.
@@ -94,6 +95,10 @@ impl Completion<'_> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
         select::fill(&mut draft, 0, gathered, self.space, pool, control)?;
+        if mendable && self.setup.runs(Pass::MissedElements) {
+            let random = Random::new(spec.seed).fork(MISSED);
+            pool.run(|| missed::link(&mut draft, &points, self.space, random, control))?;
+        }
         let searched = self.setup.searched();
         let guard = |sample| pool.run(|| Guard::new(searched, spec, &points, &draft, sample, control));
         let mut sample = guard(Sample::Small)?;
