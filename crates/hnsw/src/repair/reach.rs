@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use distance::Metric;
 use graph::{Graph, NO_NEIGHBOR};
 use rayon::prelude::*;
 
@@ -120,7 +121,10 @@ impl<'a> Layer<'a> {
         let mut linked = 0;
         // Elements that have just been linked: no path uses their own links yet, so they can give them up.
         let mut rescued = VecDeque::new();
-        loop {
+        // By inner product, unreachable elements are short, hardly ever an answer, and have the longest elements as neighbors, over which every search
+        // goes: these keep their links, and unreachable elements are linked to each other.
+        let short = space.measure.metric == Metric::InnerProduct;
+        while !short {
             let before = linked;
             for &element in &stranded {
                 control.check()?;
@@ -143,7 +147,10 @@ impl<'a> Layer<'a> {
             if self.is_reached(element) {
                 continue;
             }
-            let known = self.known_host(element).or_else(|| self.rescued_host(&mut rescued));
+            let known = match short {
+                false => self.known_host(element).or_else(|| self.rescued_host(&mut rescued)),
+                true => self.rescued_host(&mut rescued).or_else(|| self.known_host(element)),
+            };
             match known.or_else(|| self.any_host(element, space)) {
                 Some((host, slot)) => self.link(host, slot, element),
                 None => self.insert_between(element)?,
@@ -348,11 +355,13 @@ impl Sources {
 
 #[cfg(test)]
 mod tests {
+    use distance::{Elements, Metric};
     use graph::NO_NEIGHBOR;
 
     use super::{Layer, repair};
     use crate::Control;
     use crate::draft::Draft;
+    use crate::space::{Measure, Space};
     use crate::testing::{euclidean, store};
 
     fn line(elements: usize) -> Vec<[f32; 1]> {
@@ -388,5 +397,25 @@ mod tests {
         let layer = Layer::new(&mut draft, 1, 0, &Control::default()).unwrap();
         assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
         assert!((0..4).all(|element| !draft.neighbors(element, 1).is_empty()));
+    }
+
+    #[test]
+    fn by_inner_product_the_longest_keep_their_links() {
+        const LONG: u32 = 5;
+        let points: Vec<[f32; 1]> = (0..60).map(|at| [if at < LONG { 100.0 } else { at as f32 * 0.01 }]).collect();
+        let store = store(&points);
+        for (metric, most) in [(Metric::InnerProduct, 1), (Metric::L2, 5)] {
+            let measure = Measure::new(Elements::F32, metric, 1).expect("vectors have both");
+            let mut draft = Draft::new(2, vec![0; points.len()]);
+            // All link to the longest.
+            let long = |element: u32| (0..LONG).filter(move |&other| other != element).take(4);
+            (0..points.len() as u32).for_each(|element| draft.set(element, 0, long(element)));
+            repair(&mut draft, Space::exact(measure, &store), &Control::default()).unwrap();
+            let layer = Layer::new(&mut draft, 0, 0, &Control::default()).unwrap();
+            assert!(layer.parents.iter().all(|&parent| parent != NO_NEIGHBOR));
+            let given =
+                (0..LONG).flat_map(|element| draft.neighbors(element, 0)).filter(|&&other| other >= LONG).count();
+            assert!(given <= most && given > 0, "{metric:?}: {given}");
+        }
     }
 }
