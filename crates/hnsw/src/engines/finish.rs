@@ -1,3 +1,5 @@
+use distance::Metric;
+
 use super::insertion::insert_all;
 use super::intake::Setup;
 use super::trial;
@@ -90,15 +92,11 @@ impl Completion<'_> {
 
     /// Fills the lists of layer 0 and measures the graph. If many searches get lost, groups of elements are linked to each other. If few get lost,
     /// or that does not help, elements are searched for and linked again. If that is not enough and insertion does better on a sample, insertion
-    /// builds a second graph, and the better one is used.
+    /// builds a second graph, and the better one is used. If hardly any get lost, elements that searches miss are linked.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
         select::fill(&mut draft, 0, gathered, self.space, pool, control)?;
-        if mendable && self.setup.runs(Pass::MissedElements) {
-            let random = Random::new(spec.seed).fork(MISSED);
-            pool.run(|| missed::link(&mut draft, &points, self.space, random, control))?;
-        }
         let searched = self.setup.searched();
         let guard = |sample| pool.run(|| Guard::new(searched, spec, &points, &draft, sample, control));
         let mut sample = guard(Sample::Small)?;
@@ -108,7 +106,15 @@ impl Completion<'_> {
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if !mendable || !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
+        if !mendable {
+            return Ok(measured);
+        }
+        if !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
+            // By inner product the nearest elements are the longest, and searches miss all others by intention.
+            if self.setup.runs(Pass::MissedElements) && spec.metric != Metric::InnerProduct {
+                let random = Random::new(spec.seed).fork(MISSED);
+                pool.run(|| missed::link(&mut measured.draft, &points, self.space, random, control))?;
+            }
             return Ok(measured);
         }
         // What the selection has freed lies in pieces that are too small for what comes next.
