@@ -118,30 +118,12 @@ impl<'a> Layer<'a> {
 
     fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
-        let mut linked = 0;
         // Elements that have just been linked: no path uses their own links yet, so they can give them up.
         let mut rescued = VecDeque::new();
         // By inner product, unreachable elements are short, hardly ever an answer, and have the longest elements as neighbors, over which every search
         // goes: these keep their links, and unreachable elements are linked to each other.
         let short = space.measure.metric == Metric::InnerProduct;
-        while !short {
-            let before = linked;
-            for &element in &stranded {
-                control.check()?;
-                if !self.is_reached(element)
-                    && let Some((host, slot)) = self.known_host(element)
-                {
-                    self.link(host, slot, element);
-                    rescued.push_back(element);
-                    linked += 1;
-                }
-            }
-            stranded.retain(|&element| !self.is_reached(element));
-            // Elements that would be linked one in a round are left to what follows, or all rounds together would cost their square.
-            if linked - before <= stranded.len() as u64 / ROUNDS {
-                break;
-            }
-        }
+        let mut linked = if short { 0 } else { self.link_to_known(&mut stranded, &mut rescued, control)? };
         for element in stranded {
             control.check()?;
             if self.is_reached(element) {
@@ -159,6 +141,34 @@ impl<'a> Layer<'a> {
             linked += 1;
         }
         Ok(linked)
+    }
+
+    /// Links `stranded` elements to neighbors of theirs, round by round, since elements of one round are neighbors for the next. Elements that
+    /// would be linked one in a round stay: all rounds together would cost their square.
+    fn link_to_known(
+        &mut self,
+        stranded: &mut Vec<u32>,
+        rescued: &mut VecDeque<u32>,
+        control: &Control,
+    ) -> Result<u64, BuildError> {
+        let mut linked = 0;
+        loop {
+            let before = linked;
+            for &element in &*stranded {
+                control.check()?;
+                if !self.is_reached(element)
+                    && let Some((host, slot)) = self.known_host(element)
+                {
+                    self.link(host, slot, element);
+                    rescued.push_back(element);
+                    linked += 1;
+                }
+            }
+            stranded.retain(|&element| !self.is_reached(element));
+            if linked - before <= stranded.len() as u64 / ROUNDS {
+                return Ok(linked);
+            }
+        }
     }
 
     /// Links elements from which the entry point is unreachable back to their predecessors: a search that arrives there would
