@@ -53,15 +53,23 @@ struct Measured {
 }
 
 impl Completion<'_> {
-    /// Fills the lists, measures the graph and repairs it if searches get lost, links duplicates and unreachable elements, and orders the
-    /// elements for the pages.
+    /// Fills the lists, measures the graph and repairs it if searches get lost, links elements that searches miss, duplicates and unreachable
+    /// elements, and orders the elements for the pages.
     pub(crate) fn run(self, draft: Draft, gathered: Gathered, taken: TakenRows) -> Result<Finished, BuildError> {
-        let Setup { control, pool, store, .. } = self.setup;
+        let Setup { spec, control, pool, store, .. } = self.setup;
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
         let rounds = if gathered.mutual { 2 } else { 1 };
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let near = gathered.near_order(&taken.duplicates);
+        let by_insertion = !gathered.mutual;
         let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
+        // Links to missed elements would take the place of links across. By inner product the nearest elements are the longest, and searches miss all
+        // others by intention.
+        let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
+        if links_missed && !by_insertion && self.setup.runs(Pass::MissedElements) {
+            let random = Random::new(spec.seed).fork(MISSED);
+            pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
+        }
         duplicates::link(&mut draft, &taken, control)?;
         control.ran("duplicates");
         let reaches = self.setup.runs(Pass::Reach);
@@ -92,7 +100,7 @@ impl Completion<'_> {
 
     /// Fills the lists of layer 0 and measures the graph. If many searches get lost, groups of elements are linked to each other. If few get lost,
     /// or that does not help, elements are searched for and linked again. If that is not enough and insertion does better on a sample, insertion
-    /// builds a second graph, and the better one is used. If hardly any get lost, elements that searches miss are linked.
+    /// builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -106,15 +114,7 @@ impl Completion<'_> {
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if !mendable {
-            return Ok(measured);
-        }
-        if !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
-            // By inner product the nearest elements are the longest, and searches miss all others by intention.
-            if self.setup.runs(Pass::MissedElements) && spec.metric != Metric::InnerProduct {
-                let random = Random::new(spec.seed).fork(MISSED);
-                pool.run(|| missed::link(&mut measured.draft, &points, self.space, random, control))?;
-            }
+        if !mendable || !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
             return Ok(measured);
         }
         // What the selection has freed lies in pieces that are too small for what comes next.

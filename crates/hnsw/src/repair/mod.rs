@@ -1,6 +1,6 @@
 //! Repairs what neighbor selection alone cannot ensure: links among elements of equal values ([`duplicates`]), reachability of every element
 //! ([`reach`]), and searches that do not get lost: [`guard`] measures them; where many do, [`across`] links groups of elements to each other, or
-//! [`navigate`] links elements to those on the way to them; where few do, [`missed`] links the elements that they miss.
+//! [`navigate`] links elements to those on the way to them; [`missed`] links elements that searches then still miss.
 //!
 //! In: a draft with full lists. Out: the repaired draft, and the measures. Measuring costs some hundred searches, and missed elements a search for one
 //! element of sixteen, or of four where many are missed. If needed, links across cost each element some hundred comparisons, and navigation a search
