@@ -21,10 +21,10 @@ pub enum Pass {
     InDegree,
     /// Links out of groups of near-identical elements.
     LinksOut,
-    /// Links to elements that searches miss.
-    MissedElements,
     /// The guard's remedies for a graph whose searches get lost.
     Remedies,
+    /// Links to elements that searches miss.
+    MissedElements,
     /// Links to unreachable elements.
     Reach,
     /// The order of elements on pages: without it, the order of the rows.
@@ -44,8 +44,8 @@ impl Pass {
         Self::MutualChoice,
         Self::InDegree,
         Self::LinksOut,
-        Self::MissedElements,
         Self::Remedies,
+        Self::MissedElements,
         Self::Reach,
         Self::PageOrder,
     ];
@@ -64,8 +64,8 @@ impl Pass {
             Self::MutualChoice => "mutual choice",
             Self::InDegree => "in-degree",
             Self::LinksOut => "links out",
-            Self::MissedElements => "missed elements",
             Self::Remedies => "remedies",
+            Self::MissedElements => "missed elements",
             Self::Reach => "reach",
             Self::PageOrder => "page order",
         }

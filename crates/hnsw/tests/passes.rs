@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use hnsw::{BuildSpec, Control, Finished, Metric, Pass, Pool, RowBatch, start_without};
+use hnsw::{BuildSpec, Control, Finished, Metric, Pass, Pool, RowBatch, search, start_without};
 use support::{Numbers, build, check, spec, tid};
 
 const ROWS: usize = 3000;
@@ -53,4 +53,25 @@ fn a_pass_that_is_left_out_leaves_a_complete_graph() {
         let differ = finished.iter().zip(&whole).any(|(finished, whole)| all(finished) != all(whole));
         assert!(idle.contains(&pass) || differ, "{} makes no difference", pass.name());
     }
+}
+
+#[test]
+fn searches_with_a_small_ef_miss_fewer_elements_of_small_groups() {
+    const GROUP: usize = 40;
+    let mut numbers = Numbers(21);
+    let centers: Vec<_> = (0..ROWS / GROUP).map(|_| numbers.vector(DIMS)).collect();
+    let values: Vec<Vec<f32>> =
+        (0..ROWS).map(|row| centers[row % centers.len()].iter().map(|x| x + 0.02 * numbers.next()).collect()).collect();
+    let spec = spec(DIMS as u32, 4);
+    let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
+    let missed = |finished: &Finished| {
+        let found = |&element: &u32| {
+            let value = finished.values.value(element);
+            search(&finished.graph, |other| kernel(value, finished.values.value(other)), 10).contains(&element)
+        };
+        finished.graph.elements().filter(|element| !found(element)).count()
+    };
+    let without = missed(&build_without(Pass::MissedElements, &spec, &values));
+    let with = missed(&build(hnsw::EngineKind::Bulk, &spec, &values).unwrap());
+    assert!(with * 2 < without, "{with} missed with the pass, {without} without");
 }

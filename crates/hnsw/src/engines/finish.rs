@@ -63,8 +63,8 @@ impl Completion<'_> {
         let near = gathered.near_order(&taken.duplicates);
         let by_insertion = !gathered.mutual;
         let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
-        // Links to missed elements would take the place of links across. By inner product the nearest elements are the longest, and searches miss all
-        // others by intention.
+        // Links to missed elements would take the place of links across. By inner product the nearest elements are the longest, so that a search for a
+        // short element does not end near it.
         let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
         if links_missed && !by_insertion && self.setup.runs(Pass::MissedElements) {
             let random = Random::new(spec.seed).fork(MISSED);

@@ -98,11 +98,7 @@ impl Navigation<'_> {
                 }
                 let Scratch { searcher, expanded, candidates, selector, query } = scratch;
                 let space = space.trusted(point, known);
-                space.ask(query, point);
-                let distance = |other| match space.codes {
-                    Some(codes) => codes.distance(point, other),
-                    None => space.distance_of(query, other),
-                };
+                let distance = space.distances_from(query, point);
                 expanded.clear();
                 let mut from = vec![Candidate::new(distance(entry), entry)];
                 for upper in (layer + 1..=top).rev() {

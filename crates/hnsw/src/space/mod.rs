@@ -139,6 +139,16 @@ impl Space<'_> {
         }
     }
 
+    /// The distances of other elements from `element`, by codes if there are codes.
+    pub(crate) fn distances_from<'s>(&'s self, query: &'s mut Query, element: u32) -> impl Fn(u32) -> f32 + Copy + 's {
+        self.ask(query, element);
+        let query = &*query;
+        move |other| match self.codes {
+            Some(codes) => codes.distance(element, other),
+            None => self.distance_of(query, other),
+        }
+    }
+
     pub(crate) fn value(&self, element: u32) -> &[u8] {
         self.store.value(element)
     }
