@@ -19,7 +19,7 @@
 //!  select     diversity rule, mutual choice, in-degree, outward ► draft             │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
-//!  repair     guard (measures by searches), across, navigate, duplicates, reach ────┘
+//!  repair     guard (searches), across, navigate, missed, duplicates, reach ────────┘
 //!
 //!  engines    bulk: this picture as code; insertion and usearch: drafts by other algorithms
 //!  tasks      parallel work of all passes: sections of tasks, which a benchmark can record
