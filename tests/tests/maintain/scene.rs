@@ -183,7 +183,8 @@ impl Writers {
     /// Stops the clients, and asserts that no statement has failed.
     pub fn expect_no_error(mut self) {
         assert!(self.0.try_wait().unwrap().is_none(), "pgbench writes still");
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        // Shells start background commands with SIGINT ignored, and pgbench inherits that.
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
         let output = self.0.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!errors.contains("ERROR") && !errors.contains("aborted"), "{errors}");
