@@ -1,4 +1,4 @@
-//! Bit strings: exact integer counts.
+//! Bit strings: integer counts, hence exact at every level.
 
 use crate::{Kernel, Level};
 
@@ -16,7 +16,7 @@ pub(crate) fn hamming(level: Level) -> Kernel {
     hamming_by_words
 }
 
-/// 1 - bits set in both / bits set in either; 1 where none is set in both.
+/// 1 - (bits set in both) / (bits set in either); 1 where no bit is set in both.
 pub(crate) fn jaccard(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
@@ -63,7 +63,7 @@ mod x64 {
     /// Bytes of a register.
     const WIDTH: usize = 64;
 
-    /// Whether the bits of words are counted by AVX-512: some processors of these levels lack VPOPCNTDQ.
+    /// Whether AVX-512 counts the bits of words: some processors of these levels lack VPOPCNTDQ.
     pub(super) fn counts_words(level: Level) -> bool {
         level >= Level::Avx512 && is_x86_feature_detected!("avx512vpopcntdq")
     }
@@ -97,7 +97,7 @@ mod x64 {
         super::ratio(_mm512_reduce_add_epi64(shared) as u64, || _mm512_reduce_add_epi64(either) as u64)
     }
 
-    /// Visits both values register by register, the last one filled up with zeros.
+    /// Visits both values register by register, the last one padded with zeros.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[inline]
     fn for_each_register(a: &[u8], b: &[u8], mut visit: impl FnMut(__m512i, __m512i)) {

@@ -1,41 +1,41 @@
-/// An element, or a position, and how far it is: ordered by distance, of equally far ones the first.
+/// An element, or a position in a group, with its distance, packed into 64 bits. Ordered by distance, ties by element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Candidate(u64);
 
 impl Candidate {
-    /// Behind everything that is at a distance.
+    /// No candidate; sorts after all of them, even those at infinity.
     pub const NONE: Self = Self(u64::MAX);
 
-    /// An element at a distance, which must be a number.
+    /// An element at a distance, which must not be NaN.
     #[must_use]
     pub fn new(distance: f32, element: u32) -> Self {
         let bits = distance.to_bits();
-        // Of negative numbers all bits, of others the sign: then they are ordered as unsigned integers.
+        // Flip all bits of negative floats and the sign bit of others: then the order of unsigned integers is that of the floats.
         let flipped = bits ^ ((bits.cast_signed() >> 31).cast_unsigned() | 1 << 31);
         Self(u64::from(flipped) << 32 | u64::from(element))
     }
 
-    /// How far it is.
+    /// The distance.
     #[must_use]
     pub fn distance(self) -> f32 {
         let flipped = (self.0 >> 32) as u32;
         f32::from_bits(flipped ^ (!(flipped.cast_signed() >> 31).cast_unsigned() | 1 << 31))
     }
 
-    /// Which it is.
+    /// The element or position.
     #[must_use]
     pub fn element(self) -> u32 {
         self.0 as u32
     }
 
-    /// A number with the same order; never 0, which would be of a distance that is no number.
+    /// The packed form, in the same order. Never 0: that would have the distance NaN.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Of such a number.
+    /// The candidate that [`Self::to_bits`] packed.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)

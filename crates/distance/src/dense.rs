@@ -1,7 +1,7 @@
 //! f32 and f16 vectors.
 //!
-//! The bodies are written so that the compiler keeps [`LANES`] sums in vector registers: a loop over fixed-size blocks, with
-//! independent sums, and one scalar tail.
+//! Each body is a loop over fixed-size blocks with [`LANES`] independent sums, which the compiler keeps in vector registers,
+//! and a scalar tail.
 
 use crate::level::for_each_level;
 use crate::{Elements, Level, ordered};
@@ -11,13 +11,13 @@ const LANES: usize = 64;
 /// Elements per load.
 const STEP: usize = 8;
 
-/// How to get f32s from bytes and multiply them at some level.
+/// How a level loads f32s from bytes and multiplies them.
 trait Dense {
     /// Bytes per element.
     const BYTES: usize;
     /// Loads [`STEP`] elements.
     fn load(bytes: &[u8]) -> [f32; STEP];
-    /// Loads one.
+    /// Loads one element.
     fn load_one(bytes: &[u8]) -> f32;
     /// `a * b + c`
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
@@ -35,8 +35,8 @@ fn load_f32s<const FUSED: bool>(bytes: &[u8]) -> [f32; STEP] {
     if FUSED {
         use std::arch::x86_64::{_mm256_loadu_ps, _mm256_storeu_ps};
         let mut lanes = [0f32; STEP];
-        // SAFETY: 32 bytes are there to load and to store to, unaligned forms; `for_each_level` puts this only into functions
-        // compiled for AVX, which run only where it was detected. Left to itself, the compiler does not make vectors for all
+        // SAFETY: 32 bytes can be read and 32 written, at any alignment; `for_each_level` inlines this only into functions
+        // compiled for AVX, which run only where it was detected. Without the intrinsics the compiler does not vectorise all
         // bodies: inner products took four times as long.
         unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), _mm256_loadu_ps(bytes.as_ptr().cast())) };
         return lanes;
@@ -44,7 +44,7 @@ fn load_f32s<const FUSED: bool>(bytes: &[u8]) -> [f32; STEP] {
     std::array::from_fn(|lane| f32_at(&bytes[4 * lane..4 * lane + 4]))
 }
 
-/// Multiplies and adds in one step where the processor has an instruction for it; elsewhere that is a slow function.
+/// Fused where the processor has an instruction for it; elsewhere `f32::mul_add` is a slow library call.
 #[inline(always)]
 fn mul_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
@@ -90,7 +90,7 @@ impl Dense for F16Portable {
     }
 }
 
-/// With the F16C conversion; only inside functions compiled for it.
+/// Converts by F16C; only inside functions compiled for it.
 #[cfg(target_arch = "x86_64")]
 struct F16Fused;
 #[cfg(target_arch = "x86_64")]
@@ -101,8 +101,8 @@ impl Dense for F16Fused {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
         let bytes = &bytes[..2 * STEP];
         let mut lanes = [0f32; STEP];
-        // SAFETY: 16 bytes are there to load and 32 to store to, unaligned forms; `for_each_level` puts this only into
-        // functions compiled for F16C and AVX, which run only where these were detected.
+        // SAFETY: 16 bytes can be read and 32 written, at any alignment; `for_each_level` inlines this only into functions
+        // compiled for F16C and AVX, which run only where these were detected.
         unsafe {
             let halves = _mm_loadu_si128(bytes.as_ptr().cast());
             _mm256_storeu_ps(lanes.as_mut_ptr(), _mm256_cvtph_ps(halves));
@@ -118,7 +118,7 @@ impl Dense for F16Fused {
         mul_add::<true>(a, b, c)
     }
 }
-/// With the conversion that all of aarch64 has.
+/// Converts by the instructions that every aarch64 processor has.
 #[cfg(target_arch = "aarch64")]
 struct F16Fused;
 #[cfg(target_arch = "aarch64")]
@@ -130,8 +130,8 @@ impl Dense for F16Fused {
         let bytes = &bytes[..2 * STEP];
         let mut lanes = [0f32; STEP];
         let (low, high): (float32x4_t, float32x4_t);
-        // SAFETY: NEON is part of the architecture; 16 bytes are there to load and 32 to store to. The two instructions work on
-        // registers; their intrinsics are not stable yet.
+        // SAFETY: NEON is part of the architecture; 16 bytes can be read and 32 written. `fcvtl` and `fcvtl2` work on registers
+        // only; their intrinsics are not stable yet.
         unsafe {
             std::arch::asm!("fcvtl {0:v}.4s, {2:v}.4h", "fcvtl2 {1:v}.4s, {2:v}.8h", out(vreg) low, lateout(vreg) high,
                             in(vreg) vld1q_u8(bytes.as_ptr()), options(pure, nomem, nostack, preserves_flags));

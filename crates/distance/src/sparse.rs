@@ -2,7 +2,7 @@
 
 use crate::{Metric, ordered};
 
-/// A sparse value taken apart; a malformed one reads as empty.
+/// The parts of a sparse value; a malformed one reads as empty.
 #[derive(Clone, Copy, Default)]
 struct Sparse<'a> {
     indices: &'a [[u8; 4]],
@@ -22,7 +22,7 @@ impl<'a> Sparse<'a> {
     }
 }
 
-/// The dimensions where a sparse value is not zero, from 0, with its numbers there; none of a malformed value.
+/// The entries of a sparse value as (dimension from 0, number), ascending; none if it is malformed.
 pub fn entries(value: &[u8]) -> impl ExactSizeIterator<Item = (u32, f32)> {
     let Sparse { indices, values } = Sparse::parse(value);
     indices.iter().zip(values).map(|(index, number)| (u32::from_le_bytes(*index), f32::from_le_bytes(*number)))
@@ -30,7 +30,8 @@ pub fn entries(value: &[u8]) -> impl ExactSizeIterator<Item = (u32, f32)> {
 
 /// Sums `term` over all dimensions where either value is not zero.
 ///
-/// Which of two indices is less is as good as random, so nothing is branched upon: both sides are read, and the greater one counts as zero.
+/// The merge has no branches, as comparisons of the two indices are unpredictable: both sides are loaded, and the one with the
+/// greater index counts as zero.
 #[inline(always)]
 fn sum(a: &[u8], b: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (a, b) = (Sparse::parse(a), Sparse::parse(b));
@@ -60,24 +61,24 @@ pub(crate) fn l1(a: &[u8], b: &[u8]) -> f32 {
     ordered(sum(a, b, |x, y| (x - y).abs()))
 }
 
-/// A sparse value that many others are compared with: spread out, so that each of theirs is looked up.
+/// A sparse value to compare with many others: stored as a dense array, in which the indices of the others are looked up.
 ///
-/// The distances are those of the kernels up to rounding.
+/// Its distances equal those of the kernels up to rounding.
 #[derive(Default)]
 pub struct SparseQuery {
-    /// By dimension; zero where the value has nothing.
+    /// By dimension; zero where the value has no entry.
     numbers: Vec<f32>,
     indices: Vec<u32>,
     metric: Option<Metric>,
-    /// What the value alone adds to a distance.
+    /// What the value contributes to every distance: its squared L2 norm or its L1 norm; 0 under inner product.
     own: f32,
 }
 
 impl SparseQuery {
-    /// The most dimensions that are spread out: 16 MiB.
+    /// The most dimensions of such an array, which takes 16 MiB then.
     pub const MAX_DIMS: u32 = 1 << 22;
 
-    /// Takes another value, of `dims` dimensions, for distances of `metric`.
+    /// Replaces the value by one of `dims` dimensions, for distances of `metric`.
     pub fn set(&mut self, metric: Metric, dims: u32, value: &[u8]) {
         self.indices.drain(..).for_each(|index| self.numbers[index as usize] = 0.0);
         self.numbers.resize(dims as usize, 0.0);
@@ -98,7 +99,7 @@ impl SparseQuery {
         self.metric = Some(metric);
     }
 
-    /// The distance of another value.
+    /// The distance to another value.
     #[must_use]
     pub fn distance(&self, other: &[u8]) -> f32 {
         ordered(match self.metric {
@@ -108,7 +109,8 @@ impl SparseQuery {
         })
     }
 
-    /// Sums `term` over the dimensions where the other value is not zero. Several sums, since one would wait for itself.
+    /// Sums `term` over the dimensions where the other value is not zero; with several accumulators, to hide the latency of
+    /// additions.
     #[inline(always)]
     fn sum(&self, other: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
         const SUMS: usize = 4;

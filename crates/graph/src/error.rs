@@ -1,16 +1,16 @@
 use thiserror::Error;
 
-/// Why parts do not make a finished graph. Every variant is a defect of the engine that made them.
+/// Why parts are not a valid graph. Every variant is a defect of the engine that made them.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum GraphError {
-    /// An array has the wrong number of entries for the number of elements.
+    /// An array does not have the length that fits the number of elements.
     #[error("{what} has {found} entries, {expected} expected")]
     Length {
         /// The array.
         what: &'static str,
         /// Its length.
         found: usize,
-        /// The length that fits the elements.
+        /// The length expected.
         expected: usize,
     },
     /// `m` is outside 2..=100.
@@ -37,10 +37,10 @@ pub enum GraphError {
     HeapTids {
         /// The element.
         element: u32,
-        /// How many it has.
+        /// The number of its heap TIDs.
         count: usize,
     },
-    /// A neighbor list has a hole, a repeat, a self link, an unknown element or one that is not on the layer.
+    /// A neighbor list has a hole, a repeat, a self link, an unknown element or one that is not on the layer, or is not full.
     #[error("element {element}, layer {layer}: {problem}")]
     Neighbors {
         /// The element.

@@ -7,14 +7,14 @@ use crate::{GraphError, HeapTids};
 /// Marks an unused slot at the end of a neighbor list.
 pub const NO_NEIGHBOR: u32 = u32::MAX;
 
-/// What an engine hands over to make a [`Graph`]. Elements are numbered from 0.
+/// The parts of a [`Graph`], as an engine makes them. Elements are numbered from 0.
 #[derive(Debug, Default)]
 pub struct GraphParts {
     /// Neighbors per element on layers above 0; layer 0 has twice as many.
     pub m: u16,
     /// The level of each element.
     pub levels: Vec<u8>,
-    /// `2 * m` slots per element; unused ones last, as [`NO_NEIGHBOR`].
+    /// `2 * m` slots per element; unused ones come last, as [`NO_NEIGHBOR`].
     pub layer0: Vec<u32>,
     /// For each element in order, `m` slots for layer 1, then `m` for layer 2, up to its level.
     pub upper: Vec<u32>,
@@ -28,12 +28,12 @@ pub struct GraphParts {
 #[derive(Debug)]
 pub struct Graph {
     parts: GraphParts,
-    /// Where an element's lists start in `parts.upper`, for elements of level 1 and more, by element.
+    /// For each element of level 1 or more, in ascending order: the element, and the start of its lists in `parts.upper`.
     upper_starts: Vec<(u32, u64)>,
 }
 
 impl Graph {
-    /// Checks the parts and puts them together.
+    /// Checks the parts and makes a graph of them.
     ///
     /// # Errors
     /// [`GraphError`] names the first rule that is broken: array lengths, `m`, level caps, the entry point, heap TIDs, and per
@@ -43,11 +43,11 @@ impl Graph {
         Self::checked_by(parts, |elements, check| check(0..elements), std::convert::identity)
     }
 
-    /// [`Graph::new`] for callers with several threads: `run` has the function it gets check all of so many elements, in ranges; `fail` turns other
-    /// errors into its own.
+    /// [`Graph::new`] on several threads: `run(n, check)` must call `check` on ranges that cover `0..n`, on any threads; `fail`
+    /// converts [`GraphError`] to the caller's error.
     ///
     /// # Errors
-    /// As [`Graph::new`], and what `run` returns.
+    /// Those of [`Graph::new`], converted by `fail`, and those of `run`.
     pub fn checked_by<E>(
         parts: GraphParts,
         run: impl FnOnce(u32, &(dyn Fn(Range<u32>) -> Result<(), GraphError> + Sync)) -> Result<(), E>,
@@ -58,7 +58,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Checks all but heap TIDs and lists.
+    /// Checks everything except heap TIDs and neighbor lists.
     fn unchecked(parts: GraphParts) -> Result<Self, GraphError> {
         let m = parts.m;
         if !M_RANGE.contains(&m) {
@@ -197,7 +197,7 @@ impl Graph {
     }
 }
 
-/// A bit for each neighbor of a list, by its lowest digits, which rules out most repeats.
+/// A filter of 1,024 bits, set by the low bits of each neighbor: neighbors are compared only where a bit is set already.
 #[derive(Default)]
 struct Seen([u64; 16]);
 

@@ -1,7 +1,7 @@
-/// Where a row lies in its table: PostgreSQL's `ItemPointerData`.
+/// The place of a row in its table: PostgreSQL's `ItemPointerData`.
 ///
-/// Kept as the six bytes PostgreSQL stores (block high half, block low half, offset, each a little-endian `u16`), since the
-/// builder only ever passes it on.
+/// Kept as the six bytes that PostgreSQL stores (block high half, block low half, offset, each a little-endian `u16`): the
+/// builder mostly passes it on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeapTid(pub [u8; 6]);
 
@@ -27,7 +27,7 @@ impl HeapTid {
         u16::from_le_bytes([self.0[4], self.0[5]])
     }
 
-    /// Block and line number in one number, which grows as TIDs do in a table.
+    /// Block and line number in one integer, in the order of rows in the table.
     #[must_use]
     pub fn place(self) -> u64 {
         u64::from(self.block()) << 16 | u64::from(self.offset())
@@ -40,7 +40,7 @@ impl HeapTid {
     }
 }
 
-/// The heap TIDs of all elements, one after the other.
+/// The heap TIDs of all elements, in one array.
 #[derive(Clone, Debug, Default)]
 pub struct HeapTids {
     starts: Vec<u64>,
@@ -48,7 +48,7 @@ pub struct HeapTids {
 }
 
 impl HeapTids {
-    /// Makes room for `elements` elements with `rows` TIDs in all.
+    /// An empty one with capacity for `elements` elements that have `rows` TIDs in all.
     #[must_use]
     pub fn with_capacity(elements: usize, rows: usize) -> Self {
         let mut starts = Vec::with_capacity(elements + 1);
@@ -84,7 +84,7 @@ impl HeapTids {
         &self.tids[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// The same, to be changed.
+    /// The TIDs of one element, mutable.
     pub fn of_mut(&mut self, element: u32) -> &mut [HeapTid] {
         let at = element as usize;
         &mut self.tids[self.starts[at] as usize..self.starts[at + 1] as usize]

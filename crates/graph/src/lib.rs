@@ -1,6 +1,6 @@
-//! The finished HNSW graph that a build ends in and that index pages are made from.
+//! What is a finished HNSW graph? The result of a build, from which index pages are made.
 //!
-//! It is read-only and checked on construction; nothing here builds, searches or serialises.
+//! It is immutable and checked on construction; nothing here builds, searches or serialises.
 
 mod error;
 mod finished;

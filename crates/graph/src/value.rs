@@ -1,5 +1,5 @@
-/// Where the values of a graph's elements are.
+/// Access to the values of a graph's elements.
 pub trait ElementValues: Sync {
-    /// The bytes of an element's value in its type's encoding, without pgvector's header.
+    /// The bytes of an element's value in the encoding of its type, without pgvector's header.
     fn value(&self, element: u32) -> &[u8];
 }

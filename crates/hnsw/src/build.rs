@@ -11,7 +11,7 @@ use crate::input::ValueStore;
 use crate::space::Measure;
 use crate::{BuildError, Control, Pass, Pool, Storage};
 
-/// What is to be built.
+/// Parameters of a build.
 #[derive(Clone, Debug)]
 pub struct BuildSpec {
     /// The type of the values.
@@ -20,27 +20,27 @@ pub struct BuildSpec {
     pub metric: Metric,
     /// Dimensions of every value.
     pub dims: u32,
-    /// Neighbors per element and layer, twice as many at layer 0: 2 to 100.
+    /// Neighbors per element and layer (pgvector's `m`), twice as many at layer 0: 2 to 100.
     pub m: u16,
     /// Candidates considered when an element's neighbors are chosen: 4 to 1000, at least `2 * m`.
     pub ef_construction: u16,
     /// The client's estimate of the number of rows; a hint, not a limit.
     pub expected_rows: u64,
-    /// The most rows of equal values that share an element: 1 to 10. pgvector's pages have room for 10.
+    /// Rows of equal value that share an element, at most: 1 to 10 (pgvector's `HNSW_HEAPTIDS`).
     pub rows_per_element: u8,
-    /// Seed of the random numbers: the same seed and rows give the same graph, except by usearch.
+    /// Seed of the random numbers. The same seed and rows give the same graph, except with usearch.
     pub seed: u64,
 }
 
 /// The engines that can build a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Our own: compares elements in overlapping groups (PiPNN, arXiv 2602.21247), by tiles of products if the metric allows.
+    /// Our own: compares all pairs within overlapping groups (PiPNN, arXiv 2602.21247), by matrix products if the metric allows.
     #[default]
     Bulk,
-    /// Inserts elements one by one, as in pgvector.
+    /// pgvector's insertion algorithm, in batches that do not depend on the number of threads.
     Insertion,
-    /// Inserts elements one by one by the `usearch` crate, on all cores.
+    /// Inserts elements with the `usearch` crate, on all threads of the pool.
     #[cfg(feature = "usearch")]
     Usearch,
 }
@@ -65,7 +65,7 @@ pub struct RowBatch<'a> {
     pub tids: &'a [HeapTid],
     /// The rows' values, concatenated, in the type's encoding without pgvector's header.
     pub values: &'a [u8],
-    /// The length of each value in bytes, for types of varying length; else empty.
+    /// The length of each value in bytes, for `sparsevec`; else empty.
     pub lengths: &'a [u32],
 }
 
@@ -74,13 +74,14 @@ pub trait Engine: Send {
     /// Takes rows; may work on them before it returns.
     ///
     /// # Errors
-    /// A value of the wrong length or with a number that is not finite; cancellation; no memory.
+    /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::TooManyElements`], [`BuildError::Cancelled`],
+    /// [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
     fn add(&mut self, rows: RowBatch<'_>) -> Result<(), BuildError>;
 
     /// Completes the graph after the last row.
     ///
     /// # Errors
-    /// Cancellation, no memory, or a defect of the engine.
+    /// As [`Engine::add`], and [`BuildError::Internal`] for a defect of the engine.
     fn finish(self: Box<Self>) -> Result<Finished, BuildError>;
 }
 
@@ -90,30 +91,31 @@ pub struct Finished {
     pub graph: Graph,
     /// The values of its elements.
     pub values: Arc<dyn ElementValues + Send>,
-    /// All elements in the order for pages: linked elements near each other.
+    /// All elements in page order: elements that link to each other are near each other.
     pub order: Vec<u32>,
-    /// Counts and measures of the build.
+    /// Counts and quality of the build.
     pub report: Report,
 }
 
-/// What a build did, for logs and the client.
+/// Counts and quality of a build, for logs and the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Rows taken.
     pub rows: u64,
-    /// Elements made from them: rows with equal values share one.
+    /// Elements made from these rows; rows of equal value share one.
     pub elements: u64,
-    /// Elements that were unreachable from the entry point and have been linked.
+    /// Elements linked at layer 0 because they were unreachable from the entry point, or the entry point from them.
     pub relinked: u64,
-    /// Elements that are still unreachable.
+    /// Elements still unreachable from the entry point at layer 0.
     pub unreachable: u64,
-    /// Share of a sample of elements that a search with `ef_search` 40 for their own value finds, 0 to 1.
+    /// Share of sampled elements that a search for their own value finds with `ef_search` 40, 0 to 1.
     pub self_recall: f32,
-    /// Share of the ten true neighbors that searches with `ef_search` 40 find, over rows and values between them, 0 to 1.
+    /// Recall@10 with `ef_search` 40, 0 to 1; queries are rows and values between rows. Measured before missed elements are linked.
     pub recall: f32,
-    /// How much higher the recall at `ef_search` 20 is if searches begin at the true nearest element: the loss by islands.
+    /// Recall lost on the way from the entry point, for example to islands: recall@10 with `ef_search` 20 of searches that begin at the
+    /// true nearest element, minus that of searches from the entry point; at least 0.
     pub lost: f32,
-    /// The remedy for searches that got lost.
+    /// The remedy applied because searches got lost.
     pub remedy: Remedy,
 }
 
@@ -125,7 +127,7 @@ pub enum Remedy {
     None,
     /// Groups of elements that lie far apart were linked to each other.
     LinksAcross,
-    /// Elements were searched for, and linked to elements on the way.
+    /// Elements were searched for, and linked to elements on the search path.
     Navigation,
     /// The graph was built again by insertion, which gave a higher recall.
     Insertion,

@@ -5,10 +5,10 @@ use thiserror::Error;
 /// Why a build ended without a graph.
 #[derive(Debug, Error, PartialEq)]
 pub enum BuildError {
-    /// Asked to stop through [`crate::Control::cancel`].
+    /// Cancelled through [`crate::Control::cancel`].
     #[error("build cancelled")]
     Cancelled,
-    /// The engine has no metric for the type.
+    /// The type does not have the metric.
     #[error("{value_type} with {metric} is not supported by the {engine} engine")]
     Unsupported {
         /// The engine.
@@ -30,39 +30,39 @@ pub enum BuildError {
         /// The most it may be.
         max: u64,
     },
-    /// A batch whose parts do not fit together.
+    /// A value's length does not match its type and dimensions, or a batch has too many or too few bytes.
     #[error("row {row} has a value of {found} bytes, {expected} expected")]
     ValueLength {
         /// The row, counted from 0 over the whole build.
         row: u64,
-        /// The bytes it has or the batch leaves for it.
+        /// Its length in bytes, or what is left in the batch.
         found: usize,
-        /// The bytes that the type and dimensions ask for.
+        /// The length in bytes that type and dimensions require.
         expected: usize,
     },
-    /// A value pgvector itself would not store.
+    /// A value that pgvector itself would reject.
     #[error("row {row} has a value that is {problem}")]
     Value {
         /// The row, counted from 0 over the whole build.
         row: u64,
-        /// NaN, infinite, …
+        /// What is wrong: not a number, infinite, …
         problem: &'static str,
     },
-    /// More elements than an element number can count.
+    /// More elements than element numbers.
     #[error("more than {0} elements")]
     TooManyElements(u64),
-    /// No memory for the build.
+    /// Memory or threads could not be allocated.
     #[error("out of memory: {0}")]
     Memory(String),
-    /// No room for values in the spool.
+    /// The spool directory's disk or quota is full.
     #[error("no space left in the spool directory {}", .0.display())]
     SpoolFull(PathBuf),
-    /// The spool does not work.
+    /// The spool file cannot be created, written or mapped.
     #[error("cannot use the spool directory {}: {problem}", .dir.display())]
     Spool {
         /// The directory.
         dir: PathBuf,
-        /// What the system says.
+        /// The system's error message.
         problem: String,
     },
     /// A defect of the engine.

@@ -5,28 +5,28 @@
 //! more than its builds have reserved. With other C libraries these functions do nothing.
 #![allow(unsafe_code)] // calls of the C library
 
-/// Blocks from this size on get their own mapping, which ends when they are freed.
+/// Blocks of at least this many bytes get their own mapping, which is unmapped when they are freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_FROM: i32 = 64 << 10;
 
-/// Their largest number: a process may have 65,530 mappings.
+/// At most this many blocks have one: Linux allows 65,530 mappings per process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_MOST: i32 = 32_000;
 
-/// Fixes the threshold for mapped blocks. Best called before there are threads.
+/// Fixes the threshold for mapped blocks, which glibc otherwise raises. Best called before threads are started.
 pub fn map_large_blocks() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: numbers of the allocator are set, which has a lock for that. Should it not take them, all stays as it was.
+    // SAFETY: sets two parameters of the allocator, under its own lock. Rejected values change nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
         libc::mallopt(libc::M_MMAP_MAX, MAPPED_MOST);
     }
 }
 
-/// Returns the free pages among smaller blocks, after a build's memory has been freed.
+/// Returns free pages between smaller blocks to the system (`malloc_trim`), after a build's memory has been freed.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: touches only what is free, under the allocator's locks.
+    // SAFETY: releases only free memory, under the allocator's locks.
     unsafe {
         libc::malloc_trim(0);
     }

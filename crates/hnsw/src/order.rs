@@ -1,8 +1,8 @@
 //! The order of the elements on pages.
 //!
-//! A search reads the pages of all neighbors of each element it expands. So a page is filled greedily with elements that link
-//! to each other: next comes the element with the most links from the page so far; a new page begins where the last one ended. Regions of near
-//! elements are filled at the same time.
+//! A search reads the pages of all neighbors of each element it expands. So a page is filled greedily with elements that link to each
+//! other: next comes the element with the most links from the page so far; a new page begins where the last one ended. Regions of near
+//! elements are filled in parallel.
 
 use std::cmp::Reverse;
 
@@ -12,10 +12,11 @@ use rayon::prelude::*;
 
 use crate::{BuildError, Control};
 
-/// Elements whose pages one task fills. Links to other regions gain nothing: with regions of 32,768 elements a search reads 4 % more pages.
+/// Elements per region, whose pages one task fills. Links between regions do not count: with regions of 32,768 elements a search reads 4 %
+/// more pages.
 pub(crate) const REGION: usize = 1 << 18;
 
-/// Bytes that an element needs besides its value.
+/// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.
 const ELEMENT_HEAD: usize = 72 + 8 + 4;
 
 /// About how many elements fit on a page.
@@ -26,7 +27,7 @@ pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> us
     PAGE_SPACE / (mean.next_multiple_of(8) + ELEMENT_HEAD)
 }
 
-/// All elements in the order of their pages. `near` has them too, near elements adjacent: each region of it has its own pages.
+/// All elements in page order. `near` has all elements, near ones adjacent; each of its regions fills pages of its own.
 pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Control) -> Result<Vec<u32>, BuildError> {
     let mut places = vec![0; graph.len()];
     near.iter().zip(0..).for_each(|(&element, place)| places[element as usize] = place);
@@ -50,14 +51,14 @@ pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Co
 /// The pages of a region.
 struct Pages<'a> {
     graph: &'a Graph,
-    /// For each element, its place in the order of near elements; `first` is that of the region.
+    /// For each element, its place in `near`; the region starts at place `first`.
     places: &'a [u32],
     first: u32,
-    /// By place in the region: whether the element is on no page yet.
+    /// By place in the region: whether the element is still on no page.
     open: Vec<bool>,
-    /// Links from the page being filled.
+    /// By place in the region: links to the element from the page being filled.
     links: Vec<u16>,
-    /// Elements with links from the page that were on no page when they were added.
+    /// Elements that the page being filled links to. Some may have got a page since.
     candidates: Vec<u32>,
 }
 
@@ -78,7 +79,7 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// The place of an element in the region; greater than all for elements of other regions.
+    /// An element's place in the region; beyond its end for elements of other regions.
     fn place_of(&self, element: u32) -> usize {
         self.places[element as usize].wrapping_sub(self.first) as usize
     }
@@ -102,7 +103,7 @@ impl Pages<'_> {
         }
     }
 
-    /// The candidate with the most links; the first of several.
+    /// The candidate with the most links, of several the one with the lowest number.
     fn best(&mut self) -> Option<u32> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.retain(|&element| self.is_open(element));

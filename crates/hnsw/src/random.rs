@@ -32,14 +32,14 @@ impl Random {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Puts items into any order (Fisher and Yates).
+    /// Shuffles items (Fisher-Yates).
     pub(crate) fn shuffle(&mut self, items: &mut [u32]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
-    /// `count` different numbers of 0..`below`, in no particular order (Floyd's algorithm).
+    /// `count` distinct numbers of 0..`below`, in no particular order (Floyd's algorithm).
     pub(crate) fn sample(&mut self, count: usize, below: usize) -> Vec<usize> {
         let mut chosen = std::collections::HashSet::with_capacity(count);
         let mut sample = Vec::with_capacity(count);

@@ -1,7 +1,7 @@
-//! Parallel work, as sections of tasks that any threads take.
+//! Parallel work: sections of tasks, each of which any thread of the pool may run.
 //!
-//! All passes of the bulk engine run their tasks here, so that cancellation is looked at before each one, and a [`Recorder`] can note how long each
-//! one takes: from that a benchmark computes how long a build takes with more threads than the machine has.
+//! All passes of the bulk engine run their tasks here, so that cancellation is checked before each task, and a [`Recorder`] can measure
+//! each task: a benchmark derives from that how long a build takes with more threads than the machine has.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{BuildError, Control};
 
-/// Items of a task where an item costs about a microsecond: enough that tasks cost little to hand out, and enough tasks for many threads.
+/// Items per task if an item costs about a microsecond: large enough that scheduling costs little, small enough that many threads have
+/// work.
 fn grain(items: usize) -> usize {
     (items / 1024).clamp(64, 4096)
 }
 
-/// A section, not yet run.
+/// A section that has not run yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Section<'a> {
     control: &'a Control,
@@ -29,7 +30,7 @@ impl Control {
         Section { control: self, name }
     }
 
-    /// Notes that what ran since the last section has this name.
+    /// Attributes the serial work since the last section to `name`.
     pub(crate) fn ran(&self, name: &'static str) {
         if let Some(recorder) = self.recorder() {
             recorder.state().lap(name);
@@ -74,7 +75,7 @@ impl Section<'_> {
         self.record(|| items.map_init(S::default, |scratch, item| self.task(|| task(scratch, item))).collect())
     }
 
-    /// A vector with `item` of each position.
+    /// A vector of length `len` with `item(at)` at each position.
     pub(crate) fn fill<T: Copy + Default + Send>(
         self,
         len: usize,
@@ -107,23 +108,23 @@ impl Section<'_> {
     }
 }
 
-/// `0..len`, in ranges for tasks.
+/// Splits `0..len` into ranges for tasks.
 pub(crate) fn ranges(len: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
     let grain = grain(len);
     (0..len.div_ceil(grain)).into_par_iter().map(move |at| at * grain..((at + 1) * grain).min(len))
 }
 
-/// What a build did, one step after another.
+/// A step of a recorded build.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Work of one thread: the section to which it belongs or that it prepares, and CPU seconds.
+    /// Serial work: the section that it belongs to or prepares, and its CPU seconds.
     Alone(&'static str, f64),
-    /// Tasks that any threads may take, in the order in which one thread took them; the steps of each.
+    /// Tasks that may run in parallel: the steps of each, in the order in which the one thread ran them.
     Section(Vec<Vec<Self>>),
 }
 
-/// Notes the tasks of a build by a pool of one thread, where they run one by one. Time is that of the process's CPU clock, which other processes do
-/// not disturb; nothing else may run in the process.
+/// Records the tasks of a build on a pool of one thread, where they run one by one. It reads the process's CPU clock, which other processes
+/// do not disturb; nothing else may run in this process.
 #[derive(Debug)]
 pub struct Recorder {
     state: Mutex<State>,
@@ -131,13 +132,13 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct State {
-    /// The CPU clock when the last step ended.
+    /// CPU seconds of the process when the last step ended.
     last: f64,
     /// Names of the open sections.
     names: Vec<&'static str>,
-    /// The tasks that the open sections have finished.
+    /// For each open section, its finished tasks.
     tasks: Vec<Vec<Vec<Step>>>,
-    /// The steps of the build, and of one open task of each open section.
+    /// The steps of the build and, for each open section, of its running task.
     steps: Vec<Vec<Step>>,
 }
 
@@ -149,7 +150,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// The steps so far, once the build is over.
+    /// Takes the recorded steps; called after the build.
     #[must_use]
     pub fn take(&self) -> Vec<Step> {
         let mut state = self.state();
@@ -164,7 +165,7 @@ impl Recorder {
 }
 
 impl State {
-    /// Ends a step of one thread.
+    /// Ends a serial step.
     fn lap(&mut self, name: &'static str) {
         let now = cpu_seconds();
         let seconds = now - std::mem::replace(&mut self.last, now);
@@ -174,7 +175,7 @@ impl State {
     }
 
     fn begin(&mut self, name: &'static str) {
-        // What runs in a task before a section in it belongs to the task.
+        // Work of a task before a nested section belongs to the task's section.
         self.lap(self.names.last().copied().unwrap_or(name));
         self.names.push(name);
         self.tasks.push(Vec::new());

@@ -1,4 +1,4 @@
-//! Sets on which a graph of nearest neighbors alone has islands. The bounds are the recall of insertion one by one.
+//! Sets on which a graph of nearest neighbors alone has islands. The bounds are the recall of pgvector's insertion.
 
 mod support;
 
@@ -72,7 +72,7 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
     expect(&rows, Metric::InnerProduct, 0.99);
 }
 
-/// Their squares are infinite in f32, as are all distances.
+/// Squared lengths overflow f32: all distances are infinite.
 #[test]
 fn lengths_whose_squares_overflow() {
     let mut numbers = Numbers(16);
@@ -98,9 +98,9 @@ fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
     let spec = BuildSpec { metric: Metric::Cosine, ..spec(64, 16) };
     let finished = build(EngineKind::Bulk, &spec, &rows).unwrap();
     check(&finished, rows.len());
-    // Each element that is linked only because nothing led to it takes the place of a link that the rule wanted.
+    // A link to an unreachable element replaces a link that the rule chose.
     assert!(finished.report.relinked < 50, "{}", finished.report.relinked);
-    // Searches for rows elsewhere that arrive in the crowd find out of it.
+    // Searches for rows elsewhere that arrive in the crowd find a way out of it.
     let kernel = distance::kernel(Elements::F32, Metric::Cosine).unwrap();
     let queries = (0..200).map(|at| row(10 * at));
     let queries: Vec<Vec<u8>> = queries.map(|row| row.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();

@@ -1,13 +1,14 @@
 use crate::NodeFileError;
 use crate::window::Window;
 
-/// Exchanges nodes until the client finds each of them whole in its window.
+/// Swaps nodes until each of them is whole in the client's window.
 ///
-/// Nodes of at most 8 KiB always are. Longer ones (vectors near 2000 dimensions) are not where a little more than 8 KiB of the window
-/// is left; then a node before is exchanged for a longer or shorter one from behind, that is for one of another level.
+/// Nodes of at most 8 KiB always are. Longer ones (vectors near 2000 dimensions) are cut where only a little more than 8 KiB of
+/// the window is left. Then an earlier node of the window is swapped with a later one of another size, that is of another
+/// level.
 ///
 /// # Errors
-/// [`NodeFileError::TooLong`] when there is none.
+/// [`NodeFileError::TooLong`] if there is no such node.
 pub(crate) fn arrange(order: &mut [u32], size: impl Fn(u32) -> u64) -> Result<(), NodeFileError> {
     let mut window = Window::new(order.iter().map(|&element| size(element)).sum());
     let mut window_start = 0;
@@ -26,7 +27,8 @@ pub(crate) fn arrange(order: &mut [u32], size: impl Fn(u32) -> u64) -> Result<()
     Ok(())
 }
 
-/// Exchanges one of the nodes `before` for one far behind, so that the node between fits, or is in the next window. Returns the window in which it is.
+/// Swaps one of the nodes `before` the current one with a later one, so that the current one fits into the window, or comes
+/// first in the next. Returns the window before the current node.
 fn exchange(
     order: &mut [u32],
     before: std::ops::Range<usize>,
@@ -48,7 +50,7 @@ fn exchange(
     let (here, there) = (of_each_size(&mut before.rev()), of_each_size(&mut (at + 1..order.len()).take(1 << 16)));
     for (&(old, here), &(new, there)) in here.iter().flat_map(|here| there.iter().map(move |there| (here, there))) {
         let more = new as i64 - old as i64;
-        // A longer one only in the last place, so that no other node is moved beyond the window.
+        // A longer one only in the last place: elsewhere it could push another node beyond the window.
         if more == 0 || (more > 0 && here != last) {
             continue;
         }
@@ -69,7 +71,7 @@ mod tests {
     use crate::NodeFileError;
     use crate::window::{WINDOW, Window};
 
-    /// Whether the client finds all nodes, and how often it fills its window again.
+    /// How often the client refills its window; `None` if it does not find every node whole.
     fn reads(order: &[u32], size: impl Fn(u32) -> u64) -> Option<usize> {
         let mut window = Window::new(order.iter().map(|&element| size(element)).sum());
         let mut refills = 0;
@@ -81,7 +83,7 @@ mod tests {
         Some(refills)
     }
 
-    /// Sizes of nodes with `m` neighbors, every `m`-th of them one level up.
+    /// Sizes of nodes with `m` neighbors; about one in `m` is one level higher.
     fn sizes(value_len: u64, m: u64, salt: u64) -> impl Fn(u32) -> u64 {
         move |element| {
             let mixed = (u64::from(element) + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn nodes_that_cannot_be_moved_are_refused() {
-        // All of one length, of which 8192 and some more bytes are left over.
+        // All have one length, and a little more than 8192 bytes of each window are left over.
         let size = (WINDOW - 8200) / 1000;
         let mut order: Vec<u32> = (0..4000).collect();
         assert_eq!(arrange(&mut order, |_| size), Err(NodeFileError::TooLong(size)));

@@ -5,15 +5,15 @@ use crate::arrange::arrange;
 use crate::head::{HEAD_BYTES, head};
 use crate::window::Window;
 
-/// The most nodes a client can take: it allocates 6 bytes for each, and PostgreSQL at most 1 GiB at a time.
+/// The most nodes for which a client can allocate memory: 6 bytes each, of at most 1 GiB that PostgreSQL allocates at a time.
 pub(crate) const MAX_NODES: u64 = 0x3fff_ffff / SLOT_BYTES as u64;
 
 const LABEL_BYTES: usize = 8;
 const SLOT_BYTES: usize = 6;
-/// An error of the server begins with these bytes.
+/// A server's error message begins with these bytes.
 const ERROR_MAGIC: [u8; 4] = 0x3733_3337_u32.to_le_bytes();
 
-/// What the nodes hold, for the head of the file.
+/// The description of the values in the head of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     /// The type of the values.
@@ -24,13 +24,13 @@ pub struct Content {
     pub metric: u8,
 }
 
-/// A graph as a file of nodes.
+/// A graph as a file of nodes, which meets three conditions of the clients:
 ///
-/// * **Upper lists are full.** The client packs a node's lists without gaps, but pgvector expects each at its place: a short
-///   upper list would shift those below. So they repeat their neighbors, which a search does not notice and an insert
-///   replaces first. A top layer of one element, which has no neighbor to repeat, is left out.
-/// * **One heap TID per node**: the client takes no more.
-/// * **No node is cut** by the client's window, nor looks like an error there.
+/// * **Upper lists are full.** The client packs the lists of a node without gaps, but pgvector expects each at a fixed place:
+///   an upper list that is not full would shift those below. So its neighbors are repeated, which searches do not notice and
+///   inserts replace first. A top layer with a single element, which has no neighbor to repeat, is left out.
+/// * **One heap TID per node**: the client reads no more.
+/// * **No node is cut** by the client's window, and none looks like an error message to it.
 pub struct NodeFile<'a> {
     graph: &'a Graph,
     values: &'a dyn ElementValues,
@@ -39,14 +39,14 @@ pub struct NodeFile<'a> {
     order: Vec<u32>,
     /// The place of each element in `order`.
     places: Vec<u32>,
-    /// Of each layer above 0 that is kept, an element that is not the entry point.
+    /// For each layer above 0 that is kept, an element other than the entry point.
     others: Vec<u32>,
     entry: u32,
     bytes: u64,
 }
 
 impl<'a> NodeFile<'a> {
-    /// The file of a graph whose elements have one heap TID each, in an order that has every element once.
+    /// The file of a graph whose elements have one heap TID each. `order` has every element once.
     ///
     /// # Errors
     /// See [`NodeFileError`].
@@ -94,7 +94,7 @@ impl<'a> NodeFile<'a> {
         self.bytes
     }
 
-    /// What comes before the nodes.
+    /// The head of the file, before the nodes.
     #[must_use]
     pub fn head(&self) -> [u8; HEAD_BYTES] {
         let value_len = self.values.value(self.entry).len() as u64;
@@ -102,7 +102,7 @@ impl<'a> NodeFile<'a> {
         head(&self.content, self.graph.m(), self.nodes().into(), value_len, self.top(), entry)
     }
 
-    /// Appends nodes, counted in the order of the file.
+    /// Appends nodes, numbered in the order of the file.
     ///
     /// # Panics
     /// If there are no such nodes.
@@ -152,7 +152,7 @@ impl<'a> NodeFile<'a> {
         node_len(self.graph.m(), self.level(element), self.values.value(self.entry).len())
     }
 
-    /// Looks at the bytes with which the client's reads begin.
+    /// Checks that none of the client's reads begins with the mark of an error message.
     fn check_window_starts(&self) -> Result<(), NodeFileError> {
         let mut window = Window::new(self.bytes - HEAD_BYTES as u64);
         let mut begins = Vec::new();
@@ -167,7 +167,7 @@ impl<'a> NodeFile<'a> {
             end += self.node_len(element);
             while let Some(begin) = begins.next_if(|&begin| begin < end) {
                 let mut bytes = Vec::new();
-                // The four bytes may go on in the next node.
+                // The four bytes may extend into the next node.
                 self.write(node..self.nodes().min(node + 2), &mut bytes);
                 if bytes[(begin - start) as usize..].starts_with(&ERROR_MAGIC) {
                     return Err(NodeFileError::Ambiguous);

@@ -5,9 +5,9 @@ use crate::Content;
 /// The bytes before the first node.
 pub(crate) const HEAD_BYTES: usize = 136;
 
-/// The head. Clients look at nothing in it but the entry point.
+/// Makes the head. Clients read nothing of it but the entry point.
 pub(crate) fn head(content: &Content, m: u16, nodes: u64, value_len: u64, top: u8, entry: u64) -> [u8; HEAD_BYTES] {
-    // usearch's names of the scalar kinds, and those of keys (u64) and slots (48 bits).
+    // usearch's numbers of scalar kinds: of the values, and below of keys (u64) and slots (48 bits).
     let scalar = match content.value_type {
         ValueType::HalfVec => 6,
         ValueType::Bit => 1,
@@ -23,10 +23,10 @@ pub(crate) fn head(content: &Content, m: u16, nodes: u64, value_len: u64, top: u
     put(&[2, 0, 8, 0, 14, 0]);
     put(&[content.metric, scalar, 8, 16]);
     put(&nodes.to_le_bytes());
-    // None is deleted.
+    // No node is deleted.
     put(&[0; 8]);
     put(&u64::from(content.dims).to_le_bytes());
-    // At most one node per label; the rest of the first part is not used.
+    // At most one node per label; the rest of this part is unused.
     put(&[0; 80 - 41]);
     for number in [nodes, m.into(), 2 * u64::from(m), top.into(), entry, value_len, nodes] {
         put(&number.to_le_bytes());

@@ -1,8 +1,8 @@
 //! A finished graph as the file of nodes that Lantern's clients turn into an index.
 //!
-//! usearch's format of that time: a head of 136 bytes, then the nodes, each with its label, level, neighbor lists and value. The
-//! clients (the pgvector forks `…-lanterncloud`) copy what they find into pgvector's tuples with few questions asked, so a file has
-//! to suit them in three ways that the format does not ask for: see [`NodeFile`].
+//! The format is that of usearch 2.8.14: a head of 136 bytes, then the nodes, each with its label, level, neighbor lists and
+//! value. The clients (the pgvector forks `…-lanterncloud`) copy nodes into pgvector's tuples with little validation, so a file
+//! must meet three conditions beyond the format: see [`NodeFile`].
 
 mod arrange;
 mod error;

@@ -1,7 +1,7 @@
 //! What pgvector's HNSW indexes can hold: value types with their encoding, metrics, limits, and the geometry of pages.
 //!
-//! Numbers are those of pgvector 0.5 to 0.8 (`hnsw.h`, `vector.h`, `halfvec.h`, `sparsevec.h`) and of PostgreSQL with 8 KiB blocks
-//! (`bufpage.h`).
+//! Numbers are those of pgvector 0.5 to 0.8 (`hnsw.h`, `vector.h`, `halfvec.h`, `sparsevec.h`) and of PostgreSQL with 8 KiB
+//! blocks (`bufpage.h`).
 
 mod limits;
 mod metric;

@@ -2,36 +2,36 @@ use std::ops::RangeInclusive;
 
 use crate::{LINE_POINTER_LEN, PAGE_SPACE, TID_LEN};
 
-/// What `m` may be.
+/// The range of `m`.
 pub const M_RANGE: RangeInclusive<u16> = 2..=100;
 
-/// What `ef_construction` may be, if it is at least [`min_ef_construction`].
+/// The range of `ef_construction`, which must also be at least [`min_ef_construction`].
 pub const EF_CONSTRUCTION_RANGE: RangeInclusive<u16> = 4..=1000;
 
-/// The most elements that a search keeps: the largest `hnsw.ef_search`. One scan of an index yields no more rows.
+/// The largest `hnsw.ef_search`: the most elements that a search keeps, and so the most rows that one index scan returns.
 pub const MAX_EF_SEARCH: u16 = 1000;
 
-/// The most dimensions of a `vector`, `halfvec` or `bit` column, of which an index may hold another type.
+/// The most dimensions of a `vector`, `halfvec` or `bit` column whose values an index can hold as another type.
 pub const MAX_TABLE_DIMS: u32 = 16_000;
 
 /// The most entries of a sparsevec that can be indexed.
 pub const MAX_SPARSEVEC_NNZ: usize = 1000;
 
-/// An element stands for at most this many rows.
+/// The most rows of an element.
 pub const HEAP_TIDS_PER_ELEMENT: usize = 10;
 
-/// The least `ef_construction` that pgvector takes with `m`.
+/// The least `ef_construction` that pgvector accepts with `m`.
 #[must_use]
 pub fn min_ef_construction(m: u16) -> u16 {
     m.saturating_mul(2).max(*EF_CONSTRUCTION_RANGE.start())
 }
 
-/// The highest level an element may have so that its neighbor tuple fits on a page.
+/// The highest level at which an element's neighbor tuple fits on a page.
 ///
-/// pgvector's `HnswGetMaxLevel`, with the cap of 63 that it has since 0.8.6.
+/// pgvector's `HnswGetMaxLevel`, with its cap of 63 since 0.8.6.
 #[must_use]
 pub fn max_level(m: u16) -> u8 {
-    /// The first fields of a neighbor tuple.
+    /// Bytes of a neighbor tuple before its slots.
     const HEAD: usize = 4;
     const SLOTS_PER_PAGE: usize = (PAGE_SPACE - LINE_POINTER_LEN - HEAD) / TID_LEN;
     let fitting = (SLOTS_PER_PAGE / usize::from(m.max(1))).saturating_sub(2);
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(max_level(16), 63);
         assert_eq!(max_level(100), 11);
         assert_eq!(max_level(2), 63);
-        // 1,358 slots fit on a page; with two more these would be one level higher.
+        // 1,358 slots fit on a page; with 1,360, each of these would be one level higher.
         assert_eq!([34, 40, 80].map(max_level), [37, 31, 14]);
     }
 

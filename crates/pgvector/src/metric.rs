@@ -7,7 +7,7 @@ pub enum Metric {
     L2,
     /// Negative inner product.
     InnerProduct,
-    /// Negative inner product of values that are normalised already.
+    /// Negative inner product of values that have been normalised.
     Cosine,
     /// Sum of absolute differences.
     L1,
@@ -34,8 +34,8 @@ impl Metric {
         }
     }
 
-    /// The metric of a type with this name, which is its own, that of an operator class, or the class's without the type. Without a name,
-    /// cosine, or hamming for bits.
+    /// The metric of a type by name: `l2`, `ip` or `inner product`, and so on, or an operator class such as `vector_l2_ops`.
+    /// Without a name, cosine, or hamming for bits. `None` if the type has no such metric.
     #[must_use]
     pub fn named(value_type: ValueType, name: Option<&str>) -> Option<Self> {
         let Some(name) = name else {
@@ -66,7 +66,7 @@ impl Metric {
         }
     }
 
-    /// The metric in the names of operator classes.
+    /// The metric's part of the names of operator classes.
     fn class(self) -> &'static str {
         match self {
             Self::InnerProduct => "ip",

@@ -1,14 +1,14 @@
 /// The size of a page in bytes: PostgreSQL's default `BLCKSZ`, the only one supported.
 pub const PAGE_SIZE: usize = 8192;
-/// The page header, behind which the line pointers begin.
+/// The page header in bytes; line pointers follow it.
 pub const PAGE_HEADER_LEN: usize = 24;
-/// A line pointer, of which each tuple has one.
+/// A line pointer in bytes; each tuple has one.
 pub const LINE_POINTER_LEN: usize = 4;
-/// The special area at the end of every page of an HNSW index.
+/// The special area in bytes, at the end of every page of an HNSW index.
 pub const PAGE_SPECIAL_LEN: usize = 8;
-/// What tuples and their line pointers share of a page.
+/// The bytes of a page for tuples and their line pointers.
 pub const PAGE_SPACE: usize = PAGE_SIZE - PAGE_HEADER_LEN - PAGE_SPECIAL_LEN;
-/// A TID: block and offset, of a row or of a tuple of the index.
+/// A TID in bytes: block and offset, of a row or of a tuple of the index.
 pub const TID_LEN: usize = 6;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use crate::{Metric, ValueType};
 
-/// Selects [`SqlColumn::schema`]: one value, or no row without pgvector. Names and operators are `pg_catalog`'s whatever the search path, so
-/// that nobody's functions run with the rights of the caller. It goes by operator classes since the type `bit` is PostgreSQL's own.
+/// The query for [`SqlColumn::schema`]: one value, or no row without pgvector. All names and operators are qualified with
+/// `pg_catalog`, so that no search path makes another user's function run with the caller's rights. It looks for an operator
+/// class, not for a type, as the type `bit` is PostgreSQL's own.
 pub const SCHEMA: &str = "\
     SELECT CASE WHEN pg_catalog.pg_opclass_is_visible(o.oid) THEN '' ELSE pg_catalog.format('%I.', n.nspname) END \
     FROM pg_catalog.pg_opclass o \
@@ -9,25 +10,25 @@ pub const SCHEMA: &str = "\
     JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) o.opcnamespace \
     WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' ORDER BY o.oid LIMIT 1";
 
-/// A column of vectors in SQL; names are quoted where they need it.
+/// A column of vectors in SQL. Its names are quoted where necessary.
 #[derive(Clone, Debug)]
 pub struct SqlColumn {
     /// The table with its schema.
     pub table: String,
     /// The column.
     pub name: String,
-    /// The schema of pgvector's types and operators, quoted and with a dot; empty if the search path leads there.
+    /// The schema of pgvector's types and operators, quoted and with a dot; empty if it is in the search path.
     pub schema: String,
     /// The type of the column.
     pub value_type: ValueType,
     /// Its dimensions.
     pub dims: u32,
-    /// How values are compared.
+    /// The metric by which queries order rows.
     pub metric: Metric,
 }
 
 impl SqlColumn {
-    /// The statement for an index with values of `value_type`.
+    /// The statement that creates an index with values of `value_type`.
     #[must_use]
     pub fn index(&self, value_type: ValueType, options: &str) -> String {
         let Self { table, name, schema, .. } = self;
@@ -37,8 +38,8 @@ impl SqlColumn {
         format!("CREATE INDEX ON {table} USING hnsw ({indexed} {schema}{class}) WITH ({options})")
     }
 
-    /// The query for the `k` nearest to `$1` that uses such an index. `reranked` is how many candidates are compared by their full values
-    /// then, or 0.
+    /// The query for the `k` rows nearest to `$1` that uses such an index. `reranked` is the number of candidates from the
+    /// index that are ordered again by their full values; 0 for none.
     #[must_use]
     pub fn query(&self, value_type: ValueType, k: u16, reranked: u16) -> String {
         let Self { table, name, .. } = self;
@@ -75,7 +76,8 @@ impl SqlColumn {
     pub fn queries(&self, queries: &str, most: u32) -> String {
         let queries = queries.trim_end().trim_end_matches(';');
         let value = match self.value_type {
-            // An explicit cast to `bit(n)` would cut or pad values of another length; the cast of an assignment, which this is, fails.
+            // An explicit cast to `bit(n)` would cut or pad values of another length. This is the cast of an assignment, which
+            // fails.
             ValueType::Bit => format!("pg_catalog.\"bit\"(v::pg_catalog.varbit, {}, false)", self.dims),
             other => format!("v::{}", self.type_name(other)),
         };
@@ -105,7 +107,7 @@ impl SqlColumn {
         }
     }
 
-    /// The metric of an index of a type: hamming if it has binary codes.
+    /// The metric of an index of a type: hamming for binary quantised values.
     fn metric_of(&self, value_type: ValueType) -> Metric {
         if value_type == ValueType::Bit && self.value_type != ValueType::Bit { Metric::Hamming } else { self.metric }
     }

@@ -28,13 +28,13 @@ impl ValueType {
         }
     }
 
-    /// The type of a name in SQL.
+    /// The type with this name in SQL.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|value_type| value_type.name() == name)
     }
 
-    /// The most dimensions that an index can have; the least is 1.
+    /// The most dimensions that an index can have; at least 1 is needed.
     #[must_use]
     pub fn max_dims(self) -> u32 {
         match self {
@@ -45,7 +45,7 @@ impl ValueType {
         }
     }
 
-    /// The bytes of a value of `dims` dimensions, without pgvector's header; `None` where values differ in length.
+    /// The bytes of a value of `dims` dimensions, without pgvector's header; `None` for a sparsevec, whose values differ in length.
     #[must_use]
     pub fn value_len(self, dims: u32) -> Option<usize> {
         let dims = dims as usize;

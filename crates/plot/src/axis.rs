@@ -1,19 +1,19 @@
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     #[default]
     Linear,
-    /// The logarithm; for values above 0.
+    /// Logarithmic, for values above 0.
     Logarithmic,
-    /// -log(1 - x), for shares below 1: .9 to .99 is as long as .99 to .999.
+    /// -log(1 - x), for values below 1: .9 to .99 is as long as .99 to .999.
     Nines,
 }
 
 /// Where an axis begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum From {
-    /// At 0, or below.
+    /// At 0, or at a lower value if there is one.
     Zero,
     /// At the least value.
     #[default]
@@ -79,7 +79,7 @@ fn padded(numbers: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     (low - margin, high + margin)
 }
 
-/// 1, 2 and 5 times powers of ten within a range of logarithms.
+/// Powers of ten, times 1, 2 and 5, within a range of logarithms.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let powers = low.floor() as i32..=high.ceil() as i32;
     let all = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));

@@ -1,4 +1,4 @@
-//! Points and lines as one self-contained SVG file, readable on light and dark backgrounds.
+//! Draws points and lines as one self-contained SVG file, readable on light and dark backgrounds.
 
 mod axis;
 mod svg;
@@ -10,7 +10,7 @@ pub use axis::{From, Scale};
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// x, y and label.
+    /// The points: x, y and label.
     pub points: Vec<(f64, f64, String)>,
     /// Color, shape and line.
     pub style: Style,
@@ -21,7 +21,7 @@ pub struct Series {
 /// What a series looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Number of the color; the number of the series by default.
+    /// Index of the color; by default, the index of the series.
     pub color: Option<usize>,
     /// Shape of the points.
     pub shape: Shape,
@@ -37,11 +37,11 @@ pub enum Shape {
     /// A disc.
     #[default]
     Circle,
-    /// A square on its side.
+    /// A square standing on a side.
     Square,
     /// A triangle on its base.
     Triangle,
-    /// A square on its corner.
+    /// A square standing on a corner.
     Diamond,
 }
 
@@ -74,14 +74,14 @@ impl Plot {
         Self { title, x, y, x_scale: Scale::Logarithmic, y_from: From::Least, series, ..Self::default() }
     }
 
-    /// One diagram as a page.
+    /// This diagram as an SVG file.
     #[must_use]
     pub fn render(&self) -> String {
         svg::page(&self.title, std::slice::from_ref(self))
     }
 }
 
-/// Diagrams of the same series side by side, with the legend of the first.
+/// Diagrams of the same series side by side as an SVG file, with the legend of the first.
 #[must_use]
 pub fn side_by_side(title: &str, plots: &[Plot]) -> String {
     svg::page(title, plots)

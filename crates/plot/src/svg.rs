@@ -7,9 +7,9 @@ const LEFT: f64 = 62.0;
 const TOP: f64 = 56.0;
 const HEIGHT: f64 = 365.0;
 const BOTTOM: f64 = 48.0;
-/// Width of a single diagram, and of each of several.
+/// Width in pixels of a single diagram, and of each of several.
 const WIDTHS: (f64, f64) = (520.0, 440.0);
-/// Line height of the legend, and the width of a letter.
+/// Line height of the legend and width of a letter, in pixels.
 const ENTRY: (f64, f64) = (18.0, 6.6);
 /// Colors that stand out from white and from black.
 const COLORS: [&str; 8] = ["#2b7fc4", "#d9822b", "#2e9e5b", "#d1495b", "#8f63c9", "#7d8791", "#0fa3a3", "#a8713f"];
@@ -46,7 +46,7 @@ fn color(series: &Series, number: usize) -> &'static str {
     COLORS[series.style.color.unwrap_or(number) % COLORS.len()]
 }
 
-/// What has been drawn so far.
+/// The elements drawn so far.
 struct Svg(String);
 
 impl Svg {
@@ -163,7 +163,7 @@ mod tests {
         let linear = Plot { x_scale: Scale::Linear, y_from: From::Zero, ..plot.clone() }.render();
         assert!(linear.contains(">0<") && !linear.contains("NaN"), "{linear}");
         let svg = plot.render();
-        // First series: two points, the ring and the legend's point. Second: one point and the legend's.
+        // First series: two points, the ring and the point of the legend. Second: one point and that of the legend.
         assert_eq!((svg.matches("<circle").count(), svg.matches("<polygon").count()), (4, 2));
         assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 2));
         assert!(svg.contains("a &amp; b") && svg.contains("ef &lt; 64") && svg.contains(">target<"), "{svg}");

@@ -2,27 +2,29 @@ use super::panel::BLOCK;
 use crate::level::compiled_for_each_level;
 use crate::{Elements, Level, dense};
 
-/// Dimensions whose codes lie next to each other, as the instructions for int8 products want them.
+/// Dimensions whose codes are adjacent: instructions multiply four int8 pairs per 32-bit lane.
 pub(super) const GROUP: usize = 4;
-/// Bytes of a group of dimensions of a block.
+/// Bytes of one group of dimensions in a block.
 const LINE: usize = GROUP * BLOCK;
 /// Codes are from `-LIMIT` to `LIMIT`.
 const LIMIT: f32 = 127.0;
 
-/// A group of dimensions of a block, in a cache line of its own.
+/// One group of dimensions of a block, in its own cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [i8; LINE]);
 
-/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, and rough. Element `i` of a
-/// vector is about `code[i] * factor`, to half of the factor, which is the vector's greatest element divided by 127.
+/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, and approximate. Element
+/// `i` of a vector is about `code[i] * factor`, with an error of at most half the factor, which is the vector's greatest
+/// absolute element divided by 127.
 #[derive(Default)]
 pub struct CodePanel {
     rows: usize,
-    /// Lines of a block: groups of dimensions, to whole tiles where there are registers for those.
+    /// Lines per block: one per group of dimensions, rounded up to whole tiles with AMX.
     groups: usize,
     lines: Vec<Line>,
-    /// The same codes by vectors, where rows of tiles want that: 64 dimensions of all vectors of a block, then the next 64.
+    /// The same codes by vectors, as AMX needs those of rows: 64 dimensions of all vectors of a block, then the next 64. Empty
+    /// without AMX.
     tiles: Vec<Line>,
     factors: Vec<[f32; BLOCK]>,
     sums: Vec<[i32; BLOCK]>,
@@ -37,25 +39,25 @@ pub struct CodeBlock<'a> {
     lines: &'a [Line],
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     tiles: &'a [Line],
-    /// What a code is multiplied by, of each vector.
+    /// For each vector, the factor of its codes.
     pub factors: &'a [f32; BLOCK],
-    /// The sum of each vector's codes, which products of unsigned by signed codes need.
+    /// For each vector, the sum of its codes: instructions that multiply unsigned by signed codes need it for a correction.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) sums: &'a [i32; BLOCK],
 }
 
 impl CodeBlock<'_> {
-    /// The codes by groups of dimensions, then vectors, then the dimensions of the group; 64 bytes each, aligned to that.
+    /// The codes by groups of dimensions, then by vectors, then by dimensions of the group: 64 aligned bytes per group.
     pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = &[i8; LINE]> {
         self.lines.iter().map(|line| &line.0)
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// The codes by tiles of 64 dimensions, then vectors; none where nothing wants that.
+    /// The codes by tiles of 64 dimensions, then by vectors; empty without AMX.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn tiles(&self) -> &'_ [[Line; BLOCK]] {
         self.tiles.as_chunks().0
@@ -68,8 +70,8 @@ impl CodeBlock<'_> {
     }
 }
 
-/// Codes of a vector, as bytes, two's complement; what they are to be multiplied by. A vector with an element that is not finite
-/// has codes 0.
+/// Encodes a vector into int8 codes, bytes in two's complement, and returns their factor: an element is about its code times
+/// the factor. Codes and factor are 0 if an element is not finite, or all are so near 0 that the factor has no finite inverse.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -78,18 +80,18 @@ pub fn encode(vector: &[f32], codes: &mut [u8]) -> f32 {
     encoder(Level::current())(vector, codes)
 }
 
-/// What is known of a vector besides its codes.
+/// Factor and norm of a quantised vector.
 #[derive(Clone, Copy, Default)]
 pub struct CodeNote {
-    /// What the codes are multiplied by.
+    /// What codes are multiplied by to approximate the elements.
     pub factor: f32,
-    /// The squared length of the vector, as its codes have it.
+    /// The squared length of the decoded vector.
     pub squared_norm: f32,
     sum: i32,
 }
 
 impl CodeNote {
-    /// Of a vector with these codes, as bytes, two's complement.
+    /// Computes them from codes, bytes in two's complement, and their factor.
     #[must_use]
     pub fn new(codes: &[u8], factor: f32) -> Self {
         let (sum, squares) = adder(Level::current())(codes);
@@ -107,7 +109,7 @@ fn encode_body(vector: &[f32], codes: &mut [u8]) -> f32 {
     let mut look = |lane: usize, x: f32| {
         let size = x.abs();
         greatest[lane] = if size > greatest[lane] { size } else { greatest[lane] };
-        // NaN if one is not finite.
+        // NaN if `x` is not finite.
         finite[lane] += x * 0.0;
     };
     let (chunks, rest) = vector.as_chunks::<LANES>();
@@ -119,7 +121,7 @@ fn encode_body(vector: &[f32], codes: &mut [u8]) -> f32 {
         codes.fill(0);
         return 0.0;
     }
-    // Adding this leaves the nearest integer in the last bits, two's complement.
+    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa, in two's complement.
     const ROUND: f32 = 12_582_912.0;
     for (code, x) in codes.iter_mut().zip(vector) {
         *code = (x * inverse + ROUND).to_bits() as u8;
@@ -127,7 +129,7 @@ fn encode_body(vector: &[f32], codes: &mut [u8]) -> f32 {
     factor
 }
 
-/// The sum of codes, and of their squares.
+/// The sum of the codes and the sum of their squares.
 #[inline(always)]
 fn add_body(codes: &[u8]) -> (i32, i32) {
     let add = |(sum, squares), code: &u8| {
@@ -144,8 +146,8 @@ impl CodePanel {
         Self::default()
     }
 
-    /// Replaces what is in the panel by the codes of other dense vectors, each with `center` subtracted if there is one. Where
-    /// there are `extra` coordinates, one for each vector, they are one more dimension.
+    /// Replaces the content by codes of dense vectors of `dims` dimensions, each with `center` subtracted if there is one.
+    /// `extra` is empty, or has one more coordinate for each vector, the last dimension.
     ///
     /// # Panics
     /// If a vector is shorter than `dims`, or of a type that is not dense.
@@ -176,17 +178,17 @@ impl CodePanel {
             let factor = encode(&scratch, encoded);
             self.note(row, CodeNote::new(encoded, factor));
             if row % BLOCK == BLOCK - 1 || row + 1 == self.rows {
-                // Padding is never told from the codes that it has: its factor is 0.
+                // Lanes of padding may have any codes: their factor is 0.
                 self.put_block(row / BLOCK, &std::array::from_fn(|lane| &codes[lane * width..][..width]));
             }
         }
         (self.scratch, self.codes) = (scratch, codes);
     }
 
-    /// Replaces what is in the panel by vectors that were encoded before; codes as bytes, two's complement.
+    /// Replaces the content by vectors that are encoded already; codes are bytes in two's complement.
     ///
     /// # Panics
-    /// If a vector has not `dims` codes.
+    /// If a vector does not have `dims` codes.
     pub fn fill_encoded<'a>(&mut self, dims: usize, vectors: impl ExactSizeIterator<Item = (&'a [u8], CodeNote)>) {
         self.reset(dims, vectors.len());
         let mut rows = [&[][..]; BLOCK];
@@ -200,14 +202,14 @@ impl CodePanel {
         }
         let rest = self.rows % BLOCK;
         if rest > 0 {
-            // Padding is never told from the codes that it has: its factor is 0.
+            // Lanes of padding may have any codes: their factor is 0.
             let first = rows[0];
             rows[rest..].fill(first);
             self.put_block(self.rows / BLOCK, &rows);
         }
     }
 
-    /// All rows of a block.
+    /// Writes all rows of a block.
     fn put_block(&mut self, block: usize, rows: &[&[u8]; BLOCK]) {
         let range = block * self.groups..(block + 1) * self.groups;
         let lines = &mut self.lines[range.clone()];
@@ -236,7 +238,7 @@ impl CodePanel {
         let in_tiles = Level::current() == Level::Amx;
         self.groups = dims.div_ceil(GROUP).next_multiple_of(if in_tiles { BLOCK } else { 1 });
         let blocks = self.blocks();
-        // Every line of a vector is written, and what padding has there counts for nothing.
+        // Old content may stay: every line of a block with vectors is written, and the factors of padding are 0.
         self.lines.resize(blocks * self.groups, Line([0; LINE]));
         if in_tiles {
             self.tiles.resize(blocks * self.groups, Line([0; LINE]));
@@ -262,7 +264,7 @@ impl CodePanel {
         self.rows
     }
 
-    /// The number of blocks, even.
+    /// The number of blocks, rounded up to an even one.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.rows.div_ceil(BLOCK).next_multiple_of(2)
@@ -280,7 +282,7 @@ impl CodePanel {
         }
     }
 
-    /// The squared lengths of the vectors of a block, as their codes have them.
+    /// The squared lengths of the decoded vectors of a block.
     #[must_use]
     pub fn squared_norms(&self, block: usize) -> [f32; BLOCK] {
         self.squared_norms[block]

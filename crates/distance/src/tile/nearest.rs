@@ -1,25 +1,25 @@
 use super::{COLS, ROWS, Tile};
 use crate::Candidate;
 
-/// Places of a list are so many, or a multiple: as many as a register holds.
+/// List capacities are multiples of this: the 64-bit lanes of a register.
 pub(super) const LANES: usize = 8;
-/// No candidate, behind all that are at a finite distance.
+/// Element of an empty place, which sorts after all candidates at a finite distance.
 const EMPTY: u32 = u32::MAX;
 
-/// The `k` nearest of each of several points, by position.
+/// The `k` nearest candidates of each of several points, by position.
 #[derive(Default)]
 pub struct Nearest {
     pub(super) k: usize,
-    /// Places of a list: `k`, rounded up.
+    /// The capacity of a list: `k`, rounded up to whole registers.
     pub(super) places: usize,
-    /// Of each point, nearest first.
+    /// The list of each point, nearest first.
     pub(super) lists: Vec<Candidate>,
-    /// The distance that a new one must be below; of padding, below everything.
+    /// The distance that a new candidate must be below; negative infinity for padding, which takes none.
     pub(super) limits: Vec<f32>,
 }
 
 impl Nearest {
-    /// Starts anew with `points` points and room for a block of `padded` positions.
+    /// Empties all lists: for `points` points, padded to `padded` positions, as tiles cover whole blocks.
     ///
     /// # Panics
     /// If `k` is 0, or there are more points than positions.
@@ -36,22 +36,23 @@ impl Nearest {
     /// The limits of `N` positions from `first`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer positions.
     #[must_use]
     pub fn limits<const N: usize>(&self, first: usize) -> &[f32; N] {
         self.limits[first..].first_chunk().expect("padded to whole tiles")
     }
 
-    /// Takes `other` into the list of `point` if it is near enough.
+    /// Adds `other` to the list of `point` if it is near enough.
     #[inline]
     pub fn offer(&mut self, point: usize, distance: f32, other: u32) {
-        // Not if it is no number.
+        // False for NaN.
         if distance < self.limits[point] {
             self.insert(point, Candidate::new(distance, other));
         }
     }
 
-    /// Takes what a tile found worth a look for its rows, which are the points from `first_row`; its columns are others from `first_col`.
+    /// Adds the hits of a tile to the lists of its rows, which are the points from `first_row`; its columns are other vectors,
+    /// numbered from `first_col`.
     ///
     /// # Panics
     /// If there are no such points.
@@ -68,8 +69,8 @@ impl Nearest {
         tile.for_each_hit(|row, col, distance| self.offer(first_row + row, distance, (first_col + col) as u32));
     }
 
-    /// Takes what a tile found worth a look, for its rows and its columns: both are points, and those pairs count whose row is before their
-    /// column.
+    /// Adds the hits of a tile to the lists of its rows and of its columns, which are both points; only pairs whose row is less
+    /// than their column, so that each pair counts once.
     ///
     /// # Panics
     /// If there are no such points.
@@ -92,15 +93,15 @@ impl Nearest {
         });
     }
 
-    /// Whether the processor has registers for lists, and these are short enough.
+    /// Whether lists fit into two AVX-512 registers.
     #[cfg(target_arch = "x86_64")]
     fn fit_registers(&self) -> bool {
         self.places <= 2 * LANES && crate::Level::current() >= crate::Level::Avx512
     }
 
-    /// Puts one more into a list in ascending order, whose last one drops out.
+    /// Inserts into a sorted list, whose last candidate drops out.
     ///
-    /// What is done depends on nothing that is in the list: there is no branch that would be guessed wrong.
+    /// Without branches that depend on the list, hence without mispredictions.
     #[inline]
     fn insert(&mut self, point: usize, new: Candidate) {
         let list = &mut self.lists[point * self.places..][..self.k];
@@ -111,7 +112,7 @@ impl Nearest {
         self.limits[point] = list[self.k - 1].distance();
     }
 
-    /// What was found for a point, nearest first.
+    /// The candidates of a point, nearest first.
     pub fn of(&self, point: usize) -> impl Iterator<Item = Candidate> {
         let list = &self.lists[point * self.places..][..self.k];
         list.iter().copied().take_while(|candidate| candidate.element() != EMPTY)
@@ -151,14 +152,14 @@ mod tests {
             for (first_row, first_col) in [(0, 0), (16, 0), (0, 32), (16, 32), (32, 32), (48, 32)] {
                 let mut tile = Tile::new();
                 for row in 0..ROWS {
-                    // Few different distances: ties.
+                    // Few distinct distances: ties.
                     tile.distances[row] = std::array::from_fn(|_| next() as f32 / (1 << 20) as f32 % 9.0 - 4.0);
                     let there = if first_col == 32 { u32::MAX >> 3 } else { u32::MAX };
                     tile.hits[row] = if first_row + row < 61 { next() & there } else { 0 };
                 }
                 both[0].offer_pairs(&tile, first_row, first_col);
                 both[1].offer_pairs_portably(&tile, first_row, first_col);
-                // As if the columns were others, behind all points.
+                // Columns that are other vectors, numbered after all points.
                 both[0].offer_rows(&tile, first_row, first_col + 64);
                 both[1].offer_rows_portably(&tile, first_row, first_col + 64);
             }

@@ -1,11 +1,11 @@
-//! Tiles with explicit registers, for aarch64.
+//! Tiles by NEON intrinsics.
 
 use std::arch::aarch64::*;
 
 use super::{BLOCK, COLS, ROWS, Tile, TileInput, TileKernel};
 
 const LANES: usize = 4;
-/// 4 rows x 16 columns are 16 of the 32 registers.
+/// Rows whose sums are kept in registers at a time: 4 rows x 16 columns take 16 of the 32 registers.
 const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
@@ -29,7 +29,7 @@ fn tile(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile)
 }
 
 /// # Safety
-/// `rows` and `cols` have [`BLOCK`] values per dimension, `rows` may lack some at the end that are not used.
+/// For `dims` dimensions, `cols` must have `dims * BLOCK` values, and `rows` at least `(dims - 1) * BLOCK + ROWS_AT_ONCE`.
 #[target_feature(enable = "neon")]
 unsafe fn products(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LANE_SETS]; ROWS_AT_ONCE] {
     let mut sums = [[vdupq_n_f32(0.0); LANE_SETS]; ROWS_AT_ONCE];
@@ -49,11 +49,11 @@ unsafe fn products(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LA
     sums
 }
 
-/// Distances of a row to the columns of one side, and the bits of those that are worth a look.
+/// Turns products of a row with the columns of one side into distances and hits.
 fn finish(row: usize, side: usize, sums: &[float32x4_t; LANE_SETS], input: &TileInput<'_>, tile: &mut Tile) {
     for (set, &sum) in sums.iter().enumerate() {
         let mut products = [0f32; LANES];
-        // SAFETY: NEON is part of the architecture, and there is room for four.
+        // SAFETY: NEON is part of the architecture, and `products` has room for four values.
         unsafe { vst1q_f32(products.as_mut_ptr(), sum) };
         for (lane, product) in products.into_iter().enumerate() {
             let col = side * BLOCK + set * LANES + lane;

@@ -1,4 +1,4 @@
-//! Tiles of codes with the dot products of aarch64: four products of int8 are added to a sum in one step.
+//! Tiles of codes by aarch64's `sdot`, which adds four products of int8 to each sum.
 
 use std::arch::aarch64::*;
 
@@ -8,7 +8,7 @@ use super::{BLOCK, ROWS};
 
 /// Vectors per register.
 const LANES: usize = 4;
-/// 4 rows x 16 columns are 16 of the 32 registers.
+/// Rows whose sums are kept in registers at a time: 4 rows x 16 columns take 16 of the 32 registers.
 const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
@@ -24,7 +24,7 @@ pub(super) fn dot() -> CodeKernels {
     CodeKernels { tile, all_pairs, product: code_kernel::product }
 }
 
-/// Products of a block of rows and one of columns.
+/// Integer products of a block of rows and a block of columns.
 #[target_feature(enable = "neon,dotprod")]
 fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
     let groups = rows.len();
@@ -54,7 +54,7 @@ fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
         }
         for (sums, products) in sums.iter().zip(products) {
             for (set, &sum) in sums.iter().enumerate() {
-                // SAFETY: there is room for four.
+                // SAFETY: there is room for four values.
                 unsafe { vst1q_s32(products[set * LANES..].as_mut_ptr(), sum) };
             }
         }
@@ -66,7 +66,7 @@ fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
 #[target_feature(enable = "neon,dotprod")]
 fn sdot(sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     let mut sum = sum;
-    // SAFETY: one instruction on registers, which the function is compiled for; the intrinsic is not stable yet.
+    // SAFETY: one instruction on registers, of a feature that the function is compiled for; the intrinsic is not stable yet.
     unsafe {
         std::arch::asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) sum, in(vreg) a, in(vreg) b,
                         options(pure, nomem, nostack, preserves_flags));

@@ -1,16 +1,17 @@
 use crate::{Elements, dense};
 
-/// Vectors per block: the f32 lanes of the widest registers.
+/// Vectors per block: the f32 lanes of the widest registers (AVX-512).
 pub const BLOCK: usize = 16;
 
-/// A dimension of a block, in a cache line of its own: loads that cross lines cost twice.
+/// One dimension of a block, in its own cache line: loads that cross lines cost twice.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([f32; BLOCK]);
 
-/// Vectors as f32, packed for products: in blocks of [`BLOCK`], and in a block dimension by dimension.
+/// Vectors as f32, packed for matrix products: in blocks of [`BLOCK`] vectors, each stored dimension by dimension.
 ///
-/// Reused from one use to the next. The last block is filled up with zeros, and there is always an even number of blocks.
+/// Reused, so that it allocates rarely. The last block is padded with zeros; the number of blocks is even, as a tile has two
+/// blocks of columns.
 #[derive(Default)]
 pub struct Panel {
     dims: usize,
@@ -26,8 +27,8 @@ impl Panel {
         Self::default()
     }
 
-    /// Replaces what is in the panel by other dense vectors, each with `center` subtracted if there is one. Where there are
-    /// `extra` coordinates, one for each vector, they are one more dimension.
+    /// Replaces the content by dense vectors of `dims` dimensions, each with `center` subtracted if there is one. `extra` is
+    /// empty, or has one more coordinate for each vector, the last dimension.
     ///
     /// # Panics
     /// If a vector is shorter than `dims`, or of a type that is not dense.
@@ -85,17 +86,17 @@ impl Panel {
         self.rows
     }
 
-    /// The number of blocks, even.
+    /// The number of blocks, rounded up to an even one.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.rows.div_ceil(BLOCK).next_multiple_of(2)
     }
 
-    /// One block: [`BLOCK`] values of each dimension.
+    /// One block: [`BLOCK`] values for each dimension.
     #[must_use]
     pub fn block(&self, block: usize) -> &[f32] {
         let lines = &self.data[block * self.dims..(block + 1) * self.dims];
-        // SAFETY: a line is an array of f32 and nothing else.
+        // SAFETY: a line is an array of f32 without padding.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * BLOCK) }
     }
 
@@ -111,7 +112,7 @@ impl Panel {
         sums
     }
 
-    /// Divides every vector by its length; zero vectors stay.
+    /// Divides every vector by its length; zero vectors stay zero.
     pub fn normalize(&mut self) {
         for block in 0..self.blocks() {
             let factors = self.squared_norms(block).map(|sum| if sum > 0.0 { sum.sqrt().recip() } else { 0.0 });
@@ -126,7 +127,7 @@ fn all(rows: [Option<&[u8]>; BLOCK]) -> Option<[&[u8]; BLOCK]> {
     rows.iter().all(Option::is_some).then(|| rows.map(Option::unwrap_or_default))
 }
 
-/// The common case without a detour.
+/// Fast path for whole blocks of f32 without a center.
 fn transpose_f32(rows: [&[u8]; BLOCK], dims: usize, block: &mut [Line]) {
     let rows = rows.map(|row| row[..4 * dims].as_chunks::<4>().0);
     for (dim, line) in block.iter_mut().enumerate() {

@@ -3,7 +3,7 @@ use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_k
 use crate::tests::numbers;
 use crate::{Elements, Level};
 
-/// Sums of f32 in another order, for values around 1.
+/// Allowed error per dimension of sums of f32 in another order, for values around 1.
 const EPSILON: f64 = 1e-5;
 
 #[test]
@@ -53,7 +53,7 @@ fn every_level_equals_the_reference_on_every_length() {
 
 #[test]
 fn products_of_codes_are_exact_at_every_level_and_length() {
-    // One panel, filled anew.
+    // The panel is reused, as in builds.
     let (mut next, mut panel) = (numbers(5), CodePanel::new());
     for dims in (1..70).chain([127, 128, 384, 1001, 65, 3]) {
         let extreme = |x: f32| if x.abs() > 0.9 { 127.0 * x.signum() } else { (127.0 * x).round() };

@@ -1,12 +1,12 @@
-//! Tiles with explicit registers: the compiler does not keep this many sums in registers by itself.
+//! Tiles by intrinsics: the compiler alone does not keep this many sums in registers.
 
 use std::arch::x86_64::*;
 
 use super::{BLOCK, COLS, ROWS, Tile, TileInput, TileKernel};
 
-/// Rows whose sums are kept in registers at a time: 8 rows x 32 columns are 16 of the 32 registers of AVX-512.
+/// Rows whose sums are kept in registers at a time: 8 rows x 32 columns take 16 of the 32 registers of AVX-512.
 const ROWS_512: usize = 8;
-/// 4 rows x 16 columns are 8 of the 16 registers of AVX2.
+/// The same for AVX2: 4 rows x 16 columns take 8 of the 16 registers.
 const ROWS_256: usize = 4;
 
 pub(super) fn avx512() -> TileKernel {

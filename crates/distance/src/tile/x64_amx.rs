@@ -1,4 +1,4 @@
-//! Tiles of codes with AMX: 16 by 16 sums of 64 products each are one instruction.
+//! Tiles of codes by AMX: one instruction adds 64 products to each of 16 x 16 sums.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -18,7 +18,7 @@ pub(super) fn amx() -> CodeKernels {
     CodeKernels { tile, all_pairs, ..x64_codes::vnni() }
 }
 
-/// What `ldtilecfg` loads: the registers' rows and bytes of a row.
+/// The operand of `ldtilecfg`: the number of rows, and of bytes per row, of each tile register.
 #[repr(C, align(64))]
 struct Shapes {
     palette: u8,
@@ -40,8 +40,8 @@ static SHAPES: Shapes = {
     shapes
 };
 
-/// Gives the registers of this thread their shapes, once: that takes as long as half a tile. They keep them, since nothing else in this
-/// process uses those registers: compilers do so for AMX intrinsics only, and no library here has any.
+/// Configures the tile registers of this thread, once, as that takes as long as half a tile. The configuration stays valid:
+/// compilers use AMX for its intrinsics only, and nothing else in this process has any.
 ///
 /// # Safety
 /// The processor must have AMX, and the system let this process use it.
@@ -49,7 +49,7 @@ static SHAPES: Shapes = {
 unsafe fn shape() {
     thread_local! { static SHAPED: Cell<bool> = const { Cell::new(false) } }
     if !SHAPED.get() {
-        // SAFETY: as promised, this may be done. It clears all registers.
+        // SAFETY: the caller promises that AMX may be used. The instruction clears all tile registers.
         unsafe {
             asm!(
                 "ldtilecfg [{}]",
@@ -69,16 +69,16 @@ struct Sums([[i32; BLOCK]; BLOCK]);
 
 type Products = [MaybeUninit<Sums>; 2];
 
-/// Products of a block of rows with two of columns.
+/// Products of a block of rows with two blocks of columns.
 ///
 /// # Safety
-/// As of [`shape`].
+/// See [`shape`].
 #[inline]
 unsafe fn products(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], products: &mut Products) {
     let steps = rows.tiles().len();
     assert!(steps > 0 && cols.iter().all(|block| block.len() == steps * BLOCK));
-    // SAFETY: each block has 1024 bytes for each of `steps` steps, as asserted, and `products` two times as many. The registers have their
-    // shapes.
+    // SAFETY: each block has 1024 bytes for each of `steps` steps, as asserted, and `products` has room for two tiles. `shape`
+    // has configured the registers.
     unsafe {
         shape();
         asm!(
@@ -110,29 +110,29 @@ unsafe fn products(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], products: &mut
 }
 
 /// # Safety
-/// As of [`shape`].
+/// See [`shape`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn tile_amx(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let mut sums = [const { MaybeUninit::uninit() }; 2];
     // SAFETY: as promised.
     unsafe { products(rows, cols, &mut sums) };
     for row in 0..ROWS {
-        // SAFETY: `products` wrote all of them.
+        // SAFETY: `products` has written all sums.
         let products =
             sums.each_ref().map(|sums| unsafe { _mm512_load_si512(sums.assume_init_ref().0[row].as_ptr().cast()) });
         x64_codes::finish_row(rows, row, cols, products, input, tile);
     }
 }
 
-/// Products of two blocks of rows with two of columns: first those of the first rows.
+/// Products of two blocks of rows with two blocks of columns, in row-major order.
 ///
 /// # Safety
-/// As of [`shape`].
+/// See [`shape`].
 #[inline]
 unsafe fn products_of_pairs(rows: [CodeBlock<'_>; 2], cols: [CodeBlock<'_>; 2], products: &mut [MaybeUninit<Sums>; 4]) {
     let steps = rows[0].tiles().len();
     assert!(steps > 0 && rows[1].tiles().len() == steps && cols.iter().all(|block| block.len() == steps * BLOCK));
-    // SAFETY: as above; `products` has room for four tiles.
+    // SAFETY: as above; here `products` has room for four tiles.
     unsafe {
         shape();
         asm!(
@@ -174,14 +174,14 @@ unsafe fn products_of_pairs(rows: [CodeBlock<'_>; 2], cols: [CodeBlock<'_>; 2], 
 }
 
 /// # Safety
-/// As of [`shape`].
+/// See [`shape`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn all_pairs_amx(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]) {
     let blocks = panel.rows().div_ceil(BLOCK);
     let mut sums = [const { MaybeUninit::uninit() }; 4];
     for first_row in (0..blocks).step_by(2) {
         for first_col in (first_row..blocks).step_by(2) {
-            // A panel has whole pairs of blocks.
+            // The number of blocks of a panel is even, so there is a second one.
             let (rows, cols) = ([first_row, first_row + 1], [first_col, first_col + 1]);
             // SAFETY: as promised.
             unsafe { products_of_pairs(rows.map(|at| panel.block(at)), cols.map(|at| panel.block(at)), &mut sums) };
@@ -193,7 +193,7 @@ unsafe fn all_pairs_amx(panel: &CodePanel, scale: f32, terms: &[f32], distances:
                 let mut place = Place { row_block, rows: panel.block(row_block), scale, terms, distances };
                 let cols = panel.block(col_block);
                 for row in 0..ROWS {
-                    // SAFETY: all were written.
+                    // SAFETY: `products_of_pairs` has written all sums.
                     let product = unsafe { _mm512_load_si512(sums.assume_init_ref().0[row].as_ptr().cast()) };
                     place.put(row, col_block, cols, product);
                 }

@@ -1,4 +1,4 @@
-//! Tiles of codes with AVX-512 VNNI: four products of int8 are added to a sum in one step.
+//! Tiles of codes by AVX-512 VNNI, which adds four products of int8 to each sum.
 
 use std::arch::x86_64::*;
 
@@ -16,7 +16,8 @@ pub(super) fn vnni() -> CodeKernels {
     CodeKernels { tile, all_pairs, product: |a, b| unsafe { product_512(a, b) } }
 }
 
-/// Products of `R` rows from `first` with `C` blocks of columns. Sums are kept in registers: `R * C` of the 32 are to be 16.
+/// Products of `R` rows from `first` with `C` blocks of columns. Callers choose `R * C` = 16, so that all sums stay in the 32
+/// registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn products<const R: usize, const C: usize>(
@@ -26,8 +27,8 @@ fn products<const R: usize, const C: usize>(
 ) -> [[__m512i; C]; R] {
     let groups = rows.len();
     assert!(first + R <= ROWS && cols.iter().all(|block| block.len() >= groups));
-    // The instruction takes unsigned codes on one side: 128 is added to those of the columns, and 128 times the sum of the row's
-    // codes subtracted in the end.
+    // The instruction multiplies unsigned by signed codes: 128 is added to those of the columns, and 128 times the sum of the
+    // row's codes subtracted at the end.
     let bias = _mm512_set1_epi8(-128);
     let mut sums = [[_mm512_setzero_si512(); C]; R];
     for group in 0..groups {
@@ -61,7 +62,7 @@ fn tile_512(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>
     }
 }
 
-/// What becomes of the products of a row.
+/// Turns the products of a row into distances and hits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) fn finish_row(
@@ -120,7 +121,7 @@ fn all_pairs_512(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [
     }
 }
 
-/// Where distances of a block of rows from all go.
+/// The rows of the distance matrix that belong to one block.
 pub(super) struct Place<'a> {
     pub(super) row_block: usize,
     pub(super) rows: CodeBlock<'a>,
@@ -130,7 +131,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Takes the products of a row with a block of columns.
+    /// Stores the distances of a row from a block of columns, given their products.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn put(&mut self, row: usize, col_block: usize, cols: CodeBlock<'_>, product: __m512i) {
@@ -139,7 +140,7 @@ impl Place<'_> {
         let factor = _mm512_set1_ps(self.scale * self.rows.factors[row]);
         let place = &mut self.distances[at * self.terms.len() + col..][..BLOCK];
         let terms = &self.terms[col..][..BLOCK];
-        // SAFETY: all of them have BLOCK values.
+        // SAFETY: factors, terms and the place have BLOCK values each.
         unsafe {
             let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), _mm512_loadu_ps(cols.factors.as_ptr()));
             let distance = _mm512_fmadd_ps(product, factor, _mm512_loadu_ps(terms.as_ptr()));
@@ -157,7 +158,7 @@ fn product_512(a: &[u8], b: &[u8]) -> i32 {
     for (a, b) in wide_a.iter().zip(wide_b) {
         // SAFETY: 64 bytes each.
         let (a, b) = unsafe { (_mm512_loadu_si512(a.as_ptr().cast()), _mm512_loadu_si512(b.as_ptr().cast())) };
-        // What the bias adds is 128 times the sum of the other's codes.
+        // The bias of `a` adds 128 times the sum of `b`'s codes, which is subtracted at the end.
         sum = _mm512_dpbusd_epi32(sum, _mm512_xor_si512(a, bias), b);
         sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), b);
     }
@@ -165,8 +166,8 @@ fn product_512(a: &[u8], b: &[u8]) -> i32 {
     _mm512_reduce_add_epi32(sum) - 128 * _mm512_reduce_add_epi32(sums) + rest.sum::<i32>()
 }
 
-/// Lines of a block from its rows, which are of equal length: 16 groups of all rows at a time, as a matrix that is transposed. The matrices
-/// as they were go to `tiles`, if that is not empty.
+/// Fills the lines of a block from its rows, which have equal lengths: transposes matrices of 16 rows x 16 groups. The matrices
+/// before transposition go to `tiles`, unless that is empty.
 ///
 /// # Panics
 /// Without AVX-512, or if there are fewer lines than groups.
@@ -179,7 +180,7 @@ pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut 
 #[target_feature(enable = "avx512f,avx512bw")]
 fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line]) {
     let len = rows[0].len();
-    // A load begins in every 16th line at the latest where its row ends.
+    // No more lines than this: then every load begins within its row.
     let whole = len.div_ceil(GROUP).next_multiple_of(BLOCK);
     assert!(rows.iter().all(|row| row.len() == len) && (len.div_ceil(GROUP)..=whole).contains(&lines.len()));
     let mut tiles = tiles.chunks_mut(BLOCK);
@@ -203,10 +204,10 @@ fn interleave_512(rows: &[&[u8]; BLOCK], lines: &mut [Line], tiles: &mut [Line])
     }
 }
 
-/// Rows of 16 times 32 bits as columns.
+/// Transposes a matrix of 16 x 16 elements of 32 bits.
 #[target_feature(enable = "avx512f")]
 fn transposed(rows: [__m512i; BLOCK]) -> [__m512i; BLOCK] {
-    // Pairs of rows, then fours, within the four lanes of 128 bits; then whole lanes.
+    // Interleave pairs of rows, then fours, within the four lanes of 128 bits; then move whole lanes.
     let mut pairs = rows;
     for at in 0..BLOCK / 2 {
         let (a, b) = (rows[2 * at], rows[2 * at + 1]);
@@ -249,7 +250,7 @@ mod tests {
             let of = |row: usize, dim: usize| rows[row].get(dim).copied().unwrap_or(0).cast_signed();
             let mut lines = vec![Line([1; 64]); len.div_ceil(GROUP)];
             interleave(&all, &mut lines, &mut []);
-            // Whole tiles, and these by vectors.
+            // Padded to whole tiles, and the same codes by vectors.
             let mut padded = vec![Line([1; 64]); len.div_ceil(64) * BLOCK];
             let mut tiles = padded.clone();
             interleave(&all, &mut padded, &mut tiles);

@@ -1,4 +1,4 @@
-//! Lists of the nearest in registers.
+//! Sorted lists of candidates in AVX-512 registers.
 
 use std::arch::x86_64::*;
 
@@ -6,11 +6,10 @@ use super::nearest::{LANES, Nearest};
 use super::{COLS, ROWS, Tile};
 use crate::Candidate;
 
-/// As [`Nearest::offer_pairs_portably`] if the columns are points, too, else as [`Nearest::offer_rows_portably`]; for lists of up to two
-/// registers.
+/// [`Nearest::offer_pairs_portably`] for `PAIRS`, else [`Nearest::offer_rows_portably`], on lists of at most two registers.
 ///
 /// # Panics
-/// If there are no such points, or lists are longer.
+/// If there are no such points, or lists are longer than two registers.
 pub(super) fn offer<const PAIRS: bool>(nearest: &mut Nearest, tile: &Tile, first_row: usize, first_col: usize) {
     let points = nearest.limits.len();
     assert!(first_row + ROWS <= points && (!PAIRS || first_col + COLS <= points));
@@ -25,7 +24,8 @@ pub(super) fn offer<const PAIRS: bool>(nearest: &mut Nearest, tile: &Tile, first
 }
 
 /// # Safety
-/// There must be lists of `8 * N` places and limits for [`ROWS`] points from `first_row` and, for `PAIRS`, [`COLS`] from `first_col`.
+/// There must be lists of `8 * N` places, and limits, for [`ROWS`] points from `first_row` and, with `PAIRS`, for [`COLS`]
+/// points from `first_col`.
 #[target_feature(enable = "avx512f")]
 unsafe fn offer_512<const N: usize, const PAIRS: bool>(
     nearest: &mut Nearest,
@@ -35,11 +35,11 @@ unsafe fn offer_512<const N: usize, const PAIRS: bool>(
 ) {
     let (lists, limits) = (nearest.lists.as_mut_ptr().cast::<u64>(), nearest.limits.as_mut_ptr());
     let last = nearest.k - 1;
-    // A list's last one is read when its store is long done: to wait for that each time costs more than the rest.
+    // Limits are updated after all insertions: loading a list's last candidate right after its store would stall each time.
     let mut cols = 0;
     for row in 0..ROWS {
         let a = first_row + row;
-        // Points up to the row's own are not its business.
+        // Mask out columns that are not after the row.
         let not = if PAIRS { (a + 1).saturating_sub(first_col).min(COLS) } else { 0 };
         let mut hits = tile.hits[row] & (u64::from(u32::MAX) << not) as u32;
         if hits == 0 {
@@ -47,7 +47,7 @@ unsafe fn offer_512<const N: usize, const PAIRS: bool>(
         }
         // SAFETY: as promised, there is such a list.
         let row_list = unsafe { lists.add(a * N * LANES) };
-        // SAFETY: as promised, it has so many places.
+        // SAFETY: as promised, it has `8 * N` places.
         let mut of_row = unsafe { load::<N>(row_list) };
         cols |= hits;
         while hits != 0 {
@@ -77,14 +77,14 @@ unsafe fn offer_512<const N: usize, const PAIRS: bool>(
     }
 }
 
-/// A list with one more, whose last one drops out.
+/// Inserts into a sorted list, whose last candidate drops out.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn with<const N: usize>(list: [__m512i; N], new: Candidate) -> [__m512i; N] {
     let new = _mm512_set1_epi64(new.to_bits().cast_signed());
     let mut before = _mm512_setzero_si512();
     list.map(|places| {
-        // Each place's one before it.
+        // Shifted by one place: each place's predecessor.
         let shifted = _mm512_alignr_epi64::<7>(places, before);
         before = places;
         _mm512_max_epu64(shifted, _mm512_min_epu64(places, new))
@@ -94,7 +94,7 @@ fn with<const N: usize>(list: [__m512i; N], new: Candidate) -> [__m512i; N] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load<const N: usize>(list: *const u64) -> [__m512i; N] {
-    // SAFETY: the caller has such a list.
+    // SAFETY: the caller promises a list of `8 * N` places.
     std::array::from_fn(|at| unsafe { _mm512_loadu_si512(list.add(at * LANES).cast()) })
 }
 
@@ -102,7 +102,7 @@ unsafe fn load<const N: usize>(list: *const u64) -> [__m512i; N] {
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const N: usize>(list: *mut u64, places: [__m512i; N]) {
     for (at, places) in places.into_iter().enumerate() {
-        // SAFETY: the caller has such a list.
+        // SAFETY: the caller promises a list of `8 * N` places.
         unsafe { _mm512_storeu_si512(list.add(at * LANES).cast(), places) };
     }
 }

@@ -5,7 +5,7 @@ use crate::input::{Rows, TakenRows, ValueStore};
 use crate::space::{Measure, Space};
 use crate::{BuildError, BuildSpec, Control, Pass, Phase, Pool, RowBatch};
 
-/// The constants of a build.
+/// Parameters and shared resources of a build.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) spec: BuildSpec,
@@ -30,7 +30,7 @@ impl Setup {
     }
 }
 
-/// Takes the rows of a build; what every engine begins with.
+/// Takes the rows of a build: the first step of every engine.
 pub(crate) struct Intake {
     pub(crate) setup: Setup,
     rows: Rows,
@@ -42,7 +42,7 @@ impl Intake {
         Self { rows: Rows::new(&setup.spec, setup.store.clone()), setup }
     }
 
-    /// Takes a batch. `ready` gets the numbers of the elements of every chunk of values that became readable.
+    /// Takes a batch. Calls `ready` with the element numbers of each chunk of values that has become readable.
     pub(crate) fn add(
         &mut self,
         batch: RowBatch<'_>,
@@ -54,7 +54,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Called after the last row. The range has the elements that `add` has not passed to `ready`.
+    /// Ends the intake after the last row. The returned range has the elements that `add` has not passed to `ready`.
     pub(crate) fn finish(mut self) -> (Setup, TakenRows, Range<u32>) {
         let (taken, last) = self.rows.finish();
         (self.setup, taken, last)

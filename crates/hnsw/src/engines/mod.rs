@@ -1,7 +1,7 @@
-//! The engines: each takes rows, makes a draft of the graph its own way, and ends in the same completion ([`finish`]).
+//! The engines: each takes rows, drafts the graph by its own algorithm, and ends in the same completion ([`finish`]).
 //!
-//! [`bulk`] is the picture of the crate as code; [`insertion`] is pgvector's algorithm; [`usearch`] is the crate of that name. A
-//! [`trial`] on a sample decides between the first two where the metric does not.
+//! [`bulk`] runs the pipeline pictured in `lib.rs`; [`insertion`] is pgvector's algorithm; [`usearch`] wraps the crate of that name. Where
+//! the metric does not decide between the first two, a [`trial`] on a sample does.
 
 mod bulk;
 mod finish;

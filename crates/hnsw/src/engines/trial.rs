@@ -1,4 +1,4 @@
-//! A trial on a sample: does the bulk engine's graph find as much as one built by insertion?
+//! A trial on a sample: is the recall of the bulk engine's graph as high as that of insertion's?
 //!
 //! For Euclidean distance the bulk engine needs no trial. Under inner product of vectors of different norms, and for sparse, binary and
 //! Manhattan distances, the data decides which engine builds the better graph. So both build a graph of a sample, and searches for other
@@ -18,20 +18,20 @@ use crate::search::Searcher;
 use crate::space::{Measure, Query};
 use crate::{BuildError, BuildSpec, Engine, Finished, RowBatch};
 
-/// Rows of the sample: one of this many, but at least `FEWEST` and at most `MOST`.
+/// The sample has one of this many rows, at least `FEWEST` and at most `MOST`.
 const SHARE: usize = 16;
 const FEWEST: usize = 2000;
 const MOST: usize = 8000;
-/// Rows that are searched for.
+/// Further rows, used as queries.
 const QUERIES: usize = 800;
-/// Sample and queries together have at most this part of all rows, so that their copies need little memory.
+/// Sample and queries together have at most a `PART`th of all rows: their values are copied.
 const PART: usize = 4;
-/// Neighbors asked for.
+/// Neighbors per query.
 const K: usize = 10;
 /// `ef_search` of the searches: low, since graphs differ most there.
 const EF_SEARCH: [usize; 3] = [10, 20, 40];
 
-/// What searches of both graphs found.
+/// Results of searches in both graphs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trial {
     bulk: Found,
@@ -40,20 +40,20 @@ pub(crate) struct Trial {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Found {
-    /// The share of the true neighbors, by [`EF_SEARCH`], 0 to 1.
+    /// Recall@10 at each of [`EF_SEARCH`], 0 to 1.
     recall: [f32; EF_SEARCH.len()],
     /// Distances computed by all searches.
     visited: usize,
 }
 
 impl Trial {
-    /// Whether insertion finds more, by more than `margin` in the mean.
+    /// Whether insertion's mean recall is higher by more than `margin`.
     pub(crate) fn insertion_finds_more(&self, margin: f32) -> bool {
         self.insertion.mean() > self.bulk.mean() + margin
     }
 
-    /// Whether insertion's recall is near 1 and hardly below bulk's, with clearly fewer visits: as where a few long vectors are all nearest
-    /// neighbors. Insertion is also faster then.
+    /// Whether insertion's recall is near 1 and hardly below bulk's, with clearly fewer visits, as when a few long vectors are the nearest
+    /// neighbors of all queries. Insertion then also builds faster.
     pub(crate) fn insertion_is_cheaper(&self) -> bool {
         const NEARLY_ALL: f32 = 0.99;
         const HARDLY: f32 = 0.001;
@@ -69,7 +69,7 @@ impl Found {
     }
 }
 
-/// Builds and searches both graphs of a sample of `points`; `None` if there are too few.
+/// Builds and searches both graphs of a sample of `points`; `None` if there are too few points.
 pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildError> {
     let Setup { spec, measure, pool, control, store, .. } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);

@@ -1,7 +1,7 @@
 //! The engine on top of the `usearch` crate.
 //!
-//! usearch gets element numbers of four bytes in place of vectors, and a metric that reads the values from our store. So no value
-//! is stored twice, all types and metrics use our kernels, and usearch's lists have our element numbers.
+//! usearch stores element numbers of four bytes in place of vectors, and its metric reads the values from our store. So no value is stored
+//! twice, and all types and metrics use our kernels.
 #![allow(unsafe_code)] // the metric gets pointers
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::select::{Far, Gathered};
 use crate::space::Space;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
-/// The largest initial capacity, whatever the client's estimate: growing costs little.
+/// The largest initial capacity, even if the client expects more rows: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;
-/// Candidates for each list: usearch's own lists are shorter than pgvector's.
+/// Candidates gathered for each list: usearch's own lists are shorter than pgvector's.
 const AT_LEAST: usize = 128;
-/// The first elements are inserted by one thread: many threads in a tiny graph do not see each other's elements.
+/// The first elements are inserted by one thread: in a tiny graph, concurrent threads do not see each other's elements.
 const ALONE: u32 = 512;
 
 pub(crate) struct UsearchEngine {

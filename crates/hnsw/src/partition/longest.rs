@@ -1,4 +1,4 @@
-//! The longest vectors under inner product: they are near all points, so every point is compared with all of them.
+//! The longest vectors under inner product: they are near all points, so that every point is compared with all of them.
 //!
 //! Partitions by Euclidean distance do not find these pairs: a long vector in a point's direction may be far away.
 

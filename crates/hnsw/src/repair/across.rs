@@ -1,11 +1,11 @@
 //! Links across: between groups of rows that lie equally far from each other.
 //!
-//! All near neighbors of an element are of its own group, and so are the pivots and the elements of upper layers next to it once groups are large. A
-//! search that arrives in another group than its query's expands that group's elements, sees no others, and ends there. So each element gives up its
-//! last links for links to the nearest of some random elements. These are of other groups, of different ones for each element: a search that expands
-//! a few elements sees many groups, and goes to the one that is nearest.
+//! Once groups are large, all links of an element stay within its own group, also those to pivots and on upper layers. A search that
+//! arrives in another group than its query's expands that group's elements, sees no others, and ends there. So each element gives up its
+//! last links for links to the nearest of a random sample, which lie in other groups, different ones for each element: a search that
+//! expands a few elements sees many groups, and continues in the nearest one.
 //!
-//! Such links take the place of near neighbors, and a search computes more distances. Whether they pay, and how many, the guard's measures decide.
+//! Such links replace near neighbors, and a search computes more distances. The guard's measures decide whether they pay, and how many.
 
 use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
@@ -57,8 +57,8 @@ impl Across {
         Ok(Self { elements, nearest, most })
     }
 
-    /// Replaces the last `count` links of each element's full list at layer 0, but for the nearest that it links to already. What was linked by fewer
-    /// before stays.
+    /// Replaces the last `count` links of each element's full list at layer 0 by the nearest elements of the sample that are not in the
+    /// list. Links placed by a call with a smaller `count` stay.
     pub(crate) fn link(&self, draft: &mut Draft, count: usize, control: &Control) -> Result<(), BuildError> {
         for (at, (&element, nearest)) in self.elements.iter().zip(self.nearest.chunks_exact(self.most)).enumerate() {
             if at.is_multiple_of(AT_ONCE) {

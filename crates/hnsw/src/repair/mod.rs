@@ -1,10 +1,10 @@
-//! Repairs what neighbor selection alone cannot ensure: links among elements of equal values ([`duplicates`]), reachability of every element
-//! ([`reach`]), and searches that do not get lost: [`guard`] measures them; where many do, [`across`] links groups of elements to each other, or
-//! [`navigate`] links elements to those on the way to them; [`missed`] links elements that searches then still miss.
+//! Repairs what neighbor selection alone cannot ensure: links among elements of equal values ([`duplicates`]), reachability of every
+//! element ([`reach`]), and searches that do not get lost: [`guard`] measures the loss; if it is large, [`across`] links groups of elements
+//! to each other, or [`navigate`] links elements to those on the search path; [`missed`] links elements that searches still miss.
 //!
-//! In: a draft with full lists. Out: the repaired draft, and the measures. Measuring costs some hundred searches, and missed elements a search for one
-//! element of sixteen, or of four where many are missed. If needed, links across cost each element some hundred comparisons, and navigation a search
-//! for every element, or in large tables for every second or fourth.
+//! In: a draft with full lists. Out: the repaired draft, and the measures. Measuring costs some hundred searches, and missed elements a
+//! search for one element in sixteen, or up to one in four if many are missed. If needed, links across cost each element some hundred
+//! comparisons, and navigation a search for every element, or in large tables for every second or fourth.
 
 pub(crate) mod across;
 pub(crate) mod duplicates;

@@ -12,25 +12,25 @@ use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control};
 
-/// Elements compared when no neighbor of an unreachable part is reachable.
+/// Reachable elements compared with an unreachable one that no neighbor can link to.
 const SAMPLE: usize = 4096;
 /// At first a host gives up at most one of this many slots.
 const GIVEN: usize = 32;
-/// A round links more than one in this many of the elements that are left, or is the last.
+/// A round that links at most one in this many of the elements that are left is the last.
 const ROUNDS: u64 = 64;
 
 /// Elements whose links a task follows.
 const AT_ONCE: usize = 512;
 
-/// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0. Runs on the threads of the pool it is
-/// called from.
+/// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0. Runs on the threads of the pool
+/// it is called from.
 pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
     let Some(entry) = draft.entry() else { return Ok(0) };
     let mut linked = 0;
     for layer in (0..=draft.level(entry)).rev() {
         let mut layer = Layer::new(draft, layer, entry, control)?;
         linked = layer.repair(space, control)?;
-        // Only at layer 0 does a search begin elsewhere than at the entry point.
+        // Only at layer 0: there, most searches do not begin at the entry point.
         if layer.layer == 0 {
             linked += layer.lead_out(entry, control)?;
         }
@@ -45,14 +45,15 @@ pub(crate) fn count_unreachable(graph: &Graph, control: &Control) -> Result<u64,
     Ok(parents.iter().filter(|&&parent| parent == NO_NEIGHBOR).count() as u64)
 }
 
-/// For each of `len` elements its predecessor on a shortest path from the entry point, the first of several; `NO_NEIGHBOR` where there is no path.
+/// For each of `len` elements, its predecessor on a shortest path from the entry point, of several the one with the lowest number;
+/// `NO_NEIGHBOR` if there is no path.
 fn walk_all<'a>(
     len: usize,
     entry: u32,
     neighbors: impl Fn(u32) -> &'a [u32] + Sync + Send,
     control: &Control,
 ) -> Result<Vec<u32>, BuildError> {
-    // The number of steps in the upper half, the predecessor in the lower: the least counts.
+    // Upper 32 bits: steps; lower 32 bits: predecessor. The minimum wins.
     let reached: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(u64::MAX)).collect();
     reached[entry as usize].store(entry.into(), Ordering::Relaxed);
     let mut front = vec![entry];
@@ -77,7 +78,7 @@ fn walk_all<'a>(
     control.section("walk").fill(len, |at| reached[at].load(Ordering::Relaxed) as u32)
 }
 
-/// Marks all elements that are reachable from `start` with their predecessors.
+/// Marks `start` as reached from `from`, and sets the predecessor of all unreached elements that are reachable from it.
 fn walk<'a>(parents: &mut [u32], start: u32, from: u32, neighbors: impl Fn(u32) -> &'a [u32]) {
     parents[start as usize] = from;
     let mut queue = vec![start];
@@ -95,13 +96,13 @@ fn walk<'a>(parents: &mut [u32], start: u32, from: u32, neighbors: impl Fn(u32) 
 struct Layer<'a> {
     draft: &'a mut Draft,
     layer: u8,
-    /// The predecessor of each reachable element. These links are never given up.
+    /// The predecessor of each reachable element. The link from it is never replaced.
     parents: Vec<u32>,
-    /// Links that elements gave up so far.
+    /// For each element, how many of its links have been replaced.
     given: HashMap<u32, usize>,
 }
 
-/// How many links of a host may be given up for new ones, of which none is one by which another element is reached.
+/// How many links of a host may be replaced. Links from an element's predecessor (`parents`) never are.
 #[derive(Clone, Copy)]
 enum GivenUp {
     /// A few of each host, so that it keeps most of its neighborhood.
@@ -120,8 +121,8 @@ impl<'a> Layer<'a> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
         // Elements that have just been linked: no path uses their own links yet, so they can give them up.
         let mut rescued = VecDeque::new();
-        // By inner product, unreachable elements are short, hardly ever an answer, and have the longest elements as neighbors, over which every search
-        // goes: these keep their links, and unreachable elements are linked to each other.
+        // Under inner product, unreachable elements are short vectors, hardly ever a result. Their neighbors are the longest vectors, which
+        // every search passes: these keep their links, and unreachable elements are linked to each other.
         let short = space.measure.metric == Metric::InnerProduct;
         let mut linked = if short { 0 } else { self.link_to_known(&mut stranded, &mut rescued, control)? };
         for element in stranded {
@@ -143,8 +144,8 @@ impl<'a> Layer<'a> {
         Ok(linked)
     }
 
-    /// Links `stranded` elements to neighbors of theirs, round by round, since elements of one round are neighbors for the next. Elements that
-    /// would be linked one in a round stay: all rounds together would cost their square.
+    /// Gives `stranded` elements links from their own neighbors, in rounds: elements linked in one round can be hosts in the next. Stops
+    /// when a round links few, since one element per round would cost quadratic time.
     fn link_to_known(
         &mut self,
         stranded: &mut Vec<u32>,
@@ -206,7 +207,8 @@ impl<'a> Layer<'a> {
         Ok(linked)
     }
 
-    /// Marks elements with a path to the entry point: nearly all of them, but for those that a sweep finds hardly ever.
+    /// Marks elements with a path to the entry point, by parallel sweeps, until a sweep finds few more. Elements with long paths may stay
+    /// unmarked.
     fn sweep_out(&self, entry: u32, control: &Control) -> Result<Vec<bool>, BuildError> {
         let out: Vec<AtomicBool> = (0..self.draft.len()).map(|_| AtomicBool::new(false)).collect();
         out[entry as usize].store(true, Ordering::Relaxed);
@@ -224,7 +226,7 @@ impl<'a> Layer<'a> {
                 Ok(trapped)
             })?;
             let before = std::mem::replace(&mut left, trapped.into_iter().sum());
-            // Along a thin curve very many sweeps would be needed.
+            // Along a thin curve, very many sweeps would be needed; the caller follows links backwards instead.
             if left == 0 || left > before / 2 {
                 return Ok(out.into_iter().map(AtomicBool::into_inner).collect());
             }
@@ -257,7 +259,7 @@ impl<'a> Layer<'a> {
         self.parents[element as usize] != NO_NEIGHBOR
     }
 
-    /// One of the element's own neighbors, nearest first.
+    /// The nearest of the element's own neighbors that is reachable and has room, with the slot.
     fn known_host(&self, element: u32) -> Option<(u32, usize)> {
         let neighbors = self.draft.neighbors(element, self.layer).iter();
         neighbors.filter(|&&host| self.is_reached(host)).find_map(|&host| Some((host, self.room(host, GivenUp::Few)?)))
@@ -274,7 +276,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The nearest with room in a sample of the reachable elements; else any.
+    /// The nearest with room in a sample of the reachable elements; else any reachable element with room.
     fn any_host(&self, element: u32, space: Space<'_>) -> Option<(u32, usize)> {
         let reached: Vec<u32> = self.draft.on_layer(self.layer).filter(|&host| self.is_reached(host)).collect();
         let sample = reached.iter().step_by((reached.len() / SAMPLE).max(1));
@@ -284,7 +286,7 @@ impl<'a> Layer<'a> {
         hosts.into_iter().find_map(|host| Some((host, self.room(host, GivenUp::Any)?)))
     }
 
-    /// A slot for one more link: a free one, or the last one whose target is also reachable by another link.
+    /// A slot for one more link: a free one, or the last one whose target has another predecessor.
     fn room(&self, host: u32, most: GivenUp) -> Option<usize> {
         let slots = self.draft.slots(host, self.layer);
         let free = slots.iter().position(|&slot| slot == NO_NEIGHBOR);
@@ -298,7 +300,8 @@ impl<'a> Layer<'a> {
         free.or_else(|| if may { last() } else { None })
     }
 
-    /// For a host all of whose links are needed: takes over the slot of the first link, and links to its target.
+    /// For a host all of whose links are needed: puts the element in the slot of the host's last link, and links the element to that link's
+    /// target.
     fn insert_between(&mut self, element: u32) -> Result<(), BuildError> {
         let has_one = |&host: &u32| self.is_reached(host) && !self.draft.neighbors(host, self.layer).is_empty();
         let host = self.draft.on_layer(self.layer).find(has_one);

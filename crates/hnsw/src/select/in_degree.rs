@@ -1,8 +1,8 @@
 //! Raises the in-degree of elements that few others link to.
 //!
-//! Among near-identical rows a few central elements are nearest to all others. Then nearly all links lead to them, and many elements have no
-//! incoming link at all. (Insertion avoids this only because the first elements had no better neighbors than each other.) Links that the
-//! diversity rule pruned and the refill put back are replaced.
+//! Among near-identical rows a few central elements are nearest to all others. Then nearly all links lead to them, and many elements have
+//! no incoming link at all. (Insertion avoids this only because the first elements had no better neighbors than each other.) This pass
+//! replaces links that the diversity rule pruned and the refill put back.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,12 +12,12 @@ use crate::tasks::ranges;
 use crate::{BuildError, Control};
 use distance::Metric;
 
-/// Gives elements that few others link to links from their own neighbors, in place of superfluous ones to elements that
-/// have many. `points` are gone through in `order`; `chosen` is, by position, how many of its neighbors the diversity rule
-/// chose: they stay. Counts on the threads of the pool it is called from.
+/// Gives elements of low in-degree links from their own neighbors, in place of refilled links to elements of high in-degree. Visits
+/// `points` in `order`. `chosen` has, for each point, how many neighbors the diversity rule chose: these come first in the list, and stay.
+/// Counts in-degrees on the threads of the pool it is called from.
 ///
-/// Nothing is done where distances are products (inner product, and cosine of half precision, which normalises to three digits): there such elements
-/// are short and hardly ever an answer, and links to them would replace links to answers.
+/// Does nothing under inner product, and cosine in half precision, which normalises to three digits: there, elements of low in-degree are
+/// short vectors and hardly ever a result, and links to them would replace links to results.
 pub(crate) fn spread_links(
     draft: &mut Draft,
     space: Space<'_>,

@@ -1,11 +1,12 @@
 //! Neighbor selection: which of its candidates each element links to.
 //!
-//! The diversity rule chooses from what the partition found ([`complete`]); each element then considers those that chose it ([`mutual`]), and
-//! elements that few others link to get links from their own neighbors ([`in_degree`]). Elements of a group of near-identical ones get links out of
-//! it ([`outward`]). pgvector keeps layer-0 lists full, so the rule is followed by a refill.
+//! The diversity rule chooses from what the partition found ([`complete`]); each element then selects again, also among the elements that
+//! chose it (reverse-edge selection, [`mutual`]); elements that few others link to get links from their own neighbors ([`in_degree`]).
+//! Elements of a group of near-identical ones get links out of it ([`outward`]). pgvector keeps layer-0 lists full, so the rule is followed
+//! by a refill.
 //!
-//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Two rounds, by any number of threads; giving links to
-//! elements of low in-degree is serial.
+//! In: [`Gathered`] candidates of a layer. Out: full lists in the [`Draft`](crate::draft::Draft). Both selections are parallel; giving
+//! links to elements of low in-degree is serial.
 
 mod complete;
 mod in_degree;

@@ -1,8 +1,9 @@
 //! Links out of groups of near-identical elements.
 //!
-//! An element of a group that is larger than its list, such as copies of a default text, has neighbors of its group alone. A search that arrives in
-//! such a group sees elements that are all equally far from its query, and hardly any link that leads out. So each element of the group gives up its
-//! last links for links out of the group. Different elements get different ones, so that a search that expands a few elements sees many.
+//! An element of a group that is larger than its list, such as near-duplicates of a default text, has only neighbors of its group. A search
+//! that arrives in such a group sees elements that are all equally far from its query, and hardly any link that leads out. So each element
+//! of the group gives up its last links for links out of the group. Different elements get different ones, so that a search that expands a
+//! few elements sees many.
 
 use distance::{Candidate, Metric};
 use rayon::prelude::*;
@@ -14,22 +15,22 @@ use crate::random::Random;
 use crate::space::{Measure, Query, Space};
 use crate::{BuildError, Control};
 
-/// Elements looked at first. If none of them is in a group, all groups are small, and there are hardly any links to make.
+/// Elements tested first. If none of them is in a group, groups are small or absent, and the pass ends.
 const TESTED: usize = 256;
 
-/// Elements with which an element is compared to find out whether it is in a group, and what is around the group.
+/// Elements with which an element is compared, to determine whether it is in a group, and which elements are near the group.
 const COMPARED: usize = 256;
 
-/// A group ends where the next element is farther by this ratio than all before. Rows without groups have no such gap, whatever their dimensions.
-/// (Most distances are squared: this is a ratio of 4.)
+/// A gap ends a group: the next element is farther than all before by this factor. Data without groups have no such gap, whatever their
+/// dimensions. (Most distances are squared: a factor of 4 in length.)
 const GAP: f32 = 16.0;
 
-/// The nearest elements outside, among which the diversity rule chooses.
+/// The nearest elements outside the group, from which the diversity rule chooses.
 const OUTSIDE: usize = 48;
-/// How many it chooses: an element gets links to some of them.
+/// How many the rule chooses. An element gets links to some of them.
 const SPREAD: usize = 16;
 
-/// One slot of this many is given up, and at least one of a list.
+/// One of this many slots of a list is replaced, and at least one.
 const GIVEN: usize = 16;
 
 /// Elements of one task.
@@ -41,7 +42,7 @@ const ROUNDING: f32 = 1e-6;
 #[derive(Default)]
 struct Scratch {
     query: Query,
-    /// Elements from anywhere, the same for all of a task, so that their values are read from memory once.
+    /// Random elements, the same for all points of a task, so that their values are read from memory once.
     anywhere: Vec<u32>,
     near: Vec<Candidate>,
     outside: Vec<Candidate>,
@@ -63,7 +64,7 @@ pub(crate) fn link_out(
     choosing: Choosing<'_>,
     control: &Control,
 ) -> Result<(), BuildError> {
-    // Products do not tell which elements are near-identical, and codes do not resolve them.
+    // Neither inner products nor codes identify near-identical elements: exact Euclidean distances do.
     let measure = match space.measure.metric {
         Metric::InnerProduct | Metric::Cosine => {
             let Measure { elements, dims, .. } = space.measure;
@@ -96,7 +97,8 @@ pub(crate) fn link_out(
 }
 
 impl Groups<'_> {
-    /// Links out of the group of the element at a place in the order. None if its list reaches out of the group, or if there is no group.
+    /// For the element at a place in the order, links out of its group; none if there is no group, or the list already has a link out of
+    /// it.
     fn links(&self, place: usize, scratch: &mut Scratch) -> Vec<u32> {
         let element = self.choosing.at(place);
         let own = self.draft.neighbors(element, self.layer);
@@ -123,7 +125,8 @@ impl Groups<'_> {
         outside.iter().cycle().skip(first).take(count).map(|other| other.element()).collect()
     }
 
-    /// Other elements by ascending distance: one half from anywhere, one half from places nearby in the order, at distances of each power of two.
+    /// Other elements by ascending distance: half are random ones of the whole layer, half follow in the order, at random steps below
+    /// random powers of two.
     fn sample(&self, place: usize, scratch: &mut Scratch) {
         let Scratch { query, anywhere, near, .. } = scratch;
         let count = self.choosing.order.len();
@@ -158,7 +161,8 @@ mod tests {
     /// Elements of a group are the first ones.
     const GROUP: usize = 400;
 
-    /// The lists after the pass, where each element had the four elements after it, of the group for those of the group.
+    /// The lists after the pass. Before, each element has the next four elements as neighbors, and those of the group the next four of the
+    /// group.
     fn lists(space: Space<'_>) -> Vec<Vec<u32>> {
         let mut draft = Draft::new(2, vec![0; COUNT]);
         for at in 0..COUNT {

@@ -1,7 +1,7 @@
 //! Principal components: the few directions in which values vary most, instead of many dimensions.
 //!
-//! Embeddings of a thousand dimensions may vary in a few hundred directions. If the rest is about the same share of all distances,
-//! codes can leave it out: they are much shorter and faster to compare.
+//! Embeddings of a thousand dimensions may vary in a few hundred directions. If these explain about the same fraction of all distances,
+//! codes of them suffice, which are much shorter and faster to compare.
 
 use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 
@@ -10,13 +10,13 @@ use super::matrix::{ALL_PRODUCTS, Matrix};
 use super::{Products, Space};
 use crate::{BuildError, Control};
 
-/// Values of which components are computed.
+/// Values from which components are computed.
 const SAMPLE: usize = 2048;
 /// With fewer elements, computing components costs more time and memory than it saves.
 const FEWEST: usize = 8 * SAMPLE;
 /// Components per step: a tile of codes takes this number.
 pub(crate) const STEP: usize = 64;
-/// Components computed at first, and then if these do not suffice.
+/// Components computed at first, and then, if they do not suffice.
 const MOST: [usize; 2] = [256, 512];
 /// Steps of subspace iteration.
 const TURNS: usize = 2;
@@ -25,9 +25,9 @@ const AT_ONCE: usize = 64;
 
 pub(crate) struct Components {
     count: usize,
-    /// Codes of each component.
+    /// The components, quantised.
     panel: CodePanel,
-    /// Factor of coordinates that makes distances equal on average to those by all dimensions.
+    /// Factor of coordinates: distances then equal those of all dimensions on average.
     scale: f32,
 }
 
@@ -107,8 +107,8 @@ impl Components {
     }
 }
 
-/// Some values' differences from `center`, as multiples of the greatest coordinate: their products are neither too large nor too small
-/// for f32. None if they are so even then.
+/// Differences of a sample of values from `center`, divided by the greatest coordinate, so that products neither overflow nor underflow in
+/// f32. `None` if that coordinate, or its inverse, is not finite.
 fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
     let some = (0..SAMPLE as u64).map(|at| space.value((at * elements as u64 / SAMPLE as u64) as u32));
     let mut values = Vec::with_capacity(SAMPLE * products.dims);

@@ -19,7 +19,7 @@ impl Matrix {
         &self.values[at * self.width..][..self.width]
     }
 
-    /// `count` rows at even distances.
+    /// `count` evenly spaced rows.
     pub(crate) fn some(&self, count: usize) -> Self {
         let step = self.rows() / count;
         let values = (0..count).flat_map(|at| self.row(at * step)).copied().collect();
@@ -38,7 +38,7 @@ impl Matrix {
         Ok(Self { width: rows, values })
     }
 
-    /// The products of each row with all rows of another.
+    /// The dot products of each row with all rows of `others`: a row of the result for each row of `self`.
     pub(crate) fn products(&self, others: &Self, control: &Control) -> Result<Self, BuildError> {
         let (width, tile_kernel) = (others.rows(), distance::tile_kernel());
         let packed = |(at, rows)| Ok((at * COLS, pack(rows, self.width)));
@@ -61,7 +61,7 @@ impl Matrix {
 
     /// Makes rows orthonormal (Gram-Schmidt). Rows that are linear combinations of others become zero.
     pub(crate) fn make_orthogonal(&mut self, control: &Control) -> Result<(), BuildError> {
-        /// Below this fraction of its square, a row is only rounding error.
+        /// A row whose square has fallen below this fraction is only rounding error.
         const NOTHING: f32 = 1e-8;
         /// Rows of a task.
         const ORTHOGONAL: usize = 16;
@@ -85,7 +85,7 @@ impl Matrix {
     }
 }
 
-/// Products as they are.
+/// A tile's input for plain products, without terms and limits.
 pub(crate) const ALL_PRODUCTS: TileInput<'static> = TileInput {
     scale: 1.0,
     row_terms: &[0.0; ROWS],
@@ -101,9 +101,9 @@ fn pack(rows: &[f32], width: usize) -> Panel {
     panel
 }
 
-/// The product of two vectors.
+/// The dot product of two vectors.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    // Sums in several lanes can be made at once.
+    // Independent sums can be computed at once.
     const LANES: usize = 16;
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut sums = [0f32; LANES];
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn rows_become_orthogonal_or_nothing() {
         let mut rows = Matrix { width: 5, values: (0..20).map(|at| ((at * at) % 13) as f32 + 1.0).collect() };
-        // The last is a combination of others, and one is nothing.
+        // One row is a linear combination of two others, the last is zero.
         let last: Vec<f32> = (0..5).map(|at| rows.row(0)[at] - 3.0 * rows.row(2)[at]).collect();
         rows.values.extend(last);
         rows.values.extend([0.0; 5]);

@@ -34,8 +34,8 @@ impl Engine for InsertionEngine {
     }
 }
 
-/// Inserts all elements but duplicates, on the threads of the pool it is called from. The draft then has all lists; if lists of layer 0 are not
-/// full, the candidates complete them.
+/// Inserts all elements but duplicates, on the threads of the pool it is called from. The draft then has all lists; if lists of layer 0 are
+/// not full, the candidates complete them.
 pub(crate) fn insert_all(
     spec: &BuildSpec,
     space: Space<'_>,

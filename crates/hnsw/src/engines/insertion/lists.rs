@@ -11,16 +11,16 @@ const WORD: usize = u64::BITS as usize;
 pub(super) struct Lists {
     m: usize,
     levels: Vec<u8>,
-    /// Where the lists of the upper layers of a point start, in lists behind those of layer 0.
+    /// For each point, the index of its first list in `above`, counted in lists.
     upper: Vec<u32>,
     layer0: Vec<AtomicU64>,
     above: Vec<AtomicU64>,
-    /// For each list, a bit per slot for the choice of the diversity rule, then one bit that says whether these bits are known.
+    /// For each list, a bit per slot: whether the diversity rule chose the neighbor. Then a bit that says whether these bits are valid.
     chosen0: Vec<AtomicU64>,
     chosen_above: Vec<AtomicU64>,
 }
 
-/// A list taken out to be changed.
+/// A copy of a list, to be changed.
 #[derive(Default)]
 pub(super) struct List {
     pub(super) neighbors: Vec<Candidate>,
@@ -96,7 +96,7 @@ impl Lists {
         list.chosen = bit(width).then(|| (0..list.neighbors.len()).map(bit).collect());
     }
 
-    /// Replaces a list, which is in order.
+    /// Replaces a list by `list`, whose neighbors are sorted.
     pub(super) fn put(&self, point: u32, layer: u8, list: &List) {
         let rest = std::iter::repeat(&Candidate::NONE);
         for (slot, near) in self.slots(point, layer).iter().zip(list.neighbors.iter().chain(rest)) {
@@ -112,7 +112,7 @@ impl Lists {
     }
 }
 
-/// Words of bits for a list: one for each slot, and one more.
+/// Words for a list's bits: one bit per slot, and one more.
 fn words(width: usize) -> usize {
     (width + 1).div_ceil(WORD)
 }

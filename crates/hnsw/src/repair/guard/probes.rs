@@ -1,4 +1,4 @@
-//! Probes for searches of a graph: rows, and values between rows, as queries may equal no row.
+//! Probes, the queries of the guard: rows, and values between rows, since real queries need not equal a row.
 
 use distance::Metric;
 use graph::{ElementValues, ValueType};
@@ -10,12 +10,13 @@ use crate::random::Random;
 /// The fewest and the most probes.
 const FEWEST: usize = 100;
 const MOST: usize = 1000;
-/// The fewest rows per probe, so that a build takes fifty times as long as the searches.
+/// At least this many rows per probe: then the searches take about a fiftieth of a build.
 const ROWS: usize = 120;
-/// Each probe is compared with every row: this budget, divided by dimensions and `BESIDES`, costs a thirtieth of a build.
+/// The number of probes is this, divided by the dimensions plus `BESIDES`: to compare each probe with every row then costs a thirtieth of a
+/// build.
 const BUDGET: usize = 25_000;
 const BESIDES: usize = 16;
-/// How many times more probes a large sample has.
+/// A large sample has this many times more probes.
 const MORE: usize = 3;
 /// Rows drawn for a probe in a sparse region; the one farthest from its nearest neighbor is used.
 const LONELIEST: usize = 3;
@@ -38,8 +39,8 @@ impl Probes {
         at % 3 != 2
     }
 
-    /// A third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's nearest neighbor, is large; the
-    /// others lie between two random rows.
+    /// A third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's nearest neighbor, is large; a
+    /// third are values between two random rows.
     pub(crate) fn draw(
         spec: &BuildSpec,
         store: &ValueStore,
@@ -105,7 +106,7 @@ fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &
                 _ => scaled.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
             }
         }
-        // A quarter of the bits from the other one.
+        // A quarter of the bits are those of `other`.
         ValueType::Bit => row
             .iter()
             .zip(other)
@@ -114,7 +115,7 @@ fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &
                 a & !mask | b & mask
             })
             .collect(),
-        // Sparse values have no room for the numbers of both.
+        // A sparse value with the entries of both could exceed the limit on entries.
         ValueType::SparseVec => row.to_vec(),
     }
 }
