@@ -9,7 +9,7 @@ use crate::tls::Tls;
 /// Rows per fetch from a cursor.
 const FETCH: u32 = 200;
 
-/// A session of one database.
+/// A session with one database.
 pub struct Database {
     /// The name of the database.
     pub name: String,
@@ -24,13 +24,13 @@ impl Database {
     /// Connects to the database `name` of a server; `program` is what `pg_stat_activity` shows.
     ///
     /// # Errors
-    /// The connection string has a mistake, or there is no connection.
+    /// The connection string is invalid, or the connection fails.
     pub async fn open(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
         let tls = Tls::new(dsn)?;
         let mut config = dsn.config(name)?;
         config.application_name(program);
         if dsn.host().starts_with('/') {
-            // As libpq: a socket of this machine is not encrypted.
+            // libpq does not encrypt connections over a Unix socket either.
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
         let failed = |error: tokio_postgres::Error| {
@@ -43,7 +43,7 @@ impl Database {
             Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
         };
         let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
-        // The task ends with the client; a connection error also reaches the statement that runs.
+        // The task ends with the client. The current statement also returns a connection error.
         let task = tokio::spawn(async move { _ = connection.await });
         let mut database = Self { name: name.to_owned(), pid: 0, client, tls, task };
         database.pid = database.value("SELECT pg_catalog.pg_backend_pid()").await?;
@@ -56,7 +56,7 @@ impl Database {
         self.client.is_closed()
     }
 
-    /// Runs statements.
+    /// Runs one or more statements.
     ///
     /// # Errors
     /// One of them fails.
@@ -80,7 +80,8 @@ impl Database {
         self.client.query(sql, parameters).await.map_err(|error| Error::statement(&self.name, &error))
     }
 
-    /// Visits the first column of a query's rows, in binary form, a batch at a time. Needs a transaction; NULL is left out.
+    /// Calls `visit` with each value of the first column of a query's result, in binary form; NULL is skipped. Fetches in batches from a
+    /// cursor, so it needs a transaction.
     ///
     /// # Errors
     /// The query fails.
@@ -99,10 +100,10 @@ impl Database {
         }
     }
 
-    /// One value of one row.
+    /// The value of a statement that returns one row with one column.
     ///
     /// # Errors
-    /// The statement fails, has no row or several, or gives a value of another type.
+    /// The statement fails, returns no row or several, or its value has another type.
     pub async fn value<T>(&self, sql: &str) -> Result<T, Error>
     where
         T: for<'a> FromSql<'a>,
@@ -111,9 +112,9 @@ impl Database {
         row.try_get(0).map_err(|error| Error::statement(&self.name, &error))
     }
 
-    /// Ends the statement that is under way, if there is one.
+    /// Cancels the current statement, if there is one.
     pub async fn cancel(&self) {
-        // If the request fails, the statement goes on, and the caller waits for it.
+        // If the cancel request fails, the statement continues, and the caller waits for it.
         _ = self.client.cancel_token().cancel_query(self.tls.clone()).await;
     }
 }

@@ -1,9 +1,9 @@
-//! Sessions with PostgreSQL, connected as libpq would.
+//! Sessions with PostgreSQL, with connections as libpq makes them.
 //!
 //! | module | question it answers |
 //! |---|---|
-//! | [`dsn`] | which server and database does a connection string mean to libpq? |
-//! | [`tls`], [`connect`] | how does a session begin, and what can be asked in it? |
+//! | [`dsn`] | which server and database does a connection string denote? |
+//! | [`tls`], [`connect`] | how does a session begin, and what can it run? |
 
 mod connect;
 pub mod dsn;

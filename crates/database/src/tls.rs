@@ -17,7 +17,7 @@ use trust::Verifier;
 use crate::dsn::{Dsn, SslMode};
 use crate::error::Error;
 
-/// TLS for the driver.
+/// The driver's TLS connector.
 #[derive(Clone)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -28,7 +28,7 @@ impl Tls {
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mode = dsn.sslmode()?;
-        // As in libpq, certificates are not checked without `sslrootcert`.
+        // As in libpq, certificates are not verified without `sslrootcert`.
         let verifier = match dsn.get("sslrootcert") {
             None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
                 return Err(Error::Dsn("verify-ca and verify-full need an sslrootcert".to_owned()));
@@ -71,14 +71,14 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Connect, io::Error> {
-        // A Unix socket has no host name, and makes no handshake.
+        // A Unix socket has no host name; the handshake is never made there, but needs a valid name.
         let domain = if domain.is_empty() { "localhost" } else { domain };
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
         Ok(Connect { config: self.config.clone(), name })
     }
 }
 
-/// One handshake.
+/// A TLS handshake for one connection.
 pub(crate) struct Connect {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,

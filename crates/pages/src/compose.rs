@@ -14,7 +14,7 @@ impl<'a> Composer<'a> {
         Self { page, lower: PAGE_HEADER_LEN, upper: SPECIAL }
     }
 
-    /// Adds a tuple of zeros to be filled in. The layout has made sure that it fits.
+    /// Adds a zeroed tuple for the caller to fill in. The layout ensures that it fits.
     pub(crate) fn add(&mut self, len: usize) -> &mut [u8] {
         const NORMAL: u32 = 1;
         self.upper -= len;

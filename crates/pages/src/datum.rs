@@ -3,7 +3,7 @@ use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 use crate::format::{put, read_u16, read_u32};
 use crate::{IndexMeta, PageError, Tid};
 
-/// The length that a value must have: that of its type and dimensions or, for a sparsevec, what its own count asks for.
+/// The length in bytes that a value must have: given by type and dimensions or, for a sparsevec, by its own count of entries.
 #[must_use]
 pub fn value_len(meta: &IndexMeta, value: &[u8]) -> usize {
     meta.value_type.value_len(meta.dims).unwrap_or_else(|| {
@@ -12,11 +12,11 @@ pub fn value_len(meta: &IndexMeta, value: &[u8]) -> usize {
     })
 }
 
-/// The length of the datum around a value of this length: varlena header, fixed fields, values.
+/// The length of the datum for a value of this length: varlena header, fixed fields and the value.
 pub(crate) fn datum_len(value_type: ValueType, value_len: usize) -> usize {
     match value_type {
         ValueType::Vector | ValueType::HalfVec | ValueType::Bit => 8 + value_len,
-        // The value begins with its count, which is among the fixed fields.
+        // The value begins with its count, which is one of the fixed fields.
         ValueType::SparseVec => 12 + value_len,
     }
 }
@@ -25,7 +25,7 @@ pub(crate) fn datum_len(value_type: ValueType, value_len: usize) -> usize {
 pub(crate) fn write_datum(meta: &IndexMeta, value: &[u8], out: &mut [u8]) {
     let len = datum_len(meta.value_type, value.len());
     put(out, 0, &((len as u32) << 2).to_le_bytes());
-    // A 16-bit count and 16 zero bits, or a 32-bit count: the same bytes, since vectors have few dimensions.
+    // Vectors have a 16-bit count and 16 zero bits, other types a 32-bit count: the same bytes, as vectors have few dimensions.
     put(out, 4, &meta.dims.to_le_bytes());
     if meta.value_type == ValueType::SparseVec {
         put(out, 8, &value[..4]);
@@ -38,16 +38,16 @@ pub(crate) fn write_datum(meta: &IndexMeta, value: &[u8], out: &mut [u8]) {
 /// A value on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datum<'a> {
-    /// The value without pgvector's header, in two parts to be read one after the other: a sparsevec's count is not next to
-    /// its indices. The first is empty for the other types.
+    /// The value without pgvector's header, in two consecutive parts: a sparsevec's count is not adjacent to its indices. The
+    /// first part is empty for other types.
     pub value: [&'a [u8]; 2],
     /// Bytes of the whole datum.
     pub len: usize,
 }
 
 impl<'a> Datum<'a> {
-    /// Reads the datum at the start of `bytes` and checks it against its type: length, dimensions, reserved fields, pad bits,
-    /// order of sparse indices. `tid` is for the error.
+    /// Reads the datum at the start of `bytes` and checks it against its type: length, dimensions, reserved fields, padding
+    /// bits, order of sparse indices. `tid` is the tuple for error messages.
     ///
     /// # Errors
     /// [`PageError::Datum`] names the first field that is wrong.
@@ -93,7 +93,7 @@ impl<'a> Datum<'a> {
     }
 }
 
-/// Indices ascend and lie within the dimensions.
+/// Checks that indices ascend and lie within the dimensions.
 fn check_indices(tid: Tid, dims: u32, indices: &[u8]) -> Result<(), PageError> {
     let mut least = 0;
     for index in indices.chunks_exact(4).map(|index| read_u32(index, 0)) {

@@ -3,8 +3,8 @@ use highway::{HighwayHash, HighwayHasher, Key};
 
 /// A digest of a set of rows, in any order.
 ///
-/// It is the number of rows and the sum of the rows' keyed hashes, so whoever does not know the key can neither lose, repeat,
-/// swap nor alter a row unnoticed. The client digests what it sends under a random key that it keeps to itself.
+/// It consists of the number of rows and the sum of their keyed hashes: without the key, nobody can lose, repeat, swap or alter
+/// a row unnoticed. The client digests what it sends under a random key that it never sends.
 #[derive(Clone)]
 pub struct RowDigest {
     key: [u64; 4],
@@ -24,7 +24,7 @@ impl RowDigest {
         self.add_parts(tid, [&[], value]);
     }
 
-    /// The same for a value in two parts.
+    /// [`Self::add`] for a value in two parts.
     pub(crate) fn add_parts(&mut self, tid: HeapTid, value: [&[u8]; 2]) {
         let mut hasher = HighwayHasher::new(Key(self.key));
         hasher.append(&tid.0);
@@ -50,7 +50,7 @@ impl PartialEq for RowDigest {
 
 impl Eq for RowDigest {}
 
-/// Leaves the key out.
+/// Without the key.
 impl std::fmt::Debug for RowDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RowDigest").field("rows", &self.rows).finish_non_exhaustive()

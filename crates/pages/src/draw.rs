@@ -1,8 +1,8 @@
-/// Start of the random numbers: the same sample of the same index each time.
+/// Fixed seed: the same index gives the same sample.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A stratified sample: one random number from each of `count` equal parts of `0..of`; `count` is at most `of`. A fixed step could be in
-/// phase with a periodic pattern of pages or elements.
+/// A stratified sample: one random number from each of `count` equal parts of `0..of`, where `count` is at most `of`. A fixed
+/// step could coincide with a period of the pages or elements.
 pub fn one_of_each_part(count: u64, of: u64) -> impl Iterator<Item = u64> {
     let mut random = SEED;
     (0..count).map(move |number| {

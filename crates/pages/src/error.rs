@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use crate::Tid;
 
-/// Index parameters that pgvector does not know.
+/// An index parameter outside pgvector's limits.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{what} is {found}, must be between {min} and {max}")]
 pub struct MetaError {
@@ -16,7 +16,7 @@ pub struct MetaError {
     pub max: u64,
 }
 
-/// Why a graph has no layout.
+/// Why a graph cannot be laid out on pages.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LayoutError {
     /// The index parameters are out of bounds.
@@ -25,9 +25,9 @@ pub enum LayoutError {
     /// The graph was built with another `m`.
     #[error("the graph has m = {graph}, the index m = {index}")]
     M {
-        /// The graph's.
+        /// The `m` of the graph.
         graph: u16,
-        /// The index's.
+        /// The `m` of the index.
         index: u16,
     },
     /// The order leaves out or repeats an element.
@@ -38,14 +38,14 @@ pub enum LayoutError {
         /// Elements of the graph.
         expected: usize,
     },
-    /// A value that is not of its type.
+    /// A value whose length is not that of its type.
     #[error("element {element} has a value of {found} bytes, {expected} expected")]
     Value {
         /// The element.
         element: u32,
         /// The bytes of its value.
         found: usize,
-        /// The bytes its type asks for.
+        /// The bytes that its type requires.
         expected: usize,
     },
     /// A tuple larger than a page.
@@ -56,12 +56,12 @@ pub enum LayoutError {
         /// The bytes of the tuple.
         len: usize,
     },
-    /// More pages than a relation has.
+    /// More pages than a relation can have.
     #[error("the index has more blocks than a relation holds")]
     TooManyBlocks,
 }
 
-/// What is wrong with a page, found without looking at others.
+/// Why a page is invalid, as far as it shows without other pages.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PageError {
     /// The page is all zero: it was never written.
@@ -70,7 +70,7 @@ pub enum PageError {
         /// The block.
         block: u32,
     },
-    /// A field of the header, the special area or the meta page has another value than all pages have.
+    /// A constant field of the header, the special area or the meta page has another value.
     #[error("block {block}: {field} is {found:#x}, expected {expected:#x}")]
     Field {
         /// The block.
@@ -82,7 +82,7 @@ pub enum PageError {
         /// The value expected.
         expected: u32,
     },
-    /// The areas of the page overlap or leave it.
+    /// The areas of the page overlap or exceed it.
     #[error("block {block}: lower {lower}, upper {upper} and special {special} do not fit together")]
     Bounds {
         /// The block.
@@ -106,7 +106,7 @@ pub enum PageError {
         /// Its length.
         len: u16,
     },
-    /// A tuple shares bytes with one before it.
+    /// A tuple overlaps an earlier one.
     #[error("{tid}: overlaps another tuple")]
     Overlap {
         /// The tuple.
@@ -120,7 +120,7 @@ pub enum PageError {
         /// Its type byte.
         found: u8,
     },
-    /// A tuple too short for what it says it holds.
+    /// A tuple is too short for its content.
     #[error("{tid}: tuple of {found} bytes, {expected} needed")]
     TupleLen {
         /// The tuple.
@@ -130,7 +130,7 @@ pub enum PageError {
         /// The length needed.
         expected: usize,
     },
-    /// A value that is not laid out like its type.
+    /// A value does not have the layout of its type.
     #[error("{tid}: value with {field} {found}, expected {expected}")]
     Datum {
         /// The element tuple.

@@ -19,7 +19,7 @@ pub(crate) const PAGE_ID: u16 = 0xFF90;
 
 pub(crate) const META_MAGIC: u32 = 0xA953_A953;
 pub(crate) const META_VERSION: u32 = 1;
-/// The meta page's `pd_lower` must cover its fields, or full-page images drop them.
+/// `pd_lower` of the meta page must be behind its fields, or full-page images in WAL leave them out.
 pub(crate) const META_LOWER: usize = PAGE_HEADER_LEN + 28;
 
 pub(crate) const ELEMENT_TYPE: u8 = 1;
@@ -28,21 +28,21 @@ pub(crate) const NEIGHBOR_TYPE: u8 = 2;
 pub(crate) const ELEMENT_HEAP_TIDS: usize = 4;
 pub(crate) const ELEMENT_NEIGHBOR_TID: usize = 64;
 pub(crate) const ELEMENT_DATUM: usize = 72;
-/// Where the TIDs begin in a neighbor tuple.
+/// Offset of the first TID in a neighbor tuple.
 pub(crate) const NEIGHBOR_TIDS: usize = 4;
 
-/// The version byte of the tuples written here, in elements and neighbors alike.
+/// The version byte of the tuples that this crate writes, in elements and neighbors alike.
 ///
-/// pgvector 0.8 checks that both are equal and writes 1 itself. Earlier releases write 0, and their VACUUM rewrites neighbor
-/// tuples alone, with 0: an index written with 1 would lose those lists after an upgrade. 0 is right for every release.
+/// pgvector 0.8 checks that both are equal and writes 1 itself. Earlier releases write 0, and their VACUUM rewrites only
+/// neighbor tuples, with 0: an index written with 1 would lose those lists after an upgrade. 0 is right for every release.
 pub(crate) const TUPLE_VERSION: u8 = 0;
 
 /// The smallest element tuple holds a value of one byte, or a sparsevec without values.
 const MIN_ELEMENT_LEN: usize = max_align(ELEMENT_DATUM + 9);
-/// No page has more element tuples.
+/// The most element tuples on a page.
 pub(crate) const MAX_ELEMENTS_PER_PAGE: usize = PAGE_SPACE / (MIN_ELEMENT_LEN + LINE_POINTER_LEN);
 
-/// No neighbor tuple has more slots.
+/// The most slots of a neighbor tuple.
 pub(crate) const MAX_SLOTS: usize = (PAGE_SPACE - LINE_POINTER_LEN - NEIGHBOR_TIDS) / TID_LEN;
 
 /// PostgreSQL's `MAXALIGN`.
@@ -65,7 +65,7 @@ pub(crate) const fn neighbor_len(count: usize) -> usize {
     max_align(NEIGHBOR_TIDS + TID_LEN * count)
 }
 
-/// Little-endian fields; the caller has checked that they lie within `bytes`.
+/// Reads a little-endian field; the caller has checked that it lies within `bytes`.
 pub(crate) fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

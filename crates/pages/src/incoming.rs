@@ -19,23 +19,24 @@ use crate::{IndexMeta, MetaPage, Page, PageBytes, RowDigest, Tid};
 
 pub use error::IncomingError;
 
-/// What is expected of a builder.
+/// The index that is expected from a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncomingSpec {
     /// The parameters of the index.
     pub meta: IndexMeta,
-    /// Rows sent to the builder. The builder's announcement must say the same.
+    /// Rows sent to the builder, which must announce the same number.
     pub rows: u64,
-    /// Elements announced: one or more rows each.
+    /// Elements announced; each has one or more rows.
     pub elements: u64,
-    /// Blocks announced, the meta page among them.
+    /// Blocks announced, including the meta page.
     pub blocks: u32,
 }
 
-/// The most blocks that an index of this many elements takes, the meta page among them.
+/// The most blocks that an honest index of this many elements takes, including the meta page.
 ///
-/// Element pages are as full as values of one size make them (one element each for types of varying size). Neighbor tuples have the
-/// sizes that levels drawn at random give in all but improbable cases, and no page of them has room for the first one of the next.
+/// Element pages are full of values of one size; for types of varying size, one element per page is assumed. Neighbor tuples
+/// have the sizes that randomly drawn levels give in all but improbable cases, and each of their pages is so full that the
+/// first tuple of the next page does not fit.
 #[must_use]
 pub fn max_blocks(meta: &IndexMeta, elements: u64) -> u64 {
     let per_page = meta
@@ -47,7 +48,8 @@ pub fn max_blocks(meta: &IndexMeta, elements: u64) -> u64 {
     pages.max(1).saturating_add(1)
 }
 
-/// The most pages of neighbor tuples only: the lesser of two bounds, which measure tuples in bytes and in tuples of layer 0.
+/// The most pages that hold neighbor tuples only: the lesser of two bounds, one with sizes in bytes, one in units of a tuple of
+/// level 0.
 fn max_neighbor_pages(levels: &Levels, m: u16, elements: u64) -> u64 {
     let size = |level: u8| (neighbor_len(neighbor_count(level, m)) + LINE_POINTER_LEN) as u64;
     let (lowest, space) = (size(0), PAGE_SPACE as u64);
@@ -56,10 +58,10 @@ fn max_neighbor_pages(levels: &Levels, m: u16, elements: u64) -> u64 {
     in_bytes.min(in_tuples).min(elements)
 }
 
-/// The most pages of tuples that have these sizes by level, the lowest of them as given. `filled` of each page is used at least,
-/// where the next page begins with a tuple of layer 0.
+/// The most pages for tuples whose size depends on their level; `lowest` is the size at level 0. Each page is filled up to at
+/// least `filled`, provided that the next page begins with a tuple of level 0.
 fn pages_of(levels: &Levels, elements: u64, lowest: u64, filled: u64, size: impl Fn(u8) -> u64) -> u64 {
-    // By layer: how much longer it makes a tuple, of at most `pages` of its elements.
+    // By how much the longest `pages` tuples exceed the size at level 0, in all.
     let longer = |pages: u64| {
         let layers = (1..)
             .zip(levels.most())
@@ -67,53 +69,54 @@ fn pages_of(levels: &Levels, elements: u64, lowest: u64, filled: u64, size: impl
         layers.fold(0, u64::saturating_add)
     };
     let all = elements.saturating_mul(lowest).saturating_add(longer(u64::MAX));
-    // What else a page leaves unused is less than the tuple that the next one begins with, which may be one of the longest.
+    // A page leaves more unused only where the next one begins with a longer tuple, and then at most by that tuple's excess. In
+    // the worst case those are the longest tuples.
     let pages = |unused: u64| all.saturating_add(unused) / filled.max(1) + 1;
     pages(longer(pages(longer(u64::MAX))))
 }
 
-/// Checks pages one by one, before they are stored, as they come in block order from a builder that is not trusted.
+/// Checks the pages of a builder that is not trusted, one by one in block order, before they are stored.
 ///
-/// A page that passes cannot make pgvector read or write out of bounds, loop or lock pages in the wrong order. Every byte must be as
-/// [`crate::PageWriter`] writes it, except for neighbors, which may be any other element, and the entry point, which may be any element
-/// of the highest level. The distribution of levels is checked, so that an index cannot be larger than an honest one. Recall is not
-/// checked. Rows and values are checked at the end, by [`RowDigest`].
+/// A page that passes cannot make pgvector read or write out of bounds, loop or lock pages in the wrong order. Every byte must
+/// be as [`crate::PageWriter`] writes it, except for neighbors, which may be any other element, and the entry point, which may
+/// be any element of the highest level. The distribution of levels is checked, so that a malicious builder cannot make an index
+/// larger than an honest one. Recall is not checked. Rows and values are checked at the end, by [`RowDigest`].
 ///
-/// Takes 2 bytes per page and 8 per element whose neighbors are on a later page.
+/// Takes 2 bytes per page and 8 to 16 per element whose neighbors are on a later page.
 #[derive(Debug)]
 pub struct IncomingVerifier {
     spec: IncomingSpec,
     digest: RowDigest,
     next_block: u32,
     elements: u64,
-    /// From the meta page, until it is seen.
+    /// The entry point and its level from the meta page, until its element has come.
     entry: Option<(Tid, u8)>,
     entry_level: u8,
     levels: Levels,
     targets: Targets,
     outstanding: Outstanding,
-    /// Room that the last page left for tuples of its kind.
+    /// Free bytes that the last page has left for more tuples of its kind.
     room: usize,
     /// Scratch for one neighbor list.
     list: Vec<Tid>,
-    /// Scratch: the elements of a page, and whether their neighbors are said to be on it.
+    /// Scratch: the elements of a page, and whether they place their neighbor tuple on the same page.
     placed: Vec<(Owner, bool)>,
     refused: bool,
 }
 
 impl IncomingVerifier {
-    /// The most bytes that a verifier takes for an index of these `elements` and `blocks`: 2 for each block, and 8 for each element, whose queue
-    /// may have twice the room that it needs.
+    /// The most bytes that a verifier takes for an index of these `elements` and `blocks`: 2 for each block, and 16 for each
+    /// element, as a queue of 8 bytes per element may have twice the capacity that it needs.
     #[must_use]
     pub fn most_memory_bytes(elements: u64, blocks: u64) -> u64 {
         let queue = 2 * elements.saturating_mul(Outstanding::BYTES_PER_ELEMENT);
         queue.saturating_add(blocks.saturating_mul(Targets::BYTES_PER_BLOCK))
     }
 
-    /// Checks what was announced. `key` is that of the [`RowDigest`] of the rows sent.
+    /// Checks the announced numbers. `key` is that of the [`RowDigest`] of the rows sent.
     ///
     /// # Errors
-    /// Parameters or announced numbers that cannot be, or no memory.
+    /// Parameters or announced numbers that are impossible, or too little memory.
     pub fn new(spec: IncomingSpec, key: [u64; 4]) -> Result<Self, IncomingError> {
         spec.meta.check()?;
         let announced = |what, found, min, max| {
@@ -143,7 +146,7 @@ impl IncomingVerifier {
     /// Checks the next page.
     ///
     /// # Errors
-    /// The first thing that is not as it must be. The page must not be stored; all pages after it are refused, too.
+    /// The first rule that is broken. The page must not be stored; all later pages are refused, too.
     pub fn page(&mut self, block: u32, bytes: &PageBytes) -> Result<(), IncomingError> {
         if std::mem::replace(&mut self.refused, true) {
             return Err(IncomingError::Refused);
@@ -162,10 +165,10 @@ impl IncomingVerifier {
         Ok(())
     }
 
-    /// All pages came: checks the totals, and that the rows in the index are those that were sent.
+    /// Ends the index: checks the totals, and that the rows in the index are those that were sent.
     ///
     /// # Errors
-    /// Missing pages, other numbers than announced, lost, repeated or altered rows.
+    /// Missing pages, other numbers than announced, or lost, repeated or altered rows.
     pub fn finish(self, sent: RowDigest) -> Result<(), IncomingError> {
         if self.refused {
             return Err(IncomingError::Refused);

@@ -4,33 +4,33 @@ use crate::datum::{datum_len, value_len};
 use crate::format::{LINE_POINTER_LEN, PAGE_SPACE, TID_LEN, element_len, neighbor_count, neighbor_len};
 use crate::{IndexMeta, LayoutError, NO_BLOCK, Tid};
 
-/// Where every tuple of an index lies. Takes 16 bytes per element and 4 per page.
+/// The place of every tuple of an index. Takes 16 bytes per element and 4 per page.
 ///
-/// Element tuples fill pages from block 1 in the order given. Room left on such a page goes to neighbor tuples of that page's
-/// elements, as many as fit; the other neighbor tuples fill the pages that follow, in the order of their elements. So elements
-/// that are near each other in the order share pages, which is what searches read, and no neighbor tuple lies on a lower block
-/// than its element, which is the order in which pgvector's VACUUM locks pages.
+/// Element tuples fill pages from block 1, in the given order. The free space of such a page takes neighbor tuples of its own
+/// elements, as many as fit; the others fill the pages that follow, in the order of their elements. So elements that are close
+/// in the order share pages, which searches read together, and no neighbor tuple lies on a lower block than its element:
+/// pgvector's VACUUM locks pages in that order.
 #[derive(Debug)]
 pub struct Layout {
     meta: IndexMeta,
     order: Box<[u32]>,
-    /// By element, as six bytes each: [`Tid`] would take eight.
+    /// By element, as six bytes each: a [`Tid`] takes eight.
     elements: Box<[[u8; TID_LEN]]>,
     neighbors: Box<[[u8; TID_LEN]]>,
-    /// For each data page, the position in `order` of its first element or, after the element pages, of the first element
-    /// whose neighbors it has.
+    /// For each data page, the position in `order` of its first element or, on pages of neighbor tuples only, of the first
+    /// element whose neighbors it has.
     page_starts: Vec<u32>,
     element_blocks: u32,
 }
 
 impl Layout {
-    /// Gives every tuple its place.
+    /// Assigns every tuple its place.
     ///
-    /// `order` has every element once; linked elements near each other make an index that is read with fewer page reads.
+    /// `order` has every element once. Searches read fewer pages if linked elements are close in it.
     ///
     /// # Errors
-    /// Parameters outside pgvector's limits or not those of the graph, an order that is not a permutation, values that are not
-    /// of their type, an index larger than a relation may be.
+    /// Parameters outside pgvector's limits or with another `m` than the graph, an order that is not a permutation, values
+    /// whose length is not that of their type, or an index larger than a relation can be.
     pub fn new(
         graph: &Graph,
         values: &dyn ElementValues,
@@ -81,7 +81,7 @@ impl Layout {
             layout.neighbors[element as usize] = filler.place(element, len)?.to_bytes();
         }
         if graph.is_empty() {
-            // pgvector's inserts need a data page to begin with.
+            // pgvector's inserts need a first data page.
             layout.start_page(&mut filler, 0)?;
             layout.element_blocks = 1;
         }
@@ -103,7 +103,7 @@ impl Layout {
         filler.next_page()
     }
 
-    /// Puts neighbor tuples of the page's elements into the room that is left.
+    /// Places neighbor tuples of a page's elements in its free space.
     fn place_inline(&mut self, graph: &Graph, filler: &mut Filler, positions: std::ops::Range<usize>) {
         for position in positions {
             let element = self.order[position];
@@ -120,7 +120,7 @@ impl Layout {
         &self.meta
     }
 
-    /// All blocks of the index, the meta page among them: at least 2.
+    /// The number of blocks, including the meta page: at least 2.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.page_starts.len() as u32 + 1
@@ -132,19 +132,19 @@ impl Layout {
         self.order.len() as u32
     }
 
-    /// Where an element's tuple lies.
+    /// The place of an element's tuple.
     #[must_use]
     pub fn element(&self, element: u32) -> Tid {
         Tid::from_bytes(self.elements[element as usize])
     }
 
-    /// Where an element's neighbor tuple lies.
+    /// The place of an element's neighbor tuple.
     #[must_use]
     pub fn neighbor(&self, element: u32) -> Tid {
         Tid::from_bytes(self.neighbors[element as usize])
     }
 
-    /// The elements whose tuples are on a data page, by offset.
+    /// The elements whose tuples are on a data page, in the order of their offsets.
     pub(crate) fn elements_on(&self, block: u32) -> &[u32] {
         if block > self.element_blocks {
             return &[];
@@ -156,14 +156,14 @@ impl Layout {
         &self.order[start..self.page_starts[block as usize] as usize]
     }
 
-    /// The elements whose neighbor tuples are on a data page, by offset.
+    /// The elements whose neighbor tuples are on a data page, in the order of their offsets.
     pub(crate) fn neighbors_on(&self, block: u32) -> impl Iterator<Item = u32> {
         let candidates = if block > self.element_blocks {
             &self.order[self.page_starts[block as usize - 1] as usize..]
         } else {
             self.elements_on(block)
         };
-        // Behind the element pages, neighbor tuples lie in the order of their elements, but for those on element pages.
+        // On later pages, neighbor tuples are in the order of their elements, without those that are on element pages.
         let inline = block <= self.element_blocks;
         let tids = candidates.iter().map(|&element| (element, self.neighbor(element).block));
         tids.take_while(move |&(_, at)| inline || at <= block)

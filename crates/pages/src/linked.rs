@@ -2,7 +2,7 @@ use pgvector::ValueType;
 
 use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, NeighborTuple, Page, PageBytes, Tid, Tuple};
 
-/// An element in use, and where it lies.
+/// The place of an element in use.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     block: u32,
@@ -11,9 +11,9 @@ struct Place {
     rows: bool,
 }
 
-/// The graph of an index whose pages are in memory, for searches: elements in use have numbers from 0, in the order of their places.
+/// The graph of an index whose pages are in memory, for searches. Elements in use are numbered from 0, in the order of their TIDs.
 ///
-/// Links are read from the pages each time. Invalid tuples are skipped; [`crate::verify`] reports them.
+/// Links are read from the pages on each call. Invalid tuples are skipped; [`crate::verify`] reports them.
 #[derive(Debug)]
 pub struct Linked<'a> {
     pages: &'a [PageBytes],
@@ -25,10 +25,10 @@ pub struct Linked<'a> {
 }
 
 impl<'a> Linked<'a> {
-    /// Memory in bytes for so many elements and blocks, the pages not included.
+    /// The most memory in bytes for this many elements and blocks, without the pages.
     #[must_use]
     pub fn bytes(elements: u64, blocks: u32) -> u64 {
-        // Vectors that grow have room for twice as many.
+        // A vector that grows may have twice the capacity that it needs.
         elements.saturating_mul(2 * size_of::<Place>() as u64).saturating_add(u64::from(blocks) * 4)
     }
 
@@ -66,20 +66,20 @@ impl<'a> Linked<'a> {
         self.places.is_empty()
     }
 
-    /// Where searches begin, and its level.
+    /// The entry point of searches, and its level.
     #[must_use]
     pub fn entry(&self) -> Option<(u32, u8)> {
         let number = self.number(self.meta.entry)?;
         Some((number, u8::try_from(self.meta.entry_level).ok()?))
     }
 
-    /// Whether an element has rows: elements without rows lead searches on, but are no results.
+    /// Whether an element has rows: without rows it takes part in searches, but is no result.
     #[must_use]
     pub fn has_rows(&self, element: u32) -> bool {
         self.places.get(element as usize).is_some_and(|place| place.rows)
     }
 
-    /// The value of an element in the encoding that kernels compare, in two parts as [`Datum::value`].
+    /// The value of an element in the encoding of distance kernels, in two parts as in [`Datum::value`].
     #[must_use]
     pub fn value(&self, element: u32) -> Option<[&'a [u8]; 2]> {
         let tuple = self.tuple(element)?;
@@ -105,7 +105,7 @@ impl<'a> Linked<'a> {
         slots.filter_map(|slot| self.number(slot))
     }
 
-    /// The neighbor tuple of an element, if it belongs to it, and the element's level.
+    /// The neighbor tuple of an element, if its version is the element's, and the element's level.
     fn list(&self, element: u32) -> Option<(NeighborTuple<'a>, u8)> {
         let tuple = self.tuple(element)?;
         let tid = tuple.neighbor_tid();

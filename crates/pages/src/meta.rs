@@ -15,7 +15,7 @@ pub struct IndexMeta {
     pub dims: u32,
     /// Neighbors per element on layers above 0; layer 0 has twice as many.
     pub m: u16,
-    /// Candidates considered for an element's neighbors; only noted in the meta page.
+    /// The `ef_construction` of the build; pgvector never reads it from the meta page.
     pub ef_construction: u16,
 }
 
@@ -23,7 +23,7 @@ impl IndexMeta {
     /// Checks every parameter against pgvector's limits.
     ///
     /// # Errors
-    /// [`MetaError`] names the first that is outside.
+    /// [`MetaError`] names the first parameter that is out of bounds.
     pub fn check(&self) -> Result<(), MetaError> {
         let within = |what, found: u32, min: u32, max: u32| {
             let error = MetaError { what, found: found.into(), min: min.into(), max: max.into() };
@@ -41,7 +41,7 @@ impl IndexMeta {
 /// The contents of block 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaPage {
-    /// Says that this is an HNSW index.
+    /// Marks an HNSW index.
     pub magic: u32,
     /// 1 in all releases.
     pub version: u32,
@@ -49,18 +49,18 @@ pub struct MetaPage {
     pub dims: u32,
     /// Neighbors per element on layers above 0.
     pub m: u16,
-    /// Candidates considered by inserts; noted, never read.
+    /// The `ef_construction` of the build; pgvector never reads it.
     pub ef_construction: u16,
     /// The entry point's element tuple; block [`NO_BLOCK`] if there is none.
     pub entry: Tid,
     /// The entry point's level; -1 if there is none.
     pub entry_level: i16,
-    /// The data page where inserts begin to look for room.
+    /// The data page where inserts begin to look for free space.
     pub insert_page: u32,
 }
 
 impl MetaPage {
-    /// The contents for an index with this entry point (its place and level).
+    /// The contents for an index with this entry point (its place and its level).
     #[must_use]
     pub fn new(meta: &IndexMeta, entry: Option<(Tid, u8)>, insert_page: u32) -> Self {
         let (entry, entry_level) = entry.map_or((Tid::INVALID, -1), |(tid, level)| (tid, i16::from(level)));

@@ -1,10 +1,10 @@
 use crate::format::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, read_u16, read_u32};
 use crate::{PageBytes, PageError, Tid};
 
-/// Tuples begin and end at multiples of this.
+/// Tuples begin and end at multiples of this: PostgreSQL's `MAXALIGN`.
 const ALIGN: usize = 8;
 
-/// Whether the page was never written.
+/// Whether the page is all zero, hence was never written.
 #[must_use]
 pub fn is_new(bytes: &PageBytes) -> bool {
     bytes.iter().all(|&byte| byte == 0)
@@ -13,7 +13,7 @@ pub fn is_new(bytes: &PageBytes) -> bool {
 /// PostgreSQL's page header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The last WAL record of the page.
+    /// The WAL position of the last change.
     pub lsn: u64,
     /// 0 without data checksums.
     pub checksum: u16,
@@ -41,7 +41,7 @@ impl<'a> Page<'a> {
     /// Checks header and special area.
     ///
     /// # Errors
-    /// The page is not of an HNSW index: all zero, a constant field with another value, areas that do not fit together.
+    /// If the page is not one of an HNSW index: all zero, a constant field with another value, or areas that overlap.
     pub fn parse(block: u32, bytes: &'a PageBytes) -> Result<Self, PageError> {
         let header = PageHeader {
             lsn: u64::from(read_u32(bytes, 0)) << 32 | u64::from(read_u32(bytes, 4)),
@@ -105,13 +105,14 @@ impl<'a> Page<'a> {
         &self.bytes[usize::from(self.header.lower)..usize::from(self.header.upper)]
     }
 
-    /// The line pointers of a data page.
+    /// The number of line pointers of a data page.
     #[must_use]
     pub fn item_count(&self) -> u16 {
         (self.header.lower - PAGE_HEADER_LEN as u16) / LINE_POINTER_LEN as u16
     }
 
-    /// The tuple of one line pointer, counted from 1. Whether it overlaps others is for [`Page::items`] to say.
+    /// The tuple at an offset from 1; `None` if there is none or its line pointer is invalid. Only [`Page::items`] detects
+    /// overlaps.
     #[must_use]
     pub fn item(&self, offset: u16) -> Option<Item<'a>> {
         if offset == 0 || offset > self.item_count() {
@@ -127,22 +128,22 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A tuple of some kind.
+/// A tuple of any kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// Where it lies in the index.
+    /// Its place in the index.
     pub tid: Tid,
-    /// Where it starts in the page.
+    /// Its first byte in the page.
     pub start: usize,
     /// Its bytes, padding included.
     pub bytes: &'a [u8],
 }
 
-/// The tuples of a page; see [`Page::items`]. A bad line pointer is an error, and the next one follows.
+/// An iterator over the tuples of a page; see [`Page::items`]. An invalid line pointer gives an error, and iteration continues.
 pub struct Items<'a> {
     page: Page<'a>,
     offset: u16,
-    /// A bit for each aligned position of the page that belongs to a tuple.
+    /// A bit for each aligned position that a tuple so far occupies.
     taken: [u64; SPECIAL / ALIGN / 64 + 1],
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{NO_BLOCK, PAGE_SIZE, PageBytes, SEGMENT_BLOCKS};
 
-/// Where pages are read from.
+/// A source of pages.
 pub trait PageSource {
     /// The number of blocks.
     fn blocks(&self) -> u32;
@@ -15,10 +15,10 @@ pub trait PageSource {
     /// Reads a block.
     ///
     /// # Errors
-    /// There is no such block, or it cannot be read.
+    /// If there is no such block, or it cannot be read.
     fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()>;
 
-    /// Called every few milliseconds by work that reads no pages: a chance to be cancelled. It may panic to end the work.
+    /// Called every few milliseconds by work that reads no pages, to allow cancellation: it may panic to end the work.
     fn pause(&mut self) {}
 }
 
@@ -37,7 +37,7 @@ impl PageSource for &[PageBytes] {
 /// Why a relation file cannot be read.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The system does not let us.
+    /// A file cannot be opened.
     #[error("cannot open {}", path.display())]
     Io {
         /// The file.
@@ -46,7 +46,7 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
-    /// Not a whole number of pages, or more than fit a segment.
+    /// A file is not a whole number of pages, or is larger than a segment.
     #[error("{} has {len} bytes, which is not a relation file of 8 kB pages in 1 GiB segments", path.display())]
     Len {
         /// The file.
@@ -64,10 +64,10 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens a file and the segments after it.
+    /// Opens a file and the segments that follow it.
     ///
     /// # Errors
-    /// A file that cannot be opened, or has a length that no segment has.
+    /// If a file cannot be opened, or its length is not that of a segment.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut source = Self { segments: Vec::new(), blocks: 0 };
         let mut next = path.to_path_buf();

@@ -3,7 +3,7 @@ use std::fmt;
 use crate::NO_BLOCK;
 use crate::format::TID_LEN;
 
-/// Where a tuple lies in the index: PostgreSQL's `ItemPointerData`. Compares in the order of pages.
+/// The place of a tuple in the index: PostgreSQL's `ItemPointerData`. Ordered by block, then offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid {
     /// The block, from 0.
@@ -13,7 +13,7 @@ pub struct Tid {
 }
 
 impl Tid {
-    /// What an unused slot holds.
+    /// The content of an unused slot.
     pub const INVALID: Self = Self { block: NO_BLOCK, offset: 0 };
 
     /// The TID of `offset` in `block`.
@@ -22,7 +22,7 @@ impl Tid {
         Self { block, offset }
     }
 
-    /// PostgreSQL's `ItemPointerIsValid`: the offset alone decides.
+    /// PostgreSQL's `ItemPointerIsValid`, which checks the offset alone.
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.offset != 0

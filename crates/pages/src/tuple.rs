@@ -10,14 +10,14 @@ use crate::{Item, PageError, Tid};
 /// A tuple of a data page.
 #[derive(Clone, Copy, Debug)]
 pub enum Tuple<'a> {
-    /// A node of the graph.
+    /// An element of the graph.
     Element(ElementTuple<'a>),
-    /// The neighbors of a node.
+    /// The neighbors of an element.
     Neighbor(NeighborTuple<'a>),
 }
 
 impl<'a> Tuple<'a> {
-    /// Tells the kind of a tuple and makes sure that its fixed fields are there.
+    /// Determines the kind of a tuple, and checks that it is long enough for its fixed fields.
     ///
     /// # Errors
     /// An unknown type, or a tuple too short for its type or its number of slots.
@@ -43,7 +43,7 @@ impl<'a> Tuple<'a> {
     }
 }
 
-/// A node of the graph: its level, rows and value, and where its neighbors are.
+/// An element of the graph: its level, heap TIDs and value, and the place of its neighbor tuple.
 #[derive(Clone, Copy, Debug)]
 pub struct ElementTuple<'a> {
     tid: Tid,
@@ -51,37 +51,37 @@ pub struct ElementTuple<'a> {
 }
 
 impl<'a> ElementTuple<'a> {
-    /// Where it lies.
+    /// The place of the tuple.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// The highest layer that the element is on.
+    /// The highest layer of the element.
     #[must_use]
     pub fn level(&self) -> u8 {
         self.bytes[1]
     }
 
-    /// 0 for a live element, 1 for a slot that inserts may take.
+    /// 0 for a live element, 1 for one that VACUUM has deleted, whose slot inserts may reuse.
     #[must_use]
     pub fn deleted(&self) -> u8 {
         self.bytes[2]
     }
 
-    /// Must be equal to the neighbor tuple's.
+    /// The version byte, which must equal that of the neighbor tuple.
     #[must_use]
     pub fn version(&self) -> u8 {
         self.bytes[3]
     }
 
-    /// All ten slots for heap TIDs, used ones first.
+    /// All ten slots for heap TIDs; used ones come first.
     #[must_use]
     pub fn heap_tids(&self) -> [HeapTid; HEAP_TIDS_PER_ELEMENT] {
         std::array::from_fn(|slot| HeapTid(Tid::read(self.bytes, ELEMENT_HEAP_TIDS + TID_LEN * slot).to_bytes()))
     }
 
-    /// Where the neighbor tuple lies.
+    /// The place of the neighbor tuple.
     #[must_use]
     pub fn neighbor_tid(&self) -> Tid {
         Tid::read(self.bytes, ELEMENT_NEIGHBOR_TID)
@@ -92,14 +92,14 @@ impl<'a> ElementTuple<'a> {
         read_u16(self.bytes, ELEMENT_NEIGHBOR_TID + TID_LEN)
     }
 
-    /// From the datum's first byte to the end of the tuple; see [`crate::Datum`].
+    /// The bytes from the start of the datum to the end of the tuple; see [`crate::Datum`].
     #[must_use]
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[ELEMENT_DATUM..]
     }
 }
 
-/// The neighbors of a node on all its layers.
+/// The neighbors of an element on all its layers.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborTuple<'a> {
     tid: Tid,
@@ -107,13 +107,13 @@ pub struct NeighborTuple<'a> {
 }
 
 impl<'a> NeighborTuple<'a> {
-    /// Where it lies.
+    /// The place of the tuple.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Must be equal to the element's.
+    /// The version byte, which must equal that of the element tuple.
     #[must_use]
     pub fn version(&self) -> u8 {
         self.bytes[1]
@@ -125,7 +125,7 @@ impl<'a> NeighborTuple<'a> {
         read_u16(self.bytes, 2)
     }
 
-    /// The length of the tuple.
+    /// The length of the tuple in bytes.
     #[must_use]
     pub fn tuple_len(&self) -> usize {
         self.bytes.len()

@@ -14,7 +14,7 @@ use crate::{PAGE_SIZE, Page, PageBytes, PageSource};
 pub use memory::TooLarge;
 pub use report::{LayerReport, Problems, Report};
 
-/// Steps between two pauses of work that reads no pages: some milliseconds.
+/// Work that reads no pages calls [`PageSource::pause`] after this many steps: some milliseconds.
 const PAUSE: usize = 1 << 14;
 
 /// How to verify an index.
@@ -26,9 +26,9 @@ pub struct Options {
 
 /// Reads a whole index and checks every rule that pgvector relies on, from page headers to reachability.
 ///
-/// Errors are what makes pgvector misbehave, warnings are legal but unusual or harmful. Indexes of every release of pgvector
-/// pass, those after inserts and VACUUM included. All pages are read twice, in block order, and those with neighbor tuples
-/// several times more. Memory is bounded by what the pages hold: about 36 bytes per element with one row, 8 per further row and 10 per block.
+/// Errors make pgvector misbehave; warnings are legal but unusual or harmful. Indexes of every release of pgvector pass, also
+/// after inserts and VACUUM. All pages are read twice, in block order, and those with neighbor tuples several times more.
+/// Memory depends on the content of the pages: about 36 bytes per element with one row, 8 per further row and 10 per block.
 pub fn verify(source: &mut dyn PageSource, options: Options) -> Report {
     let blocks = source.blocks();
     verify_within(source, options, u64::MAX).unwrap_or_else(|error| {
@@ -38,16 +38,17 @@ pub fn verify(source: &mut dyn PageSource, options: Options) -> Report {
     })
 }
 
-/// The memory in bytes that [`verify`] takes at most for an index of this many elements with one row each: vectors grow by a quarter.
+/// The most memory in bytes that [`verify`] needs for this many elements with one row each; vectors grow by a quarter, so up to
+/// a fifth of them is unused.
 #[must_use]
 pub fn verify_bytes(elements: u64, blocks: u32) -> u64 {
     elements.saturating_mul(45).saturating_add(u64::from(blocks) * 12)
 }
 
-/// The same with `memory` bytes at most.
+/// [`verify`] with at most `memory` bytes.
 ///
 /// # Errors
-/// More memory is needed. It has not been taken.
+/// [`TooLarge`] if more memory is needed; it has not been allocated.
 pub fn verify_within(source: &mut dyn PageSource, options: Options, memory: u64) -> Result<Report, TooLarge> {
     let mut report = Report { blocks: source.blocks(), ..Report::default() };
     let memory = &mut Memory::new(memory);
@@ -59,7 +60,8 @@ pub fn verify_within(source: &mut dyn PageSource, options: Options, memory: u64)
     Ok(report)
 }
 
-/// Calls `work` with each page that has one, in block order; others become errors when `complain` is set.
+/// Calls `work` with each valid page, in block order. With `complain`, invalid pages are reported as errors, and all-zero ones
+/// as warnings.
 fn for_each_page<E>(
     source: &mut dyn PageSource,
     report: &mut Report,
@@ -74,7 +76,7 @@ fn for_each_page<E>(
         }
         match Page::parse(block, &bytes) {
             Ok(page) => work(&page, report)?,
-            // Left by a crash while the file was extended: only bad if something points to it.
+            // Left by a crash while the file was extended: harmful only if a link leads to it.
             Err(error @ crate::PageError::New { .. }) => report.warnings.add(complain, format_args!("{error}")),
             Err(error) => report.errors.add(complain, format_args!("{error}")),
         }

@@ -9,7 +9,7 @@ use crate::format::{
 };
 use crate::{Layout, MetaPage, NO_BLOCK, PageBytes, Tid};
 
-/// Makes the pages of an index, in any order and from any number of threads.
+/// Writes the pages of an index, in any order and from any number of threads.
 #[derive(Clone, Copy)]
 pub struct PageWriter<'a> {
     graph: &'a Graph,
@@ -18,22 +18,22 @@ pub struct PageWriter<'a> {
 }
 
 impl<'a> PageWriter<'a> {
-    /// A writer for the graph, values and layout that belong together.
+    /// A writer for a graph with its values and its layout.
     #[must_use]
     pub fn new(graph: &'a Graph, values: &'a dyn ElementValues, layout: &'a Layout) -> Self {
         Self { graph, values, layout }
     }
 
-    /// All blocks of the index, the meta page among them.
+    /// The number of blocks, including the meta page.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.layout.blocks()
     }
 
-    /// Fills `page` with a block. LSN and checksum are 0.
+    /// Writes a block into `page`, with LSN and checksum 0.
     ///
     /// # Panics
-    /// If the index has no such block, or graph and values are not those of the layout.
+    /// If the index has no such block, or the layout was made from another graph or other values.
     pub fn write_page(&self, block: u32, page: &mut PageBytes) {
         assert!(block < self.blocks(), "block {block} of {}", self.blocks());
         if block == 0 {
@@ -51,7 +51,7 @@ impl<'a> PageWriter<'a> {
 
     fn meta_page(&self) -> MetaPage {
         let entry = self.graph.entry().map(|entry| (self.layout.element(entry), self.graph.level(entry)));
-        // Inserts walk the chain from the insert page on. The pages before the last are full.
+        // Inserts walk the chain from the insert page on; all pages before the last are full.
         MetaPage::new(self.layout.meta(), entry, self.blocks() - 1)
     }
 

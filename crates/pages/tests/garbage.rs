@@ -1,4 +1,4 @@
-//! Nothing that a file or a builder contains makes a verifier panic.
+//! No content of a file, and nothing that a builder sends, makes a verifier panic.
 
 mod support;
 
@@ -7,10 +7,10 @@ use lantern_index_pages::{IncomingVerifier, Options, PAGE_SIZE, PageBytes, verif
 use proptest::prelude::*;
 use support::{KEY, sample};
 
-/// Good pages with some bytes overwritten.
+/// Valid pages with some bytes overwritten.
 fn damaged() -> impl Strategy<Value = Vec<PageBytes>> {
     let types = prop::sample::select(vec![ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec]);
-    // Damage is likely where it does most: headers, line pointers, the starts of tuples.
+    // Damage matters most in headers, line pointers and the starts of tuples.
     let at = prop_oneof![10..80usize, 24..56usize, 0..PAGE_SIZE, 7000..PAGE_SIZE];
     let damage = prop::collection::vec((any::<prop::sample::Index>(), at, any::<u8>()), 1..40);
     (types, 0..60u32, damage).prop_map(|(value_type, elements, damage)| {
@@ -23,7 +23,7 @@ fn damaged() -> impl Strategy<Value = Vec<PageBytes>> {
     })
 }
 
-/// Random bytes behind a header that passes.
+/// Random bytes after a valid header.
 fn random() -> impl Strategy<Value = Vec<PageBytes>> {
     let page = (prop::collection::vec(any::<u8>(), PAGE_SIZE), 24..400u16, 400..8184u16);
     prop::collection::vec(page, 1..4).prop_map(|pages| {

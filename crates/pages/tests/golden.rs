@@ -1,4 +1,4 @@
-//! An index that pgvector itself wrote, and the same after VACUUM.
+//! An index that pgvector itself has written, before and after VACUUM.
 
 mod support;
 
@@ -54,7 +54,7 @@ fn an_index_after_vacuum_passes() {
     let mut pages = t3();
     let page = &mut pages[1];
     let invalid = Tid::INVALID.to_bytes();
-    // Element (1,1) and its neighbors (1,2): emptied, at the next version.
+    // Element (1,1) and its neighbor tuple (1,2) after VACUUM: emptied, with the next version.
     let (element, neighbors) = (0x1f98, 0x1f78);
     page[element + 2..element + 4].copy_from_slice(&[1, 2]);
     page[element + 4..element + 10].copy_from_slice(&invalid);
@@ -62,7 +62,7 @@ fn an_index_after_vacuum_passes() {
     page[neighbors + 1] = 2;
     page[neighbors + 4..neighbors + 10].copy_from_slice(&invalid);
     page[neighbors + 10..neighbors + 16].copy_from_slice(&invalid);
-    // Links to it, second in the layer-0 lists of the others.
+    // Links to it: the second slot of the others' layer-0 lists.
     let links = [0x1e7a, 0x1f06];
     for link in links {
         assert_eq!(page[link..link + 6], Tid::new(1, 1).to_bytes());
@@ -77,7 +77,7 @@ fn an_index_after_vacuum_passes() {
     let problem = "element (1,5), layer 0: neighbor (1,1) is deleted";
     assert_eq!(report.errors.first(), [problem]);
 
-    // Element (1,5) without its row: VACUUM deletes it, too, and is not there yet.
+    // Element (1,5) without its heap TID: VACUUM will delete it, too, but has not come that far.
     pages[1][0x1e94..0x1e9a].copy_from_slice(&invalid);
     let report = check(&pages);
     assert!(report.is_ok(), "{report}");

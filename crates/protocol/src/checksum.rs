@@ -1,6 +1,6 @@
-/// Ties the frames of a stream together: a frame that is lost, repeated or moved changes the value.
+/// A checksum of the sequence of frames, which changes if a frame is lost, repeated or moved.
 ///
-/// CRC32C over the `crc` field (4 bytes, little-endian) of each frame in order, so the data itself is summed only once.
+/// CRC32C over the `crc` field (4 bytes, little-endian) of each frame in order, so the data itself is read only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamChecksum(u32);
 

@@ -2,13 +2,13 @@ use thiserror::Error;
 
 use crate::{SqlState, kind};
 
-/// What a peer sent that this protocol does not allow. The connection is of no use after it.
+/// A violation of the protocol by the peer. The connection cannot be used after it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The reserved field of a header is not 0.
     #[error("reserved header field is {0}, must be 0")]
     Reserved(u16),
-    /// Flags that are not known, or not for this kind.
+    /// Flags that are unknown, or not allowed for this kind.
     #[error("{} frame has flags {flags:#04x}", kind::name(*.kind))]
     Flags {
         /// The frame's kind.
@@ -16,50 +16,50 @@ pub enum ProtocolError {
         /// Its flags.
         flags: u8,
     },
-    /// A payload over the limit of its kind; noticed before memory is taken for it.
+    /// A payload that exceeds the limit of its kind; detected before memory is allocated for it.
     #[error("{} frame of {length} bytes, {limit} allowed", kind::name(*.kind))]
     TooLong {
         /// The frame's kind.
         kind: u8,
         /// The payload's length in the header.
         length: u32,
-        /// The most that is allowed.
+        /// The limit of this kind.
         limit: usize,
     },
-    /// Bytes changed on the way.
+    /// Bytes were altered in transit.
     #[error("{} frame has checksum {found:#010x}, its bytes have {computed:#010x}", kind::name(*.kind))]
     Checksum {
         /// The frame's kind.
         kind: u8,
         /// The checksum in the header.
         found: u32,
-        /// The checksum of the bytes.
+        /// The checksum computed from the bytes.
         computed: u32,
     },
-    /// A kind this side does not take, and the frame is not marked optional.
+    /// A kind that this side does not accept, in a frame that is not marked optional.
     #[error("{} frame ({kind:#04x}) is not for this side", kind::name(*.kind))]
     UnknownKind {
         /// The frame's kind.
         kind: u8,
     },
-    /// A payload that ends before its fields do.
+    /// A payload that ends before all of its fields.
     #[error("{message} ends in field {field}: {needed} bytes needed, {left} left")]
     Truncated {
         /// The message.
         message: &'static str,
-        /// The field that does not fit.
+        /// The field that is truncated.
         field: &'static str,
         /// The field's length in bytes.
         needed: u64,
-        /// What is left of the payload.
+        /// The bytes left in the payload.
         left: usize,
     },
-    /// Bytes after the end of a message whose length is exact.
+    /// Extra bytes after a message whose length is exact.
     #[error("{message} has {extra} bytes after its end")]
     Trailing {
         /// The message.
         message: &'static str,
-        /// The bytes too many.
+        /// The number of extra bytes.
         extra: usize,
     },
     /// A text that is not UTF-8 or has a NUL.
@@ -79,23 +79,23 @@ pub enum ProtocolError {
     /// Five bytes that are not an error code.
     #[error("{0:?} is not an error code")]
     SqlState([u8; 5]),
-    /// A batch of nothing.
+    /// An empty batch.
     #[error("{message} has count 0")]
     Empty {
         /// The message.
         message: &'static str,
     },
-    /// Values that cannot be `count` values.
+    /// Lengths that do not match the bytes of the values, or a value that is empty.
     #[error("{count} values of {expected} bytes in all, {found} bytes found")]
     Values {
         /// The number of values.
         count: u32,
-        /// The bytes their lengths ask for.
+        /// The sum of their lengths.
         expected: u64,
-        /// The bytes there are.
+        /// The bytes received.
         found: u64,
     },
-    /// Pages behind the last block number that exists.
+    /// Pages beyond the highest possible block number.
     #[error("{count} pages from block {first_block} on, block numbers end before")]
     Blocks {
         /// The block number of the first page.
@@ -103,18 +103,18 @@ pub enum ProtocolError {
         /// The number of pages.
         count: u32,
     },
-    /// A message at a time when it may not come.
+    /// A message that is not allowed in this state.
     #[error("unexpected {message} while {state}")]
     Unexpected {
         /// The message.
         message: &'static str,
-        /// What the session is doing.
+        /// The state of the session in words.
         state: &'static str,
     },
 }
 
 impl ProtocolError {
-    /// The error code to report it with.
+    /// The error code with which to report it.
     #[must_use]
     pub fn sqlstate(&self) -> SqlState {
         match self {

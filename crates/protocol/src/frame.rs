@@ -2,42 +2,42 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{ProtocolError, kind, max_payload};
 
-/// The bytes of a header: kind u8, flags u8, reserved u16, payload length u32, crc32c u32.
+/// The length of a header: kind u8, flags u8, reserved u16, payload length u32, crc32c u32.
 pub const HEADER_BYTES: usize = 12;
-/// A receiver that does not know the kind skips the frame.
+/// A receiver that does not know the kind may skip the frame.
 pub const FLAG_OPTIONAL: u8 = 1;
-/// A Tuples frame has the length of each value.
+/// A Tuples frame contains the length of each value.
 pub const FLAG_LENGTHS: u8 = 2;
 
-/// How much of the header the checksum covers: all but the checksum itself.
+/// The bytes of the header that the checksum covers: all but itself.
 const SUMMED: usize = HEADER_BYTES - 4;
 
-/// A frame whose header and checksum are right; what its payload says is not checked yet.
+/// A frame with a valid header and checksum; its payload has not been decoded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// One of [`kind`], or one that is not known.
+    /// One of [`kind`], or an unknown one.
     pub kind: u8,
     /// [`FLAG_OPTIONAL`], [`FLAG_LENGTHS`].
     pub flags: u8,
-    /// The checksum in the header, which [`StreamChecksum`](crate::StreamChecksum) adds up.
+    /// The checksum in the header, input of the [`StreamChecksum`](crate::StreamChecksum).
     pub crc: u32,
     /// The payload, a slice of the buffer it was decoded from.
     pub payload: Bytes,
 }
 
 impl Frame {
-    /// Takes the next frame from the front of what was received. `None`: more bytes are needed, and room is made for them.
+    /// Removes the next frame from the front of the received bytes. `None` if more bytes are needed, for which space is reserved.
     ///
     /// # Errors
-    /// A header that is not allowed (as soon as it is there, whatever length it claims) or a wrong checksum.
+    /// An invalid header (as soon as it is complete, whatever length it claims) or a wrong checksum.
     pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, ProtocolError> {
         Self::decode_within(buffer, usize::MAX)
     }
 
-    /// As [`Frame::decode`], where a payload has at most `most` bytes, whatever its kind may have.
+    /// [`Frame::decode`] with payloads of at most `most` bytes, in addition to the limit of their kind.
     ///
     /// # Errors
-    /// As [`Frame::decode`].
+    /// Those of [`Frame::decode`].
     pub fn decode_within(buffer: &mut BytesMut, most: usize) -> Result<Option<Frame>, ProtocolError> {
         let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else {
             buffer.reserve(HEADER_BYTES - buffer.len());
@@ -85,14 +85,14 @@ impl Frame {
         out.put_slice(&self.payload);
     }
 
-    /// Whether a receiver that does not know the kind skips the frame.
+    /// Whether a receiver that does not know the kind may skip the frame.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.flags & FLAG_OPTIONAL != 0
     }
 }
 
-/// The header for a payload that is in parts, and its checksum. The payload is within the limit of its kind.
+/// The header for a payload in parts, and its checksum. The payload must be within the limit of its kind.
 pub(crate) fn header(kind: u8, flags: u8, parts: &[&[u8]]) -> ([u8; HEADER_BYTES], u32) {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     debug_assert!(length <= max_payload(kind), "{} payload of {length} bytes", kind::name(kind));
@@ -153,7 +153,7 @@ mod tests {
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            // A longer length makes the decoder wait for bytes that do not come.
+            // With a longer length, the decoder waits for bytes that never come.
             let waits = matches!(Frame::decode(&mut bad), Ok(None));
             assert!(waits || Frame::decode(&mut bad).is_err(), "bit {bit}");
             assert!(!waits || (4..8).contains(&(bit / 8)), "bit {bit}");

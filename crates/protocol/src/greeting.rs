@@ -1,10 +1,10 @@
-/// The greeting's version: Lantern's, since both protocols share the port.
+/// The version of the greeting. Both protocols share the port, so this is Lantern's.
 pub const GREETING_VERSION: u32 = 1;
 /// The four bytes by which a client chooses this protocol.
 pub const MAGIC: [u8; 4] = *b"LIX2";
 /// The four bytes by which a client chooses Lantern's protocol version 1: `0x13333337`.
 pub const LANTERN_V1_MAGIC: [u8; 4] = 0x1333_3337_u32.to_le_bytes();
-/// The four bytes by which a router chooses Lantern's protocol version 1 for one of Lantern's clients.
+/// The four bytes by which a router chooses Lantern's protocol version 1 on behalf of a Lantern client.
 pub const LANTERN_V1_RELAYED: [u8; 4] = *b"LIX1";
 /// The version of this protocol, for [`Hello`](crate::Hello) and [`Accept`](crate::Accept).
 pub const PROTOCOL_VERSION: u16 = 2;
@@ -13,7 +13,7 @@ pub const DEFAULT_PORT: u16 = 8998;
 /// The port of the status page and metrics.
 pub const DEFAULT_STATUS_PORT: u16 = 8999;
 
-/// Who answers on the port.
+/// The kind of daemon on the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ServerType {
@@ -28,7 +28,7 @@ pub enum ServerType {
 pub struct Greeting {
     /// [`GREETING_VERSION`].
     pub version: u32,
-    /// A [`ServerType`] as a number: the client decides what to do with one it does not know.
+    /// A [`ServerType`] as a number: what an unknown one means is up to the client.
     pub server_type: u32,
 }
 
@@ -53,7 +53,7 @@ impl Greeting {
         [v0, v1, v2, v3, t0, t1, t2, t3]
     }
 
-    /// Reads a greeting; every value is possible.
+    /// Reads a greeting; every value is accepted.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         let [v0, v1, v2, v3, t0, t1, t2, t3] = bytes;

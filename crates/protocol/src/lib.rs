@@ -1,6 +1,6 @@
 //! The wire protocol between a PostgreSQL backend and a builder: bytes to messages and back.
 //!
-//! Sans-IO: no socket, no clock, no task. `proto/README.md` says the same for people who write another client or builder.
+//! Sans-IO: no sockets, clocks or tasks. `proto/README.md` specifies the protocol for authors of other clients and builders.
 
 pub mod capability;
 mod checksum;

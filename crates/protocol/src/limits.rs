@@ -11,28 +11,28 @@ pub const MAX_DATA_PAYLOAD: usize = 2 << 20;
 /// The most bytes of a text that this crate sends; longer ones are cut. Four of them fit into a control frame.
 pub const MAX_TEXT_BYTES: usize = 8 << 10;
 
-/// The most pages that one frame holds.
+/// The most pages in one frame.
 pub const MAX_PAGES_PER_FRAME: usize = (MAX_DATA_PAYLOAD - 8) / PAGE_SIZE;
 
 /// The bytes of a heap TID.
 pub const HEAP_TID_BYTES: usize = pgvector::TID_LEN;
 /// The most bytes of one value: a sparsevec with [`MAX_SPARSEVEC_NNZ`] entries.
 pub const MAX_VALUE_BYTES: usize = 4 + 8 * MAX_SPARSEVEC_NNZ;
-/// From this many bytes on a batch of tuples is worth sending.
+/// The number of bytes from which a batch of rows is sent.
 pub const TUPLES_BATCH_BYTES: usize = 256 << 10;
 
-/// The most queries that a client may send with a sample that it wants advice on.
+/// The most queries that a client may send with the sample that it asks advice on.
 pub const MAX_ADVICE_QUERIES: u32 = 1000;
 
-/// A builder sends a frame at least this often from Hello on, and a client in a pause between rows should.
+/// A builder sends a frame at least this often from Hello on; a client should when it pauses between rows.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a client waits for a silent builder, unless configured otherwise.
+/// How long a client waits for a silent builder, by default.
 pub const BUILDER_SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a builder waits for a silent client whose rows are due, unless configured otherwise. Much longer: a scan that
-/// finds no row for minutes is no failure.
+/// How long a builder waits for a silent client that owes rows, by default. Much longer than the reverse: a scan may find no
+/// row for minutes.
 pub const CLIENT_SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The most bytes in the payload of a frame of this kind; kinds that are not known are taken as control frames.
+/// The most bytes in the payload of a frame of this kind; unknown kinds count as control frames.
 #[must_use]
 pub fn max_payload(frame_kind: u8) -> usize {
     match frame_kind {

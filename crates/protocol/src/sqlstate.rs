@@ -1,17 +1,17 @@
 use std::fmt;
 
-/// A PostgreSQL error code of a class that means failure.
+/// A PostgreSQL error code, of a class for errors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SqlState([u8; 5]);
 
 impl SqlState {
-    /// The connection broke or the peer fell silent.
+    /// The connection broke, or the peer was silent for too long.
     pub const CONNECTION_FAILURE: Self = Self(*b"08006");
-    /// The peer sent something this protocol does not allow.
+    /// The peer broke a rule of the protocol.
     pub const PROTOCOL_VIOLATION: Self = Self(*b"08P01");
-    /// The type, metric or version is not served.
+    /// The builder does not support the type, metric or version.
     pub const FEATURE_NOT_SUPPORTED: Self = Self(*b"0A000");
-    /// A value is not one that pgvector would store.
+    /// A value that pgvector would not store.
     pub const DATA_EXCEPTION: Self = Self(*b"22000");
     /// A parameter is outside its limits.
     pub const INVALID_PARAMETER: Self = Self(*b"22023");
@@ -19,27 +19,27 @@ impl SqlState {
     pub const INVALID_AUTHORIZATION: Self = Self(*b"28000");
     /// The build does not fit into the builder's memory.
     pub const OUT_OF_MEMORY: Self = Self(*b"53200");
-    /// The builder has no room for the build's values on disk.
+    /// The builder's disk has no space left for the values of the build.
     pub const DISK_FULL: Self = Self(*b"53100");
-    /// The builder serves as many clients as it may.
+    /// The client has as many waiting builds as its limit allows.
     pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
-    /// What is there does not suffice for what is asked.
+    /// The sample has too few rows or queries for advice.
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: Self = Self(*b"55000");
-    /// More dimensions or rows than can be served.
+    /// More dimensions or rows than the builder supports.
     pub const PROGRAM_LIMIT_EXCEEDED: Self = Self(*b"54000");
-    /// The client cancelled, or the operator did.
+    /// The client or the operator has cancelled the build.
     pub const QUERY_CANCELED: Self = Self(*b"57014");
     /// The builder is shutting down.
     pub const ADMIN_SHUTDOWN: Self = Self(*b"57P01");
-    /// The builder cannot take the build now; it is worth trying again.
+    /// The builder cannot take the build now; trying again may help.
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");
     /// A defect of the builder.
     pub const INTERNAL_ERROR: Self = Self(*b"XX000");
     /// A checksum or count does not match.
     pub const DATA_CORRUPTED: Self = Self(*b"XX001");
 
-    /// A code of five digits and capital letters; `None` for others and for the classes that do not mean failure
-    /// (00 success, 01 warning, 02 no data), so that a peer cannot make an error look like something else.
+    /// A code of five digits and capital letters; `None` for others, and for classes 00 (success), 01 (warning) and 02 (no
+    /// data), so that a peer cannot disguise an error.
     #[must_use]
     pub fn new(code: [u8; 5]) -> Option<Self> {
         let well_formed = code.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());

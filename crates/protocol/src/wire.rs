@@ -2,7 +2,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::{MAX_TEXT_BYTES, ProtocolError, SqlState};
 
-/// Reads the fields of a payload one after the other and names the one that does not fit.
+/// Reads the fields of a payload in order; errors name the field that is truncated or invalid.
 pub(crate) struct Reader<'a> {
     message: &'static str,
     rest: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         SqlState::new(code).ok_or(ProtocolError::SqlState(code))
     }
 
-    /// A text without NUL: PostgreSQL's are C strings.
+    /// A text without NUL, as texts are C strings in PostgreSQL.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<String, ProtocolError> {
         let len = self.u16(field)?;
         let Some((bytes, rest)) = self.rest.split_at_checked(usize::from(len)) else {
@@ -55,12 +55,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that versions before it leave out, at the end: empty then.
+    /// A text at the end that older versions leave out: empty then.
     pub(crate) fn text_or_end(&mut self, field: &'static str) -> Result<String, ProtocolError> {
         if self.rest.is_empty() { Ok(String::new()) } else { self.text(field) }
     }
 
-    /// A number that a later version of the protocol added at the end.
+    /// A number at the end that older versions leave out: `None` then.
     pub(crate) fn u32_or_end(&mut self, field: &'static str) -> Result<Option<u32>, ProtocolError> {
         if self.rest.is_empty() { Ok(None) } else { self.u32(field).map(Some) }
     }
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a text, cut at a NUL and at [`MAX_TEXT_BYTES`] (between characters).
+/// Appends a text, truncated at a NUL and at [`MAX_TEXT_BYTES`], between two characters.
 pub(crate) fn put_text(out: &mut BytesMut, text: &str) {
     let text = text.split('\0').next().unwrap_or_default();
     let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];

@@ -16,7 +16,7 @@ fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/vectors"))
 }
 
-/// Hex bytes, `xx*n` for a byte `n` times, `#` to the end of the line for people.
+/// Bytes in hexadecimal digits; `xx*n` is byte `xx` n times, `#` begins a comment.
 fn vector(name: &str) -> BytesMut {
     let text = fs::read_to_string(folder().join(name).with_extension("hex")).unwrap();
     let mut bytes = BytesMut::new();

@@ -1,10 +1,10 @@
-//! Which messages may come when.
+//! Which messages are allowed in which state.
 
 mod samples;
 
 use lantern_index_protocol::{BuilderMessage, ClientMessage, ProtocolError, SessionState};
 
-/// A step: `c` for the client or `b` for the builder, and the sample sent.
+/// Runs steps: `c` for the client or `b` for the builder, and the name of the sample sent.
 fn run(steps: &[(char, &str)]) -> Result<SessionState, ProtocolError> {
     let client = |name| samples::client().into_iter().find(|(other, _)| *other == name).unwrap().1;
     let builder = |name| samples::builder().into_iter().find(|(other, _)| *other == name).unwrap().1;
@@ -115,9 +115,9 @@ fn a_check_is_in_order_and_no_build() {
             assert!(run(&[&BUILD[..end], &[wrong]].concat()).is_err(), "{wrong:?} after {end} steps");
         }
     }
-    // Whoever asks for a build gets one, whatever else the builder can do.
+    // A Hello for a build gets a build, whatever else the builder can do.
     assert!(run(&[BUILD[0], ('b', "accept_check"), ('c', "tuples"), ('c', "end_of_tuples")]).is_ok());
-    // A builder that does not know checks takes it for a build.
+    // A builder that does not know checks takes the Hello for a build.
     assert!(run(&[CHECK[0], ('b', "accept"), CHECK[3]]).is_err());
 }
 
@@ -146,7 +146,7 @@ fn advice_is_in_order_and_no_build() {
     for end in 0..=BUILD.len() {
         assert!(run(&[&BUILD[..end], &[('b', "advice")]].concat()).is_err(), "advice after {end} steps");
     }
-    // A builder that does not know advice takes it for a build.
+    // A builder that does not know advice takes the Hello for a build.
     assert_eq!(run(&[ADVISE[0], ('b', "accept"), ADVISE[3]]), Ok(SessionState::Rows));
 }
 

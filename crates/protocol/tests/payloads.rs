@@ -1,14 +1,14 @@
-//! Payloads that are too short, too long, of another kind or not what their fields say.
+//! Payloads that are too short, too long, of another kind, or with invalid fields.
 
 mod samples;
 
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{BuilderMessage, ClientMessage, FLAG_OPTIONAL, Frame, ProtocolError, SqlState, kind};
 
-/// How one side reads a frame; the message as text, so that both sides' are of one type.
+/// Decodes a frame as one side does; the message as text, so that both sides have one type.
 type Read = fn(&Frame) -> Result<Option<String>, ProtocolError>;
 
-/// The frames of all sample messages, and how the side they are for reads a frame.
+/// The frames of all sample messages, and how the receiving side decodes each.
 fn frames() -> Vec<(Frame, Read)> {
     let as_client = |frame: &Frame| Ok(ClientMessage::from_frame(frame)?.map(|message| format!("{message:?}")));
     let as_builder = |frame: &Frame| Ok(BuilderMessage::from_frame(frame)?.map(|message| format!("{message:?}")));
@@ -32,7 +32,7 @@ fn is_data(frame: &Frame) -> bool {
 #[test]
 fn every_shorter_payload_is_refused() {
     for (frame, read) in frames() {
-        // Earlier versions end there.
+        // Messages of earlier versions end there.
         let enough = frame.payload.len() - later_fields(&frame);
         let older = match ClientMessage::from_frame(&frame) {
             Ok(Some(ClientMessage::Hello(hello))) if hello.check.is_some() || hello.ask.is_some() => {
@@ -49,7 +49,7 @@ fn every_shorter_payload_is_refused() {
     }
 }
 
-/// The length of the fields that came with later versions.
+/// The length of the fields that later versions have added.
 fn later_fields(frame: &Frame) -> usize {
     match ClientMessage::from_frame(frame) {
         Ok(Some(ClientMessage::Hello(hello))) => {
@@ -101,7 +101,7 @@ fn unknown_kinds_are_skipped_only_if_they_may_be() {
         assert_eq!(ClientMessage::from_frame(&of(kind, 0)), Err(ProtocolError::UnknownKind { kind }));
         assert_eq!(BuilderMessage::from_frame(&of(kind, 0)), Err(ProtocolError::UnknownKind { kind }));
     }
-    // The other side's messages are not known either.
+    // The other side's messages are unknown kinds, too.
     assert!(matches!(ClientMessage::from_frame(&of(kind::DONE, 0)), Err(ProtocolError::UnknownKind { .. })));
     assert!(matches!(BuilderMessage::from_frame(&of(kind::HELLO, 0)), Err(ProtocolError::UnknownKind { .. })));
 }

@@ -1,4 +1,4 @@
-//! Any message survives the way over the wire, in any pieces; no bytes make a decoder panic.
+//! Any message survives encoding and decoding, however its bytes are split; no bytes make a decoder panic.
 
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
@@ -28,7 +28,7 @@ fn hello() -> impl Strategy<Value = Hello> {
         |((shorts, longs, words, (value_type, metric), check, ask), texts)| {
             let [protocol_min, protocol_max, m, ef_construction] = shorts;
             let [capabilities, estimated_rows] = longs;
-            // The capability says that the fields are there.
+            // The capability determines whether the fields are present.
             let with = |bits: u64, bit: u64, there| if there { bits | bit } else { bits & !bit };
             let capabilities = with(capabilities, capability::CHECK, check.is_some());
             let capabilities = with(capabilities, capability::ADVISE, ask.is_some());
@@ -171,7 +171,7 @@ fn builder() -> impl Strategy<Value = BuilderMessage> {
     ]
 }
 
-/// Decodes what arrives in pieces that end at `cuts`.
+/// Decodes bytes that arrive in pieces, which end at `cuts`.
 fn frames(bytes: &[u8], mut cuts: Vec<usize>) -> Vec<Frame> {
     cuts.push(bytes.len());
     cuts.sort_unstable();

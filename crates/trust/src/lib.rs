@@ -1,4 +1,4 @@
-//! Checks a server's certificate as far as libpq's `sslmode` asks, for all clients of ours that are set up in libpq's words.
+//! Is this the server that was meant? Checks its certificate as libpq's `sslmode` asks, for all our clients with that setting.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use thiserror::Error as ThisError;
 
-/// Why root certificates are of no use.
+/// Why root certificates cannot be used.
 #[derive(Debug, ThisError)]
 pub enum RootError {
-    /// One of them is none.
+    /// One of them is not a valid certificate.
     #[error(transparent)]
     Certificate(Error),
-    /// There is none, say.
+    /// No verifier can be made of them, for example because there are none.
     #[error(transparent)]
     Chain(#[from] VerifierBuilderError),
 }
 
-/// For rustls, in place of its own verifier.
+/// A verifier for rustls, in place of its own.
 #[derive(Debug)]
 pub struct Verifier {
-    /// Without, any certificate will do.
+    /// `None` accepts any certificate.
     check: Option<Check>,
     provider: Arc<CryptoProvider>,
 }
@@ -33,22 +33,22 @@ pub struct Verifier {
 struct Check {
     chain: Arc<WebPkiServerVerifier>,
     roots: Vec<CertificateDer<'static>>,
-    /// Whether the certificate must be for the host that was connected to.
+    /// Whether the certificate must be for the host of the connection.
     name: bool,
 }
 
 impl Verifier {
-    /// Takes any certificate: `require`, without a root certificate.
+    /// Accepts any certificate: `sslmode=require` without a root certificate.
     #[must_use]
     pub fn of_any(provider: Arc<CryptoProvider>) -> Self {
         Self { check: None, provider }
     }
 
-    /// Takes certificates that one of `roots` vouches for, and with `name` only those for the host that was connected to: `verify-ca` and
-    /// `verify-full`.
+    /// Accepts certificates that one of `roots` has signed and, with `name`, only those for the host of the connection:
+    /// `verify-ca` and `verify-full`.
     ///
     /// # Errors
-    /// [`RootError`]
+    /// [`RootError`] if the roots cannot be used.
     pub fn of_roots(
         roots: Vec<CertificateDer<'static>>,
         name: bool,
@@ -78,8 +78,8 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !name => verified,
-            // A self-signed certificate as OpenSSL makes it by default calls itself an authority, which webpki does not accept for
-            // a server. Being the very certificate that the user trusts is proof enough; its name is still checked.
+            // A self-signed certificate, as OpenSSL makes it by default, claims to be an authority, which webpki rejects for a
+            // server. It is accepted if it is one of the roots itself; its name is still checked.
             Err(Error::InvalidCertificate(CertificateError::Other(_)))
                 if roots.iter().any(|root| root == end_entity) =>
             {

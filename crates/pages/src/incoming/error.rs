@@ -2,38 +2,38 @@ use thiserror::Error;
 
 use crate::{MetaError, PageError, Tid};
 
-/// Why pages from a builder are not taken.
+/// Why pages from a builder are refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum IncomingError {
     /// The parameters of the index are out of bounds.
     #[error(transparent)]
     Meta(#[from] MetaError),
-    /// What the builder announced cannot be.
+    /// A number that the builder announced is impossible.
     #[error("{found} {what} announced, must be between {min} and {max}")]
     Announced {
         /// Elements, rows or blocks.
         what: &'static str,
         /// The number announced.
         found: u64,
-        /// The least that can be.
+        /// The lowest possible number.
         min: u64,
-        /// The most that can be.
+        /// The highest possible number.
         max: u64,
     },
-    /// Blocks come in order.
+    /// A block came out of order.
     #[error("block {found} came, expected block {expected} of {blocks}")]
     Block {
         /// The block that came.
         found: u32,
         /// The next block.
         expected: u32,
-        /// All blocks.
+        /// The number of blocks announced.
         blocks: u32,
     },
-    /// The page is not one of an HNSW index.
+    /// The page is not a page of an HNSW index.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// The page as a whole is not as it must be.
+    /// The page breaks a rule outside its tuples.
     #[error("block {block}: {problem}")]
     Frame {
         /// The block.
@@ -51,7 +51,7 @@ pub enum IncomingError {
         /// The byte expected.
         expected: u8,
     },
-    /// A tuple is not as it must be.
+    /// A tuple breaks a rule.
     #[error("{tid}: {problem}")]
     Tuple {
         /// The tuple.
@@ -59,7 +59,7 @@ pub enum IncomingError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// A slot of a neighbor list is not as it must be.
+    /// A slot of a neighbor list breaks a rule.
     #[error("element {element}, layer {layer}: neighbor {neighbor} {problem}")]
     Neighbor {
         /// The element.
@@ -71,12 +71,12 @@ pub enum IncomingError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// Links lead to element tuples that the block does not have.
+    /// A link leads to an element tuple that the block does not have.
     #[error("block {block}: has {elements} elements, a link leads to offset {offset}")]
     Targets {
         /// The block.
         block: u32,
-        /// Its element tuples.
+        /// The number of its element tuples.
         elements: u8,
         /// The highest offset that a link leads to.
         offset: u8,
@@ -94,7 +94,7 @@ pub enum IncomingError {
     /// The index does not hold the rows that were sent: some are lost, repeated or altered.
     #[error("the rows in the index are not those that were sent")]
     Rows,
-    /// No memory for checking.
+    /// There is not enough memory for the checks.
     #[error("out of memory while checking pages")]
     Memory,
     /// An earlier page was refused.

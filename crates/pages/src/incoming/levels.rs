@@ -1,15 +1,16 @@
 use pgvector::max_level;
 
-/// An honest build exceeds the bound of a level with a probability of less than e to the minus this: about 1e-12.
+/// An honest build exceeds the bound of a layer with a probability below exp(-this): about 1e-12.
 const IMPROBABLE: f64 = 27.7;
 
-/// How many elements a builder may put on each layer above 0: as many as levels drawn at random give in all but improbable cases.
+/// Bounds how many elements a builder may put on each layer above 0: as many as randomly drawn levels give in all but
+/// improbable cases.
 ///
-/// The level of an element is at least L with the probability `m^-L`, independently of the others. So the number of elements on a
-/// layer is binomial, and its Chernoff bound, `P(X >= k) <= exp(k - mean - k * ln(k / mean))`, holds for few elements as for many.
+/// An element has at least level L with probability `m^-L`, independently of the others. So the number of elements on a layer
+/// is binomial, and its Chernoff bound, `P(X >= k) <= exp(k - mean - k * ln(k / mean))`, holds for few elements as for many.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    /// By layer above 0: the elements that may still come.
+    /// By layer above 0: how many more elements may come.
     left: Vec<u64>,
 }
 
@@ -20,7 +21,7 @@ impl Levels {
         Self { left: (1..=max_level(m)).map(on).collect() }
     }
 
-    /// An element has come; `false` if there are too many of its level.
+    /// Counts an element; `false` if there are too many of its level.
     pub(super) fn take(&mut self, level: u8) -> bool {
         let layers = self.left.iter_mut().take(level.into());
         layers.fold(true, |fits, left| {
@@ -30,13 +31,13 @@ impl Levels {
         })
     }
 
-    /// The most elements on each layer above 0, before any has come.
+    /// The bound of each layer above 0, before any element has come.
     pub(super) fn most(&self) -> &[u64] {
         &self.left
     }
 }
 
-/// The largest number of `elements` on a layer that is not improbable where `mean` are expected.
+/// The largest number of elements on a layer, at most `elements`, that is not improbable where `mean` are expected.
 fn most(mean: f64, elements: u64) -> u64 {
     let plausible = |count: u64| {
         let count = count as f64;
@@ -58,7 +59,7 @@ mod tests {
 
     /// Draws the levels of an honest build.
     fn draw(random: &mut fastrand::Rng, m: u16) -> u8 {
-        // Above 0.
+        // Greater than 0.
         let unit = 1.0 - random.f64();
         ((-unit.ln() / f64::from(m).ln()) as u64).min(max_level(m).into()) as u8
     }
@@ -118,7 +119,7 @@ mod tests {
                 let levels = Levels::new(m, elements);
                 let expected = elements as f64 / f64::from(m - 1);
                 let most: u64 = levels.most().iter().sum();
-                // A layer of an element costs 6 * m bytes, where the element and its layer 0 cost at least 96 + 12 * m.
+                // An upper layer of an element takes 6 * m bytes; the element and its layer 0 take at least 96 + 12 * m.
                 let more = (most as f64 - expected) * 6.0 * f64::from(m) / (elements as f64 * f64::from(96 + 12 * m));
                 assert!(most as f64 > expected && more < 0.02, "m = {m}, {elements} elements: {most}, {more}");
                 assert!(levels.most().is_sorted_by(|a, b| a >= b));

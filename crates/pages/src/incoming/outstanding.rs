@@ -2,29 +2,29 @@ use std::collections::VecDeque;
 
 use crate::{IncomingError, Tid};
 
-/// An element whose neighbor tuple is expected.
+/// An element whose neighbor tuple is still to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub tid: Tid,
     pub level: u8,
 }
 
-/// Elements whose neighbor tuples come on later pages, which are in the order of the elements and without gaps.
+/// Elements whose neighbor tuples come on later pages: in the order of the elements, without gaps.
 ///
-/// So a neighbor tuple's place follows from the one before and from whether it is the first of its page: eight bytes per
-/// element are enough to know both.
+/// So the place of a neighbor tuple follows from the one before and from whether it is the first of its page: eight bytes per
+/// element suffice for its place and that bit.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
-    /// Block, offset, level and first-of-page of each, from the highest bits down.
+    /// For each element: block, offset, level and first-of-page bit, from the highest bits down.
     queue: VecDeque<u64>,
-    /// The block of the first neighbor tuple, and where the last one lies.
+    /// The block of the first neighbor tuple, and the place of the last one announced.
     places: Option<(u32, Tid)>,
 }
 
 impl Outstanding {
     pub(super) const BYTES_PER_ELEMENT: u64 = size_of::<u64>() as u64;
 
-    /// An element says where its neighbors will be.
+    /// Adds an element that names the place of its neighbor tuple; an error unless that follows the place announced before.
     pub(super) fn announce(&mut self, owner: Owner, neighbor: Tid) -> Result<(), IncomingError> {
         let Owner { tid, level } = owner;
         let (starts_page, follows) = match self.places {
@@ -45,12 +45,12 @@ impl Outstanding {
         Ok(())
     }
 
-    /// The block where these neighbor tuples begin.
+    /// The block where neighbor tuples of earlier elements begin.
     pub(super) fn first_block(&self) -> Option<u32> {
         self.places.map(|(first, _)| first)
     }
 
-    /// A neighbor tuple has come: whose is it?
+    /// The element that the next neighbor tuple belongs to.
     pub(super) fn take(&mut self, tid: Tid) -> Result<Owner, IncomingError> {
         let owner = self.queue.pop_front().ok_or(IncomingError::Tuple { tid, problem: "belongs to no element" })?;
         if (owner & 1 == 1) != (tid.offset == 1) {
@@ -93,7 +93,7 @@ mod tests {
         for elements in [1000u64, 70_000] {
             let mut outstanding = Outstanding::default();
             for at in 0..elements as u32 {
-                // Twenty neighbor tuples of a page, for elements that all come before.
+                // Twenty neighbor tuples to a page, behind all elements.
                 let neighbor = Tid::new(10_000_000 + at / 20, (at % 20 + 1) as u16);
                 outstanding.announce(owner(1 + at / 100, (at % 100 + 1) as u16, 0), neighbor).unwrap();
             }

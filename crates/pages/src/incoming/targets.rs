@@ -1,20 +1,21 @@
 use crate::format::MAX_ELEMENTS_PER_PAGE;
 use crate::{IncomingError, Tid};
 
-/// Makes sure that every link leads to an element tuple, without knowing them all: element tuples have the first offsets of
-/// their page, so a page's number of them says it for pages that came, and the highest offset linked to for those to come.
+/// Checks that every link leads to an element tuple, without keeping links or elements. The element tuples of a page have its
+/// first offsets: for blocks that have come, their number of elements decides; for later ones, the highest linked offset is
+/// kept and checked on arrival.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// Elements of the blocks that came, up to the last that has any.
+    /// The number of elements of each block that has come, up to the last with elements.
     counts: Vec<u8>,
-    /// By block: the highest offset that a link leads to, noted before the block came.
+    /// By block: the highest offset linked to before the block came.
     wanted: Vec<u8>,
-    /// No more elements come.
+    /// Whether the blocks with elements have ended.
     closed: bool,
 }
 
 impl Targets {
-    /// An entry of each of the two arrays.
+    /// One entry of each of the two arrays.
     pub(super) const BYTES_PER_BLOCK: u64 = 2;
 
     pub(super) fn new(blocks: u32) -> Result<Self, IncomingError> {
@@ -25,7 +26,7 @@ impl Targets {
         Ok(Self { counts: vec![0], wanted, closed: false })
     }
 
-    /// Notes a link; `false` if it cannot lead to an element.
+    /// Records a link; `false` if it cannot lead to an element.
     pub(super) fn link(&mut self, to: Tid) -> bool {
         let Some(offset) = u8::try_from(to.offset).ok().filter(|&at| usize::from(at) <= MAX_ELEMENTS_PER_PAGE) else {
             return false;
@@ -42,7 +43,7 @@ impl Targets {
         }
     }
 
-    /// The next block has this many elements, all of them read.
+    /// Ends the next block, which has this many elements.
     pub(super) fn elements(&mut self, elements: u8) -> Result<(), IncomingError> {
         let block = self.counts.len();
         let offset = self.wanted[block];
@@ -54,7 +55,7 @@ impl Targets {
         Ok(())
     }
 
-    /// The blocks that follow have no elements.
+    /// No later block has elements.
     pub(super) fn close(&mut self) -> Result<(), IncomingError> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());

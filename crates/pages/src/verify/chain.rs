@@ -3,7 +3,7 @@ use crate::verify::memory::{Memory, TooLarge};
 use crate::verify::{PAUSE, Report};
 use crate::{NO_BLOCK, PageSource};
 
-/// Follows the chain of data pages from block 1: inserts and VACUUM see nothing else.
+/// Follows the chain of data pages from block 1: pgvector's inserts and VACUUM see no other pages.
 pub(super) fn check(
     index: &Index,
     source: &mut dyn PageSource,

@@ -3,17 +3,17 @@ use crate::verify::memory::{Memory, TooLarge};
 use crate::verify::{PAUSE, Report};
 use crate::{MetaPage, PageSource, Tid};
 
-/// An element, as far as it is needed after its page is gone.
+/// What is kept of an element after its page was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
-    /// As six bytes each: [`Tid`] would take eight.
+    /// As six bytes each: a [`Tid`] takes eight.
     pub tid: [u8; TID_LEN],
     pub neighbor: [u8; TID_LEN],
     pub level: u8,
     pub version: u8,
     /// Not marked as deleted.
     pub live: bool,
-    /// Has a heap TID. VACUUM takes them long before it marks an element.
+    /// Has a heap TID. VACUUM removes heap TIDs long before it marks an element as deleted.
     pub rows: bool,
 }
 
@@ -27,27 +27,27 @@ impl Element {
     }
 }
 
-/// What a line pointer leads to, and its number among its kind.
+/// What a line pointer refers to: the number of an element, or of a neighbor tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Element(u32),
     Neighbor(u32),
 }
 
-/// In a slot: the number is that of a neighbor tuple.
+/// A bit of `slots`: the rest is the number of a neighbor tuple, not of an element.
 const NEIGHBOR: u32 = 1 << 31;
-/// A slot whose tuple could not be read, a neighbor tuple without an element, a block without a page.
+/// Stands for a slot whose tuple could not be read, a neighbor tuple without an element, or a block without a page.
 const NONE: u32 = u32::MAX;
 
 /// All tuples of an index. Takes 28 bytes for an element and its neighbor tuple, and 9 for a block.
 pub(super) struct Index {
     pub meta: MetaPage,
-    /// By block: the next page, and whether there is one at all.
+    /// By block: the next block of the chain, and whether the block has a page at all.
     next: Vec<(u32, bool)>,
-    /// By block: where its line pointers begin in `slots`.
+    /// By block: the start of its line pointers in `slots`.
     starts: Vec<u32>,
     slots: Vec<u32>,
-    /// In the order of their TIDs.
+    /// In the order of TIDs.
     pub elements: Vec<Element>,
     /// By neighbor tuple: the element it belongs to.
     owners: Vec<u32>,
@@ -58,7 +58,8 @@ impl Index {
         Self { meta, next: Vec::new(), starts: Vec::new(), slots: Vec::new(), elements: Vec::new(), owners: Vec::new() }
     }
 
-    /// All that is added next is on this block, which names the next one; blocks may be left out, but come in order.
+    /// Begins a block, on which everything lies that is added until the next call; its page names the `next` block. Blocks come
+    /// in order, but some may be missing.
     pub(super) fn start_block(&mut self, block: u32, next: u32, memory: &mut Memory) -> Result<(), TooLarge> {
         while self.next.len() <= block as usize {
             memory.push(&mut self.next, (NONE, false))?;
@@ -69,7 +70,7 @@ impl Index {
     }
 
     pub(super) fn add_element(&mut self, element: Element, memory: &mut Memory) -> Result<(), TooLarge> {
-        // 2^31 elements need a file of 200 GiB at least; later ones are not kept.
+        // 2^31 elements need a file of at least 200 GiB; later ones are not kept.
         let number = self.elements.len() as u32;
         if number >= NEIGHBOR {
             return self.add_unreadable(memory);
@@ -96,7 +97,7 @@ impl Index {
         self.next.len()
     }
 
-    /// The block behind a data page; `None` if there is no such page.
+    /// The block that follows a data page in the chain; `None` if there is no such page.
     pub(super) fn next(&self, block: u32) -> Option<u32> {
         self.next.get(block as usize).and_then(|&(next, is_page)| is_page.then_some(next))
     }
@@ -107,7 +108,7 @@ impl Index {
         Some(&self.slots[start..end])
     }
 
-    /// What a TID leads to.
+    /// What a TID refers to.
     pub(super) fn slot(&self, tid: Tid) -> Option<Slot> {
         let at = usize::from(tid.offset).checked_sub(1)?;
         match *self.slots_of(tid.block as usize)?.get(at)? {
@@ -124,20 +125,20 @@ impl Index {
         }
     }
 
-    /// The element whose neighbor tuple lies there.
+    /// The element that a neighbor tuple belongs to.
     pub(super) fn owner(&self, neighbor: Tid) -> Option<(u32, &Element)> {
         let Some(Slot::Neighbor(number)) = self.slot(neighbor) else { return None };
         let owner = self.owners[number as usize];
         self.elements.get(owner as usize).map(|element| (owner, element))
     }
 
-    /// The entry point, if it is a live element on the level that the meta page says.
+    /// The entry point, if it is a live element of the level that the meta page gives.
     pub(super) fn entry(&self) -> Option<(u32, &Element)> {
         let entry = self.element(self.meta.entry)?;
         (entry.1.live && i16::from(entry.1.level) == self.meta.entry_level).then_some(entry)
     }
 
-    /// Gives every neighbor tuple its element: exactly one, on the same or a lower block.
+    /// Assigns every neighbor tuple to its element: exactly one, on the same or a lower block.
     pub(super) fn assign_neighbors(&mut self, source: &mut dyn PageSource, report: &mut Report) {
         for number in 0..self.elements.len() {
             if number.is_multiple_of(PAUSE) {
@@ -149,7 +150,7 @@ impl Index {
                 continue;
             };
             if neighbor.block < tid.block {
-                // VACUUM locks the element's page, then the neighbors' page: against the order it can wait for ever.
+                // VACUUM locks the element's page, then the neighbors' page: the opposite order can deadlock.
                 report.errors.push(format_args!("element {tid}: neighbor tuple {neighbor} is on a lower block"));
             }
             report.neighbors_elsewhere += u64::from(neighbor.block != tid.block);

@@ -10,7 +10,7 @@ pub(super) fn layer_slots(layer: u8, m: u16) -> usize {
     usize::from(m) * if layer == 0 { 2 } else { 1 }
 }
 
-/// Reads all neighbor tuples and checks each against its element and the elements it names. Counts the links.
+/// Reads all neighbor tuples and checks each against its element and the elements it links to. Counts the links.
 pub(super) fn check(source: &mut dyn PageSource, index: &Index, report: &mut Report) {
     let mut lists = Lists { index, links: Vec::new(), listed: 0, pages: 0, page_of: Vec::new(), seen: Vec::new() };
     let Ok(()) = for_each_page(source, report, false, |page, report| {
@@ -38,9 +38,9 @@ struct Lists<'a> {
     links: Vec<u64>,
     /// Neighbor tuples of live elements.
     listed: u64,
-    /// Sum over layer-0 lists of the pages they lie on.
+    /// Sum over layer-0 lists of the number of pages that their neighbors are on.
     pages: u64,
-    /// Scratch for one list.
+    /// Scratch for one list: the blocks of its neighbors.
     page_of: Vec<u32>,
     seen: Vec<Tid>,
 }
@@ -51,12 +51,12 @@ impl Lists<'_> {
         let (tid, Element { level, version, live, .. }) = (element.tid(), element);
         let expected = neighbor_count(level, self.index.meta.m);
         if usize::from(tuple.count()) != expected {
-            // pgvector takes the element as one without neighbors.
+            // pgvector treats such an element as one without neighbors.
             let count = tuple.count();
             return report.errors.push(format_args!("element {tid}: {count} neighbor slots, {expected} expected"));
         }
         let len = neighbor_len(expected);
-        // Left by an element of a higher level that had the slot before.
+        // Happens where a deleted element of a higher level had this slot before.
         report.warnings.add(
             tuple.tuple_len() != len,
             format_args!("{}: {} bytes, {len} expected", tuple.tid(), tuple.tuple_len()),
@@ -95,7 +95,8 @@ impl Lists<'_> {
                 fail(report, neighbor, "is the element itself");
             } else if let Some((_, element)) = self.index.element(neighbor) {
                 if !element.live && !owner.rows {
-                    // VACUUM repairs only what stays, then marks what goes, block by block: it is under way or was interrupted.
+                    // VACUUM repairs the lists of elements that keep rows before it marks others as deleted: seen while it
+                    // runs, or if it was interrupted.
                     report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is deleted"));
                 } else if !element.live {
                     fail(report, neighbor, "is deleted");
@@ -111,7 +112,7 @@ impl Lists<'_> {
             }
         }
         self.seen.sort_unstable();
-        // An insert into pgvector's index does not look whether VACUUM has made the same link meanwhile. Searches visit it once.
+        // Only a warning: an insert may add a link that VACUUM has just made, and searches visit such a neighbor once.
         for pair in self.seen.windows(2).filter(|pair| pair[0] == pair[1]) {
             let neighbor = pair[0];
             report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is repeated"));

@@ -4,15 +4,15 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("verifying the index needs about {needed} bytes of memory")]
 pub struct TooLarge {
-    /// The memory needed in bytes, as far as it is known.
+    /// An estimate of the memory needed in bytes, from the part of the index that was read.
     pub needed: u64,
 }
 
-/// The memory that a verification may take.
+/// Accounts for the memory of a verification.
 pub(super) struct Memory {
     limit: u64,
     taken: u64,
-    /// The share of the index that has been read.
+    /// The fraction of the index that has been read.
     read: f64,
 }
 
@@ -21,7 +21,7 @@ impl Memory {
         Self { limit, taken: 0, read: 1.0 }
     }
 
-    /// So many of the index's blocks have been read: what is taken grows with them.
+    /// Notes that `blocks` of the index's `of` blocks have been read: the memory for the whole index is estimated from that.
     pub(super) fn has_read(&mut self, blocks: u32, of: u32) {
         self.read = f64::from(blocks.max(1)) / f64::from(of.max(1));
     }
@@ -36,11 +36,11 @@ impl Memory {
     }
 
     fn too_large(&self, taken: u64) -> TooLarge {
-        // Whoever provides as much should not be asked for more.
+        // With a margin, so that a caller that provides this much is not asked for more.
         TooLarge { needed: (taken as f64 / self.read * 1.2) as u64 }
     }
 
-    /// Adds a value. Vectors grow by a quarter, so that little of them is unused.
+    /// Appends a value. Vectors grow by a quarter, so that little of their capacity is unused.
     pub(super) fn push<T>(&mut self, values: &mut Vec<T>, value: T) -> Result<(), TooLarge> {
         if values.len() == values.capacity() {
             let more = (values.len() / 4).max(1024);
@@ -51,7 +51,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Equal values, as many as wanted.
+    /// A vector of `count` equal values.
     pub(super) fn filled<T: Clone>(&mut self, value: T, count: usize) -> Result<Vec<T>, TooLarge> {
         let mut values = Vec::new();
         self.take(count.saturating_mul(size_of::<T>()))?;
@@ -60,12 +60,12 @@ impl Memory {
         Ok(values)
     }
 
-    /// As many bits, all unset.
+    /// `count` bits, all unset.
     pub(super) fn bits(&mut self, count: usize) -> Result<Bits, TooLarge> {
         Ok(Bits(self.filled(0, count.div_ceil(64))?))
     }
 
-    /// Gives memory back.
+    /// Frees a vector.
     pub(super) fn free<T>(&mut self, values: Vec<T>) {
         self.taken -= (values.capacity() * size_of::<T>()) as u64;
     }
@@ -75,7 +75,7 @@ impl Memory {
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Whether it is set; bits beyond the end are not.
+    /// Whether a bit is set; bits beyond the end are not.
     pub(super) fn is_set(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
@@ -92,12 +92,12 @@ impl Bits {
         self.0[at / 64] &= !(1 << (at % 64));
     }
 
-    /// Unsets all.
+    /// Unsets all bits.
     pub(super) fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    /// The first that is set from `start` on.
+    /// The first set bit from `start` on.
     pub(super) fn next(&self, start: usize) -> Option<usize> {
         let first = self.0.get(start / 64)? >> (start % 64) << (start % 64);
         let rest = self.0[start / 64 + 1..].iter().copied();

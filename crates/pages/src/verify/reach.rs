@@ -5,11 +5,11 @@ use crate::verify::memory::{Bits, Memory, TooLarge};
 use crate::verify::{LayerReport, PAUSE, Report};
 use crate::{NO_BLOCK, NeighborTuple, PAGE_SIZE, Page, PageBytes, PageSource, Tid, Tuple};
 
-/// Checks the entry point and counts, layer by layer, what it leads to.
+/// Checks the entry point and counts, layer by layer, the elements that can be reached from it.
 ///
-/// Links are not kept, which would take many times the memory of all else: pages whose elements have been reached are read in
-/// block order, again and again, until none is left. Each time a page is read, the neighbors of one of its elements at least are
-/// seen for the first time.
+/// Links are not kept in memory, where they would take many times more than everything else. Instead, pages with reached
+/// elements are read in block order, repeatedly, until no reached element is left to expand. Each read expands at least one
+/// element.
 pub(super) fn check(
     source: &mut dyn PageSource,
     index: &Index,
@@ -43,7 +43,7 @@ pub(super) fn check(
         return Ok(());
     };
     let level = element.level;
-    // Searches work, but find elements of higher levels only through lower layers.
+    // Only a warning: searches find elements of higher levels through lower layers.
     report.warnings.add(top > Some(level), format_args!("entry point {}: an element has a higher level", meta.entry));
 
     let mut walk = Walk {
@@ -67,21 +67,21 @@ pub(super) fn check(
     Ok(())
 }
 
-/// A walk along the links of one layer.
+/// A breadth-first walk along the links of one layer.
 struct Walk<'a> {
     index: &'a Index,
     layer: u8,
-    /// By element: a link leads to it, its own links have been followed.
+    /// By element: whether it has been reached, and whether its own links have been followed.
     reached: Bits,
     followed: Bits,
-    /// By block: it has neighbor tuples of elements that were reached and not followed.
+    /// By block: whether it has neighbor tuples of elements that were reached but not followed.
     pending: Bits,
-    /// The elements reached.
+    /// The number of elements reached.
     count: u64,
 }
 
 impl Walk<'_> {
-    /// The number of elements that the entry point leads to on a layer.
+    /// The number of elements on a layer that can be reached from the entry point.
     fn layer(&mut self, source: &mut dyn PageSource, layer: u8, entry: u32) -> u64 {
         self.reached.clear();
         self.followed.clear();
@@ -104,7 +104,7 @@ impl Walk<'_> {
         self.count
     }
 
-    /// Follows the links of the page's elements, and of those of them that they lead to.
+    /// Follows the links of the reached elements of a page, including those that are reached meanwhile.
     fn page(&mut self, page: &Page<'_>) {
         let block = page.block() as usize;
         while self.pending.is_set(block) {
@@ -143,7 +143,7 @@ impl Walk<'_> {
             return;
         }
         self.count += 1;
-        // Two elements may name the same neighbor tuple, which then is that of the first one only.
+        // Two elements may name the same neighbor tuple, which then belongs to the first one only.
         let neighbor = self.index.elements[number as usize].neighbor();
         if self.index.owner(neighbor).is_some_and(|(owner, _)| owner == number) {
             self.pending.set(neighbor.block as usize);

@@ -16,13 +16,13 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// How many there are.
+    /// The number of problems.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The first fifty.
+    /// The first fifty problems.
     #[must_use]
     pub fn first(&self) -> &[String] {
         &self.first
@@ -49,9 +49,9 @@ pub struct LayerReport {
     pub layer: u8,
     /// Live elements on it.
     pub elements: u64,
-    /// How many of them can be reached from the entry point by the links of this layer.
+    /// Live elements that can be reached from the entry point by the links of this layer.
     pub reachable: u64,
-    /// Links between them.
+    /// Links between live elements on it.
     pub links: u64,
 }
 
@@ -70,13 +70,13 @@ pub struct Report {
     pub deleted: u64,
     /// Rows: heap TIDs of live elements.
     pub heap_tids: u64,
-    /// Rows that share an element with another one because their values are equal.
+    /// Rows that share an element with an earlier row, as their values are equal.
     pub duplicates: u64,
     /// Neighbor tuples.
     pub neighbor_tuples: u64,
     /// Neighbor tuples on another page than their element.
     pub neighbors_elsewhere: u64,
-    /// Live elements with unused slots at layer 0: VACUUM searches their neighbors anew.
+    /// Live elements with unused slots at layer 0: VACUUM searches for their neighbors again.
     pub not_full: u64,
     /// From the entry point's layer down to 0.
     pub layers: Vec<LayerReport>,
@@ -84,15 +84,15 @@ pub struct Report {
     pub levels: BTreeMap<u8, u64>,
     /// Elements by the version byte of their tuple.
     pub versions: BTreeMap<u8, u64>,
-    /// How many pages the elements of a layer-0 list lie on, on average.
+    /// Mean number of pages that the neighbors of a layer-0 list are on.
     pub mean_pages: f64,
     /// Unused bytes of the data pages.
     pub free_bytes: u64,
-    /// Links by layer, until they go into `layers`.
+    /// Links by layer, until they are moved into `layers`.
     pub(super) links: Vec<u64>,
-    /// What makes pgvector misbehave.
+    /// Problems that make pgvector misbehave.
     pub errors: Problems,
-    /// What is legal, but unusual or harmful.
+    /// Problems that are legal, but unusual or harmful.
     pub warnings: Problems,
 }
 
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-/// For a person, over several lines.
+/// Text for users, in several lines.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = u64::from(self.blocks) * PAGE_SIZE as u64;

@@ -6,7 +6,7 @@ use crate::verify::memory::{Memory, TooLarge};
 use crate::verify::{Options, PAUSE, Report, for_each_page};
 use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageSource, Tid, Tuple};
 
-/// Reads all pages: collects the tuples and checks each by itself. `None` without a meta page.
+/// Reads all pages: collects the tuples and checks each of them on its own. `None` without a meta page.
 pub(super) fn scan(
     source: &mut dyn PageSource,
     options: Options,
@@ -112,14 +112,14 @@ impl Scan {
                 }
             }
         }
-        // PostgreSQL moves tuples when one changes its length and reckons with no gap between them.
+        // When PostgreSQL resizes a tuple it moves others, and assumes that there are no gaps between them.
         let gap = SPECIAL - usize::from(header.upper) != tuple_bytes;
         report.warnings.add(gap, format_args!("block {block}: gaps between tuples"));
         Ok(())
     }
 }
 
-/// What all pages of an index have in common and is not an error.
+/// Checks what all pages of an index have in common: header flags, unused fields and the hole.
 fn check_frame(page: &Page<'_>, report: &mut Report) {
     let (block, header) = (page.block(), page.header());
     report.errors.add(header.flags & !7 != 0, format_args!("block {block}: flags {:#x}", header.flags));
@@ -140,12 +140,12 @@ fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>,
             report.deleted += 1;
             return;
         }
-        // pgvector takes any other number as deleted, too, but never writes it.
+        // pgvector treats any other number as deleted, too, but never writes it.
         other => report.errors.push(format_args!("{tid}: deleted is {other}")),
     }
     let level = element.level();
     *report.levels.entry(level).or_default() += 1;
-    // Releases before 0.8.6 have no cap of 63.
+    // Levels are capped at 63 since pgvector 0.8.6 only: higher ones are legal if their neighbor tuple fits on a page.
     let fitting = (MAX_SLOTS / usize::from(meta.m.max(1))).saturating_sub(2).min(255);
     if usize::from(level) > fitting {
         report.errors.push(format_args!("{tid}: level {level}, above the cap of {fitting}"));
@@ -170,7 +170,7 @@ fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>,
     }
 }
 
-/// The type whose layout a value has. Sizes tell types of the same dimensions apart.
+/// Infers the type from the layout of a value: at the same number of dimensions, each type has another size.
 fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
     let types = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
     types.into_iter().find(|&value_type| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok())
@@ -194,7 +194,7 @@ fn collect_rows(
         report.errors.add(!used.is_empty() || hole, format_args!("{tid}: deleted, but has heap TIDs"));
         return Ok(());
     }
-    // Between two passes of VACUUM, or when it was interrupted.
+    // VACUUM removes heap TIDs in its first pass and marks elements in its last; it may have been interrupted between the two.
     report.warnings.add(used.is_empty(), format_args!("{tid}: no heap TID, but not deleted"));
     report.heap_tids += used.len() as u64;
     report.duplicates += used.len().saturating_sub(1) as u64;

@@ -17,7 +17,7 @@ impl ElementValues for Values {
     }
 }
 
-/// An index to be: what the builder has at the end.
+/// Everything that a builder has at the end of a build.
 pub struct Sample {
     pub meta: IndexMeta,
     pub graph: Graph,
@@ -25,8 +25,8 @@ pub struct Sample {
     pub order: Vec<u32>,
 }
 
-/// A graph in which each layer is a ring, with links to the next elements, so that all can be reached. `top` is the level of
-/// the highest element; each tenth element or so has two heap TIDs.
+/// A graph whose layers are rings, in which each element links to the next ones, so that all can be reached. `top` is the level
+/// of the highest element; about a tenth of the elements have two heap TIDs.
 pub fn sample(value_type: ValueType, dims: u32, m: u16, elements: u32, top: u8) -> Sample {
     let mut random = Rng::with_seed(u64::from(dims) << 20 | u64::from(elements));
     let levels: Vec<u8> = (0..elements).map(|element| level(&mut random, m, element, top)).collect();
@@ -112,7 +112,7 @@ pub fn equal_rows() -> Sample {
     Sample { meta, graph: Graph::new(parts).unwrap(), values: Values(vec![vec![7; 8]; 3]), order: vec![0, 1, 2] }
 }
 
-/// One of everything: all types, tuples of all sizes, none to many elements.
+/// Samples of all types, with tuples of all sizes and from no to many elements.
 pub fn samples() -> Vec<(&'static str, Sample)> {
     use ValueType::{Bit, HalfVec, SparseVec, Vector};
     vec![
@@ -146,7 +146,7 @@ impl Sample {
         let layout = self.layout();
         let writer = PageWriter::new(&self.graph, &self.values, &layout);
         let mut pages = vec![[0xAA; PAGE_SIZE]; writer.blocks() as usize];
-        // In any order.
+        // The order does not matter.
         for block in (0..writer.blocks()).rev() {
             writer.write_page(block, &mut pages[block as usize]);
         }
@@ -172,7 +172,7 @@ impl Sample {
         }
     }
 
-    /// What the stream verifier says of these pages.
+    /// The result of the incoming verifier for these pages.
     pub fn receive(&self, pages: &[PageBytes]) -> Result<(), IncomingError> {
         let mut verifier = IncomingVerifier::new(self.spec(), KEY)?;
         for (block, page) in (0..).zip(pages) {

@@ -3,22 +3,22 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// The builder takes the build: rows may be sent.
+/// The builder accepts the build: rows may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
-    /// The protocol version that both sides use from here on.
+    /// The protocol version that both sides use from now on.
     pub protocol: u16,
-    /// The client's capabilities that the builder has too.
+    /// The client's capabilities that the builder also has.
     pub capabilities: u64,
     /// The session's number in the builder's logs and status.
     pub session: u64,
-    /// Bytes of memory set aside for the build; 0 = unknown.
+    /// Bytes of memory reserved for the build; 0 = unknown.
     pub memory_reserved: u64,
     /// Threads that build; 0 = unknown.
     pub threads: u32,
     /// The builder's name and version.
     pub builder_version: String,
-    /// What the user should know of how the index is built; empty = nothing.
+    /// A remark for the user about this build; empty = none.
     pub remark: String,
 }
 

@@ -3,16 +3,16 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::Reader;
 use crate::{MAX_CONTROL_PAYLOAD, ProtocolError, ValueType, value};
 
-/// At the end of a [`Hello`](crate::Hello): not to build an index, but to say which one to build, by a sample of the rows.
+/// At the end of a [`Hello`](crate::Hello): asks which index to build, by a sample of the rows, instead of building one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// How many of the first values sent are queries; 0 = the builder takes some of the rows.
+    /// How many of the first values sent are queries; 0 = the builder holds out rows as queries.
     pub queries: u32,
     /// Rows of the whole table.
     pub table_rows: u64,
-    /// Neighbors that a query asks for, 1 to 1000.
+    /// Neighbors that a query asks for (`k`), 1 to 1000.
     pub k: u16,
-    /// Millionths of them that are to be found.
+    /// The target recall, in millionths.
     pub target_ppm: u32,
 }
 
@@ -31,42 +31,42 @@ impl Ask {
     }
 }
 
-/// Bytes of a choice.
+/// The encoded length of a choice.
 const CHOICE_BYTES: usize = 1 + 4 * 2 + 4 + 5 * 8;
-/// The most choices that fit into a frame, with what comes before them.
+/// The most choices that fit into a frame after the fields before them.
 const MAX_CHOICES: usize = (MAX_CONTROL_PAYLOAD - 16) / CHOICE_BYTES;
 
-/// Which indexes could be made, best first.
+/// The result of a request for advice: the useful choices of index, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// Rows that the largest graph of the sample has.
+    /// Rows of the largest graph that was tried.
     pub rows: u64,
-    /// Queries that were searched for.
+    /// The number of queries.
     pub queries: u32,
-    /// The useful choices.
+    /// The useful choices, best first.
     pub choices: Vec<Choice>,
 }
 
-/// An index that could be made, and what is expected of it.
+/// An index that could be built, and what is expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The type of the values in the index.
     pub value_type: ValueType,
     /// Neighbors per element and layer.
     pub m: u16,
-    /// Candidates considered when neighbors are chosen.
+    /// `ef_construction`.
     pub ef_construction: u16,
-    /// Candidates that a search keeps.
+    /// `ef_search`: the least that is expected to reach the target.
     pub ef_search: u16,
-    /// Rows that a query sorts again by the values of the table; 0 = none.
+    /// Rows that a query ranks again by their full values; 0 = none.
     pub reranked: u16,
-    /// Millionths of the true neighbors that are found.
+    /// The expected recall, in millionths.
     pub recall_ppm: u32,
-    /// Elements that a search compares with the query.
+    /// Elements that a search compares with its query.
     pub visited: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Bytes of it that nine of ten visits go to.
+    /// Bytes of the index that get nine of ten visits.
     pub cached_bytes: u64,
     /// Milliseconds to build its graph.
     pub build_ms: u64,
@@ -86,7 +86,7 @@ impl Advice {
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new("Advice", payload);
         let (rows, queries) = (reader.u64("rows")?, reader.u32("queries")?);
-        // A choice that is not there ends it: no memory is taken for what a count only says.
+        // Fails at the first missing choice: no memory is allocated for a mere count.
         let count = reader.u16("choices")?;
         let choices = (0..count).map(|_| Choice::read(&mut reader)).collect::<Result<_, _>>()?;
         Ok(Self { rows, queries, choices })

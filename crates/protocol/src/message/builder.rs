@@ -6,42 +6,42 @@ use crate::{
     Wait, kind,
 };
 
-/// What a builder sends.
+/// A message from a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuilderMessage {
-    /// It takes the build.
+    /// The build is accepted.
     Accept(Accept),
     /// The build is queued.
     Wait(Wait),
-    /// It does not take the build.
+    /// The build is refused.
     Refuse(Refuse),
-    /// How far it is.
+    /// The progress of the build.
     Progress(Progress),
-    /// How large the index is.
+    /// The size of the index.
     Layout(Layout),
     /// Pages of the index.
     Pages(Pages),
-    /// All pages have been sent.
+    /// The end of the pages, with totals.
     Done(Done),
-    /// It gives up.
+    /// The build has failed.
     Error(ErrorReport),
-    /// It is still here.
+    /// Heartbeat: the builder is alive.
     Heartbeat,
-    /// It is there, and this is what it has.
+    /// The answer to a Ping.
     Pong(Pong),
-    /// Another takes the build.
+    /// Another builder takes the build.
     Redirect(Redirect),
-    /// What it found in the index; Done follows.
+    /// The result of a check; Done follows.
     Findings(Findings),
-    /// Which indexes could be made; Done follows.
+    /// The result of a request for advice; Done follows.
     Advice(Advice),
 }
 
 impl BuilderMessage {
-    /// Reads a frame's message. `None`: not known, but the sender says that it may be skipped.
+    /// Decodes a frame. `None` for an unknown kind whose frame is marked optional.
     ///
     /// # Errors
-    /// A kind that builders do not send, or a payload that is not such a message.
+    /// If the kind is not a builder's and not optional, or the payload is malformed.
     pub fn from_frame(frame: &Frame) -> Result<Option<Self>, ProtocolError> {
         let payload = &frame.payload;
         Ok(Some(match frame.kind {
@@ -63,7 +63,7 @@ impl BuilderMessage {
         }))
     }
 
-    /// Appends the message's frame. For many pages [`encode_pages`](crate::encode_pages) is cheaper.
+    /// Appends the message as a frame. For many pages [`encode_pages`](crate::encode_pages) is cheaper.
     pub fn encode(&self, out: &mut BytesMut) {
         put_frame(out, self.kind(), 0, |out| match self {
             Self::Accept(accept) => accept.write(out),

@@ -3,7 +3,7 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::Reader;
 use crate::{MAX_CONTROL_PAYLOAD, ProtocolError};
 
-/// At the end of a [`Hello`](crate::Hello): not to build an index, but to check the pages of one.
+/// At the end of a [`Hello`](crate::Hello): asks to check the pages of an index instead of building one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Pages of the index that will be sent, at least 1.
@@ -50,13 +50,13 @@ impl EndOfIndex {
 
 /// The most bytes of an error's text.
 const MAX_ERROR_BYTES: usize = 500;
-/// The most errors that are told: all their texts fit into a frame.
+/// The most errors that are sent: all their texts fit into a frame.
 const MAX_ERRORS: usize = MAX_CONTROL_PAYLOAD / (2 * (MAX_ERROR_BYTES + 2));
 
-/// What the builder found in the pages of an index.
+/// The result of a check: what the builder found in the pages of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
-    /// The index's own m; 0 without a meta page.
+    /// `m` of the index; 0 without a meta page.
     pub m: u16,
     /// Elements in use.
     pub live: u64,
@@ -64,19 +64,19 @@ pub struct Findings {
     pub deleted: u64,
     /// Rows: heap TIDs of elements in use.
     pub rows: u64,
-    /// Rows that share an element with another one.
+    /// Rows that share an element with an earlier row.
     pub duplicates: u64,
     /// Elements in use whose list at layer 0 is not full.
     pub not_full: u64,
-    /// Elements in use that the links of layer 0 lead to.
+    /// Elements in use that can be reached from the entry point at layer 0.
     pub reachable: u64,
     /// Elements that were searched for.
     pub sampled: u32,
-    /// Millionths of the ten true neighbors that searches for them find; `u32::MAX` if none were searched for.
+    /// Recall@10 of these searches, in millionths; `u32::MAX` if there were none.
     pub recall_ppm: u32,
     /// Errors in the pages.
     pub errors: u64,
-    /// The first of them, in the words of this version of the builder.
+    /// Texts of the first errors, which depend on the builder's version.
     pub first_errors: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Findings {
             recall_ppm: reader.u32("recall_ppm")?,
             errors: reader.u64("errors")?,
             first_errors: {
-                // A text that is not there ends it: no memory is taken for what a count only says.
+                // Fails at the first missing text: no memory is allocated for a mere count.
                 let count = reader.u16("first_errors")?;
                 (0..count).map(|_| reader.text("first_errors")).collect::<Result<_, _>>()?
             },

@@ -3,34 +3,34 @@ use bytes::BytesMut;
 use crate::frame::{FLAG_OPTIONAL, put_frame};
 use crate::{EndOfIndex, EndOfTuples, Frame, Hello, Pages, Ping, ProtocolError, Ticket, Tuples, kind};
 
-/// What a client sends.
+/// A message from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// What it wants built.
+    /// The first message of a build, a check or a request for advice.
     Hello(Hello),
     /// Rows.
     Tuples(Tuples),
-    /// All rows have been sent.
+    /// The end of the rows, with totals.
     EndOfTuples(EndOfTuples),
-    /// It gives the build up.
+    /// Cancels the build.
     Cancel,
-    /// It is still here.
+    /// Heartbeat: the client is alive.
     Heartbeat,
-    /// It asks whether the builder is there.
+    /// Health check, answered by Pong.
     Ping(Ping),
-    /// Why the builder should let it in.
+    /// A router's ticket, for admission.
     Ticket(Ticket),
-    /// Pages of the index that is to be checked.
+    /// Pages of the index to be checked.
     IndexPages(Pages),
-    /// All of its pages have been sent.
+    /// The end of those pages, with totals.
     EndOfIndex(EndOfIndex),
 }
 
 impl ClientMessage {
-    /// Reads a frame's message. `None`: not known, but the sender says that it may be skipped.
+    /// Decodes a frame. `None` for an unknown kind whose frame is marked optional.
     ///
     /// # Errors
-    /// A kind that clients do not send, or a payload that is not such a message.
+    /// If the kind is not a client's and not optional, or the payload is malformed.
     pub fn from_frame(frame: &Frame) -> Result<Option<Self>, ProtocolError> {
         Ok(Some(match frame.kind {
             kind::HELLO => Self::Hello(Hello::read(&frame.payload)?),
@@ -47,11 +47,11 @@ impl ClientMessage {
         }))
     }
 
-    /// Appends the message's frame. For many rows [`TuplesWriter`](crate::TuplesWriter) is cheaper.
+    /// Appends the message as a frame. For many rows [`TuplesWriter`](crate::TuplesWriter) is cheaper.
     pub fn encode(&self, out: &mut BytesMut) {
         let flags = match self {
             Self::Tuples(tuples) => tuples.flags(),
-            // Older builders ask for no ticket.
+            // Older builders do not know tickets and skip them.
             Self::Ticket(_) => FLAG_OPTIONAL,
             _ => 0,
         };

@@ -3,18 +3,18 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::Reader;
 
-/// All pages have been sent: the totals, and how good the graph is.
+/// All pages have been sent: totals, and the quality of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Rows in the index.
     pub rows: u64,
     /// Elements in the index.
     pub elements: u64,
-    /// Elements that could not be reached from the entry point and were linked.
+    /// Elements that could not be reached from the entry point and were linked by the builder.
     pub relinked: u64,
     /// Elements that still cannot be reached.
     pub unreachable: u64,
-    /// Millionths of a sample of elements that a search for their own value finds.
+    /// Self-recall in millionths: the fraction of a sample of elements that a search for their own value finds.
     pub self_recall_ppm: u32,
     /// Milliseconds from Accept to Done.
     pub build_ms: u64,
@@ -22,8 +22,8 @@ pub struct Done {
     pub blocks: u32,
     /// The [`StreamChecksum`](crate::StreamChecksum) of all Pages frames.
     pub checksum: u32,
-    /// Millionths of the true neighbors of a sample of rows, and of values between them, that searches with ef_search 40 find. Older builders
-    /// do not say.
+    /// Recall@10 of searches with ef_search 40, in millionths, for a sample of rows and of values between rows. Older builders
+    /// leave it out.
     pub recall_ppm: Option<u32>,
 }
 

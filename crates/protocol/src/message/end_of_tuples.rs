@@ -3,7 +3,7 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::Reader;
 
-/// All rows have been sent; the totals let the builder see that it has all of them.
+/// All rows have been sent. From the totals the builder sees whether it has received all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOfTuples {
     /// The rows in all Tuples frames.

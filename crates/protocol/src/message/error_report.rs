@@ -3,16 +3,16 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::{Reader, put_text};
 use crate::{ProtocolError, SqlState};
 
-/// Why the builder gives up. Ends the session.
+/// The builder fails, and why. Ends the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReport {
     /// The error code.
     pub sqlstate: SqlState,
-    /// What is wrong, in one line.
+    /// The primary message, in one line.
     pub message: String,
-    /// More about it; may be empty.
+    /// The detail; may be empty.
     pub detail: String,
-    /// What may help; may be empty.
+    /// The hint; may be empty.
     pub hint: String,
 }
 

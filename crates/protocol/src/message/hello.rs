@@ -5,10 +5,9 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::{Reader, put_text};
 use crate::{Ask, Check, Metric, ProtocolError, ValueType, capability, value};
 
-/// What a client wants built; the first message of a session.
+/// The first message of a session: what the client wants built.
 ///
-/// Decoding checks only the form of a `Hello`; whether it is within [`M_RANGE`](pgvector::M_RANGE) and the other
-/// limits is for the builder, which refuses with a reason.
+/// Decoding checks only the form. Limits such as [`M_RANGE`](pgvector::M_RANGE) are up to the builder, which refuses with a reason.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hello {
     /// The oldest protocol version the client speaks.
@@ -19,15 +18,15 @@ pub struct Hello {
     pub capabilities: u64,
     /// The type of the values.
     pub value_type: ValueType,
-    /// The distance to build for.
+    /// The metric of the index.
     pub metric: Metric,
     /// Dimensions of every value.
     pub dims: u32,
     /// Neighbors per element and layer; twice as many at layer 0.
     pub m: u16,
-    /// Candidates considered when an element's neighbors are chosen.
+    /// `ef_construction`.
     pub ef_construction: u16,
-    /// A hint for admission; 0 = unknown.
+    /// The estimated number of rows, for admission; 0 = unknown.
     pub estimated_rows: u64,
     /// Bytes of a page: [`PAGE_SIZE`](crate::PAGE_SIZE).
     pub page_size: u32,
@@ -35,15 +34,15 @@ pub struct Hello {
     pub client_version: String,
     /// The database's name and version, such as `PostgreSQL 15.20`.
     pub server_version: String,
-    /// What to call the build in status and logs, usually `database.schema.index`; may be empty.
+    /// A label for the build in status and logs, usually `database.schema.index`; may be empty.
     pub label: String,
-    /// The secret that the builder asks for; may be empty.
+    /// The token that authenticates the client; may be empty.
     pub token: String,
-    /// The number by which logs and status of all parties know the build; empty if the client makes none, as older ones do.
+    /// The id of the build in logs and status of all parties; empty if the client makes none, as older ones do.
     pub build_id: String,
-    /// What to check in place of a build, with [`capability::CHECK`](crate::capability::CHECK).
+    /// The check to do instead of a build, with [`capability::CHECK`](crate::capability::CHECK).
     pub check: Option<Check>,
-    /// What to advise on in place of a build, with [`capability::ADVISE`](crate::capability::ADVISE).
+    /// The request for advice instead of a build, with [`capability::ADVISE`](crate::capability::ADVISE).
     pub ask: Option<Ask>,
 }
 
@@ -98,7 +97,7 @@ impl Hello {
     }
 }
 
-/// All fields; of the token only whether there is one.
+/// All fields, but of the token only whether there is one.
 impl fmt::Debug for Hello {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Hello")

@@ -1,4 +1,4 @@
-//! The first byte of a frame: which message it is. Bit 7 is set in what a builder sends.
+//! The kind of a message: the first byte of its frame. Bit 7 is set in what a builder sends.
 
 /// [`Hello`](crate::Hello)
 pub const HELLO: u8 = 0x01;
@@ -8,13 +8,13 @@ pub const TUPLES: u8 = 0x02;
 pub const END_OF_TUPLES: u8 = 0x03;
 /// The client cancels the build.
 pub const CANCEL: u8 = 0x04;
-/// Sent by either side so that the other does not time out.
+/// Either side is alive; prevents a timeout.
 pub const HEARTBEAT: u8 = 0x05;
 /// A health check.
 pub const PING: u8 = 0x06;
 /// [`Ticket`](crate::Ticket)
 pub const TICKET: u8 = 0x07;
-/// [`Pages`](crate::Pages) of an index that is to be checked.
+/// [`Pages`](crate::Pages) of an index to be checked.
 pub const INDEX_PAGES: u8 = 0x08;
 /// [`EndOfIndex`](crate::EndOfIndex)
 pub const END_OF_INDEX: u8 = 0x09;
@@ -43,7 +43,7 @@ pub const FINDINGS: u8 = 0x8b;
 /// [`Advice`](crate::Advice)
 pub const ADVICE: u8 = 0x8c;
 
-/// The message's name, `unknown` for kinds that are not known.
+/// The name of the message; `unknown` for an unknown kind.
 #[must_use]
 pub fn name(kind: u8) -> &'static str {
     match kind {

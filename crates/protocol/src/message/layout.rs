@@ -3,10 +3,10 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::Reader;
 
-/// How large the index is; sent before its first page.
+/// The size of the index; sent before its first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Pages that will be sent, the meta page included.
+    /// Pages that will be sent, including the meta page.
     pub blocks: u32,
     /// Elements in the graph: rows with equal values may share one.
     pub elements: u64,

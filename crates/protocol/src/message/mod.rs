@@ -1,4 +1,4 @@
-//! One file per message: its fields, how they are written and how they are read.
+//! The messages, one file each: fields, encoding and decoding.
 
 mod accept;
 mod advice;

@@ -7,7 +7,7 @@ use crate::{MAX_PAGES_PER_FRAME, PAGE_SIZE, ProtocolError, kind};
 /// Bytes of the payload before the pages.
 const HEAD_BYTES: usize = 8;
 
-/// Consecutive pages of the index. The first frame starts at block 0, each next one where the last ended.
+/// Consecutive pages of the index. The first frame starts at block 0, each later one where the previous one ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// The block number of the first page.
@@ -55,8 +55,8 @@ impl Pages {
     }
 }
 
-/// A Pages frame in two parts, so that the pages are not copied: the head, the pages as given, and the checksum to add
-/// to the [`StreamChecksum`](crate::StreamChecksum).
+/// A Pages frame in two parts, so that the pages are not copied: the head, the given pages, and the checksum for the
+/// [`StreamChecksum`](crate::StreamChecksum).
 ///
 /// # Panics
 /// If `pages` is not 1 to [`MAX_PAGES_PER_FRAME`] whole pages.
@@ -65,10 +65,10 @@ pub fn encode_pages(first_block: u32, pages: impl Into<Bytes>) -> (Bytes, Bytes,
     encode(kind::PAGES, first_block, pages.into())
 }
 
-/// The same for an IndexPages frame.
+/// [`encode_pages`] for an IndexPages frame.
 ///
 /// # Panics
-/// As for [`encode_pages`].
+/// Those of [`encode_pages`].
 #[must_use]
 pub fn encode_index_pages(first_block: u32, pages: impl Into<Bytes>) -> (Bytes, Bytes, u32) {
     encode(kind::INDEX_PAGES, first_block, pages.into())

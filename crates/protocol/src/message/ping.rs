@@ -6,8 +6,8 @@ use crate::wire::{Reader, put_text};
 /// A health check, which also verifies the client's token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ping {
-    /// The secret that the client would show, empty if it has none. `None`: only a health check. Older builders take an empty one for that,
-    /// and the oldest do not look at it.
+    /// The token that the client would send in a Hello, empty if it has none. `None` for a health check only. Older builders
+    /// answer an empty token as a health check, and the oldest ignore the token.
     pub token: Option<String>,
 }
 

@@ -3,14 +3,14 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// The builder is there: the answer to a Ping.
+/// The answer to a Ping, with what the builder has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pong {
     /// The newest protocol version the builder speaks.
     pub protocol: u16,
     /// Threads that build; 0 = unknown.
     pub threads: u32,
-    /// Bytes of memory that builds could still take; 0 = unknown.
+    /// Bytes of memory still free for builds; 0 = unknown.
     pub memory_free: u64,
     /// The builder's name and version.
     pub builder_version: String,

@@ -3,12 +3,12 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::Reader;
 
-/// How far the build is; sent at least once a second.
+/// The progress of the build; sent at least once a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// A [`Phase`] as a number; later builders may have more of them.
+    /// A [`Phase`] as a number; later versions of builders may have more of them.
     pub phase: u8,
-    /// Steps of the phase that are done.
+    /// Steps of the phase that are done: rows, elements or pages.
     pub done: u64,
     /// Steps of the phase; 0 = unknown.
     pub total: u64,
@@ -27,24 +27,24 @@ impl Progress {
     }
 }
 
-/// What a builder is doing.
+/// What a builder is doing. A check uses the first three phases: its pages are received, then verified, then searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Taking rows; steps are rows.
+    /// Receiving rows; steps are rows.
     Rows = 1,
-    /// Linking the elements that are left; steps are elements.
+    /// Finding candidates for all neighbor lists; steps are elements.
     Graph = 2,
-    /// Completing neighbor lists and linking unreachable elements; steps are elements.
+    /// Selecting neighbors, measuring and repairing the graph; steps are elements.
     Repair = 3,
     /// Ordering elements for the pages; steps are elements.
     Order = 4,
-    /// Sending pages; steps are blocks.
+    /// Sending pages; steps are pages.
     Pages = 5,
 }
 
 impl Phase {
-    /// The phase with this number; `None` for one that is not known, which is no error.
+    /// The phase with this number; `None` for an unknown one, which is not an error.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Some(match number {

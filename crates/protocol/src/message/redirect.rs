@@ -3,16 +3,16 @@ use bytes::{BufMut, BytesMut};
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// A router's answer to Hello: where the builder is that takes the build. Ends the session.
+/// A router's answer to Hello: the address of the builder that takes the build. Ends the session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redirect {
     /// The builder's port.
     pub port: u16,
     /// The builder's name or address.
     pub host: String,
-    /// The name that the builder's certificate is for; empty = the one that the router's was checked for.
+    /// The name in the builder's certificate; empty = the name for which the router's certificate was verified.
     pub server_name: String,
-    /// What to show the builder, in a [`Ticket`](crate::Ticket); empty = nothing.
+    /// The [`Ticket`](crate::Ticket) to send to the builder; empty = none.
     pub ticket: String,
 }
 

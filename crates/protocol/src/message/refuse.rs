@@ -3,18 +3,18 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::{Reader, put_text};
 use crate::{ProtocolError, SqlState};
 
-/// The builder does not take the build. Ends the session.
+/// The builder refuses the build. Ends the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refuse {
-    /// Milliseconds after which it is worth trying again; 0 = trying again does not help.
+    /// Milliseconds after which to try again; 0 = trying again does not help.
     pub retry_after_ms: u32,
     /// The error code.
     pub sqlstate: SqlState,
-    /// What is wrong, in one line.
+    /// The primary message, in one line.
     pub message: String,
-    /// More about it; may be empty.
+    /// The detail; may be empty.
     pub detail: String,
-    /// What may help; may be empty.
+    /// The hint; may be empty.
     pub hint: String,
 }
 

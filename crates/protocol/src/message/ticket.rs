@@ -3,10 +3,10 @@ use bytes::BytesMut;
 use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
-/// A router's ticket, which the client shows to the builder before its Hello.
+/// A router's ticket, which the client sends to the builder before its Hello.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// As in [`Redirect`](crate::Redirect); it means something only to routers and builders.
+    /// As in [`Redirect`](crate::Redirect); opaque to the client.
     pub ticket: String,
 }
 

@@ -9,14 +9,14 @@ pub(super) const HEAD_BYTES: usize = 8;
 /// Bytes of a value's length.
 pub(super) const LENGTH_BYTES: usize = 4;
 
-/// A batch of rows. The parts are slices of the frame's payload.
+/// A batch of rows, as slices of the frame's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuples {
     /// The number of rows, at least 1.
     pub count: u32,
     /// `count` heap TIDs of 6 bytes, as PostgreSQL stores them.
     pub tids: Bytes,
-    /// `count` lengths (u32, little-endian) in bytes, or empty where all values have the same length.
+    /// `count` lengths in bytes (u32, little-endian), or empty if all values have the same length.
     pub lengths: Bytes,
     /// The values, one after the other, in the type's encoding.
     pub values: Bytes,
@@ -60,7 +60,7 @@ impl Tuples {
         out.put_slice(&self.values);
     }
 
-    /// Checks that the parts are as long as `count` and the lengths say. What the values say is not looked at.
+    /// Checks the lengths of all parts. The content of values is not checked.
     pub(super) fn read(frame: &Frame) -> Result<Self, ProtocolError> {
         let message = "Tuples";
         let mut payload = frame.payload.clone();
@@ -87,7 +87,7 @@ impl Tuples {
         }
 
         let tuples = Self { count, tids, lengths, values };
-        // 2 MiB hold too few lengths for their sum to overflow.
+        // No overflow: 2 MiB hold too few lengths.
         let expected = tuples.value_lens().map(u64::from).sum();
         let found = u64::from(values_len);
         if expected != found || tuples.value_lens().any(|len| len == 0) {

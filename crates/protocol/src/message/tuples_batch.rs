@@ -3,12 +3,12 @@ use crate::{HEAP_TID_BYTES, kind};
 
 use super::tuples::{HEAD_BYTES, LENGTH_BYTES};
 
-/// Rows for one Tuples frame, wherever they lie.
+/// Rows for one Tuples frame, borrowed from the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct TuplesBatch<'a> {
     /// A heap TID of 6 bytes for each row.
     pub tids: &'a [u8],
-    /// The length of each value (u32, little-endian), or `None` where all have the same.
+    /// The length of each value (u32, little-endian), or `None` if all are equal.
     pub lengths: Option<&'a [u8]>,
     /// The values, one after the other.
     pub values: &'a [u8],
@@ -33,7 +33,7 @@ impl TuplesBatch<'_> {
         Self::payload_bytes(self.rows(), self.lengths.is_some(), self.values.len())
     }
 
-    /// Looks at the rows: heap TID and value of each.
+    /// Calls `look` with the heap TID and value of each row.
     pub fn for_each(&self, mut look: impl FnMut([u8; HEAP_TID_BYTES], &[u8])) {
         let (tids, _) = self.tids.as_chunks();
         let lengths = self.lengths.map(|lengths| lengths.as_chunks().0);
@@ -47,17 +47,17 @@ impl TuplesBatch<'_> {
         }
     }
 
-    /// Emits the frame in parts (head, heap TIDs, lengths, values). Returns the frame's checksum, to be added to the
+    /// Emits the frame in parts (head, heap TIDs, lengths, values). Returns the frame's checksum, for the
     /// [`StreamChecksum`](crate::StreamChecksum).
     ///
     /// # Errors
-    /// That of `emit`.
+    /// Those of the `emit` callback.
     ///
     /// # Panics
-    /// If there is no row: a frame without rows is not allowed. If the values are larger than a frame may be.
+    /// If there is no row, which the protocol does not allow, or the values exceed the limit of a frame.
     pub fn emit<E>(&self, emit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<u32, E> {
         assert!(self.rows() > 0, "batch without rows");
-        // Header and counts are one part: one system call less where every part is one.
+        // Header and counts are one part, which saves a system call where each part takes one.
         let mut head = [0; HEADER_BYTES + HEAD_BYTES];
         let number = |number: usize| u32::try_from(number).expect("smaller than a frame").to_le_bytes();
         head[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&number(self.rows()));

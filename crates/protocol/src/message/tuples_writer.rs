@@ -1,7 +1,7 @@
 use super::TuplesBatch;
 use crate::{HEAP_TID_BYTES, MAX_DATA_PAYLOAD, TUPLES_BATCH_BYTES};
 
-/// Collects rows for one Tuples frame after the other; each value is copied once, or made in its place.
+/// Collects rows into one Tuples frame after another; each value is copied once, or written in place.
 #[derive(Debug)]
 pub struct TuplesWriter {
     varying: bool,
@@ -12,7 +12,7 @@ pub struct TuplesWriter {
 }
 
 impl TuplesWriter {
-    /// An empty batch. `varying`: values differ in length, so lengths are sent.
+    /// An empty batch. With `varying`, values differ in length and their lengths are sent.
     #[must_use]
     pub fn new(varying: bool) -> Self {
         Self { varying, rows: 0, tids: Vec::new(), lengths: Vec::new(), values: Vec::new() }
@@ -21,15 +21,15 @@ impl TuplesWriter {
     /// Adds a row. Check [`is_full`](Self::is_full) after each.
     ///
     /// # Panics
-    /// If the batch gets larger than a frame may be, far above `is_full`.
+    /// If the batch exceeds the limit of a frame, which is far above `is_full`.
     pub fn push(&mut self, tid: [u8; HEAP_TID_BYTES], value: &[u8]) {
         self.push_with(tid, |out| out.extend_from_slice(value));
     }
 
-    /// Adds a row whose value `append` writes at the end of the batch, without a copy.
+    /// Adds a row whose value `append` writes to the end of the batch, which saves a copy.
     ///
     /// # Panics
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn push_with(&mut self, tid: [u8; HEAP_TID_BYTES], append: impl FnOnce(&mut Vec<u8>)) {
         let start = self.values.len();
         append(&mut self.values);
@@ -68,16 +68,16 @@ impl TuplesWriter {
         self.rows == 0
     }
 
-    /// Whether the batch is large enough to be worth sending: [`TUPLES_BATCH_BYTES`].
+    /// Whether the batch has at least [`TUPLES_BATCH_BYTES`] and should be sent.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len() >= TUPLES_BATCH_BYTES
     }
 
-    /// Emits the frame as [`TuplesBatch::emit`] does, and starts the next batch in the same memory.
+    /// Emits the frame as [`TuplesBatch::emit`] does, and begins the next batch in the same memory.
     ///
     /// # Errors
-    /// That of `emit`; the batch is lost then.
+    /// Those of the `emit` callback; the batch is lost then.
     ///
     /// # Panics
     /// If there is no row.

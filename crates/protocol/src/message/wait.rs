@@ -6,7 +6,7 @@ use crate::wire::{Reader, put_text};
 /// The build is queued. Sent again when the position changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The place in the queue, from 1; 0 = unknown.
+    /// The position in the queue, from 1; 0 = unknown.
     pub position: u32,
     /// What the build waits for.
     pub reason: String,

@@ -1,12 +1,13 @@
 use super::ERROR_MAGIC;
 
-/// What answers [`Init`](super::Init). Nothing may follow it before the rows have ended.
+/// The answer to [`Init`](super::Init). Nothing may follow it before the rows have ended.
 pub const ACK: [u8; 1] = [0];
 
-/// The most bytes of an error's text. Clients copy it into 1024 bytes without looking at its length.
+/// The most bytes of an error's text. Clients copy it into a buffer of 1024 bytes without checking its length.
 pub const MAX_ERROR_TEXT: usize = 990;
 
-/// What comes before the file: the nodes in it and its length in bytes. One segment: clients do not loop on short reads.
+/// What precedes the file: its number of nodes and its length in bytes. To be sent in one segment, as clients do not loop on
+/// short reads.
 #[must_use]
 pub fn result_head(nodes: u64, file_bytes: u64) -> [u8; 16] {
     let mut head = [0; 16];
@@ -15,8 +16,9 @@ pub fn result_head(nodes: u64, file_bytes: u64) -> [u8; 16] {
     head
 }
 
-/// An error, to be sent in one segment where [`ACK`] or [`result_head`] is due, and nowhere else: clients do not read while they
-/// send rows, and would take it for vectors within the file. The text ends at its first NUL and at [`MAX_ERROR_TEXT`].
+/// An error, to be sent in one segment where [`ACK`] or [`result_head`] is due, and nowhere else: clients do not read while
+/// they send rows, and would take it for a part of the file later. The text ends at its first NUL, or at [`MAX_ERROR_TEXT`]
+/// bytes.
 #[must_use]
 pub fn error_frame(text: &str) -> Vec<u8> {
     let text = text.split('\0').next().unwrap_or_default();
@@ -36,7 +38,7 @@ mod tests {
         assert_eq!(error_frame("seen\0hidden"), error_frame("seen"));
         let long = error_frame(&"ö".repeat(4000));
         assert_eq!(long.len(), 8 + MAX_ERROR_TEXT + 1);
-        // The client reads up to 1024 bytes at once and copies what is behind the head.
+        // The client reads up to 1024 bytes at once and copies what follows the head.
         assert!(long.len() < 1024 && long.ends_with(&[0]));
         assert_eq!(u32::from_le_bytes(long[4..8].try_into().unwrap()) as usize, long.len() - 8);
     }

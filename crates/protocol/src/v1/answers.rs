@@ -1,22 +1,22 @@
 use super::{ACK, ERROR_MAGIC};
 
-/// What begins an error: the magic and the length of its text.
+/// The length of an error before its text: the magic and the length of the text.
 const ERROR_HEAD: usize = 8;
-/// The two numbers before the file.
+/// The length of the result head: the two numbers before the file.
 const RESULT_HEAD: usize = 16;
-/// Behind the answer to the init and the head of what comes at the end everything is counted only.
+/// After [`ACK`] and the result head, bytes are only counted.
 const LOOK: usize = ACK.len() + RESULT_HEAD;
 
-/// How a builder's answers to a Lantern client ended.
+/// How the answers of a builder to a Lantern client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With the whole file of the index.
+    /// With the complete file of the index.
     File,
     /// With an error.
     Error,
 }
 
-/// Tracks a builder's answers to a Lantern client, to tell a complete file from a broken stream.
+/// Tracks a builder's answers to a Lantern client, to distinguish a complete file from a broken stream.
 #[derive(Debug, Default)]
 pub struct Answers {
     head: Vec<u8>,
@@ -30,14 +30,14 @@ impl Answers {
         self.passed += bytes.len() as u64;
     }
 
-    /// Whether all has come that is to come, and how that ended.
+    /// How the answers ended; `None` until all bytes have come.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         let (length, ending) = self.whole()?;
         (self.passed == length).then_some(ending)
     }
 
-    /// The length of the stream, as soon as it says so.
+    /// The length of the whole stream and how it ends, once the bytes received say so.
     fn whole(&self) -> Option<(u64, Ending)> {
         let error_at = |at: usize| {
             let rest = self.head.get(at..)?.strip_prefix(&ERROR_MAGIC)?;

@@ -1,12 +1,12 @@
 use thiserror::Error;
 
-/// What a client of Lantern's protocol sent that cannot be served. The texts are short enough for [`super::error_frame`].
+/// Why a request of a Lantern client cannot be served. The texts are short enough for [`super::error_frame`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum V1Error {
-    /// Product quantization needs a code book, which the clients we know never send.
+    /// Product quantization needs a code book, which no known client sends.
     #[error("product quantization is not supported")]
     ProductQuantization,
-    /// A metric that no pgvector operator class of the type has, or a number that is none.
+    /// A metric for which pgvector has no operator class of the type, or an unknown number.
     #[error("metric {metric} is not supported for quantization {quantization}")]
     Metric {
         /// usearch's number of the metric.
@@ -14,15 +14,15 @@ pub enum V1Error {
         /// usearch's number of the scalar kind.
         quantization: u32,
     },
-    /// A type of numbers that pgvector does not have.
+    /// A scalar kind that pgvector does not have.
     #[error("quantization {0} is not supported")]
     Quantization(u32),
-    /// Bits per dimension that are not those of the type.
+    /// A number of bits per dimension that is not that of the type.
     #[error("{found} bits per dimension, {expected} expected")]
     ElementBits {
-        /// As announced.
+        /// The number received.
         found: u32,
-        /// Those of the type.
+        /// The number of the type.
         expected: u32,
     },
     /// A number outside its limits.
@@ -37,10 +37,10 @@ pub enum V1Error {
         /// The most it may be.
         max: u32,
     },
-    /// A row label whose last two bytes are not 0: the stream is out of step.
+    /// A row label whose last two bytes are not 0: the stream is out of sync.
     #[error("row label {0:02x?} is not a heap TID")]
     Label([u8; 8]),
-    /// An address that the client has no room for, or that it would misread.
+    /// An address that does not fit into the client's buffer, or that the client would misread.
     #[error("server address of {0} bytes cannot be sent")]
     Address(usize),
 }

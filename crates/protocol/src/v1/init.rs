@@ -6,12 +6,12 @@ use crate::LANTERN_V1_MAGIC;
 /// The bytes of [`Init`] after the magic.
 pub const INIT_BYTES: usize = 44;
 
-/// A client's request: eleven numbers in usearch's terms, after the magic that chose the protocol.
+/// A client's request, after the magic that chose the protocol: eleven numbers in usearch's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
     /// 1 for product quantization.
     pub pq: u32,
-    /// usearch's metric: 1 cosine, 3 squared l2, 8 hamming. Clients say 1 for inner product too.
+    /// usearch's metric: 1 cosine, 3 squared l2, 8 hamming. Clients also send 1 for inner product.
     pub metric: u32,
     /// usearch's scalar kind: 0 and 1 f32, 3 f16, 5 bits.
     pub quantization: u32,
@@ -19,13 +19,13 @@ pub struct Init {
     pub dims: u32,
     /// Neighbors per element and layer, twice as many at layer 0.
     pub m: u32,
-    /// Candidates considered for an element.
+    /// `ef_construction`.
     pub ef_construction: u32,
-    /// Of no use to a build; 0.
+    /// Not used by a build; 0.
     pub ef: u32,
-    /// Of product quantization.
+    /// For product quantization.
     pub centroids: u32,
-    /// Of product quantization.
+    /// For product quantization.
     pub subvectors: u32,
     /// Not used: clients send 100000 for every table.
     pub capacity: u32,
@@ -33,10 +33,10 @@ pub struct Init {
     pub element_bits: u32,
 }
 
-/// The metrics of a build for such a client.
+/// The metric of a build for such a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LanternMetric {
-    /// Cosine or inner product: the clients' announcement is the same.
+    /// Cosine or inner product, which clients announce by the same number.
     CosineOrInnerProduct,
     /// Squared Euclidean distance.
     L2,
@@ -44,18 +44,18 @@ pub enum LanternMetric {
     Hamming,
 }
 
-/// A build that is within pgvector's limits.
+/// A valid request for a build, within pgvector's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildOrder {
     /// The type of the values.
     pub value_type: ValueType,
-    /// The metric, as far as the client says it.
+    /// The metric, as far as the client's number determines it.
     pub metric: LanternMetric,
-    /// Dimensions; of bits whole bytes.
+    /// Dimensions; for bits, rounded up to whole bytes.
     pub dims: u32,
     /// Neighbors per element and layer.
     pub m: u16,
-    /// Candidates considered for an element.
+    /// `ef_construction`.
     pub ef_construction: u16,
 }
 
@@ -72,7 +72,7 @@ impl Init {
         bytes
     }
 
-    /// Reads what follows the magic; every value is possible.
+    /// Reads the bytes after the magic; every value is accepted.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; INIT_BYTES]) -> Self {
         let number = |at: usize| {
@@ -100,10 +100,10 @@ impl Init {
         [pq, metric, quantization, dims, m, ef_construction, ef, centroids, subvectors, capacity, element_bits]
     }
 
-    /// What is to be built.
+    /// The build that is requested.
     ///
     /// # Errors
-    /// A type, metric or number that pgvector does not have.
+    /// If pgvector does not support the type, the metric or a number.
     pub fn order(&self) -> Result<BuildOrder, V1Error> {
         if self.pq != 0 {
             return Err(V1Error::ProductQuantization);
@@ -127,7 +127,7 @@ impl Init {
         let m = within("m", self.m, (*M_RANGE.start()).into(), (*M_RANGE.end()).into())? as u16;
         let (least, most) = (min_ef_construction(m).into(), (*EF_CONSTRUCTION_RANGE.end()).into());
         let ef_construction = within("ef_construction", self.ef_construction, least, most)? as u16;
-        // What is behind the last bit of a byte counts as well: there is no rule that it is 0.
+        // Unused bits of the last byte count as dimensions: nothing requires clients to clear them.
         let dims = if value_type == ValueType::Bit { dims.next_multiple_of(8) } else { dims };
         Ok(BuildOrder { value_type, metric, dims, m, ef_construction })
     }

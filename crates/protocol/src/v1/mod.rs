@@ -1,9 +1,9 @@
 //! Lantern's protocol version 1, spoken by the pgvector forks `0.7.4-lanterncloud` and `0.8.0-lanterncloud`.
 //!
-//! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without any framing
-//! ([`RowDecoder`]), then [`END`]. The server answers [`ACK`], and at the end [`result_head`] and the file of the index, or
-//! [`error_frame`] where one of these is due: [`Answers`] follows them. A router is asked by [`GIVE_ME_A_SERVER`] and answers a
-//! [`ServerAddress`], or passes everything on after [`relayed`].
+//! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without framing
+//! ([`RowDecoder`]), then [`END`]. The server answers [`ACK`] to Init and, after the rows, [`result_head`] and the file of the
+//! index; in place of either it may send an [`error_frame`]. [`Answers`] tracks these answers. A router is asked by
+//! [`GIVE_ME_A_SERVER`] and answers with a [`ServerAddress`], or it relays the connection after [`relayed`].
 
 mod answer;
 mod answers;

@@ -1,27 +1,27 @@
 use super::V1Error;
 use crate::LANTERN_V1_RELAYED;
 
-/// What a client sends to a router instead of [`Init`](super::Init), and then waits.
+/// What a client sends to a router in place of [`Init`](super::Init), before it waits for an address.
 pub const GIVE_ME_A_SERVER: [u8; 4] = 3_u32.to_le_bytes();
 
-/// The most bytes of an address. Clients have room for 1024 and do not look at the length.
+/// The most bytes of an address. Clients have a buffer of 1024 bytes and do not check the length.
 pub const MAX_ADDRESS_BYTES: usize = 1000;
 
 /// The most bytes of a ticket in [`relayed`].
 pub const MAX_TICKET_BYTES: usize = 1000;
 
-/// What a router that relays sends to a builder, ahead of what its client says after the choice: the magic and a text, the ticket.
-/// `None` if that is longer than [`MAX_TICKET_BYTES`].
+/// What a relaying router sends to a builder before the client's bytes after the choice: the magic, and the ticket as a text.
+/// `None` if the ticket is longer than [`MAX_TICKET_BYTES`].
 #[must_use]
 pub fn relayed(ticket: &str) -> Option<Vec<u8>> {
     let length = u16::try_from(ticket.len()).ok().filter(|&length| usize::from(length) <= MAX_TICKET_BYTES)?;
     Some([&LANTERN_V1_RELAYED[..], &length.to_le_bytes(), ticket.as_bytes()].concat())
 }
 
-/// A router's answer: where the client shall connect.
+/// A router's answer: the address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
-    /// Whether with TLS.
+    /// Whether the client must use TLS.
     pub secure: bool,
     /// A name or an IPv4 address: clients open IPv4 sockets only.
     pub host: String,
@@ -33,7 +33,7 @@ impl ServerAddress {
     /// The bytes to send, in one segment.
     ///
     /// # Errors
-    /// [`V1Error::Address`] when the host is empty, has a NUL or is too long for the client.
+    /// [`V1Error::Address`] if the host is empty, contains a NUL or is too long for the client.
     pub fn to_bytes(&self) -> Result<Vec<u8>, V1Error> {
         let host = self.host.as_bytes();
         let length = u32::try_from(host.len()).unwrap_or(u32::MAX);

@@ -3,39 +3,39 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::V1Error;
 use crate::{HEAP_TID_BYTES, Tuples};
 
-/// The bytes of a row before its value: the heap TID, and two zeros.
+/// The bytes of a row before its value: the heap TID and two zeros.
 pub const LABEL_BYTES: usize = 8;
-/// What a client sends where a row would begin, after the last one: `0x31333337`.
+/// What a client sends in place of a row to end the rows: `0x31333337`.
 pub const END: [u8; 4] = 0x3133_3337_u32.to_le_bytes();
 
-/// From this many bytes on a batch is complete.
+/// The size at which a batch is complete.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Takes rows out of what a client sends: labels and values of one length, without anything between them.
+/// Decodes rows from a client's bytes: labels and values of one length, without framing.
 #[derive(Clone, Copy, Debug)]
 pub struct RowDecoder {
     value_len: usize,
 }
 
-/// What a client's next bytes are.
+/// The result of decoding a client's next bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// At least one row, at most about 256 KiB of them.
     Rows(Tuples),
     /// No more rows.
     End,
-    /// Not yet a row.
+    /// More bytes are needed.
     More,
 }
 
 impl RowDecoder {
-    /// For values of `value_len` bytes.
+    /// A decoder for values of `value_len` bytes.
     #[must_use]
     pub fn new(value_len: usize) -> Self {
         Self { value_len }
     }
 
-    /// The bytes of a row.
+    /// The length of a row in bytes.
     #[must_use]
     pub fn row_len(&self) -> usize {
         LABEL_BYTES + self.value_len
@@ -44,7 +44,7 @@ impl RowDecoder {
     /// Takes the whole rows at the beginning of `buffer`, or [`END`].
     ///
     /// # Errors
-    /// [`V1Error::Label`] when a row begins with something else than a heap TID.
+    /// [`V1Error::Label`] if a row does not begin with a heap TID.
     pub fn next(&self, buffer: &mut BytesMut) -> Result<Step, V1Error> {
         let most = (BATCH_BYTES / self.row_len()).max(1);
         let rows = buffer.chunks_exact(self.row_len()).take(most).take_while(|row| !row.starts_with(&END)).count();

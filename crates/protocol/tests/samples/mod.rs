@@ -1,4 +1,4 @@
-//! The messages that the files in `proto/vectors` hold.
+//! The messages in the files of `proto/vectors`.
 
 use bytes::Bytes;
 use lantern_index_protocol::{
@@ -7,7 +7,7 @@ use lantern_index_protocol::{
     ValueType, Wait, capability,
 };
 
-/// What a client sends, by the name of the file.
+/// Messages of a client, with the name of their file.
 pub fn client() -> Vec<(&'static str, ClientMessage)> {
     vec![
         ("hello", ClientMessage::Hello(hello())),
@@ -25,7 +25,7 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
     ]
 }
 
-/// What a builder sends, by the name of the file.
+/// Messages of a builder, with the name of their file.
 pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
     let refuse = Refuse {
         retry_after_ms: 30_000,
