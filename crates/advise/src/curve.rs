@@ -5,12 +5,12 @@
 pub(crate) struct Point {
     pub(crate) ef: usize,
     pub(crate) recall: f64,
-    /// Elements that a search compares with the query.
+    /// Elements that a search compares with the query, on average.
     pub(crate) visited: f64,
 }
 
 /// Points by ascending `ef_search`, interpolated and extrapolated linearly: log of misses (1 - recall) and log of visits over log of
-/// `ef_search`. Misses beyond the last point stay as they are there.
+/// `ef_search`. Beyond the last point, misses are constant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
     efs: Vec<f64>,
@@ -20,7 +20,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// `floor` replaces zero misses: half of the smallest share that the queries can show. There must be a point.
+    /// `floor` replaces zero misses: half of the smallest share that the queries can show. `points` must not be empty.
     pub(crate) fn new(points: &[Point], floor: f64) -> Self {
         let mut least = 1.0f64;
         let misses = points.iter().map(|point| {
@@ -41,7 +41,7 @@ impl Curve {
         let misses = misses.ln();
         let at = self.misses.iter().position(|&found| found <= misses)?;
         let before = at.checked_sub(1)?;
-        // A point without misses does not show at which `ef_search` the last ones ended.
+        // A point without misses does not show from which smaller `ef_search` on there are none.
         if self.misses[at] <= self.floor.ln() {
             return None;
         }

@@ -28,7 +28,7 @@ pub(crate) struct Limit {
     pub(crate) wide: f32,
 }
 
-/// The limits of each query among the first rows of `order`, for each of the ascending `sizes`.
+/// For each of the ascending `sizes`, the limits of each query among the first rows of `order`.
 pub(crate) fn limits(
     values: &Values,
     order: &[u32],
@@ -75,7 +75,7 @@ fn nearest_of(
     rows.par_chunks(CHUNK).try_fold(none, chunk).try_reduce(none, merge)
 }
 
-/// The least distances, ascending.
+/// The `k` least distances, ascending.
 #[derive(Clone, Debug, Default)]
 struct Least(Vec<f32>);
 

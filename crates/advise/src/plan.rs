@@ -14,14 +14,14 @@ const REFERENCE_M: u16 = 16;
 const EF_CONSTRUCTION: [u16; 2] = [64, 128];
 /// Fewer rows are too few to measure with, and an exact search of them takes milliseconds.
 const LEAST_ROWS: u64 = 1000;
-/// Bytes of values that a thread can build, search and compare in the time.
+/// Bytes of values that a thread can build, search and compare within the minute.
 const BYTES_PER_THREAD: usize = 75 << 20;
 /// The cost of a row's neighbors, in bytes of values.
 const PER_ROW: usize = 1 << 10;
 /// The least number of rows in the largest graph, if the sample has them.
 const LEAST_BUILT: usize = 5000;
 
-/// The fewest rows with a value that advice takes for `k` neighbors.
+/// The fewest rows with a value from which advice is given for `k` neighbors.
 #[must_use]
 pub fn least_rows(k: usize) -> u64 {
     LEAST_ROWS.max(20 * k as u64)
@@ -33,7 +33,8 @@ pub fn memory_bytes(value_type: ValueType, value_len: usize, rows: u64, threads:
     let values = rows.saturating_add(MAX_QUERIES as u64).saturating_mul(value_len as u64);
     let m = M[M.len() - 1];
     let build = Estimate { value_type, value_len, m, rows, elements: rows }.build_memory_bytes(threads);
-    // As received, in a vector that has grown; normalised; as halfvec and bits. Heaps of neighbors are small.
+    // Three copies of the values: as received, in a `Vec` with spare capacity; normalised; as halfvec and bits. Heaps of neighbors are
+    // small.
     values.saturating_mul(3).saturating_add(build)
 }
 

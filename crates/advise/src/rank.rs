@@ -5,7 +5,7 @@ use crate::{Choice, Question};
 /// A larger `ef_construction` slows builds and inserts: it must reduce the bytes read to at most this share.
 const WIDER_IS_WORTH: f64 = 0.9;
 
-/// The choices that reach the target, ascending by bytes read per query, without those that another choice of the same type beats in both
+/// The choices that reach the target, ascending by bytes read per query, without choices that another one of the same type beats in both
 /// bytes read and index size. If none reaches the target, the three of the highest recall.
 pub(crate) fn best_first(question: &Question, mut choices: Vec<Choice>) -> Vec<Choice> {
     // A rounding error must not leave a choice out.

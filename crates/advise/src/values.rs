@@ -15,7 +15,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// No values yet.
+    /// An empty list of values.
     #[must_use]
     pub fn new(value_type: ValueType, dims: u32) -> Self {
         Self { value_type, dims, bytes: Vec::new(), ends: Vec::new() }
@@ -33,13 +33,13 @@ impl Values {
         self.bytes.extend_from_slice(values);
     }
 
-    /// How many there are.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.value_type.value_len(self.dims).map_or(self.ends.len(), |len| self.bytes.len() / len.max(1))
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -55,7 +55,7 @@ impl Values {
         Self { value_type: self.value_type, dims: self.dims, bytes, ends }
     }
 
-    /// A value.
+    /// The value at a position.
     #[must_use]
     pub fn get(&self, number: usize) -> &[u8] {
         &self.bytes[self.range(number)]
@@ -125,7 +125,7 @@ fn bits(values: &[f32]) -> u8 {
     values.iter().enumerate().map(|(at, &x)| u8::from(x > 0.0) << (7 - at)).sum()
 }
 
-/// Divides by the norm; `false` if it is zero.
+/// Divides a value by its norm; `false` if the norm is zero.
 fn normalise(value_type: ValueType, value: &mut [u8]) -> bool {
     let (elements, components) = match value_type {
         ValueType::SparseVec => {

@@ -18,7 +18,7 @@ use crate::daemon::Daemon;
 use crate::router::Router;
 use crate::{count, owner, period};
 
-/// The exit codes, for --help.
+/// The exit codes, as --help shows them.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success; of daemons: a signal ended it and builds were given their time
@@ -35,7 +35,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// With the commit, if `LANTERN_INDEX_COMMIT` was set at compile time.
+/// The version, with the commit if `LANTERN_INDEX_COMMIT` was set at compile time.
 fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     option_env!("LANTERN_INDEX_COMMIT").map_or(version.to_owned(), |commit| format!("{version} ({commit})"))
@@ -45,8 +45,8 @@ fn version() -> String {
 pub enum Command {
     /// Run the builder daemon
     ///
-    /// It accepts builds on one port and status requests on another. After SIGTERM or SIGINT running builds have the
-    /// drain timeout to end; a second signal ends the builder at once. SIGHUP reloads certificates and tokens.
+    /// It accepts builds on one port and status requests on another. After SIGTERM or SIGINT running builds may continue for the drain
+    /// timeout; a second signal ends the builder at once. SIGHUP reloads certificates and tokens.
     Serve(Box<Serve>),
     /// Run the router, which finds or starts a builder for each build
     ///
@@ -57,7 +57,7 @@ pub enum Command {
     /// The certificate is for localhost, 127.0.0.1 and ::1, and for the hosts given. Clients that verify the builder need
     /// a copy of the certificate, never of the key. With --client it makes a client certificate.
     GenCert(GenCert),
-    /// Make tokens, by which clients authenticate
+    /// Make tokens with which clients authenticate
     #[command(subcommand)]
     Token(TokenCommand),
     /// Verify the pages of an index file and summarise its content
@@ -68,10 +68,10 @@ pub enum Command {
     ///
     /// In the database, lantern_index.estimate() does the same for a table.
     Estimate(Estimate),
-    /// Tell which index to build and which ef_search to use, by trying on the vectors of a file or table
+    /// Recommend which index to build and which ef_search to use, by trials on the vectors of a file or table
     ///
-    /// Graphs of a sample are built and searched here, and the outcome is extrapolated to all rows. A database needs pgvector and a role
-    /// that may read the column; in one with the extension, lantern_index.advise() does the same by a builder.
+    /// Builds and searches graphs of a sample on this machine, and extrapolates the results to all rows. A database needs pgvector and a
+    /// role that may read the column; in one with the extension, lantern_index.advise() does the same on a builder.
     Advise(Advise),
     /// Show the distance kernels for this machine's processor
     Cpu,
@@ -83,13 +83,13 @@ pub enum Command {
     Builds(owner::Socket),
     /// Cancel a build of a daemon on this machine
     Cancel(owner::Cancel),
-    /// Let a daemon on this machine accept no more builds; running builds go on
+    /// Make a daemon on this machine accept no new builds; running builds continue
     Drain(owner::Drain),
-    /// Find hnsw indexes of databases that need maintenance, and with --rebuild maintain them
+    /// Find hnsw indexes in databases that need maintenance, and with --rebuild maintain them
     ///
-    /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index, and the role
-    /// must own the indexes. SIGTERM ends a rebuild under way and drops what it leaves. The exit code is 0 if nothing is left to do, 3 if
-    /// something is, and 1 if a step failed or a database cannot be reached.
+    /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index, and the role must
+    /// own the indexes. SIGTERM interrupts a rebuild and drops its leftovers. The exit code is 0 if nothing is left to do, 3 if something
+    /// is, and 1 if a step failed or a database cannot be reached.
     Maintain(Maintain),
     /// Check and show the settings of the daemons
     #[command(subcommand)]
@@ -101,7 +101,7 @@ pub enum Command {
     },
     /// Print the completions for a shell
     ///
-    /// As in `lantern-index completions bash > /usr/share/bash-completion/completions/lantern-index`.
+    /// Example: `lantern-index completions bash > /usr/share/bash-completion/completions/lantern-index`.
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -112,13 +112,13 @@ pub enum Command {
 pub enum ConfigCommand {
     /// Find mistakes in the configuration file and the environment, all at once
     ///
-    /// The files that settings name are read too. The exit code is 64 if there are mistakes.
+    /// Also reads the files that settings name. The exit code is 64 if there are mistakes.
     Check,
-    /// Print every setting and where its value comes from, as a configuration file
+    /// Print every setting and the source of its value, as a configuration file
     Show,
 }
 
-/// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
+/// Each flag is a setting that the environment and the configuration file can also contain: see `config::definition`.
 #[derive(Debug, Args)]
 pub struct Serve {
     #[command(flatten)]
@@ -133,13 +133,13 @@ pub struct Serve {
     /// Directory for a spool file with the values of builds that do not fit into memory
     #[arg(long, value_name = "DIR")]
     pub spool_dir: Option<PathBuf>,
-    /// Builds at a time; more wait. 0: as many as fit into memory
+    /// The most concurrent builds; more wait. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_builds: u16,
-    /// Rows that a build may have. 0: as many as fit into memory
+    /// The most rows of a build. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rows: u64,
-    /// Connections at a time; beyond it the oldest is closed whose client has not sent a request
+    /// The most connections; beyond it the oldest one without a request is closed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The engine that builds graphs
@@ -149,26 +149,25 @@ pub struct Serve {
     /// [default: the highest that the processor has]
     #[arg(long, value_name = "LEVEL", value_parser = Level::named)]
     pub cpu_level: Option<Level>,
-    /// Take a Lantern client's cosine for inner product: it announces both as cosine
+    /// Build cosine announced by Lantern's clients as inner product: they announce both as cosine
     #[arg(long, env = "LANTERN_INDEX_LANTERN_INNER_PRODUCT")]
     pub lantern_inner_product: bool,
-    /// How long the rows of a build may take to arrive [default: no limit]
+    /// Time limit for the rows of a build to arrive [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_rows_time: Option<Duration>,
-    /// How long running builds may take to end after SIGTERM: 90s, 10m, 1h
+    /// How long running builds may continue after SIGTERM: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub drain_timeout: Duration,
-    /// Accept only builds of a router: the file with the key that it signs tickets with
+    /// Accept only builds that come through a router: the file with the key with which it signs tickets
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
     /// The name by which the router knows this builder; tickets for others are refused
     #[arg(long, value_name = "NAME", default_value = "", requires = "ticket_key")]
     pub ticket_name: String,
-    /// With a ticket key: accept Lantern's clients all the same, which cannot show a ticket
+    /// With a ticket key: also accept Lantern's clients, which cannot present a ticket
     #[arg(long)]
     pub lantern_without_ticket: bool,
-    /// Stop at once when standard input ends, which it does with the process that started this one;
-    /// any input stops the builder as SIGTERM does
+    /// Stop at once when standard input is closed, as it is when the parent process ends; any input has the effect of SIGTERM
     #[arg(long)]
     pub stop_at_eof: bool,
 }
@@ -187,9 +186,9 @@ pub enum EngineName {
 
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// The index's file in the data directory, as pg_relation_filepath() says; its further segments are read too
+    /// The index's file in the data directory, as pg_relation_filepath() returns it; its further segments are read too
     pub file: PathBuf,
-    /// Type of the indexed column [default: recognised by its values]
+    /// Type of the indexed column [default: recognised from the values]
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub value_type: Option<TypeName>,
 }
@@ -211,7 +210,7 @@ pub struct Estimate {
     /// Distinct values among the rows: up to ten rows of equal values share an element [default: all are distinct]
     #[arg(long, value_name = "N", value_parser = count::parse)]
     pub distinct: Option<u64>,
-    /// Of sparsevec: how many values of a row are not zero, on average
+    /// For sparsevec: the average number of nonzero entries per row
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=MAX_SPARSEVEC_NNZ as i64))]
     pub nonzero: u16,
     /// Threads of the builder [default: one per core of this machine]
@@ -227,10 +226,10 @@ pub struct Status {
     /// Where the daemon answers status requests: a host, host:port or URL; the usual port is 8999
     #[arg(default_value = "127.0.0.1:8999")]
     pub url: String,
-    /// Look again every second, until interrupted
+    /// Refresh every second, until interrupted
     #[arg(long)]
     pub watch: bool,
-    /// Print what /status answers; with --watch, one line each time
+    /// Print the answer of /status; with --watch, a line for each refresh
     #[arg(long)]
     pub json: bool,
 }

@@ -1,6 +1,6 @@
-//! Numbers of things, as people write and read them.
+//! Counts, as users write and read them.
 
-/// Reads a number: `250000`, or with a unit of `k`, `M` or `B`, each 1000 of the one before, as in `100k`, `2.5M` or `1B`.
+/// Parses a count: `250000`, or with a unit of `k`, `M` or `B` (thousand, million, billion), as in `100k`, `2.5M` or `1B`.
 pub fn parse(text: &str) -> Result<u64, String> {
     let (number, digits) = match text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) {
         number if number.len() == text.len() => (number, 0),
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     format!("{whole}{part}{}", "0".repeat(digits - part.len())).parse().map_err(|_| "is too much".to_owned())
 }
 
-/// As [`parse`], but 0 is an error.
+/// As [`parse`], but rejects 0.
 pub fn parse_some(text: &str) -> Result<u64, String> {
     match parse(text)? {
         0 => Err("must be more than 0".to_owned()),

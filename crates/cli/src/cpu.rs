@@ -7,7 +7,7 @@ use hnsw::Level;
 
 use crate::failure::Failure;
 
-/// Prints which kernels are chosen here, and what else they could have been.
+/// Prints the kernels chosen on this machine, and the alternatives.
 pub fn run() -> Result<(), Failure> {
     let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
     let cores = available_parallelism().map_or(1, NonZero::get);

@@ -1,4 +1,4 @@
-//! Manual pages and completions, for packages: made of the definition of the command line.
+//! Manual pages and completions for packages, derived from the definition of the command line.
 
 use std::fs;
 use std::io::{Write, stdout};

@@ -10,10 +10,10 @@ use crate::args::Estimate;
 use crate::count;
 use crate::failure::Failure;
 
-/// The most blocks of a relation.
+/// The most blocks of a relation (`MaxBlockNumber`).
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
 
-/// Prints what a build will take.
+/// Prints the size and the needs of a build.
 pub fn run(arguments: &Estimate) -> Result<(), Failure> {
     let value_type = ValueType::from(arguments.value_type);
     let estimate = estimate(arguments, value_type).map_err(Failure::Usage)?;
@@ -66,7 +66,7 @@ fn estimate(arguments: &Estimate, value_type: ValueType) -> anyhow::Result<pages
     }
     let nonzero = usize::from(arguments.nonzero).min(dims as usize);
     let value_len = value_type.value_len(dims).unwrap_or(4 + 8 * nonzero);
-    // An element has room for ten rows.
+    // An element has room for the TIDs of ten rows, so more rows need more elements.
     let elements = elements.max(rows.div_ceil(10));
     let estimate = pages::Estimate { value_type, value_len, m: arguments.m, rows, elements };
     if estimate.blocks() > MAX_BLOCKS {
@@ -75,7 +75,7 @@ fn estimate(arguments: &Estimate, value_type: ValueType) -> anyhow::Result<pages
     Ok(estimate)
 }
 
-/// Bytes with a unit and three digits or so.
+/// Bytes with a unit, rounded to about three digits.
 fn human(bytes: u64) -> String {
     let (mut number, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter());
     let mut unit = units.next();

@@ -1,26 +1,26 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit code for arguments and settings that cannot work (`EX_USAGE`).
+/// The exit code for invalid arguments and settings (`EX_USAGE`).
 pub const USAGE: u8 = 64;
 
 /// Why a command failed.
 pub enum Failure {
-    /// The arguments or the files they name must change first.
+    /// Arguments or the files they name are invalid.
     Usage(anyhow::Error),
-    /// Anything else.
+    /// Any other failure.
     Other(anyhow::Error),
-    /// Everything has been said; this is the exit code.
+    /// Everything has been printed; only the exit code remains.
     Said(u8),
 }
 
 impl Failure {
-    /// Arguments or settings that cannot work.
+    /// A failure by invalid arguments or settings.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self::Usage(error.into())
     }
 
-    /// Says why on stderr and gives the exit code.
+    /// Prints the reason on stderr and returns the exit code.
     pub fn report(self) -> ExitCode {
         if let Self::Said(code) = self {
             return ExitCode::from(code);

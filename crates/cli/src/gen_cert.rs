@@ -64,17 +64,17 @@ fn of_builder(hosts: &[String]) -> Result<CertificateParams> {
 }
 
 fn valid_for(params: &mut CertificateParams, days: u32) -> Result<()> {
-    // Not an authority: whoever steals the key can pose as this builder or client, but not as anybody else.
+    // Not an authority: a thief of the key can impersonate this builder or client, but nobody else.
     params.is_ca = IsCa::ExplicitNoCa;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let now = date_time_ymd(1970, 1, 1) + now;
-    // Other machines' clocks may be behind.
+    // Clocks of other machines may be behind.
     params.not_before = now - DAY;
     params.not_after = now + DAY * days;
     Ok(())
 }
 
-/// Writes a file that did not exist, so that its mode is right from the start.
+/// Creates a file with its final mode, so that the key is never readable by others; replaces an existing one only with `force`.
 fn write(path: &Path, text: &str, mode: u32, force: bool) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {
@@ -100,7 +100,7 @@ fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
     let serve = format!("lantern-index serve --cert {} --key {}", quoted(cert), quoted(key));
     let mut out = io::stdout().lock();
     writeln!(out, "wrote {} and {}\n", cert.display(), key.display())?;
-    // Nobody else gets to a builder that listens on loopback only, which needs no tokens.
+    // A builder that listens on loopback only is unreachable for others, so it needs no tokens.
     let mut settings = Settings::new();
     settings.set("host", name);
     settings.set("sslmode", "verify-full");
@@ -143,7 +143,7 @@ fn say_what_next_to_client(cert: &Path, key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lines of `postgresql.conf`. They work before the library is loaded, when ALTER SYSTEM does not know the settings.
+/// Lines for `postgresql.conf`. Unlike ALTER SYSTEM, the file accepts the settings before the library is loaded.
 struct Settings(String);
 
 impl Settings {

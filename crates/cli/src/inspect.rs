@@ -23,8 +23,8 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     Err(anyhow!("{name} has {}", count::of(report.errors.count(), "error")).into())
 }
 
-/// What is wrong with the first page of a file that has no page of an hnsw index at all. One with a single such page is a damaged
-/// index, of which the report tells more.
+/// The error of the first page, if no page of the file belongs to an hnsw index. A file with a single such page is a
+/// damaged index: the report has the details.
 fn foreign(source: &mut FileSource) -> Option<String> {
     let mut bytes = Box::new([0; PAGE_SIZE]);
     let mut first = None;

@@ -1,4 +1,4 @@
-//! The `lantern-index` binary: arguments in, library calls out.
+//! The `lantern-index` binary: parses arguments and calls the libraries.
 
 mod advise;
 mod args;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let result = match arguments {
         Ok(arguments) => run(&arguments.command),
         Err(Stop::Clap(error)) => {
-            // --help and --version come here too, and are no errors.
+            // --help and --version arrive here too, though they are no errors.
             let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return code;

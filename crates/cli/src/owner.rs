@@ -1,4 +1,4 @@
-//! What a daemon's owner does with it, over its Unix socket.
+//! Commands of a daemon's owner, over its Unix socket.
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::failure::Failure;
 use crate::status::{fetch, text};
 
-/// Where the daemon's owner reaches it.
+/// How to reach the daemon.
 #[derive(Debug, Args)]
 pub struct Socket {
     /// The daemon's --admin-socket
@@ -27,26 +27,26 @@ pub struct Socket {
     pub socket: PathBuf,
 }
 
-/// Which build to cancel.
+/// The build to cancel.
 #[derive(Debug, Args)]
 pub struct Cancel {
-    /// The build's number, as `lantern-index builds`, the logs and the status page show it
+    /// The build's number, as in `lantern-index builds`, the logs and the status page
     pub build: String,
     #[command(flatten)]
     pub socket: Socket,
 }
 
-/// Whether to drain or to go on.
+/// Whether to begin or to undo the drain.
 #[derive(Debug, Args)]
 pub struct Drain {
-    /// Let the daemon take builds again
+    /// Make the daemon accept builds again
     #[arg(long)]
     pub undo: bool,
     #[command(flatten)]
     pub socket: Socket,
 }
 
-/// Lists builds that run and builds that wait.
+/// Lists running and waiting builds.
 pub fn builds(socket: &Socket) -> Result<(), Failure> {
     let body = ask(socket, Method::GET, "/status")?.ok_or_else(|| anyhow!("the daemon has no status"))?;
     let report: Report = serde_json::from_slice(&body).context("the daemon's answer is not a status")?;
@@ -65,7 +65,7 @@ pub fn builds(socket: &Socket) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a build.
+/// Cancels a build.
 pub fn cancel(arguments: &Cancel) -> Result<(), Failure> {
     let is_number = !arguments.build.is_empty() && arguments.build.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let none = || anyhow!("there is no build {}", arguments.build);
@@ -76,13 +76,13 @@ pub fn cancel(arguments: &Cancel) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets a daemon take no more builds, or take builds again.
+/// Makes a daemon accept no new builds, or accept builds again.
 pub fn drain(arguments: &Drain) -> Result<(), Failure> {
     ask(&arguments.socket, Method::POST, if arguments.undo { "/resume" } else { "/drain" })?;
     Ok(())
 }
 
-/// The body of an answer; `None` if the daemon has no such thing.
+/// The body of an answer; `None` for status 404.
 fn ask(socket: &Socket, method: Method, path: &str) -> Result<Option<Bytes>> {
     let name = socket.socket.display();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Reads a time span: a whole number with a unit of `ms`, `s`, `min` (or `m`), `h`, as in PostgreSQL's settings.
+/// Parses a time span: a whole number with a unit of `ms`, `s`, `min` (or `m`) or `h`, as in PostgreSQL's settings.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     };
     match number.checked_mul(unit_ms) {
         Some(0) => Err("must be longer than 0".to_owned()),
-        // Above a year it is a mistake, and far too long for timers.
+        // More than a year is a mistake, and would overflow timers.
         Some(ms) if ms <= 365 * 24 * 3_600_000 => Ok(Duration::from_millis(ms)),
         _ => Err("must not be longer than a year".to_owned()),
     }

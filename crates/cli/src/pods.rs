@@ -1,4 +1,4 @@
-//! The router's settings for builders that are pods.
+//! The router's settings for builders in pods.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use service::TicketKeys;
 
 use crate::failure::Failure;
 
-/// Each flag is a setting, as those of [`crate::router::Router`].
+/// Each flag is a setting, like those of [`crate::router::Router`].
 #[derive(Debug, Args)]
 pub struct Pods {
-    /// With --builders kubernetes: a pod for builders, as JSON
+    /// With --builders kubernetes: file with the pod template of builders, as JSON
     #[arg(long, value_name = "FILE")]
     pub builder_template: Option<PathBuf>,
-    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without it and the next one all are as the template says
+    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without this and the next
+    /// setting all builders have the template's
     #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_max_memory")]
     pub builder_min_memory: Option<u64>,
     /// With --builders kubernetes: the most memory of a builder
@@ -25,19 +26,19 @@ pub struct Pods {
     /// With --builders kubernetes: the namespace of the pods [default: that of the service account]
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// With --builders kubernetes: what pods' names begin with; routers of the same name share their --max-builders
+    /// With --builders kubernetes: prefix of pods' names; routers with the same prefix share --max-builders
     #[arg(long, value_name = "NAME", default_value = "lantern-index")]
     pub instance: String,
     /// With --builders kubernetes: the name of this router's own pod
     #[arg(long, value_name = "NAME")]
     pub identity: Option<String>,
-    /// With --builders kubernetes: the Deployment with which the pods are deleted
+    /// With --builders kubernetes: the Deployment that owns the pods, which are deleted with it
     #[arg(long, value_name = "NAME")]
     pub owner: Option<String>,
 }
 
 impl Pods {
-    /// What they mean.
+    /// The source of builders that the settings describe.
     pub fn source(&self, ticket_keys: Option<Arc<TicketKeys>>) -> Result<Source, Failure> {
         let need = |what: &str| Failure::usage(anyhow!("--builders kubernetes needs {what}"));
         let memory = self.builder_min_memory.zip(self.builder_max_memory).unwrap_or_default();

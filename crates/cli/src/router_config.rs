@@ -1,4 +1,4 @@
-//! What the settings of the router mean.
+//! Which router do the settings describe?
 
 use std::env;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::daemon;
 use crate::failure::Failure;
 use crate::router::{ModeName, Router, SourceName};
 
-/// The router's set-up. Files that settings name are read.
+/// The configuration of the router; reads the files that settings name.
 pub fn config(arguments: &Router) -> Result<Config, Failure> {
     let source = source(arguments)?;
     Ok(Config {
@@ -56,7 +56,7 @@ fn source(arguments: &Router) -> Result<Source, Failure> {
         }
         SourceName::Process => Ok(Source::Process(ProcessConfig {
             program: env::current_exe().context("cannot find this program")?,
-            // Clients that are relayed never see a builder.
+            // Relayed clients never connect to a builder, so it can listen on loopback.
             host: match arguments.mode {
                 ModeName::Relay => "127.0.0.1".to_owned(),
                 ModeName::Redirect => arguments.daemon.host.clone(),
@@ -77,7 +77,7 @@ fn ticket_keys(file: &Path) -> Result<Arc<TicketKeys>, Failure> {
     Ok(Arc::new(TicketKeys::open(file).map_err(Failure::usage)?))
 }
 
-/// Arguments of this router's builders: its own limits, but for those that it was told otherwise.
+/// Arguments of this router's builders: the router's own limits, unless --builder-arg sets others.
 fn builder_arguments(arguments: &Router) -> Vec<String> {
     let milliseconds = |limit: std::time::Duration| format!("{}ms", limit.as_millis());
     let daemon = &arguments.daemon;
@@ -90,7 +90,7 @@ fn builder_arguments(arguments: &Router) -> Vec<String> {
     own.filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).chain(arguments.builder_arg.clone()).collect()
 }
 
-/// Builders of this router show its own certificate, others one that an authority vouches for.
+/// Builders that this router starts use its own certificate, others one that an authority has signed.
 fn builder_tls(arguments: &Router) -> Result<Option<BuilderTls>, Failure> {
     let tls = match (&arguments.builder_ca, &arguments.builder_name, &arguments.daemon.cert) {
         (Some(ca), Some(name), _) => BuilderTls::authority(ca, name),
@@ -100,7 +100,7 @@ fn builder_tls(arguments: &Router) -> Result<Option<BuilderTls>, Failure> {
     tls.map(Some).map_err(Failure::usage)
 }
 
-/// Reads `host:port/status-port`.
+/// Parses `host:port/status-port`.
 pub fn parse_builder(text: &str) -> Result<FixedBuilder, String> {
     let wrong = || format!("\"{text}\" is not host:port/status-port, as in builder-1:8998/8999");
     let (address, status_port) = text.rsplit_once('/').ok_or_else(wrong)?;
@@ -113,7 +113,7 @@ pub fn parse_builder(text: &str) -> Result<FixedBuilder, String> {
     Ok(FixedBuilder { host: host.to_owned(), port, status_port })
 }
 
-/// A start that failed, with what may help.
+/// The failure to start, with advice.
 pub fn explain(error: RouterError) -> Failure {
     match error {
         RouterError::Daemon(error) => daemon::explain(error),

@@ -1,4 +1,4 @@
-//! `lantern-index status`: what a daemon does, in a terminal.
+//! `lantern-index status`: shows a daemon's status in a terminal.
 
 pub mod fetch;
 mod target;
@@ -17,13 +17,13 @@ use self::target::Target;
 use crate::args::Status;
 use crate::failure::Failure;
 
-/// How often it is looked again.
+/// The refresh interval.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The exit code when the daemon answers, but takes no builds.
+/// The exit code if the daemon answers but accepts no builds.
 const NOT_READY: u8 = 3;
 
-/// Shows the status once, or until it is interrupted.
+/// Shows the status once, or with --watch until it is interrupted.
 pub fn run(arguments: &Status) -> Result<(), Failure> {
     let target = Target::parse(&arguments.url).map_err(Failure::Usage)?;
     if !arguments.watch {
@@ -32,7 +32,7 @@ pub fn run(arguments: &Status) -> Result<(), Failure> {
         write!(stdout(), "{text}").context("cannot write to stdout")?;
         return if report.readiness == Readiness::Ready { Ok(()) } else { Err(Failure::Said(NOT_READY)) };
     }
-    // Later failures are part of what is watched; a wrong address should not be.
+    // While watching, failures are shown and retried; a wrong address should fail at once.
     let first = fetch::report(&target)?;
     if !arguments.json && stdout().is_terminal() {
         return watch::run(&target, &first);

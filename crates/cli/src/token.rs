@@ -6,7 +6,7 @@ use service::Limits;
 use crate::args::NewToken;
 use crate::failure::Failure;
 
-/// Makes a token and prints it, the line for the daemon's file, and the setting for the database.
+/// Makes a token; prints it, the line for the daemon's token file, and the setting for the database.
 pub fn new(arguments: &NewToken) -> Result<(), Failure> {
     let token = service::NewToken::generate().context("cannot make a token")?;
     let NewToken { ref name, builds, waiting, memory, rows } = *arguments;

@@ -1,4 +1,4 @@
-//! A sample of the vectors in a file: `.npy`, `.fvecs`, or Parquet.
+//! Reads a sample of the vectors in a file: `.npy`, `.fvecs` or Parquet.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -10,19 +10,19 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use half::f16;
 
-/// Bytes of a `.npy` header at most: longer ones are none of plain numbers.
+/// The most bytes of a `.npy` header; longer ones do not describe an array of plain numbers.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Some vectors of a file.
+/// A sample of a file's vectors.
 pub struct Sample {
     pub dims: u32,
-    /// Vectors in the file; an estimate if some rows may be without.
+    /// The number of vectors in the file; an estimate if rows can be NULL.
     pub rows: u64,
-    /// The values of those drawn, f32 each, one vector after the other.
+    /// The values of the sample, as f32, one vector after the other.
     pub values: Vec<u8>,
 }
 
-/// How a file's vectors lie in it.
+/// The layout of the vectors in a file.
 struct Layout {
     dims: u64,
     rows: u64,
@@ -61,7 +61,7 @@ impl Number {
     }
 }
 
-/// Reads at most `most` vectors from all parts of a file; `column` is one of a Parquet file.
+/// Reads at most `most` vectors from all parts of a file; `column` names one of a Parquet file.
 pub fn sample(path: &Path, column: Option<&str>, most: u64) -> Result<Sample> {
     let mut file = File::open(path)?;
     let is = |name: &str| path.extension().is_some_and(|extension| extension == name);
@@ -88,7 +88,7 @@ fn of_parquet(_: File, _: Option<&str>, _: u64) -> Result<Sample> {
     )
 }
 
-/// Whether a file begins with these bytes; it is read from its start again then.
+/// Whether a file begins with these bytes. Rewinds it.
 fn starts_with(file: &mut File, bytes: &[u8]) -> Result<bool> {
     let mut first = Vec::new();
     file.take(bytes.len() as u64).read_to_end(&mut first)?;
@@ -96,7 +96,7 @@ fn starts_with(file: &mut File, bytes: &[u8]) -> Result<bool> {
     Ok(first == bytes)
 }
 
-/// Vectors of one length each, one after the other.
+/// Reads vectors of equal length that follow one another in the file.
 fn of_rows(file: &mut File, layout: &Layout, most: u64) -> Result<Sample> {
     let &Layout { dims, rows, start, head, number } = layout;
     ensure!(rows > 0 && dims > 0, "the file has no vectors");
@@ -118,7 +118,7 @@ fn of_rows(file: &mut File, layout: &Layout, most: u64) -> Result<Sample> {
     Ok(Sample { dims: dims32, rows, values })
 }
 
-/// Each vector is an i32, its dimensions, and as many f32, little-endian.
+/// `.fvecs`: each vector is its dimensions as i32, then its values as f32, all little-endian.
 fn fvecs(file: &mut File, length: u64) -> Result<Layout> {
     let mut first = [0; 4];
     file.read_exact(&mut first).context("the file is empty")?;
@@ -128,7 +128,7 @@ fn fvecs(file: &mut File, length: u64) -> Result<Layout> {
     Ok(Layout { dims, rows: length / width, start: 0, head: 4, number: Number::F32 })
 }
 
-/// A NumPy array of two dimensions, row by row.
+/// A NumPy array of two dimensions in C order.
 fn npy(file: &mut File, length: u64) -> Result<Layout> {
     let mut magic = [0; 8];
     file.read_exact(&mut magic).context("no .npy, .fvecs or Parquet file")?;

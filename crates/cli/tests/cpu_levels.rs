@@ -1,4 +1,4 @@
-//! Whole builds by the program with the distance kernels of each level that this processor has.
+//! Whole builds by the program, with the distance kernels of each level that this processor supports.
 
 mod support;
 
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 const ROWS: usize = 1000;
 const DIMS: usize = 64;
-/// Rows that the index is searched for.
+/// Rows to search for.
 const QUERIES: usize = 100;
 const EF_SEARCH: usize = 40;
 
-/// What is built: each kernel is of use to one of them.
+/// Builds such that each kernel is used by one of them.
 const BUILDS: [(ValueType, Metric); 8] = [
     (ValueType::Vector, Metric::L2),
     (ValueType::Vector, Metric::InnerProduct),
@@ -29,13 +29,13 @@ const BUILDS: [(ValueType, Metric); 8] = [
     (ValueType::Bit, Metric::Jaccard),
 ];
 
-/// Builds that spread over fewer levels than the engine knows say nothing about the others: these are named.
+/// Levels that this processor does not support are printed as skipped: the test shows nothing about them.
 #[test]
 fn indexes_are_good_at_every_level_of_this_processor() {
     let available = Level::available();
     for level in Level::ALL {
         if !available.contains(&level) {
-            // Not captured, as what is printed would be.
+            // Written to stderr directly, since the test harness captures what `eprintln!` prints.
             writeln!(std::io::stderr(), "skipped: builds at level {level}, which this processor does not have")
                 .unwrap();
             continue;
@@ -73,7 +73,7 @@ fn levels_that_the_processor_lacks_are_refused() {
     }
 }
 
-/// Has an index built, verifies its pages, and returns the recall of searches in them.
+/// Builds an index, verifies its pages, and returns the recall of searches in them.
 fn build(daemon: &Daemon, value_type: ValueType, metric: Metric) -> f64 {
     let rows = points(value_type, metric, ROWS, DIMS);
     let mut client = daemon.connect();
@@ -87,8 +87,7 @@ fn build(daemon: &Daemon, value_type: ValueType, metric: Metric) -> f64 {
     recall(&pages, value_type, metric, &rows)
 }
 
-/// The share of the ten nearest rows that searches find; rows as near as the tenth are as good. Distances are computed here, without
-/// the kernels.
+/// recall@10 of searches; ties with the tenth neighbor count as found. Computes distances without the kernels.
 fn recall(pages: &[PageBytes], value_type: ValueType, metric: Metric, rows: &[Vec<f32>]) -> f64 {
     let index = Index(Linked::new(pages, value_type).unwrap());
     let numbers: HashMap<_, _> = rows.iter().enumerate().map(|(row, value)| (encode(value_type, value), row)).collect();
@@ -126,7 +125,7 @@ fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f32 {
     match metric {
         Metric::L2 => sum(|a, b| (a - b) * (a - b)),
         Metric::InnerProduct | Metric::Cosine => -sum(|a, b| a * b),
-        // Of bits, which are 0 or 1, the number of those that differ.
+        // For bits, which are 0 or 1 here, the Hamming distance is the sum of differences.
         Metric::L1 | Metric::Hamming => sum(|a, b| (a - b).abs()),
         Metric::Jaccard => 1.0 - sum(f32::min) / sum(f32::max).max(1.0),
     }

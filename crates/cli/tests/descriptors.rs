@@ -1,4 +1,4 @@
-//! A daemon that has no file descriptors left.
+//! A daemon that runs out of file descriptors.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn running_builds_go_on_and_others_wait() {
     running.admitted(hello(8));
     let rows = Rows::new(2000, 8);
     running.rows(&rows, 100);
-    // As the administrator's limit would, but while a build runs: descriptors for four more.
+    // Leaves four free descriptors, as an administrator's limit could, during a build.
     let open = || fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count() as u64;
     let limit = Some(open() + 4);
     prlimit(Some(daemon.pid()), Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
@@ -29,7 +29,7 @@ fn running_builds_go_on_and_others_wait() {
     running.end_of_rows(4000);
     assert_eq!(running.done(), 4000);
     drop(running);
-    // Nobody comes in as long as they stay.
+    // No further connection is accepted as long as the clients stay.
     let late = thread::scope(|scope| {
         let late = scope.spawn(|| daemon.connect().small_build());
         thread::sleep(Duration::from_millis(300));
@@ -40,7 +40,7 @@ fn running_builds_go_on_and_others_wait() {
     late.unwrap();
     daemon.settle();
     assert_eq!(daemon.metric("lantern_index_builds_total{outcome=\"succeeded\"}"), 2);
-    // Not a line for each attempt.
+    // The failure is not logged at every attempt.
     let lines = daemon.log().matches("cannot accept a connection").count();
     assert!(lines < 100, "{lines} lines");
 }

@@ -1,4 +1,4 @@
-//! Commands that need neither a builder nor an index.
+//! Commands that need neither a builder nor a database.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -20,11 +20,11 @@ fn out(arguments: &str) -> String {
 #[test]
 fn estimates() {
     let json: Value = serde_json::from_str(&out("estimate --rows 1000000 --dims 1536 --threads 16 --json")).unwrap();
-    // An element and its neighbors fill a page.
+    // An element and its neighbor tuple fill a page.
     assert_eq!((json["blocks"].as_u64(), json["index_bytes"].as_u64()), (Some(1_000_001), Some(8_192_008_192)));
     let memory = json["builder_memory_bytes"].as_u64().unwrap();
     assert!((6_144_000_000..12_288_000_000).contains(&memory), "{memory}");
-    // Ten million elements more: 8 to 16 bytes for each.
+    // Ten million more elements add 8 to 16 bytes each.
     let backend = |rows: &str| -> u64 {
         let json = out(&format!("estimate --rows {rows} --dims 1536 --json"));
         serde_json::from_str::<Value>(&json).unwrap()["backend_memory_bytes"].as_u64().unwrap()
@@ -145,7 +145,7 @@ fn tokens_are_kept_as_hashes() {
     assert!(secret.len() == 64 && secret.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
     assert_eq!(setting, format!("hnsw.external_index_token = '{secret}'"));
     assert!(alter.contains(&format!("ALTER SYSTEM SET hnsw.external_index_token = '{secret}'")), "{text}");
-    // Another program's opinion of the hash.
+    // Compare with the hash of another program.
     let mut sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut sum.stdin.take().unwrap(), secret.as_bytes()).unwrap();
     let sum = String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap();
@@ -168,7 +168,7 @@ fn completions_of_every_shell() {
     assert_eq!(run("completions tcsh").status.code(), Some(64));
 }
 
-/// The sample of sentence embeddings.
+/// A file of the sample of sentence embeddings.
 fn embeddings(name: &str) -> String {
     format!("{}/../../tests/data/minilm-384/{name}.npy", env!("CARGO_MANIFEST_DIR"))
 }
@@ -232,7 +232,7 @@ fn a_connection_string_without_a_table_is_not_shown() {
         assert_eq!(command.status.code(), Some(64), "{said}");
         assert!(said.contains("Name it with --table") && !said.contains("secret"), "{said}");
     }
-    // A file may have such a name.
+    // A file whose name looks like a connection string.
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("day=1.npy");
     fs::write(&path, b"some words that are no vectors").unwrap();
@@ -250,7 +250,7 @@ fn what_was_tried_is_plotted() {
     let svg = fs::read_to_string(&path).unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap();
     let with = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).collect::<Vec<_>>();
-    // Vectors, halfvec and bits by four m and one wider ef_construction: in both diagrams, and in the legend.
+    // Vectors, halfvec and bits, each by four `m` and one wider ef_construction: all are in both plots and in the legend.
     let candidates = 3 * 5;
     assert_eq!(with("polyline").len(), 3 * candidates, "{svg}");
     let texts: Vec<&str> = with("text").iter().filter_map(|node| node.text()).collect();
@@ -263,7 +263,7 @@ fn what_was_tried_is_plotted() {
         let wanted = format!(", m {}: choice {rank}, ef_search {}", choice["m"], choice["ef_search"]);
         assert!(texts.iter().any(|text| text.ends_with(&wanted)), "{wanted}: {texts:?}");
     }
-    // The curves are of the data: visits and recall rise with ef_search, so that each goes to the right and upward.
+    // Recall and visits both rise with ef_search, so that each curve goes to the right and upward.
     let curves = with("polyline").into_iter().filter_map(|node| {
         let points = node.attribute("points")?.split(' ').map(|point| {
             let (x, y) = point.split_once(',').unwrap();

@@ -1,4 +1,4 @@
-//! What a daemon's owner does with it.
+//! Commands of a daemon's owner.
 
 mod support;
 

@@ -21,24 +21,24 @@ fn list(name: &str, element: &str) -> String {
     format!("optional group {name} (LIST) {{ repeated group list {{ optional {element} element; }} }}")
 }
 
-/// The columns of a file, as a schema writes them.
+/// The columns of a file, in the syntax of Parquet schemas.
 fn schema(columns: &[String]) -> String {
     format!("message rows {{ {} }}", columns.join(" "))
 }
 
-/// A list with NULL in it, an empty one, or none.
+/// A list that may contain NULL or be empty, or no list.
 #[derive(Clone)]
 enum Row<T> {
     Null,
     List(Vec<Option<T>>),
 }
 
-/// A file whose every column has these rows, in row groups of `per_group`.
+/// Writes a file whose columns all have these rows, in row groups of `per_group` rows.
 fn write<T: DataType>(path: &Path, schema: &str, rows: &[Row<T::T>], per_group: usize, compression: Compression) {
     write_groups::<T>(path, schema, &rows.chunks(per_group).collect::<Vec<_>>(), compression);
 }
 
-/// A file whose every column has these row groups.
+/// Writes a file whose columns all have these row groups.
 fn write_groups<T: DataType>(path: &Path, schema: &str, groups: &[&[Row<T::T>]], compression: Compression) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = WriterProperties::builder().set_compression(compression).set_data_page_row_count_limit(100);
@@ -70,7 +70,7 @@ fn write_groups<T: DataType>(path: &Path, schema: &str, groups: &[&[Row<T::T>]],
     writer.close().unwrap();
 }
 
-/// Vectors in which nothing repeats.
+/// Vectors without periodic patterns.
 fn vectors<T>(rows: usize, number: impl Fn(f32) -> T) -> Vec<Row<T>> {
     let mut state = 1u32;
     let mut next = || {
@@ -80,7 +80,7 @@ fn vectors<T>(rows: usize, number: impl Fn(f32) -> T) -> Vec<Row<T>> {
     (0..rows).map(|_| Row::List((0..DIMS).map(|_| next()).collect())).collect()
 }
 
-/// Exit code, stdout and stderr.
+/// Runs `advise`; returns exit code, stdout and stderr.
 fn advise(path: &Path, arguments: &str) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_lantern-index"))
         .arg("advise")
@@ -131,7 +131,7 @@ fn every_type_of_numbers_and_compression() {
             assert_eq!(sizes(&found), sizes(&plain), "{name}: other vectors");
         }
     }
-    // Queries of a file of either kind.
+    // The file with queries may be of either kind.
     let queries = format!("--queries {} --column embedding", path("double").display());
     assert_eq!(json(&path("plain"), &queries)["queries"].as_u64(), Some(500));
 }
@@ -140,7 +140,7 @@ fn every_type_of_numbers_and_compression() {
 fn a_sample_of_a_large_file_is_of_all_its_parts() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("rows");
-    // Rows without a vector are no rows of an index.
+    // Rows without a vector do not count as rows of an index.
     let mut rows = vectors(30_000, |x| x);
     rows.iter_mut().step_by(3).for_each(|row| *row = Row::Null);
     write::<FloatType>(&path, &schema(&[list("v", "float")]), &rows, 1000, Compression::SNAPPY);
@@ -153,12 +153,13 @@ fn a_sample_of_a_large_file_is_of_all_its_parts() {
 fn a_sample_is_of_eight_row_groups_and_of_rows_enough() {
     let dir = TempDir::new().unwrap();
     let (path, schema) = (dir.path().join("rows"), schema(&[list("v", "float")]));
-    // The first 4 of 16 groups have no vectors. Three groups would have rows enough; one of each pair tells the share of the file.
+    // The first 4 of 16 row groups have no vectors. Three groups would have enough rows; one of each
+    // pair is read, which gives the file's share.
     let rows = [vec![Row::Null; 20_000], vectors(60_000, |x| x)].concat();
     write::<FloatType>(&path, &schema, &rows, 5000, Compression::SNAPPY);
     let found = json(&path, "--max-rows 1500");
     assert_eq!(found["rows"].as_u64(), Some(60_000), "{found}");
-    // One large group among small ones, which is not among those drawn first.
+    // One large row group among small ones, and not among those drawn first.
     let rows = vectors(41_260, |x| x);
     let (small, large) = rows.split_at(1260);
     let mut groups: Vec<_> = small.chunks(20).collect();

@@ -1,6 +1,6 @@
 use database::{Database, Dsn, Error};
 
-/// A session that nothing ends but its statements.
+/// Opens a session that no timeout of the server ends.
 pub(crate) async fn open(dsn: &Dsn, name: &str) -> Result<Database, Error> {
     let database = Database::open(dsn, name, "lantern-index maintain").await?;
     // Objects in other schemas must not shadow the catalog's, and the server's timeouts must end neither a rebuild nor the session that

@@ -14,5 +14,5 @@ pub enum Event<'a> {
     Ended(&'a Outcome),
 }
 
-/// Gets the events of all steps.
+/// Receives the events of all steps.
 pub(crate) type Listener = dyn Fn(&Step, Event<'_>) + Send + Sync;

@@ -6,9 +6,9 @@
 //! | [`survey`] | which hnsw indexes are there, and what does `lantern_index.indexes` say of them? |
 //! | [`plan`] | what is to be done, in which order? |
 //! | [`guard`] | may the next step begin now? |
-//! | [`run`] | in which databases are steps taken, and with which outcome? |
-//! | [`worker`] | how is a step taken? |
-//! | [`event`] | what is the caller told meanwhile? |
+//! | [`run`] | in which databases are steps carried out, and with which outcome? |
+//! | [`worker`] | how is a step carried out? |
+//! | [`event`] | which events of a step does the caller get? |
 //! | [`window`], [`metrics`] | in which hours may steps begin, and what does node_exporter get? |
 
 mod connect;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::survey::Index;
 
-/// Above this share of dead rows, VACUUM follows the rebuild. Before it, pgvector would search new neighbors for the old index's elements.
+/// Above this share of dead rows, VACUUM follows the rebuild. A VACUUM before the rebuild would spend its time repairing the old index.
 const VACUUM_AFTER: f64 = 0.20;
 
 /// What an index needs.
@@ -17,11 +17,11 @@ pub enum Action {
     Wait,
     /// `lantern_index.check()`, which may lead to a rebuild.
     Check,
-    /// REINDEX INDEX CONCURRENTLY.
+    /// `REINDEX INDEX CONCURRENTLY`.
     Rebuild,
-    /// REINDEX INDEX CONCURRENTLY, then VACUUM of the table.
+    /// `REINDEX INDEX CONCURRENTLY`, then `VACUUM` of the table.
     RebuildAndVacuum,
-    /// DROP INDEX CONCURRENTLY, of an index that a failed REINDEX CONCURRENTLY has left.
+    /// `DROP INDEX CONCURRENTLY`, of an index left by a failed `REINDEX CONCURRENTLY`.
     Drop,
     /// A person must decide: somebody may need the index, or it cannot be read.
     Look,
@@ -46,10 +46,10 @@ impl Action {
 /// An index and what it needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// Which.
+    /// The index.
     #[serde(flatten)]
     pub index: Index,
-    /// What.
+    /// The action that the index needs.
     pub action: Action,
 }
 
@@ -75,7 +75,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Orders indexes by urgency: leftovers, which slow every insert and are quickly dropped, then invalid indexes, then by dead shares and size.
+    /// Orders indexes by urgency: leftovers, which slow every insert and are quickly dropped, then invalid indexes, then by dead shares and
+    /// size.
     #[must_use]
     pub fn of(indexes: Vec<Index>) -> Self {
         let mut steps: Vec<Step> = indexes.into_iter().map(Step::of).collect();

@@ -54,7 +54,7 @@ pub(crate) async fn indexes(database: &Database) -> Result<Vec<Index>, Error> {
     select(database, "").await
 }
 
-/// One index, if it still exists. The view reads pages of each index that it is queried for: a step queries it for its own alone.
+/// One index, if it still exists. The view reads pages of every index it is queried for, so a step queries only its own index.
 pub(crate) async fn index(database: &Database, oid: u32) -> Result<Option<Index>, Error> {
     Ok(select(database, &format!("WHERE i.indexrelid = {oid}")).await?.pop())
 }

@@ -9,7 +9,7 @@ use crate::opening::Client;
 use crate::pool::{Lease, Pool};
 use crate::scheduler::{Demand, Refusal};
 
-/// The time limit for a last message to a client.
+/// The time limit for sending a last message to a client.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Why a client gets no builder.
@@ -35,7 +35,7 @@ pub(crate) enum NoBuilder {
     Builder(Box<Refuse>),
 }
 
-/// Waits for a builder, tells the client what it waits for, and lets it cancel.
+/// Waits for a builder, reports queue position and reason to the client, and lets the client cancel.
 pub(crate) async fn wait(
     client: &mut Client,
     pool: &Pool,
@@ -48,7 +48,7 @@ pub(crate) async fn wait(
     let mut request = pool.ask(demand);
     let mut tick = interval(HEARTBEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Skip the first, immediate tick, when nothing is known yet: an idle builder is granted before the second.
+    // Skip the first, immediate tick: an idle builder is granted before the second, and the client needs no report.
     tick.reset();
     loop {
         tokio::select! {
@@ -73,7 +73,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Sends a message, which the client must read within `patience`.
+/// Sends a message; fails if the client does not read it within `patience`.
 pub(crate) async fn send(client: &mut Client, message: &BuilderMessage, patience: Duration) -> Result<(), NoBuilder> {
     match timeout(patience, client.writer.send(message)).await {
         Ok(sent) => Ok(_ = sent.map_err(CodecError::from)?),
@@ -81,7 +81,7 @@ pub(crate) async fn send(client: &mut Client, message: &BuilderMessage, patience
     }
 }
 
-/// Checks a frame that comes while the client waits.
+/// Checks a frame that a waiting client sends.
 pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Result<(), NoBuilder> {
     let frame = frame?.ok_or(NoBuilder::Left)?;
     match ClientMessage::from_frame(&frame).map_err(CodecError::from)? {
@@ -94,7 +94,7 @@ pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Resu
     }
 }
 
-/// Tells the client why there is no builder, and ends the session.
+/// Sends the client the reason why it gets no builder, and ends the session.
 pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
     let error = |sqlstate| {
         BuilderMessage::Error(ErrorReport {
@@ -122,7 +122,7 @@ pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
         client.writer.shutdown().await?;
         client.reader.discard().await
     };
-    // A client that does not read in time misses it.
+    // A client that does not read in time misses the message.
     let _ = timeout(LAST_WORD, last).await;
 }
 

@@ -5,13 +5,13 @@ use protocol::{BuilderMessage, Done, Frame, HEADER_BYTES, PAGE_SIZE, Phase, SqlS
 
 use crate::stages::Stages;
 
-/// The most bytes of a payload that are parsed: Progress and Done are shorter, an Error begins with its SQLSTATE.
+/// The most bytes of a payload that are kept for parsing: Progress and Done are shorter, and an Error begins with its SQLSTATE.
 const MAX_LOOK: usize = 64;
 
-/// What a builder has reported since the last look.
+/// What a builder has reported since the last [`Boundary::take_news`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
-    /// Rows that it has taken.
+    /// Rows that it has received.
     pub(crate) rows: u64,
     /// Pages that it has sent.
     pub(crate) pages: u64,
@@ -19,28 +19,28 @@ pub(crate) struct News {
     pub(crate) done: Option<Done>,
 }
 
-/// Tracks frame boundaries and progress in a builder's stream that is relayed as bytes.
+/// Tracks frame boundaries and progress in a builder's stream, which the router relays as bytes.
 ///
-/// It does not verify frames: that is the client's task.
+/// It does not verify checksums of frames: the client does.
 #[derive(Debug)]
 pub(crate) struct Boundary {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
-    /// The payload of a Progress, or the beginning of that of an Error.
+    /// The payload of a Progress or Done, or the beginning of an Error's, at most `MAX_LOOK` bytes.
     payload: Vec<u8>,
-    /// Whether an Error says that the build was cancelled.
+    /// Whether an Error with the SQLSTATE of a cancelled query has passed.
     cancelled: bool,
-    /// The kind of the last frame that is complete.
+    /// The kind of the last complete frame.
     last: Option<u8>,
-    /// Rows that the builder has taken in all.
+    /// Total of rows that the builder has received.
     rows: u64,
     news: News,
     stages: Arc<Stages>,
 }
 
 impl Boundary {
-    /// Before the first frame.
+    /// The state before the first frame.
     pub(crate) fn new(stages: Arc<Stages>) -> Self {
         Self {
             header: [0; HEADER_BYTES],
@@ -55,7 +55,7 @@ impl Boundary {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Passes the next bytes of the stream.
     pub(crate) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.payload_left > 0 {
@@ -115,7 +115,7 @@ impl Boundary {
         self.rows = self.rows.max(rows);
     }
 
-    /// The builder's reports since the last call.
+    /// What the builder has reported since the last call.
     pub(crate) fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
     }
@@ -125,12 +125,12 @@ impl Boundary {
         self.have == 0
     }
 
-    /// Whether the builder said that the client cancelled.
+    /// Whether the builder reported that the client cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled
     }
 
-    /// The kind of the last frame that is complete.
+    /// The kind of the last complete frame.
     pub(crate) fn last(&self) -> Option<u8> {
         self.last
     }

@@ -10,28 +10,28 @@ use crate::kubernetes::KubernetesConfig;
 use crate::process::ProcessConfig;
 use crate::tls::BuilderTls;
 
-/// What a router does with a client when it has a builder.
+/// How a router connects a client with its builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It relays all bytes between client and builder.
+    /// The router relays all bytes between client and builder.
     Relay,
-    /// It redirects the client to the builder. Clients that do not support that are relayed.
+    /// The router redirects the client to the builder, and relays clients that do not support redirects.
     Redirect,
 }
 
-/// Where builders come from.
+/// The source of builders.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Processes on this machine.
     Process(ProcessConfig),
-    /// A fixed list, and the ticket keys if these builders require tickets.
+    /// A fixed list of builders, with the ticket keys if these builders require tickets.
     Static(Vec<FixedBuilder>, Option<Arc<TicketKeys>>),
-    /// Pods, and the least and most memory of one, in bytes; 0 leaves it as the template has it.
+    /// Kubernetes pods, with the least and most memory of a pod in bytes; 0 leaves the memory of the pod template.
     #[cfg(feature = "kubernetes")]
     Kubernetes(KubernetesConfig, (u64, u64)),
 }
 
-/// How a router is set up.
+/// The settings of a router.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where to listen for clients: a name or an address.
@@ -42,47 +42,47 @@ pub struct Config {
     pub status_host: String,
     /// The port for status requests; 0 takes any free one.
     pub status_port: u16,
-    /// Whether status shows the names of relations.
+    /// Whether status shows clients' labels of builds, which are names of relations.
     pub status_labels: bool,
     /// How clients authenticate.
     pub access: Access,
-    /// How builders' certificates are verified, when connections to them are encrypted.
+    /// How the router verifies builders' certificates; `None` if connections to builders are not encrypted.
     pub builder_tls: Option<Arc<BuilderTls>>,
-    /// The name that the builders' certificate is for, when it is not the router's.
+    /// The name in the builders' certificate; empty if they show the router's own certificate.
     pub builder_name: String,
     /// Relay or redirect.
     pub mode: Mode,
     /// Where builders come from.
     pub source: Source,
-    /// Builders that are kept, idle or not.
+    /// The least number of builders to keep, idle or not.
     pub min_builders: usize,
-    /// The most builders at a time.
+    /// The most concurrent builders.
     pub max_builders: usize,
-    /// Builders that are kept idle besides the busy ones.
+    /// The number of idle builders to keep besides busy ones.
     pub spare_builders: usize,
-    /// How long builders beyond these numbers may be idle.
+    /// How long further builders may stay idle before they are stopped.
     pub idle_ttl: Duration,
-    /// How long a client waits for a builder that starts.
+    /// How long a client waits for the start of a builder.
     pub start_timeout: Duration,
     /// How long a client has from the connection to its Hello.
     pub handshake_timeout: Duration,
-    /// How long relayed builds may go on when the daemon shuts down.
+    /// How long relayed builds may continue when the daemon shuts down.
     pub grace: Duration,
-    /// How long a client may be silent while it waits or sends rows, or may leave data unread.
+    /// How long a client may send nothing while it waits or sends rows, or leave sent data unread.
     pub idle_timeout: Duration,
     /// The time limit for a build, from the grant of a builder to its end; `None` for none.
     pub max_build_time: Option<Duration>,
-    /// Connections at a time. Beyond it the oldest pending connection is closed.
+    /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
     pub max_connections: usize,
-    /// Connections to accept per second; more wait.
+    /// Connections to accept per second; further ones wait in the listen backlog.
     pub max_handshakes: u32,
-    /// Memory in bytes that a builder needs for a build; `u64::MAX` means the maximum. The caller passes the builder's own formula,
+    /// Returns the memory in bytes that a build needs; `u64::MAX` requests the largest builder. The caller passes the builder's formula,
     /// since the router does not link the engine.
     pub memory_for: fn(&Hello) -> u64,
 }
 
 impl Config {
-    /// The defaults, with builders from `source` of the memory that `memory_for` returns.
+    /// The default settings, with builders from `source`, whose memory `memory_for` computes.
     #[must_use]
     pub fn new(source: Source, memory_for: fn(&Hello) -> u64) -> Self {
         Self {
@@ -124,10 +124,10 @@ impl Config {
         }
     }
 
-    /// Checks whether the router may listen at its address.
+    /// Checks whether the router may listen at its address: beyond loopback it needs TLS and authentication, unless waived.
     ///
     /// # Errors
-    /// The address that other machines can reach.
+    /// The address that other machines can reach without TLS or authentication; a host that cannot be resolved.
     pub async fn check_exposure(&self) -> Result<(), DaemonError> {
         self.access.check_exposure(&self.host, self.port, false).await
     }

@@ -7,7 +7,7 @@ pub enum RouterError {
     /// It could not listen at the configured address.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
-    /// No source of builders is available.
+    /// The source of builders cannot be used, with the reason.
     #[error("cannot get builders: {0}")]
     Source(String),
 }

@@ -12,7 +12,7 @@ use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
 
 /// The interval of health checks.
 const CHECK: Duration = Duration::from_secs(1);
-/// Consecutive health checks that may fail.
+/// After this many consecutive failed health checks a builder counts as lost.
 const MISSES: u32 = 3;
 
 /// A builder that the router does not run itself.
@@ -26,12 +26,12 @@ pub struct FixedBuilder {
     pub status_port: u16,
 }
 
-/// Builders from a list: starting one means finding a healthy one, stopping it means putting it back.
+/// Builders from a list. Starting one means taking a healthy builder from the list, stopping one means putting it back.
 pub(crate) struct Fixed {
     free: Free,
 }
 
-/// Unused builders, the most recently used last.
+/// Unused builders, the most recently used at the end.
 type Free = Arc<Mutex<VecDeque<FixedBuilder>>>;
 
 impl Fixed {
@@ -100,7 +100,7 @@ impl Found {
         }
     }
 
-    /// Puts the builder back into the list. This is no `Drop`, since the health check holds the builder for longer than the pool does.
+    /// Puts the builder back into the list. Not a `Drop`: the health check keeps its `Arc` longer than the pool does.
     fn put_back(&self) {
         if !self.back.swap(true, Ordering::Relaxed) {
             lock(&self.free).push_back(self.builder.clone());
@@ -129,7 +129,7 @@ impl Builder for Found {
                     return "it was put back".to_owned();
                 }
                 sleep(CHECK).await;
-                // Its builds, not its readiness: a draining builder still has builds.
+                // Ask for its builds, not whether it is ready: a draining builder is not ready, but still has builds.
                 misses = if health::builds(&self.place).await.is_ok() { 0 } else { misses + 1 };
             }
             "its status port does not answer".to_owned()
@@ -144,7 +144,7 @@ impl Builder for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // The start was given up.
+        // The start was cancelled.
         self.put_back();
     }
 }

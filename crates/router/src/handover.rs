@@ -13,18 +13,18 @@ use crate::pool::Lease;
 use crate::stream::connect;
 use crate::tls::BuilderTls;
 
-/// A builder that has received the Hello.
+/// A connection to a builder that has received the client's Hello.
 pub(crate) struct BuilderConnection {
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) write: WriteHalf<Box<dyn Transport>>,
 }
 
-/// Whether the client can be sent to the builder.
+/// Whether the client supports a redirect.
 pub(crate) fn can_be_sent(client: &Client) -> bool {
     client.hello.capabilities & capability::REDIRECT != 0
 }
 
-/// Where to send a client that has reached the router at `here`.
+/// The redirect to the builder; `here` is the address at which the client reached the router.
 pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderMessage {
     BuilderMessage::Redirect(Redirect {
         port: lease.place().port,
@@ -37,7 +37,7 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
 /// Connects to the builder and reads its greeting.
 ///
 /// # Errors
-/// When the builder cannot be reached or is none.
+/// The builder cannot be reached, or another program listens there.
 pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let mut stream = connect(lease.place(), tls).await?;
     let mut greeting = [0; 8];
@@ -52,7 +52,7 @@ pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Resu
 /// Connects to the builder and sends it the client's Hello.
 ///
 /// # Errors
-/// When the builder cannot be reached or is none.
+/// The builder cannot be reached, or another program listens there.
 pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -> io::Result<BuilderConnection> {
     let mut stream = greeted(lease, tls).await?;
     let mut bytes = BytesMut::from(&MAGIC[..]);
@@ -66,18 +66,18 @@ pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -
     Ok(BuilderConnection { reader: FrameReader::new(read), write })
 }
 
-/// Whether the builder accepted the build.
+/// The builder's decision about a build.
 pub(crate) enum Admission {
-    /// The frame that ends it: Accept, Refuse or Error.
+    /// The frame with the decision: Accept, Refuse or Error.
     Decided(Frame),
-    /// The builder is gone; no row has been sent.
+    /// The connection to the builder was lost before any row was sent.
     BuilderLost(String),
 }
 
-/// Relays the builder's frames up to the one that accepts or refuses the build, which is not relayed yet.
+/// Relays the builder's frames until it accepts or refuses the build; the frame with the decision is returned, not relayed.
 ///
 /// # Errors
-/// When the client is gone or cancels.
+/// The client has disconnected or cancelled.
 pub(crate) async fn admit(
     client: &mut Client,
     builder: &mut BuilderConnection,

@@ -12,32 +12,32 @@ use tokio::time::{sleep, timeout};
 
 use crate::spawner::Place;
 
-/// How long an answer may take.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 1 << 20;
-/// How often a builder is asked whether its build has ended.
+/// Interval of requests that ask a builder whether its build has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// Consecutive requests that may go unanswered.
+/// After this many consecutive requests without an answer a builder counts as lost.
 const MISSES: u32 = 5;
 
-/// Numbers of a builder's builds, from its metrics.
+/// Numbers of builds from a builder's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Builds {
-    /// Running or waiting.
+    /// Running or queued builds.
     pub(crate) active: u64,
-    /// Ended. Refused builds count too, except for clients that may not use the builder: the awaited client is not one of them.
+    /// Ended builds. Refused ones count too, except for clients without the right to use the builder, which a redirected client has.
     pub(crate) ended: u64,
-    /// Succeeded.
+    /// Successful builds.
     pub(crate) succeeded: u64,
 }
 
-/// Whether a builder accepts builds.
+/// Whether the builder reports that it accepts builds.
 pub(crate) async fn is_ready(place: &Place) -> bool {
     get(place, "/readyz").await.is_ok()
 }
 
-/// What a builder is doing.
+/// The builder's numbers of builds.
 pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
     let text = get(place, "/metrics").await?;
     let sum = |name: &str| {
@@ -52,7 +52,7 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
     })
 }
 
-/// Waits until `settled` holds of a builder's builds.
+/// Polls a builder until `settled` holds for its numbers of builds.
 pub(crate) async fn wait_until(place: &Place, mut settled: impl FnMut(Builds) -> bool) -> io::Result<Builds> {
     let mut misses = 0;
     loop {
@@ -70,7 +70,7 @@ pub(crate) async fn wait_until(place: &Place, mut settled: impl FnMut(Builds) ->
     }
 }
 
-/// The body of a good answer to `GET path`.
+/// The body of the answer to `GET path`; an error unless the status is 200.
 async fn get(place: &Place, path: &str) -> io::Result<String> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer on the status port");
     timeout(PATIENCE, exchange(place, path)).await.map_err(late)?
@@ -92,7 +92,7 @@ async fn exchange(place: &Place, path: &str) -> io::Result<String> {
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
     };
-    // The connection makes progress only while polled, and ends with this function.
+    // This future drives the connection; it is dropped when the function returns.
     let connection = async {
         let _ = connection.await;
         std::future::pending::<()>().await;

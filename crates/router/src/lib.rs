@@ -1,6 +1,6 @@
 //! The router: databases connect to it; it finds or starts a builder for each build, and relays or redirects the client.
 //!
-//! `scheduler` decides, without clock or network; `pool` carries out its actions with a `spawner`; `session` serves clients.
+//! `scheduler` makes the decisions, without clock or network; `pool` carries them out with a `spawner`; `session` serves clients.
 
 mod admission;
 mod boundary;

@@ -19,22 +19,22 @@ pub(crate) const VERSION: &str = concat!("lantern-index router ", env!("CARGO_PK
 pub(crate) enum Opening {
     /// A build.
     Build(Box<Client>),
-    /// The address of a server, in Lantern's format.
+    /// The address of a builder, in Lantern's format.
     LanternAddress(Box<dyn Transport>),
-    /// A build for a Lantern client, which can only be relayed: it has not asked for an address.
+    /// A build for a Lantern client that did not ask for an address, so that it can only be relayed.
     LanternBuild(Box<dyn Transport>, Init),
-    /// Nothing: a health check or port scan.
+    /// No request: the client disconnected, as health checks and port scans do.
     Nothing,
 }
 
-/// A client that has said Hello.
+/// A client that has sent its Hello.
 pub(crate) struct Client {
     pub(crate) hello: Hello,
-    /// The bytes of the Hello as received: it may have fields that this version does not know.
+    /// The Hello as received, with fields that this version may not know.
     pub(crate) frame: BytesMut,
-    /// The ticket of a redirect that failed; may be empty.
+    /// The ticket of an earlier redirect that failed; may be empty.
     pub(crate) ticket: String,
-    /// The name of its certificate.
+    /// The name in the client's certificate.
     pub(crate) certificate: Option<String>,
     pub(crate) reader: FrameReader<ReadHalf<Box<dyn Transport>>>,
     pub(crate) writer: FrameWriter<WriteHalf<Box<dyn Transport>>>,
@@ -43,7 +43,7 @@ pub(crate) struct Client {
 /// Greets a client and reads its request.
 ///
 /// # Errors
-/// A client that is too slow, breaks the rules or is gone.
+/// The client is too slow, violates the protocol or has disconnected.
 pub(crate) async fn open(
     mut stream: Box<dyn Transport>,
     peer: SocketAddr,
@@ -51,7 +51,7 @@ pub(crate) async fn open(
 ) -> Result<Opening, CodecError> {
     let (mode, limit) = (config.mode, config.handshake_timeout);
     let opening = async {
-        // A relaying router greets as a builder, since Lantern's clients know no other greeting.
+        // In relay mode the router greets as a builder: Lantern's clients know no other greeting.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
         stream.write_all(&greeting.to_bytes()).await?;
         stream.flush().await?;
@@ -77,7 +77,7 @@ pub(crate) async fn open(
 async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) -> Result<Opening, CodecError> {
     let certificate = stream.peer_name();
     let (read, write) = split(stream);
-    // Rows arrive only after a builder has accepted the build, and are then relayed unparsed.
+    // No rows are read here: they arrive only after a builder has accepted the build, and are relayed unparsed.
     let (mut reader, mut writer) = (FrameReader::of_stranger(read), FrameWriter::new(write));
     let mut ticket = String::new();
     loop {
@@ -98,7 +98,7 @@ async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) ->
                     return Ok(Opening::Nothing);
                 }
             },
-            // Builders get a new one.
+            // Builders get a new ticket.
             Some(ClientMessage::Ticket(shown)) => ticket = shown.ticket,
             None => {}
             Some(other) => {

@@ -19,9 +19,9 @@ use service::Clock;
 
 use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
 
-/// How long a builder may take to end when it is told to.
+/// The time limit for a builder to end on request, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Daemons' settings in the environment begin with this; the router's are not passed to builders.
+/// Prefix of environment variables with daemons' settings. The router's own are not passed to builders.
 const SETTINGS: &str = "LANTERN_INDEX_";
 
 /// How to run builders on this machine.
@@ -31,13 +31,14 @@ pub struct ProcessConfig {
     pub program: PathBuf,
     /// Where builders listen: a name or an address of this machine.
     pub host: String,
-    /// The certificate and key that builders show, when connections are encrypted.
+    /// The certificate and key that builders use; `None` if connections are not encrypted.
     pub cert_and_key: Option<(PathBuf, PathBuf)>,
-    /// Further arguments of `lantern-index serve`.
+    /// Further arguments for `lantern-index serve`.
     pub arguments: Vec<String>,
 }
 
-/// Builders are processes of this machine. They watch a pipe that the router holds, and so end with it even if it is killed.
+/// Builders as processes of this machine. Their standard input is a pipe from the router: it closes when the router
+/// ends, even if killed, and they end with it.
 pub(crate) struct Processes {
     config: ProcessConfig,
     ticket_key: PathBuf,
@@ -46,8 +47,8 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// `ticket_key` is the text of the key. Builders inherit it as an anonymous file (`memfd`), which goes with the last process that has
-    /// it open.
+    /// `ticket_key` is the text of the key. Builders inherit it as an anonymous file (`memfd`), which
+    /// exists until the last process closes it.
     pub(crate) fn new(config: ProcessConfig, ticket_key: &str) -> io::Result<Self> {
         let mut secret = File::from(memfd_create("ticket-key", MemfdFlags::empty())?);
         secret.write_all(ticket_key.as_bytes())?;
@@ -57,7 +58,7 @@ impl Processes {
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.config.program);
-        // Only the settings given here: the configuration file and the environment are the router's.
+        // Pass only the settings given here: configuration file and environment are meant for the router.
         for (variable, _) in env::vars_os() {
             if variable.to_string_lossy().starts_with(SETTINGS) {
                 command.env_remove(variable);
@@ -68,11 +69,11 @@ impl Processes {
         command.arg("--ticket-key").arg(&self.ticket_key);
         match &self.config.cert_and_key {
             Some((cert, key)) => _ = command.arg("--cert").arg(cert).arg("--key").arg(key),
-            // The router has checked that plaintext is allowed.
+            // The router has checked that plaintext is allowed at its own address.
             None => _ = command.arg("--allow-plaintext-beyond-loopback"),
         }
         command.args(&self.config.arguments);
-        // In its own process group: Ctrl-C reaches only the router, which ends builds first.
+        // A process group of its own: Ctrl-C reaches only the router, which lets builds end first.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         command
     }
@@ -89,7 +90,7 @@ impl Processes {
         order.tell.send_replace(format!("builder process {} is starting", child.id().unwrap_or(0)));
         let stdout = child.stdout.take().ok_or_else(|| SpawnError::passing("builder without output"))?;
         let mut lines = BufReader::new(stdout).lines();
-        // An error drops the child, which kills it.
+        // On error the child is dropped, which kills it.
         let (status, address) = match timeout(order.limit, announced(&mut lines)).await {
             Ok(Some(addresses)) => addresses,
             Ok(None) => {
@@ -123,7 +124,7 @@ impl Spawner for Processes {
     }
 }
 
-/// The addresses for status requests and for builds; `None` if the process ends before it prints them.
+/// The addresses for status requests and for builds, as the process prints them; `None` if it ends before.
 async fn announced(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<(SocketAddr, SocketAddr)> {
     let (mut status, mut builds) = (None, None);
     loop {
@@ -181,7 +182,7 @@ async fn supervise(
     stop: Arc<Notify>,
     tell_gone: watch::Sender<Option<String>>,
 ) {
-    // Taken first: waiting for a child would close its stdin, which ends it.
+    // Take stdin first: `wait` would close it, which makes the builder end.
     let mut stdin = child.stdin.take();
     let output = async {
         while let Ok(Some(line)) = lines.next_line().await {
@@ -198,7 +199,7 @@ async fn supervise(
         Some(Ok(status)) => format!("its process {}", said(status)),
         Some(Err(error)) => format!("its process cannot be watched: {error}"),
         None => {
-            // Ask it to end in order: its last client may still be reading.
+            // Request an orderly end: the last client may still be reading.
             if let Some(stdin) = &mut stdin {
                 let _ = stdin.write_all(b"end\n").await;
             }

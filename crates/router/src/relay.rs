@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use crate::boundary::Boundary;
 
-/// Bytes that are passed on at a time.
+/// Bytes relayed per read.
 const BUFFER: usize = 256 << 10;
-/// The time limit for a last frame after the other side is gone.
+/// The time limit for a last frame after the other side has disconnected.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How a relayed build ended.
@@ -22,24 +22,24 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 pub(crate) enum End {
     /// The builder sent its last frame, of this kind.
     Said(u8),
-    /// The builder is gone without a last frame.
+    /// The builder disconnected without a last frame.
     Lost,
-    /// The client is gone.
+    /// The client disconnected.
     Left,
-    /// The client has left data unread for too long.
+    /// The client left data unread for too long.
     Unread,
 }
 
-/// One side of a relay: its halves, and the bytes read but not passed on yet.
+/// A connection of the relay: both halves, and bytes that have been read but not relayed yet.
 pub(crate) struct Side {
     pub(crate) read: ReadHalf<Box<dyn Transport>>,
     pub(crate) write: WriteHalf<Box<dyn Transport>>,
     pub(crate) pending: BytesMut,
 }
 
-/// Relays bytes in both directions until one side ends, or reads nothing for `patience`. `see` is called with the boundary after each
-/// write to the client, `forth` with the number of bytes written to the builder. If the builder is lost, [`report`] tells the client. After
-/// [`End::Said`] the client may have bytes left to read: see [`linger`].
+/// Relays bytes in both directions until one side ends, or leaves data unread for `patience`. `see` is called after each write to the
+/// client, with the boundary and the number of bytes; `forth` with the number of bytes written to the builder. If the builder is lost, the
+/// caller informs the client by [`report`]. After [`End::Said`] the client may have bytes left to read: see [`linger`].
 pub(crate) async fn pass(
     client: &mut Side,
     builder: &mut Side,
@@ -60,7 +60,7 @@ pub(crate) async fn pass(
             (Err(Broken::Writing), _) => End::Left,
             (Err(Broken::Unread), _) => End::Unread,
             (_, Some(last @ (kind::DONE | kind::ERROR | kind::REFUSE))) if boundary.is_between_frames() => {
-                // Like the builder: the client reads the end of the stream after the last frame.
+                // Shut down like the builder: the client expects the end of the stream after the last frame.
                 let _ = timeout(LAST_WORD, to_client.shutdown()).await;
                 End::Said(last)
             }
@@ -70,38 +70,38 @@ pub(crate) async fn pass(
     let mut back = std::pin::pin!(back);
     let forth = async {
         let copied = copy(from_client, to_builder, client_pending, patience, |bytes| forth(bytes.len())).await;
-        // The client has closed its side or is gone: the builder cancels the build when its stream ends.
+        // The client has closed its side or disconnected. At the end of its stream the builder cancels the build.
         if !matches!(copied, Err(Broken::Writing)) {
             let _ = to_builder.shutdown().await;
         }
         copied
     };
     tokio::select! {
-        // The builder's word counts even when the client has gone in the same moment.
+        // The builder's last frame takes precedence if both sides end at the same time.
         biased;
         end = &mut back => end,
         copied = forth => match copied {
-            // The client may have received the last frame already, while the builder's end of stream is still to come.
+            // The client may have received the last frame and closed before the builder's end of stream arrives.
             Ok(()) | Err(Broken::Reading) => match timeout(LAST_WORD, back).await {
                 Ok(end @ End::Said(_)) => end,
                 _ => End::Left,
             },
-            // A builder that no longer takes rows may have sent its reason.
+            // A builder that stops reading rows may have sent its reason.
             Err(Broken::Writing | Broken::Unread) => timeout(LAST_WORD, back).await.unwrap_or(End::Lost),
         },
     }
 }
 
-/// Waits until the client has closed, for as long as it may take to read: closing a socket with unread bytes would discard what the
-/// client has yet to read.
+/// Waits until the client has closed, within `patience`: closing a socket with unread bytes resets the connection, and
+/// the client may lose what it has not read.
 pub(crate) async fn linger(client: &mut Side, patience: Duration) {
     let _ = timeout(patience, discard(&mut client.read)).await;
 }
 
-/// Tells the client why its build ends, if it stands between two frames.
+/// Sends the client the reason why its build ends, if the stream to it is between two frames.
 pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: ErrorReport) {
     let mut bytes = BytesMut::new();
-    // Within a frame the client could not tell the report from the rest of it.
+    // In the middle of a frame the client would read the report as a part of that frame.
     if boundary.is_between_frames() {
         BuilderMessage::Error(report).encode(&mut bytes);
     }
@@ -111,7 +111,7 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: Error
         discard(&mut client.read).await;
         Ok::<_, io::Error>(())
     };
-    // Whoever does not read it in time does not hear it.
+    // A client that does not read in time misses the report.
     let _ = timeout(LAST_WORD, last).await;
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
     }
 }
 
-/// Reads and discards, so that closing does not discard bytes on their way to the other side.
+/// Reads and discards: closing with unread bytes would reset the connection and lose bytes on their way to the other side.
 pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
     let mut rest = vec![0; BUFFER];
     while from.read(&mut rest).await.is_ok_and(|read| read > 0) {}
@@ -135,12 +135,12 @@ pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
 pub(crate) enum Broken {
     Reading,
     Writing,
-    /// The receiver has left data unread for too long.
+    /// The receiver left data unread for too long.
     Unread,
 }
 
-/// Copies bytes until the stream ends, `buffer` first. `see` gets the bytes that were written. The receiver must take some bytes within
-/// `patience` whenever any are waiting.
+/// Copies bytes until the stream ends, `buffer` first. `see` gets the bytes after each write. Fails if the receiver reads nothing for
+/// `patience` while bytes are waiting.
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -170,7 +170,7 @@ pub(crate) async fn copy(
         }
         buffer.reserve(BUFFER);
         read = from.read_buf(buffer).await;
-        // Collect all bytes that are available: TLS returns one record at a time, and each write has a cost.
+        // Collect all bytes that are available, since each write has a cost and TLS returns one record at a time.
         while matches!(read, Ok(1..)) && buffer.len() < BUFFER {
             read = tokio::select! {
                 biased;
@@ -194,7 +194,7 @@ mod tests {
     use super::{Boundary, Duration, End, Side, linger, pass, timeout};
     use crate::stages::Stages;
 
-    /// A side of the router, and who is at its other end.
+    /// A connection of the router, and its other end.
     async fn side() -> (Side, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -232,7 +232,7 @@ mod tests {
                 client.read_exact(&mut bytes.clone()).await.unwrap();
                 client.reset_when_closed().unwrap();
                 drop(client);
-                // It closes when the client is gone.
+                // The router closes its connection to the builder when the client has disconnected.
                 builder.read_to_end(&mut Vec::new()).await.unwrap();
                 drop(builder);
             };
@@ -263,7 +263,7 @@ mod tests {
         };
         let reading = async move {
             tokio::time::sleep(Duration::from_secs(6)).await;
-            // A heartbeat: bytes that nobody reads would reset the connection on close.
+            // Unread bytes, here a heartbeat, would reset the connection on close.
             client.write_all(b"heartbeat").await.unwrap();
             let mut bytes = Vec::new();
             client.read_to_end(&mut bytes).await.map(|_| bytes.len())
@@ -286,7 +286,7 @@ mod tests {
             () = endless => panic!("the builder was left"),
         };
         assert_eq!(end, End::Unread);
-        // More was read from the builder than the client has received: the boundary follows the client.
+        // The boundary covers bytes sent to the client, not those read from the builder: it is within a frame.
         assert!(!boundary.is_between_frames());
         drop(client);
     }

@@ -1,4 +1,4 @@
-//! A relayed build.
+//! A build that the router relays between client and builder.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::relay::{End, Side, linger, lost, pass, report};
 use crate::router::Shared;
 use crate::stages::Stages;
 
-/// How long to wait for the reason of a builder's loss.
+/// How long to wait for the reason why a builder was lost.
 const REASON: Duration = Duration::from_secs(3);
 
 /// The result of a relayed build.
 pub(crate) enum Relayed {
-    /// It has ended in any way, and the client knows.
+    /// The build has ended, in whatever way, and the client has been informed.
     Ended,
-    /// The client left or cancelled, or was refused, before the builder accepted the build.
+    /// The client disconnected or cancelled, or was refused, before a builder accepted the build.
     Refused(Box<Client>, Queued, NoBuilder),
-    /// The builder was lost before it accepted the build: another may.
+    /// The builder was lost before it accepted the build: the caller may try another one.
     Lost(Box<Client>, Queued, String),
 }
 
-/// Has the builder build, with this router between the two.
+/// Relays a build between the client and the builder of the lease.
 pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queued, mut lease: Lease) -> Relayed {
     let builder_tls = shared.config.builder_tls.as_deref();
     let admission = match ask(&lease, &client.frame, builder_tls).await {
@@ -76,7 +76,7 @@ fn unreadable(builder: &str) -> Refuse {
     }
 }
 
-/// Relays from the frame by which the builder accepts the build, or fails.
+/// Relays from the builder's Accept to the end of the build.
 async fn build(
     shared: &Arc<Shared>,
     client: Client,
@@ -148,7 +148,7 @@ async fn build(
         }),
         Ok(_) => None,
     };
-    // Close the connection so that the builder stops the build, and return the lease before the client has read everything.
+    // Close the connection so that the builder stops the build, and return the lease without waiting for the client to read the rest.
     drop((builder, lease));
     running.end(outcome, why);
     match (end, last_word) {

@@ -17,24 +17,24 @@ use crate::sent::Sent;
 use crate::session;
 use crate::spawner::Spawner;
 
-/// No sizes: builders on one machine share its memory, and each one checks what fits.
+/// No sizes: builders on one machine share its memory, and each one checks what fits when a build begins.
 const ANY_SIZE: (u64, u64) = (0, 0);
 
-/// What all sessions share.
+/// State shared by all sessions.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) pool: Pool,
     pub(crate) sent: Arc<Sent>,
-    /// Accepts connections, and knows the pending ones: those whose client has not sent a request or is not admitted yet.
+    /// Accepts connections and tracks the pending ones: those whose client has not sent a request or has not been admitted.
     pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
-    /// No new builds.
+    /// Cancelled when no new builds are to begin.
     pub(crate) drain: CancellationToken,
-    /// Relayed builds stop now.
+    /// Cancelled when relayed builds are to stop.
     pub(crate) stop: CancellationToken,
 }
 
-/// A router that listens, but does not accept before [`Router::run`].
+/// A router that listens, but accepts no connections before [`Router::run`].
 pub struct Router {
     daemon: Daemon,
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ impl Router {
     /// Listens on the two ports and starts the pool of builders.
     ///
     /// # Errors
-    /// An address that cannot be used, plaintext beyond loopback that was not asked for, no source of builders.
+    /// An address cannot be used, or is reachable by other machines without TLS or authentication; the source of builders cannot be used.
     pub async fn bind(config: Config) -> Result<Self, RouterError> {
         config.check_exposure().await?;
         let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
@@ -70,7 +70,7 @@ impl Router {
         Ok(Self { daemon, shared })
     }
 
-    /// Where it listens for clients.
+    /// The address where it listens for clients.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.daemon.local_addr()
@@ -82,13 +82,13 @@ impl Router {
         self.shared.activity.clone()
     }
 
-    /// Where it listens for status requests.
+    /// The address where it listens for status requests.
     #[must_use]
     pub fn status_addr(&self) -> SocketAddr {
         self.daemon.status_addr()
     }
 
-    /// Serves until `shutdown` says to drain: accepts no more, gives relayed builds the grace period, then stops.
+    /// Serves until `shutdown` begins; then accepts no more builds, gives relayed ones the grace period, and stops.
     pub async fn run(self, shutdown: Shutdown) {
         let Self { daemon, shared } = self;
         let serve = |stream, peer, id| {
@@ -102,7 +102,7 @@ impl Router {
     }
 }
 
-/// The source of builders, the keys for their tickets, and the least and most memory of one.
+/// The source of builders, their ticket keys, and the least and most memory of a builder in bytes.
 async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<Arc<TicketKeys>>, (u64, u64)), RouterError> {
     match &config.source {
         Source::Process(process) => {

@@ -3,14 +3,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// Tickets of redirected clients. A client that comes back with its ticket could not use the builder, which then need not be reserved.
+/// Tickets of redirected clients. A client that returns with its ticket could not use the builder, so its reservation can end.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     tickets: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Sent {
-    /// Remembers a redirected client's ticket, unless it is empty.
+    /// Remembers the ticket of a redirected client, if it has one.
     pub(crate) fn with(self: &Arc<Self>, ticket: &str) -> Away {
         let back = CancellationToken::new();
         if !ticket.is_empty() {
@@ -19,7 +19,7 @@ impl Sent {
         Away { sent: self.clone(), ticket: ticket.to_owned(), back }
     }
 
-    /// A client has come back with its ticket. Tickets of other routers are ignored.
+    /// Reports that a client has returned with its ticket. Tickets of other routers are ignored.
     pub(crate) fn comes_back_with(&self, ticket: &str) {
         if let Some(back) = self.tickets().get(ticket) {
             back.cancel();
@@ -31,7 +31,7 @@ impl Sent {
     }
 }
 
-/// A redirected client, until this is dropped.
+/// A redirected client. On drop its ticket is forgotten.
 pub(crate) struct Away {
     sent: Arc<Sent>,
     ticket: String,
@@ -39,7 +39,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Waits until it comes back with its ticket.
+    /// Waits until the client returns with its ticket.
     pub(crate) async fn back(&self) {
         self.back.cancelled().await;
     }

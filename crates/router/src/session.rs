@@ -19,7 +19,7 @@ use crate::router::Shared;
 use crate::scheduler::Demand;
 use crate::stages::Stages;
 
-/// How many builders are tried if each is lost before it accepts the build.
+/// The number of builders to try if each is lost before it accepts the build.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
@@ -55,17 +55,17 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     }
 }
 
-/// One connection.
+/// The session of one connection.
 pub(crate) struct Session<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) peer: SocketAddr,
-    /// The address under which the client has reached us.
+    /// The address at which the client reached the router.
     pub(crate) here: String,
     pub(crate) id: u64,
 }
 
 impl Session<'_> {
-    /// From the Hello to the end of the connection.
+    /// Runs from the Hello to the end of the connection.
     async fn build(&self, mut client: Client) {
         let access = &self.shared.config.access;
         let hello = &mut client.hello;
@@ -77,7 +77,8 @@ impl Session<'_> {
         let subject = Subject::new(self.id, self.peer, &known, hello);
         tracing::Span::current().record("build", &subject.build);
         if hello.build_id != subject.build {
-            // Pass the build's id on to the builder. A client that sends none is older than all fields behind it, so nothing is lost.
+            // Pass the build's id on to the builder. Encoding the Hello again loses no unknown field: a client that
+            // sends no id is older than all later fields.
             hello.build_id.clone_from(&subject.build);
             client.frame.clear();
             ClientMessage::Hello(hello.clone()).encode(&mut client.frame);
@@ -128,9 +129,9 @@ impl Session<'_> {
         refuse(client, queued, &NoBuilder::Refused(Box::new(why))).await;
     }
 
-    /// Redirects the client, and reserves the builder until the build has ended.
+    /// Redirects the client, and reserves the builder until the build ends.
     async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) {
-        // Read before the redirect: else the build might be over already.
+        // Read the numbers before the redirect: the build might be over by the time of a later request.
         let before = match health::builds(lease.place()).await {
             Ok(before) => before,
             Err(error) => {
@@ -151,7 +152,7 @@ impl Session<'_> {
         let stages = Stages::new();
         let running = queued.begin(lease.memory(), move || stages.stage());
         running.is_at(&format!("{} ({}:{})", lease.name(), lease.place().host(), lease.place().port));
-        // Also before the redirect: the client may come back at once.
+        // Register the ticket before the redirect, since the client may return at once.
         let away = self.shared.sent.with(&lease.ticket);
         self.shared.door.tasks.spawn(async move {
             let name = lease.name().to_owned();
@@ -171,7 +172,7 @@ impl Session<'_> {
     }
 }
 
-/// Reports to the client and to status why there is no builder.
+/// Reports to the client and the status page why there is no builder.
 async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {

@@ -26,7 +26,7 @@ impl Stages {
         (stage.done, stage.total) = (progress.done, progress.total);
     }
 
-    /// The present stage.
+    /// The current stage, with the time spent in each phase.
     pub(crate) fn stage(&self) -> Stage {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut stage, since) = *inner;

@@ -12,7 +12,7 @@ use crate::tls::BuilderTls;
 /// The time limit for connecting to a builder.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long data sent to a builder may be unacknowledged or unread.
+/// How long data sent to a builder may stay unacknowledged or unread.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Connects to a builder.

@@ -19,13 +19,13 @@ pub enum BuilderTlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
-    /// Not a valid name for a certificate.
+    /// The name cannot be the name in a certificate.
     #[error("{0:?} is not a name that a certificate can be for")]
     Name(String),
-    /// rustls refuses.
+    /// rustls rejects the certificates.
     #[error("cannot set TLS up")]
     Rejected(#[from] rustls::Error),
 }
@@ -40,14 +40,14 @@ pub struct BuilderTls {
 
 #[derive(Debug)]
 enum Trust {
-    /// The file holds authorities.
+    /// The file holds certificates of authorities.
     Authorities(RwLock<Arc<ClientConfig>>),
-    /// The file holds the certificate itself.
+    /// The file holds the builders' own certificate.
     Pinned(Arc<Pinned>, Arc<ClientConfig>),
 }
 
 impl BuilderTls {
-    /// Builders show exactly the certificate in `file`, the first if there are several: the router's own.
+    /// For builders that use exactly the certificate in `file`, the first if there are several: the router's own.
     ///
     /// # Errors
     /// [`BuilderTlsError`]
@@ -58,11 +58,11 @@ impl BuilderTls {
             .dangerous()
             .with_custom_certificate_verifier(pinned.clone())
             .with_no_client_auth();
-        // The name is not checked.
+        // The name does not matter: `Pinned` does not check it.
         Self::new(file, "localhost", Trust::Pinned(pinned, Arc::new(config)))
     }
 
-    /// Builders show a certificate for `name`, signed by one in `file`.
+    /// For builders with a certificate for `name`, signed by an authority in `file`.
     ///
     /// # Errors
     /// [`BuilderTlsError`]
@@ -125,17 +125,17 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
     if all.is_empty() { Err(problem("it holds none".to_owned())) } else { Ok(all) }
 }
 
-/// Accepts the certificates that a file has held, whatever their names and dates: the private key identifies a builder.
+/// Accepts the certificates that the file holds or has held, whatever their names and dates: the private key identifies a builder.
 #[derive(Debug)]
 struct Pinned {
     file: PathBuf,
-    /// The latest first.
+    /// Known certificates, the latest first.
     known: Mutex<Vec<CertificateDer<'static>>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pinned {
-    /// The most certificates remembered: after a renewal, builders may read the new one earlier or later than the router.
+    /// The most certificates to remember: after a renewal, builders may read the new one earlier or later than the router.
     const MOST: usize = 4;
 
     fn open(file: &Path) -> Result<Self, BuilderTlsError> {
@@ -145,7 +145,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Adds the certificate that is in the file now.
+    /// Adds the certificate that the file holds now.
     fn look(&self) -> Result<(), BuilderTlsError> {
         let now = read(&self.file)?.remove(0);
         let mut known = self.known();

@@ -1,4 +1,4 @@
-//! Advice: takes a sample of rows, and recommends indexes.
+//! Advice: receives a sample of rows and recommends index options.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::admission::{Reservation, SPARSE_VALUE};
 use crate::meter::Bound;
 use crate::session_error::SessionError;
 
-/// Bytes for frames in flight, and the fixed needs of any advice.
+/// Bytes for frames in flight, and the fixed needs of each request for advice.
 const FIXED: u64 = 12 << 20;
 
-/// The memory of an advice.
+/// The memory for advice on a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleNeed {
     value_type: ValueType,
     /// Bytes of a value, if all have the same length.
     value_len: Option<usize>,
-    /// The most rows, queries included.
+    /// The most rows of the sample, queries included.
     most: u64,
     threads: u32,
 }
@@ -30,12 +30,12 @@ impl SampleNeed {
         Self { value_type: spec.value_type, value_len: spec.value_type.value_len(spec.dims), most, threads }
     }
 
-    /// Bytes before the first row.
+    /// Bytes to reserve before the first row.
     pub(crate) fn at_first(&self) -> u64 {
         self.of(self.value_len.unwrap_or(SPARSE_VALUE))
     }
 
-    /// Bytes after `rows` rows with `bytes` bytes of values.
+    /// Bytes for `rows` rows with `bytes` bytes of values.
     fn after(&self, rows: u64, bytes: u64) -> u64 {
         let mean = bytes.checked_div(rows).map_or(SPARSE_VALUE, |mean| usize::try_from(mean + 1).unwrap_or(usize::MAX));
         self.of(self.value_len.unwrap_or(mean))
@@ -46,7 +46,7 @@ impl SampleNeed {
     }
 }
 
-/// Limits a sample to the announced rows, and keeps the memory reservation in step with their bytes.
+/// Limits a sample to the announced number of rows, and adjusts the memory reservation to their size.
 #[derive(Debug)]
 pub(crate) struct SampleMeter {
     need: SampleNeed,
@@ -77,7 +77,7 @@ impl Bound for SampleMeter {
         Ok(true)
     }
 
-    /// The whole sample is kept until the answer.
+    /// Releases nothing: the whole sample is kept until the answer.
     fn end(&self) {}
 
     fn reserved(&self) -> u64 {
@@ -85,7 +85,7 @@ impl Bound for SampleMeter {
     }
 }
 
-/// The rows of a sample as they arrive: queries first, if there are any.
+/// The rows of a sample as they arrive: first the queries, if the client sends any.
 pub(crate) struct Sample {
     question: Question,
     queries: usize,
@@ -112,7 +112,7 @@ impl Sample {
         control.progress().add(tuples.count.into());
     }
 
-    /// Builds and searches candidates.
+    /// Builds candidate indexes of the sample and searches them.
     pub(crate) fn advise(
         self,
         engine: EngineKind,

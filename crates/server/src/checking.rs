@@ -1,4 +1,4 @@
-//! A check: takes the pages of an index, verifies them and measures the recall of searches.
+//! A check: receives the pages of an index, verifies them and measures the recall of searches.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,22 +17,24 @@ use crate::session_error::SessionError;
 const WANTED: usize = 10;
 /// The most elements to search for.
 const MAX_SAMPLE: usize = 10_000;
-/// The most elements that a search may visit, several times as many as in good graphs: in a malicious index each search might visit all elements.
+/// The most elements that a search may visit, several times what searches of good graphs visit: in a malicious
+/// index each search might visit all elements.
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Bytes assumed for a sparse value: 16 entries. Fewer than for a build, since pages hold the more elements the shorter values are.
+/// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
+/// values are, the more elements fit on a page.
 const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
-/// Bytes for frames in flight, and the fixed needs of any check.
+/// Bytes for frames in flight, and the fixed needs of each check.
 const FIXED: u64 = 12 << 20;
-/// The least bytes for elements: vectors have room for a thousand, however few there are.
+/// The least bytes for elements: vectors are allocated with room for a thousand, even if there are fewer.
 const KEPT_AT_LEAST: u64 = 4 << 20;
 
 /// The memory of a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckNeed {
     pages: u64,
-    /// Bytes for what is kept of the elements.
+    /// Bytes for the data kept about elements.
     elements: u64,
     /// Bytes for the sampled values.
     sample: u64,
@@ -68,7 +70,7 @@ impl Incoming {
         Ok(Self { pages })
     }
 
-    /// Takes the next pages; the session has checked their order.
+    /// Adds the next pages; the session has checked their order.
     pub(crate) fn add(&mut self, pages: &protocol::Pages, control: &Control) {
         let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
         let room = self.pages.capacity() - self.pages.len();
@@ -80,7 +82,7 @@ impl Incoming {
         self.pages.len() as u32
     }
 
-    /// Verifies the pages, and searches them if they have no errors.
+    /// Verifies the pages and, if they have no errors, measures the recall of searches.
     pub(crate) fn check(
         &self,
         spec: &BuildSpec,
@@ -103,7 +105,7 @@ impl Incoming {
     }
 }
 
-/// A panic that ends a verification.
+/// The panic payload that ends a cancelled verification.
 struct Stopped;
 
 struct Source<'a> {
@@ -159,7 +161,7 @@ fn findings(report: &Report) -> Findings {
     }
 }
 
-/// The graph in the pages, for searches.
+/// The graph that the pages contain, for searches.
 struct Graph<'a>(&'a Linked<'a>);
 
 impl Links for Graph<'_> {
@@ -176,7 +178,7 @@ impl Links for Graph<'_> {
     }
 }
 
-/// The ten least distances, for exact search.
+/// The ten smallest distances so far of an exact search.
 #[derive(Clone, Default)]
 struct Least(Vec<f32>);
 
@@ -191,7 +193,7 @@ impl Least {
     }
 }
 
-/// The sample of elements to search for.
+/// The sampled elements to search for.
 struct Sample<'a> {
     spec: &'a BuildSpec,
     count: usize,
@@ -199,7 +201,7 @@ struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// The number of elements searched for, and the recall.
+    /// The number of elements searched for, and the mean recall.
     fn recall(&self, pages: &[PageBytes], control: &Control) -> Result<(u32, Option<f64>), SessionError> {
         let elements = Elements::of(self.spec.value_type);
         let Some(kernel) = kernel(elements, self.spec.metric) else { return Ok((0, None)) };
@@ -217,7 +219,7 @@ impl Sample<'_> {
         Ok((queries.len() as u32, (wanted > 0).then(|| hits as f64 / wanted as f64)))
     }
 
-    /// Elements with rows, from all parts of the index.
+    /// Draws values of elements with rows, from all parts of the index.
     fn draw(&self, linked: &Linked<'_>) -> Vec<Vec<u8>> {
         let count = self.count.min(MAX_SAMPLE).min(linked.len());
         let drawn = pages::one_of_each_part(count as u64, linked.len() as u64).map(|element| element as u32);
@@ -225,7 +227,7 @@ impl Sample<'_> {
         drawn.filter_map(value).collect()
     }
 
-    /// The distances of the elements that searches find.
+    /// The distances of the elements that searches return.
     fn search(
         &self,
         linked: &Linked<'_>,
@@ -250,7 +252,7 @@ impl Sample<'_> {
     }
 }
 
-/// The ten least distances of each value, by an exact search.
+/// The ten smallest distances of each value, by exact search.
 fn exact(
     linked: &Linked<'_>,
     queries: &[Vec<u8>],
@@ -284,7 +286,7 @@ fn exact(
     (0..linked.len().div_ceil(CHUNK)).into_par_iter().try_fold(none, chunk).try_reduce(none, merge)
 }
 
-/// A value in one piece.
+/// The value of an element as contiguous bytes.
 fn value<'a>(linked: &'a Linked<'_>, element: u32, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let [head, rest] = linked.value(element)?;
     if head.is_empty() {

@@ -6,7 +6,7 @@ use hnsw::EngineKind;
 use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
 use service::{Access, DaemonError, TicketGate};
 
-/// How a builder is set up.
+/// The settings of a builder.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where to listen for builds: a name or an address.
@@ -21,9 +21,9 @@ pub struct Config {
     pub status_labels: bool,
     /// How clients authenticate.
     pub access: Access,
-    /// Verifies tickets, if only builds of a router are accepted.
+    /// Verifies tickets; `None` if clients need not come through a router.
     pub tickets: Option<Arc<TicketGate>>,
-    /// With `tickets`: whether Lantern's clients, which have no tickets, are accepted nevertheless.
+    /// With `tickets`: whether to accept Lantern's clients, which have no tickets, without one.
     pub lantern_without_ticket: bool,
     /// The most rows of a build; 0 means as many as fit into memory.
     pub max_rows: u64,
@@ -37,21 +37,21 @@ pub struct Config {
     pub spool_dir: Option<PathBuf>,
     /// The most builds at a time; 0 means as many as fit into memory.
     pub max_builds: usize,
-    /// Whether a Lantern client's cosine is taken for inner product: it announces both as cosine.
+    /// Whether to build cosine announced by Lantern's clients as inner product: they announce both as cosine.
     pub lantern_inner_product: bool,
-    /// How long a client may be silent while its rows are due, or may leave data unread.
+    /// How long a client may send nothing while its rows are due, or leave sent data unread.
     pub idle_timeout: Duration,
     /// The time limit for a build, from its admission to its end; `None` for none.
     pub max_build_time: Option<Duration>,
-    /// How long the rows of a build may take to arrive; heartbeats do not extend it.
+    /// The time limit for the arrival of all rows of a build; heartbeats do not extend it.
     pub max_rows_time: Option<Duration>,
     /// How long a client has from the connection to its first frame.
     pub handshake_timeout: Duration,
-    /// How long builds may go on when the daemon shuts down.
+    /// How long running builds may continue when the daemon shuts down.
     pub drain_timeout: Duration,
-    /// Connections at a time. Beyond it the oldest pending connection is closed.
+    /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
     pub max_connections: usize,
-    /// Connections to accept per second; more wait to be accepted.
+    /// Connections to accept per second; further ones wait in the listen backlog.
     pub max_handshakes: u32,
 }
 
@@ -91,10 +91,10 @@ impl Config {
         self.access.asks_clients() || self.tickets.is_some()
     }
 
-    /// Checks whether the builder may listen at its address.
+    /// Checks whether the builder may listen at its address: beyond loopback it needs TLS and authentication, unless waived.
     ///
     /// # Errors
-    /// The address that other machines can reach.
+    /// The address that other machines can reach without TLS or authentication; a host that cannot be resolved.
     pub async fn check_exposure(&self) -> Result<(), DaemonError> {
         self.access.check_exposure(&self.host, self.port, self.tickets.is_some()).await
     }

@@ -15,12 +15,12 @@ pub(crate) enum Choice {
     Unknown([u8; 4]),
 }
 
-/// Greets and reads the choice. `None`: the client left without one, as port scanners and health checks do.
+/// Sends the greeting and reads the choice of protocol. `None`: the client closed the connection, as port scanners and health checks do.
 pub(crate) async fn greet<S>(stream: &mut S) -> io::Result<Option<Choice>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // In one write, since Lantern's clients do not handle short reads.
+    // One write, since Lantern's clients do not handle short reads.
     stream.write_all(&Greeting::builder().to_bytes()).await?;
     stream.flush().await?;
     let mut magic = [0; 4];
@@ -37,7 +37,7 @@ where
     }))
 }
 
-/// The ticket that a router sends before it relays its client's bytes.
+/// The ticket that a router sends ahead of a relayed client's bytes.
 async fn ticket(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
     let length = usize::from(stream.read_u16_le().await?);
     if length > MAX_TICKET_BYTES {

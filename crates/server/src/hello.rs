@@ -11,7 +11,7 @@ use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::session_error::SessionError;
 
-/// The build that a client requests, if it is within the limits.
+/// The build that a client requests, if its parameters are within the limits.
 pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refuse>> {
     let versions = hello.protocol_min..=hello.protocol_max;
     if !versions.contains(&PROTOCOL_VERSION) {
@@ -40,7 +40,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
             "",
         ));
     }
-    // A vector too long for an index of its own type may have an index of another type.
+    // Advice may recommend an index of another type, which can have more dimensions.
     let most = value_type.max_dims();
     let most = if hello.ask.is_some() { MAX_TABLE_DIMS.max(most) } else { most };
     if !(1..=most).contains(&hello.dims) {
@@ -69,14 +69,14 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
         dims: hello.dims,
         m: hello.m,
         ef_construction: hello.ef_construction,
-        // Element numbers have 32 bits: no estimate may make the engine reserve more.
+        // Element numbers have 32 bits, so larger estimates are capped.
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
         rows_per_element: HEAP_TIDS_PER_ELEMENT as u8,
         seed: 0,
     })
 }
 
-/// The refusal of a build that may not wait in the queue.
+/// The refusal of a build that cannot join the queue.
 pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
     match no_place {
         NoPlace::Never(never) => refuse_never(hello, never),
@@ -114,7 +114,7 @@ pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, B
     Ok(CheckNeed::new(spec, check))
 }
 
-/// The refusal of a check or an advice (`what`) that may not wait in the queue.
+/// The refusal of a check or of advice (`what`) that cannot join the queue.
 pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
     let (Never { needed, limit }, whose) = match no_place {
         NoPlace::Never(never) => (never, "builder"),
@@ -129,7 +129,7 @@ pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
     )
 }
 
-/// The memory for advice, with `threads` threads.
+/// The memory for advice on a sample, with `threads` threads.
 pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u32) -> Result<SampleNeed, Box<Refuse>> {
     check_range("k", ask.k, 1, MAX_EF_SEARCH, String::new())?;
     let wrong = |message: String| refuse(SqlState::INVALID_PARAMETER, message, String::new(), "");
@@ -146,7 +146,7 @@ pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u
     Ok(SampleNeed::new(spec, hello.estimated_rows, threads))
 }
 
-/// The refusal of a build that would not fit even alone.
+/// The refusal of a build that would exceed the memory limit even if it ran alone.
 fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     let Hello { value_type, dims, m, estimated_rows, .. } = hello;
     let (name, needed, limit) = (value_type.name(), Size(never.needed), Size(never.limit));
@@ -160,7 +160,7 @@ fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     )
 }
 
-/// The NOTICE for a build that fits only with its values in the spool file.
+/// The NOTICE for a build that fits into memory only with its values in the spool file.
 pub(crate) fn spool_remark(never: Never) -> String {
     let (needed, limit) = (Size(never.needed), Size(never.limit));
     format!("values are kept in a file, as the build would need {needed} of memory, and the limit is {limit}")
@@ -169,7 +169,7 @@ pub(crate) fn spool_remark(never: Never) -> String {
 /// The refusal of a build that could not be started.
 pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
     let (sqlstate, retry_after_ms, hint) = match error.report() {
-        // This daemon ends now: the client should retry with the next one.
+        // This daemon is shutting down: the client should retry with another one.
         Some(report) if report.sqlstate == SqlState::ADMIN_SHUTDOWN => {
             (SqlState::CANNOT_CONNECT_NOW, 5_000, report.hint)
         }
@@ -198,7 +198,7 @@ pub(crate) mod tests {
 
     use super::check;
 
-    /// A request that a builder accepts.
+    /// A valid request, for tests.
     pub(crate) fn hello() -> Hello {
         Hello {
             protocol_min: 2,

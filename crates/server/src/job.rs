@@ -18,13 +18,13 @@ use crate::server::Shared;
 use crate::session_error::SessionError;
 use crate::v1::{self, Lantern};
 
-/// The result that a client gets.
+/// What the client gets as a result.
 pub(crate) enum Form {
     /// The pages of an index.
     Pages,
-    /// A file of nodes, from which a Lantern client makes the pages.
+    /// A node file, from which a Lantern client makes the pages.
     Nodes(Lantern),
-    /// Findings of a check, which takes pages in place of rows.
+    /// Findings of a check, whose input is pages instead of rows.
     Findings(Check, CheckNeed),
     /// Advice from a sample of rows.
     Advice(Ask),
@@ -36,17 +36,17 @@ const QUEUE: usize = 4;
 /// Input of the build thread.
 pub(crate) enum Input {
     Rows(Tuples),
-    /// The end of the rows.
+    /// All rows have been passed on.
     End,
     /// Pages of an index to check.
     Pages(Pages),
-    /// The end of the pages, with their checksum.
+    /// All pages to check have been passed on; with the checksum of their frames.
     EndOfIndex(u32),
 }
 
 /// Events of the build thread.
 pub(crate) enum Event {
-    /// The engine takes rows.
+    /// The engine accepts rows.
     Started,
     Layout(protocol::Layout),
     /// A frame of `count` pages in two parts.
@@ -57,12 +57,12 @@ pub(crate) enum Event {
     },
     Findings(Box<Findings>),
     Advice(Box<Advice>),
-    /// All pages have been sent, and the graph's memory is free again.
+    /// All pages have been sent, and the graph's memory has been freed.
     Done(Done),
     Failed(SessionError),
 }
 
-/// A build on its own thread. It ends soon after `control` is cancelled or either channel is closed.
+/// A build on its own thread. The thread ends soon after `control` is cancelled or either channel is closed.
 pub(crate) struct Job {
     pub(crate) rows: mpsc::Sender<Input>,
     /// Closed when the thread has ended.
@@ -71,7 +71,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts the build of a session and waits until its engine takes rows.
+    /// Starts the build of a session and waits until its engine accepts rows.
     pub(crate) async fn start(
         session: u64,
         shared: &Shared,
@@ -89,8 +89,8 @@ impl Job {
         }
     }
 
-    /// A build has its own threads for the CPU work, so that the system shares the cores fairly among builds; in a common
-    /// pool all tasks of an earlier build would precede those of the next.
+    /// Each build has its own threads, so that the system shares the cores fairly among builds; a common pool would run all tasks of an
+    /// earlier build before those of the next one.
     fn spawn(
         session: u64,
         engine: EngineKind,
@@ -117,14 +117,15 @@ impl Job {
         let span = tracing::Span::current();
         thread::Builder::new().name(format!("build-{session}")).spawn(move || {
             let _entered = span.enter();
-            // The build is dropped before its channel, so a last event or a closed channel means that its memory is free.
+            // The build is dropped before its channel: when the session sees the last event, or a
+            // closed channel, the memory has been freed.
             let output = build.output.clone();
             let result = guard(|| build.run());
             drop(build);
             hnsw::memory::give_back();
             reservation.release();
             let last = result.map_or_else(Event::Failed, Event::Done);
-            // There is no receiver if the session has ended before.
+            // Sending fails if the session has ended before.
             let _ = output.blocking_send(last);
         })?;
         Ok(Self { rows, events, control })
@@ -318,7 +319,7 @@ fn millionths(share: f32) -> u32 {
     (f64::from(share.clamp(0.0, 1.0)) * 1e6).round() as u32
 }
 
-/// Turns a panic, a defect of the code below, into an error of this build alone.
+/// Turns a panic, which is a defect of the engine or the session, into an error of this build alone.
 fn guard<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {

@@ -1,6 +1,6 @@
-//! The builder daemon: takes rows from PostgreSQL backends, builds their index and streams its pages back.
+//! The builder daemon: receives rows from PostgreSQL backends, builds their index and streams its pages back.
 //!
-//! One task per connection moves bytes; one thread per build drives the engine, which has its own pool of threads.
+//! Each connection has an async task for its I/O; each build has a thread that drives the engine, which has its own thread pool.
 
 mod admission;
 mod advising;

@@ -1,4 +1,4 @@
-//! Shared by sessions of both protocols: the time limit for the request, start and end of a build, the log line of a failure, the close.
+//! What sessions of both protocols share: the time limit for the request, start and end of a build, the log line of a failure, the close.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn in_time<T>(
     }
 }
 
-/// The client's versions; for a check the blocks to check, for an advice the rows of the table.
+/// The client's versions; also the number of blocks for a check, or of the table's rows for advice.
 pub(crate) struct ClientInfo<'a> {
     pub(crate) client: &'a str,
     pub(crate) postgres: Option<&'a str>,
@@ -43,7 +43,7 @@ pub(crate) struct StartedBuild {
 }
 
 impl StartedBuild {
-    /// Counts the build as running, with `memory` bytes, and logs its parameters.
+    /// Counts the build as running with `memory` bytes reserved, and logs its parameters.
     pub(crate) fn new(job: Job, queued: Queued, spec: &BuildSpec, memory: u64, client: &ClientInfo<'_>) -> Self {
         let cancel = CancelOnDrop(job.control.clone());
         let watch = Watch::new(job.control.clone());
@@ -77,7 +77,7 @@ impl StartedBuild {
     }
 }
 
-/// A build whose session has ended, though its thread may still be running.
+/// A build whose session has ended; its thread may still be running.
 pub(crate) struct EndedBuild {
     job: Job,
     running: Running,
@@ -91,7 +91,7 @@ impl EndedBuild {
     async fn join(self) {
         let Job { rows, mut events, .. } = self.job;
         drop(rows);
-        // Drained but not closed: closing the channel would end this loop while the thread is still running.
+        // Receive, do not close: with a closed channel this loop would end while the thread is still running.
         while events.recv().await.is_some() {}
         self.running.end(self.outcome, self.reason);
     }
@@ -108,8 +108,8 @@ pub(crate) fn log_failure(activity: &Activity, error: &SessionError) {
     }
 }
 
-/// Ends the session: `close` shuts the stream down and reads until the client has closed it too, since closing a socket with
-/// unread bytes would discard what the client has yet to read. Neither waits for the other, the client or the build's thread.
+/// Ends the session. `close` shuts the stream down and reads until the client closes it too: closing a socket with unread bytes resets the
+/// connection, and the client may lose what it has not read. Runs concurrently with the end of the build's thread.
 pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: impl Future) {
     let outcome = build.as_ref().map(|build| build.outcome);
     let limit = if outcome == Some(Outcome::Succeeded) { shared.config.idle_timeout } else { LINGER };
@@ -127,7 +127,7 @@ pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: imp
     tokio::join!(closed, joined);
 }
 
-/// Cancels a build whose session is gone for any reason.
+/// Cancels the build when the session ends, for whatever reason.
 struct CancelOnDrop(Control);
 
 impl Drop for CancelOnDrop {

@@ -6,13 +6,13 @@ use protocol::Tuples;
 use crate::admission::{Full, Need, Reservation};
 use crate::session_error::SessionError;
 
-/// Memory is reserved for this many rows at a time when more arrive than estimated.
+/// The reservation is extended by this many rows at a time when more rows arrive than estimated.
 const STEP: u64 = 10_000;
 
 /// Rows that the engine may still store in memory after the switch to the spool: one chunk.
 const UNDERWAY: u64 = 512;
 
-/// Limits the rows that arrive, and keeps the memory reservation in step with them.
+/// Limits the rows that arrive, and adjusts the memory reservation to their size.
 pub(crate) trait Bound {
     /// Called before a batch is passed on. Returns whether the reservation has grown.
     fn add(&mut self, tuples: &Tuples) -> Result<bool, SessionError>;
@@ -22,7 +22,7 @@ pub(crate) trait Bound {
     fn reserved(&self) -> u64;
 }
 
-/// The bound of a build: the client's limit of rows, and memory for them.
+/// The limits of a build: the configured number of rows, and memory for them.
 #[derive(Debug)]
 pub(crate) struct Meter {
     need: Need,
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     max_rows: u64,
     rows: u64,
     bytes: u64,
-    /// Whether values go to the spool already.
+    /// Whether values go to the spool.
     spooling: bool,
 }
 
@@ -68,9 +68,9 @@ impl Bound for Meter {
             return Ok(false);
         }
         let grown = match self.reserve_ahead() {
-            // Before the memory is used up: further rows need some of it even if their values are in the spool.
+            // Switch before the memory is exhausted: each further row needs some memory even if its value is in the spool.
             Err(_) if !self.spooling && self.storage.spool() => {
-                // Batches in flight, and the engine's present chunk, may still stay in memory.
+                // Values of batches in flight and of the engine's current chunk may still be stored in memory.
                 let in_memory = self.rows.saturating_add(UNDERWAY);
                 tracing::info!(
                     rows = self.rows,
@@ -92,7 +92,7 @@ impl Bound for Meter {
         self.reservation.bytes()
     }
 
-    /// Releases the reservation for further rows.
+    /// Releases what was reserved for rows that did not come.
     fn end(&self) {
         let needed = self.need(self.rows);
         if needed < self.reservation.bytes() {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::job::Event;
 use crate::session_error::SessionError;
 
-/// Pages per frame: half a MiB, so that a few frames in flight need little memory.
+/// Pages per frame: half a MiB, so that several frames in flight need little memory.
 const PAGES_PER_FRAME: u32 = 64;
 
 /// Totals of the pages sent.
@@ -16,7 +16,7 @@ pub(crate) struct Sent {
     pub(crate) checksum: u32,
 }
 
-/// Makes the pages of a finished graph, in order, and passes them to `send` batch by batch; `send` waits for the client.
+/// Makes the pages of a finished graph in order and passes them to `send` in batches; `send` blocks while the client does not read.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,

@@ -6,7 +6,7 @@ use hnsw::Control;
 use protocol::{Phase, Progress};
 use service::Stage;
 
-/// The progress of a session's build: the engine's until pages begin. Clones share it.
+/// The progress of a session's build: first the engine's, then that of the pages. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     control: Control,
@@ -16,9 +16,9 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 struct Pages {
     sent: AtomicU32,
-    /// The number of pages; 0 until the pages begin, as an index has at least a meta page.
+    /// The number of pages; 0 before they begin, since every index has a meta page.
     total: AtomicU32,
-    /// The time that the engine took for each phase, and when the pages began.
+    /// The time spent in each of the engine's phases, and when the pages began.
     before: OnceLock<([Duration; 4], Instant)>,
 }
 
@@ -38,13 +38,13 @@ impl Watch {
         self.pages.sent.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The message for the client.
+    /// The progress message for the client.
     pub(crate) fn message(&self) -> Progress {
         let Stage { phase, done, total, .. } = self.stage();
         Progress { phase: phase as u8, done, total }
     }
 
-    /// The same for the status, with the time spent in each phase.
+    /// The progress for the status page, with the time spent in each phase.
     pub(crate) fn stage(&self) -> Stage {
         let total = self.pages.total.load(Ordering::Relaxed);
         let ([rows, graph, repair, order], pages) = match self.pages.before.get() {

@@ -13,7 +13,7 @@ use crate::meter::{Bound, Meter};
 use crate::rows::RowTotals;
 use crate::session_error::SessionError;
 
-/// The client's input after Accept.
+/// What the client sends after Accept.
 pub(crate) enum Intake {
     /// Rows for a build.
     Rows(RowTotals, Meter),
@@ -35,7 +35,8 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Self { frames: FrameReader::of_stranger(stream), state: SessionState::Opened, metrics }
     }
 
-    /// The next message, if the protocol allows it now, with the checksum of its frame. Unknown optional messages read as heartbeats.
+    /// The next message, checked against the protocol's state, with the checksum of its frame.
+    /// Unknown optional messages count as heartbeats.
     pub(crate) async fn next(&mut self) -> Result<(ClientMessage, u32), SessionError> {
         let frame: Frame = self.frames.next().await?.ok_or(SessionError::Left)?;
         self.metrics.received_bytes.inc_by((HEADER_BYTES + frame.payload.len()) as u64);
@@ -46,7 +47,8 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         Ok((message, frame.crc))
     }
 
-    /// The receiving half of a build: passes rows, or the pages to check, to the job, then waits for the client to leave. Returns only an error.
+    /// The receiving half of a session: passes rows, or pages to check, to the job, then waits for
+    /// the client to leave. Returns only an error.
     pub(crate) async fn drive(
         &mut self,
         intake: Intake,
@@ -72,7 +74,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         if let Err(error) = taken {
             return error;
         }
-        // The client waits for us now, so there is no time limit for its silence; keepalive detects a host that vanished.
+        // The client now waits for the builder, so its silence has no time limit; TCP keepalive detects a dead host.
         loop {
             match self.next().await {
                 Ok((ClientMessage::Cancel, _)) => return SessionError::Cancelled,
@@ -82,7 +84,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
-    /// The rows of a table, or a sample of them.
+    /// Receives the rows of a table or of a sample.
     async fn rows(
         &mut self,
         mut totals: RowTotals,
@@ -111,7 +113,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     return Ok(());
                 }
                 ClientMessage::Cancel => return Err(SessionError::Cancelled),
-                // The state machine lets no other messages through.
+                // The protocol's state machine accepts no other messages here.
                 ClientMessage::Heartbeat
                 | ClientMessage::IndexPages(_)
                 | ClientMessage::EndOfIndex(_)
@@ -122,7 +124,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
-    /// The pages of an index, from block 0, as many as the client announced.
+    /// Receives the announced number of pages of an index, from block 0.
     async fn index(
         &mut self,
         blocks: u32,
@@ -161,14 +163,14 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         }
     }
 
-    /// Reads and discards what the client still sends.
+    /// Reads and discards the client's remaining bytes.
     pub(crate) async fn discard(&mut self) {
-        // If the connection breaks, that is the end as well.
+        // A broken connection also ends the session.
         let _ = self.frames.discard().await;
     }
 }
 
-/// Passes input to the build thread, and waits while its channel is full. If the thread has ended, its events say why.
+/// Passes input to the build thread; waits while its channel is full. If the thread has ended, an event says why.
 pub(crate) async fn hand_over(job: &mpsc::Sender<Input>, input: Input) {
     if job.send(input).await.is_err() {
         pending::<()>().await;

@@ -3,10 +3,10 @@ use protocol::{EndOfTuples, ProtocolError, StreamChecksum, Tuples};
 
 use crate::session_error::SessionError;
 
-/// Checks the lengths of batches, and keeps totals of rows and checksums.
+/// Checks the lengths of values in batches, and keeps totals of rows and checksums.
 #[derive(Debug)]
 pub(crate) struct RowTotals {
-    /// Bytes of every value; `None` if they vary in length.
+    /// Bytes of each value; `None` if values vary in length.
     value_len: Option<u64>,
     rows: u64,
     checksum: StreamChecksum,
@@ -22,7 +22,7 @@ impl RowTotals {
         let count = tuples.count;
         let found = tuples.values.len() as u64;
         let expected = match self.value_len {
-            // Lengths are sent if and only if they vary.
+            // Lengths are sent only for types of varying length.
             Some(_) if !tuples.lengths.is_empty() => 0,
             Some(len) => u64::from(count).saturating_mul(len),
             None if tuples.lengths.is_empty() => 0,
@@ -36,7 +36,7 @@ impl RowTotals {
         Ok(())
     }
 
-    /// Compares with the client's totals.
+    /// Compares with the totals that the client reports at the end.
     pub(crate) fn check(&self, end: &EndOfTuples) -> Result<(), SessionError> {
         if self.rows != end.rows {
             return Err(SessionError::RowCount { received: self.rows, sent: end.rows });

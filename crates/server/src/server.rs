@@ -11,23 +11,23 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{self, Admission};
 use crate::{Config, ServerError, connection};
 
-/// What all sessions share.
+/// State shared by all sessions.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     /// Threads of each build.
     pub(crate) threads: usize,
     pub(crate) admission: Arc<Admission>,
-    /// Accepts connections, and knows the pending ones: those whose client has not sent a request or is not admitted yet.
+    /// Accepts connections and tracks the pending ones: those whose client has not sent a request or has not been admitted.
     pub(crate) door: Door,
     pub(crate) activity: Arc<Activity>,
-    /// No new builds.
+    /// Cancelled when no new builds are to begin.
     pub(crate) drain: CancellationToken,
-    /// Builds stop now.
+    /// Cancelled when running builds are to stop.
     pub(crate) stop: CancellationToken,
 }
 
 impl Shared {
-    /// The storage of a build's values: memory, and the spool if there is a directory for it.
+    /// Where values of a build are stored: in memory and, if a directory is configured, in the spool.
     pub(crate) fn storage(&self) -> Storage {
         self.config.spool_dir.clone().map_or_else(Storage::default, Storage::with_spool)
     }
@@ -37,7 +37,7 @@ impl Shared {
     }
 }
 
-/// A builder that listens, but does not accept before [`Server::run`].
+/// A builder that listens, but accepts no connections before [`Server::run`].
 pub struct Server {
     daemon: Daemon,
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ impl Server {
     /// Listens on the two ports and starts the threads.
     ///
     /// # Errors
-    /// An address that cannot be used, or open to other machines in a way that was not asked for; no threads.
+    /// An address cannot be used, or is reachable by other machines without TLS or authentication; threads cannot be started.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         config.check_exposure().await?;
         let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
@@ -69,7 +69,7 @@ impl Server {
         Ok(Self { daemon, shared })
     }
 
-    /// Where it listens for builds.
+    /// The address where it listens for builds.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.daemon.local_addr()
@@ -81,7 +81,7 @@ impl Server {
         self.shared.activity.clone()
     }
 
-    /// Where it listens for status requests.
+    /// The address where it listens for status requests.
     #[must_use]
     pub fn status_addr(&self) -> SocketAddr {
         self.daemon.status_addr()
@@ -105,7 +105,7 @@ impl Server {
         self.shared.admission.standing().limit
     }
 
-    /// Serves until `shutdown` says to drain: accepts no more, gives builds the drain timeout, then stops them.
+    /// Serves until `shutdown` begins; then accepts no more builds, gives running ones the drain timeout, and stops the rest.
     pub async fn run(self, shutdown: Shutdown) {
         let Self { daemon, shared } = self;
         let serve = |stream, peer, id| {
@@ -153,7 +153,7 @@ mod tests {
         };
         let (first, writing) = begin();
         assert_eq!(shown(), (60, 60));
-        // The build's thread has ended; its last pages are in flight, and its memory is free for another build.
+        // The build's thread has ended and its memory is free for another build, though its last pages are still in flight.
         first.release();
         let (second, running) = begin();
         assert_eq!(shown(), (60, 60), "of a limit of 100");

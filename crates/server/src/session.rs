@@ -22,7 +22,7 @@ use crate::ticket;
 use crate::v1;
 use crate::writing::Writer;
 
-/// The time limit for finishing a frame when the session ends.
+/// The time limit for finishing a partly written frame when the session ends.
 const LAST_FRAME: Duration = Duration::from_secs(2);
 
 /// The builder's name and version.
@@ -93,7 +93,7 @@ struct Session<'a, R, W> {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// Runs from the Hello to the last frame. Returns the build, if one was begun.
+    /// Runs from the Hello to the last frame. Returns the build, if one was started.
     async fn run(&mut self) -> Option<EndedBuild> {
         let (hello, ticket) = match self.hello().await {
             Ok(Some(opening)) => opening,
@@ -123,8 +123,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         None
     }
 
-    /// Authenticates the client, by its ticket if it comes through a router, and by token and certificate. The ticket takes precedence,
-    /// since the router has authenticated the client.
+    /// Authenticates the client by its ticket if it comes through a router, else by token and certificate. The ticket takes precedence: the
+    /// router has authenticated the client.
     fn admit(&self, token: &str, ticket: &str) -> Result<Client, Box<Refuse>> {
         if let Some(refuse) = self.shared.activity.refuses("builder") {
             return Err(refuse);
@@ -137,13 +137,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         })
     }
 
-    /// Reports to the client, the log and status why there is no build.
+    /// Reports a refusal to the client, the log and the status page.
     async fn refuse(&mut self, queued: Queued, refuse: Box<Refuse>) {
         queued.turn_away(&refuse);
         self.tell(&BuilderMessage::Refuse(*refuse)).await;
     }
 
-    /// The Hello and the ticket before it, within the time limit however often the client pings. `None` if it only pinged.
+    /// The Hello, and the ticket before it. Pings do not extend the time limit. `None` if the client only pinged.
     async fn hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
         let shared = self.shared;
         lifecycle::in_time(shared, self.pings_and_hello()).await
@@ -182,13 +182,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         })
     }
 
-    /// Logs why the session ends, and tells the client if it can still read.
+    /// Logs why the session ends, and sends the reason to the client if it can still read.
     async fn fail(&mut self, error: &SessionError) {
         lifecycle::log_failure(&self.shared.activity, error);
         self.explain(error).await;
     }
 
-    /// Tells the client why the session ends, if it can still read.
+    /// Sends the client the reason why the session ends, if it can still read.
     async fn explain(&mut self, error: &SessionError) {
         if let Some(report) = error.report() {
             self.tell(&BuilderMessage::Error(report)).await;

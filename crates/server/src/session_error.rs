@@ -100,7 +100,7 @@ impl SessionError {
         }
     }
 
-    /// Why a connection was closed before its client requested a build.
+    /// How the status page counts a connection that closed before its client requested a build.
     pub(crate) fn closed(&self) -> Closed {
         match self {
             Self::Late(_) => Closed::Timeout,
@@ -109,7 +109,7 @@ impl SessionError {
         }
     }
 
-    /// The error report for the client; `None` when it cannot be reached.
+    /// The error report for the client; `None` if the client cannot be reached.
     pub(crate) fn report(&self) -> Option<ErrorReport> {
         let sqlstate = match self {
             Self::Left | Self::Connection(_) | Self::Unread(_) => return None,
@@ -173,7 +173,7 @@ impl From<CodecError> for SessionError {
     fn from(error: CodecError) -> Self {
         match error {
             CodecError::Protocol(error) => Self::Protocol(error),
-            // A cancelled backend leaves without a message: within a frame, without closing TLS, or with bytes unread.
+            // A cancelled backend disconnects without a message: in the middle of a frame, without closing TLS, or with bytes unread.
             CodecError::Io(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Self::Left,
             CodecError::Io(error) => Self::Connection(error),
         }

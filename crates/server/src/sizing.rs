@@ -6,8 +6,8 @@ use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::hello;
 
-/// Memory in bytes of the smallest machine or container on which a builder with default settings accepts the build, by the client's
-/// estimate of rows. `u64::MAX` without an estimate, and 0 for a build that every builder refuses.
+/// Memory in bytes of the smallest machine or container on which a builder with default settings accepts the build, from the client's
+/// estimate of rows. `u64::MAX` without an estimate, 0 for a build that every builder refuses.
 #[must_use]
 pub fn machine_for(hello: &Hello) -> u64 {
     match hello::check(hello, 0) {

@@ -1,7 +1,7 @@
 use protocol::{Refuse, SqlState};
 use service::{Client, TicketGate};
 
-/// Verifies the ticket of a builder that only serves a router; returns the client that the ticket names, if any.
+/// Verifies the ticket if the builder only serves a router (`gate`). Returns the client that the ticket names, if any.
 pub(crate) fn check(gate: Option<&TicketGate>, ticket: &str) -> Result<Option<Client>, Box<Refuse>> {
     let Some(gate) = gate else { return Ok(None) };
     match gate.admit(ticket) {

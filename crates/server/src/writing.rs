@@ -48,13 +48,13 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
         self.metrics.sent_bytes.inc_by(bytes);
     }
 
-    /// Whether another frame may follow: not after a partly written one.
+    /// Whether another frame may follow: not after a partly written frame.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.between_frames
     }
 
-    /// The builder's half of a build: sends progress, then pages. Ends with the totals when all is sent, or without
-    /// them soon after `stop`, but never within a frame.
+    /// The sending half of a session: sends progress, then pages. Returns the totals when all is sent, or `None` soon after `stop`, but
+    /// never in the middle of a frame.
     pub(crate) async fn drive(
         &mut self,
         events: &mut mpsc::Receiver<Event>,
@@ -95,7 +95,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                     self.send(&BuilderMessage::Advice(*advice)).await?;
                 }
                 Some(Event::Done(done)) => {
-                    // A check or an advice builds no index.
+                    // Checks and advice build no index.
                     if !other_than_build {
                         running.set_elements(done.elements);
                         running.set_quality(done.self_recall_ppm, done.recall_ppm);
@@ -111,7 +111,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
 
     /// Ends the stream.
     pub(crate) async fn shutdown(&mut self) {
-        // A broken connection has ended already.
+        // Shutting down a broken connection fails; it has ended anyway.
         let _ = self.frames.shutdown().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Builds that need more memory than there is, together or alone.
+//! Builds that need more memory than is available, together or alone.
 
 mod support;
 
@@ -61,14 +61,14 @@ fn eight_builds_that_need_three_times_the_limit() {
     let reserved = Mutex::new((0u64, 0u64));
     let finish = |mut client: Client<TcpStream>| {
         client.rows(&rows, 500);
-        // After the end of the rows the build may end, and its memory may be reserved for another one.
+        // Once all rows are sent, the build may end and its memory may go to another one.
         reserved.lock().unwrap().0 -= need();
         client.end_of_rows(ROWS);
         assert_eq!(client.pages().done.rows, ROWS);
     };
     std::thread::scope(|scope| {
         let mut held = Vec::new();
-        // The first two hold the memory until the six others are in the queue, one after the other.
+        // The first two builds hold the memory until the six others are in the queue, one after the other.
         for _ in 0..2 {
             let mut client = builder.connect();
             client.send(&ClientMessage::Hello(sized(ROWS)));
@@ -99,11 +99,11 @@ fn eight_builds_that_need_three_times_the_limit() {
     });
     let (_, most) = *reserved.lock().unwrap();
     assert!(most <= limit, "{most} of {limit}");
-    // A client has its last frame before the builder counts the build.
+    // A client receives its last frame before the builder counts the build as ended.
     builder.settle();
     assert_eq!(builder.builds("succeeded"), 8);
     let mut order = order.into_inner().unwrap();
-    // Two may be admitted so close to each other that their threads get here in either order.
+    // Two builds may be admitted so shortly after one another that their threads get here in either order.
     for pair in order.windows(2) {
         assert!(pair[1] + 2 > pair[0], "{order:?}");
     }
@@ -147,7 +147,7 @@ fn who_waits_may_cancel_or_leave() {
         Some(BuilderMessage::Wait(wait)) => assert_eq!(wait.position, 1),
         other => panic!("{other:?}"),
     }
-    // Rows are not due yet.
+    // A queued client must not send rows yet.
     let mut early = queued(&builder, 2);
     early.rows(&Rows::new(1, DIMS), 1);
     assert_eq!(early.error().sqlstate.as_str(), "08P01");
@@ -207,7 +207,7 @@ fn more_rows_than_expected() {
     growing.rows(&Rows::new(ROWS as usize, DIMS), 100);
     growing.end_of_rows(ROWS);
     assert_eq!(growing.pages().done.rows, ROWS);
-    // Until memory runs out: that build ends, and no other.
+    // The growing build gets no more memory and ends; no other build is affected.
     let mut good = builder.connect();
     good.hello(sized(ROWS));
     let mut bad = builder.connect();

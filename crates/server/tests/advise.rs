@@ -18,7 +18,7 @@ fn ask() -> Ask {
     Ask { queries: 0, table_rows: ROWS as u64, k: 10, target_ppm: 900_000 }
 }
 
-/// Begins an advice.
+/// Requests advice and expects it to be accepted.
 fn accepted<S: Stream>(client: &mut Client<S>, hello: Hello) {
     client.send(&ClientMessage::Hello(hello));
     match client.next() {
@@ -89,7 +89,7 @@ fn questions_without_an_answer() {
     let error = client.error();
     assert_eq!(error.sqlstate.as_str(), "55000");
     assert!(error.message.starts_with("100 rows with values are too few") && !error.hint.is_empty(), "{error:?}");
-    // More than was announced.
+    // More rows than announced.
     let mut client = builder.connect();
     accepted(&mut client, asking(99, ask()));
     tuples(&mut client);
@@ -113,7 +113,7 @@ fn memory_is_reserved_before_rows_are_sent() {
     let refuse = builder.connect().refused(asking(10_000_000, ask()));
     assert_eq!(refuse.sqlstate.as_str(), "53200");
     assert!(refuse.message.starts_with("advice needs more memory") && refuse.detail.contains("256 MB"), "{refuse:?}");
-    // A vector that is too long for an index of its own may have one of another type.
+    // A vector that is too long for an index of its own type may have an index of another type.
     let mut client = builder.connect();
     accepted(&mut client, Hello { dims: 3000, ..asking(1000, ask()) });
 }

@@ -76,7 +76,7 @@ fn two_builds_at_once() {
         let built = build(&mut client, &Rows::new(count, 16));
         check(&built, count as u64);
     };
-    // Both are running when the first rows are sent.
+    // Both builds are admitted before the first rows are sent.
     let (mut first, mut second) = (builder.connect(), builder.connect());
     first.hello(hello(16));
     second.hello(hello(16));
@@ -106,7 +106,7 @@ fn heartbeats_and_optional_frames_are_welcome() {
     client.end_of_rows(100);
     client.send(&ClientMessage::Heartbeat);
     check(&client.pages(), 100);
-    // Crosses Done, and is too late to cancel anything.
+    // Arrives after Done was sent, too late to cancel anything.
     client.send(&ClientMessage::Cancel);
     drop(client);
     eventually("the build counts", || builder.builds("succeeded") == 1);

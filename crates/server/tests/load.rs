@@ -13,10 +13,10 @@ use support::{Builder, Client, Rows, eventually, hello};
 
 const PAIRS: usize = 32;
 const ROWS: usize = 400;
-/// How long bad clients stay if their connection is not closed.
+/// How long misbehaving clients stay unless the builder closes their connection.
 const STAY: Duration = Duration::from_secs(8);
 
-/// A whole build, waiting for its turn.
+/// A whole build, including the wait in the queue.
 fn good(mut client: Client<TcpStream>) {
     client.send(&ClientMessage::Hello(hello(8)));
     loop {
@@ -31,38 +31,38 @@ fn good(mut client: Client<TcpStream>) {
     assert_eq!(client.pages().done.rows, ROWS as u64);
 }
 
-/// The behavior of a bad client; its errors are ignored.
+/// What the misbehaving client number `kind` does; its errors are ignored.
 fn bad(kind: usize, stream: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = BytesMut::new();
     ClientMessage::Hello(hello(8)).encode(&mut bytes);
     let hello_only = [&MAGIC[..], &bytes].concat();
     match kind % 8 {
-        // Says nothing.
+        // Sends nothing.
         0 => thread::sleep(STAY),
-        // Says everything, but at a byte per second.
+        // Sends a valid request at one byte per second.
         1 => {
             for byte in &hello_only[..STAY.as_secs() as usize] {
                 stream.write_all(&[*byte])?;
                 thread::sleep(Duration::from_secs(1));
             }
         }
-        // Speaks something else.
+        // Sends another protocol.
         2 => stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")?,
         3 => stream.write_all(&[&MAGIC[..], &[0xff; 4000]].concat())?,
-        // Claims more rows than there are atoms.
+        // Announces ten billion rows.
         4 => {
             let mut bytes = BytesMut::new();
             ClientMessage::Hello(Hello { estimated_rows: 10 << 30, ..hello(8) }).encode(&mut bytes);
             stream.write_all(&[&MAGIC[..], &bytes].concat())?;
         }
-        // Falls silent once admitted, like a host that lost its power.
+        // Sends nothing after the Accept, like a host that lost power.
         5 => {
             stream.write_all(&hello_only)?;
             thread::sleep(STAY);
         }
-        // Breaks its frames.
+        // Sends a frame header with an invalid length.
         6 => stream.write_all(&[&hello_only[..], &[2, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0]].concat())?,
-        // Leaves within a frame.
+        // Disconnects in the middle of a frame.
         _ => stream.write_all(&hello_only[..hello_only.len() - 5])?,
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! One daemon and very many builds of random shapes and endings, which must leave nothing behind. `cargo xtask soak` runs it.
+//! One daemon and 200 builds of random shapes and endings, after which no memory, threads or files may be left. `cargo xtask soak` runs it.
 
 mod support;
 
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use protocol::{BuilderMessage, ClientMessage, Hello};
 use support::{Client, Rows, hello};
 
-/// Clients at a time.
+/// Concurrent clients.
 const CLIENTS: usize = 4;
-/// Builds before the first measurement, so that all threads have used all code.
+/// Builds before the first measurement, so that caches and thread stacks have their full size.
 const WARM_UP: usize = 40;
-/// Memory is measured after this many more builds.
+/// Memory is measured after these numbers of further builds.
 const LOOKS: [usize; 3] = [50, 100, 200];
 
 struct Daemon {
@@ -68,7 +68,7 @@ impl Daemon {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Waits until nobody is served, and the status' own connections are closed.
+    /// Waits until no client is served, and the connections for status are closed.
     fn settle(&self) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.metric("build_active") + self.metric("queue_depth") + self.metric("connections") > 0 {
@@ -86,7 +86,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A build whose shape and ending follow from its number.
+/// A build whose shape and ending are derived from its number.
 fn build(daemon: &Daemon, number: usize) {
     let mut random = fastrand::Rng::with_seed(number as u64);
     let mut random = |below: u64| random.u64(..below);
@@ -118,9 +118,9 @@ fn build(daemon: &Daemon, number: usize) {
             client.send(&ClientMessage::Cancel);
             while client.next().is_some() {}
         }
-        // Leaves.
+        // Disconnects.
         8 => client.end_of_rows(count as u64),
-        // Falls silent.
+        // Sends nothing more.
         9 => while client.next().is_some() {},
         _ => {
             client.end_of_rows(count as u64);

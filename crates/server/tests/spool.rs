@@ -93,7 +93,7 @@ fn a_full_disk_inside() {
     assert!(error.message.starts_with("no space left in the spool directory"), "{error:?}");
     assert!(error.hint.contains("--spool-dir"), "{error:?}");
     builder.settle();
-    // Other builds go on.
+    // Other builds are not disturbed.
     let mut small = builder.connect();
     small.hello(hello(4));
     small.rows(&Rows::new(100, 4), 100);

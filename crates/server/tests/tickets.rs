@@ -1,4 +1,4 @@
-//! A builder that belongs to a router takes only builds with a ticket.
+//! A builder that belongs to a router accepts only builds with a ticket.
 
 mod support;
 
@@ -13,7 +13,7 @@ use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
 use service::{TicketGate, TicketKeys};
 use support::{Builder, Client, Rows, Stream, hello};
 
-/// The builder "mine", and the key.
+/// The builder "mine", and the keys of its tickets.
 fn builder() -> (Builder, Arc<TicketKeys>) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), TicketKeys::generate().unwrap()).unwrap();
@@ -70,7 +70,7 @@ fn without_a_good_ticket_there_is_no_build() {
     assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
 }
 
-/// The bytes that a Lantern client receives whose router sends a ticket ahead of its order.
+/// What a Lantern client receives if its router sends `ticket` ahead of its order.
 fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
     let init =
         Init { metric: 3, quantization: 1, dims: 4, m: 16, ef_construction: 64, element_bits: 32, ..Init::default() };

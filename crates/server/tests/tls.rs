@@ -1,4 +1,4 @@
-//! Connections that are encrypted.
+//! Encrypted connections.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn pair_for(client_ca: Option<&Path>) -> Pair {
     Pair { certificate, key, server: Arc::new(server), dir }
 }
 
-/// Makes a certificate and its key and writes them to files.
+/// Makes a certificate and its key, and writes both to files.
 fn write(dir: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     fs::write(dir.join("cert.pem"), pair.cert.pem()).unwrap();
@@ -116,7 +116,7 @@ fn a_client_that_leaves_without_goodbye_has_left() {
             client.stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
             builder.settle();
         }
-        // Most likely with bytes unread, which resets the connection.
+        // Most likely bytes are unread, so that the connection is reset.
         drop(client);
         builder.settle();
         let answer = builder.get("/status");

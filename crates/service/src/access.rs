@@ -1,4 +1,4 @@
-//! Authentication of clients, with the same rules, names and refusals for builder and router.
+//! Who may use a daemon? Authentication of clients, by the same rules for builder and router.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::{Tls, Tokens};
 pub struct Access {
     /// The accepted tokens.
     pub tokens: Option<Arc<Tokens>>,
-    /// TLS, perhaps with client certificates; `None` if connections are not encrypted.
+    /// TLS, optionally with client certificates; `None` for plaintext.
     pub tls: Option<Arc<Tls>>,
-    /// Without `tls`: whether to listen beyond loopback. Rows would cross the network in plaintext.
+    /// Whether to listen beyond loopback without TLS: rows would cross the network in plaintext.
     pub allow_plaintext_beyond_loopback: bool,
-    /// Whether to listen beyond loopback without authentication of clients.
+    /// Whether to listen beyond loopback without authentication.
     pub allow_anonymous: bool,
 }
 
@@ -29,8 +29,8 @@ impl Access {
         self.tokens.is_some() || self.tls.as_ref().is_some_and(|tls| tls.asks_clients())
     }
 
-    /// Authenticates a client by the token in its Hello and the name of its certificate. `daemon` is `builder` or `router`, for
-    /// messages.
+    /// Authenticates a client by the token in its Hello and the name in its certificate. Messages name the `daemon`, `builder`
+    /// or `router`.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -62,7 +62,7 @@ impl Access {
         Err(Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail: String::new(), hint }))
     }
 
-    /// Like [`Access::admit`], for a Lantern client, whose protocol has no tokens.
+    /// [`Access::admit`] for a Lantern client, whose protocol has no tokens.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -77,8 +77,8 @@ impl Access {
         Client { name: certificate.map(Into::into), ..Client::unnamed(peer) }
     }
 
-    /// Whether a ping is answered: not if a build with its token, or for want of one, would be refused. A health check has no token, not even
-    /// an empty one, and is answered.
+    /// Checks the token of a ping, if it has one: a ping is refused if a build with this token, even an empty one, would be. A
+    /// ping without one is a health check and always succeeds.
     ///
     /// # Errors
     /// The refusal for the client.
@@ -86,11 +86,11 @@ impl Access {
         token.map_or(Ok(()), |token| self.admit(daemon, peer, token, None).map(drop))
     }
 
-    /// Checks whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the configuration
-    /// waives them. `otherwise_asked`: clients authenticate by a router's ticket.
+    /// Checks whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the
+    /// configuration waives them. With `otherwise_asked`, clients authenticate by a router's ticket.
     ///
     /// # Errors
-    /// The address that other machines can reach.
+    /// If other machines can reach an address that does not meet these conditions.
     pub async fn check_exposure(&self, host: &str, port: u16, otherwise_asked: bool) -> Result<(), DaemonError> {
         let encrypted = self.tls.is_some() || self.allow_plaintext_beyond_loopback;
         let asked = self.asks_clients() || otherwise_asked || self.allow_anonymous;

@@ -1,4 +1,4 @@
-//! Administration by the daemon's owner, over a Unix socket that only its account can open.
+//! Administration by the daemon's owner, over a Unix socket that only the daemon's account can open.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::Activity;
 use crate::activity::NotCancelled;
 use crate::report::Report;
 
-/// Why there is no socket for the owner.
+/// Why the owner's socket could not be created.
 #[derive(Debug, Error)]
 pub enum AdminError {
-    /// The socket cannot be made.
+    /// The system does not allow it.
     #[error("cannot listen on {path}")]
     Bind {
         /// The socket.
@@ -28,12 +28,12 @@ pub enum AdminError {
         /// What the system says.
         source: io::Error,
     },
-    /// The path exists and is not a socket, so it is not replaced.
+    /// The path exists but is not a socket, so it is not replaced.
     #[error("{0} exists and is not a socket")]
     Occupied(PathBuf),
 }
 
-/// The socket of a daemon's owner, removed when this is dropped.
+/// The socket of a daemon's owner; dropping this removes it.
 #[derive(Debug)]
 pub struct AdminSocket {
     path: PathBuf,
@@ -41,7 +41,7 @@ pub struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Listens on a Unix socket that only the daemon's account can open. A socket that an earlier daemon has left is replaced.
+    /// Listens on a Unix socket that only the daemon's account can open. A socket left by an earlier daemon is replaced.
     ///
     /// Must be called within a tokio runtime, which serves the socket.
     ///
@@ -52,7 +52,7 @@ impl AdminSocket {
         if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
             return Err(AdminError::Occupied(path.to_owned()));
         }
-        // Under its name only when nobody else can open it.
+        // Renamed to its final name only once nobody else can open it.
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".{}", std::process::id()));
         let new = PathBuf::from(new);
@@ -72,7 +72,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // The socket may be gone already, or be that of the next daemon.
+        // By now the socket may have been removed, or replaced by the next daemon's.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }

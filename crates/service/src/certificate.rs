@@ -6,9 +6,9 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 86_400;
-/// The log warns of certificates that expire sooner.
+/// Certificates that expire sooner cause a warning in the log.
 const WARN: i64 = 14 * DAY;
 
 /// A certificate's validity, from and to, in seconds since 1970; `None` if it cannot be read.
@@ -19,12 +19,12 @@ pub fn validity(certificate: &CertificateDer<'_>) -> Option<(i64, i64)> {
     Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
-/// The time of day in seconds since 1970, by which certificates are valid.
+/// The current time in seconds since 1970, as in certificates.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Why a certificate with these dates is not valid at `now`, if so; all in seconds since 1970.
+/// Why a certificate with these dates is not valid at `now`; `None` if it is. All in seconds since 1970.
 pub(crate) fn fault_of_dates((from, to): (i64, i64), now: i64) -> Option<String> {
     match now {
         now if now > to => Some(format!("expired {} ago", days(now - to))),
@@ -33,7 +33,7 @@ pub(crate) fn fault_of_dates((from, to): (i64, i64), now: i64) -> Option<String>
     }
 }
 
-/// A warning about a certificate with these dates at `now`, if there is one.
+/// A warning about a certificate with these dates, if it is invalid at `now` or expires soon.
 pub(crate) fn warning_of_dates(dates: (i64, i64), now: i64) -> Option<String> {
     let left = dates.1 - now;
     fault_of_dates(dates, now).or_else(|| (left < WARN).then(|| format!("expires in {}", days(left))))

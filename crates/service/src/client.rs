@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use protocol::{Refuse, SqlState};
 
-/// The hint for clients beyond their limits.
+/// The hint for clients that exceed their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
 /// A named client's limits; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Running builds.
+    /// The most running builds.
     pub builds: u32,
-    /// Waiting builds.
+    /// The most waiting builds.
     pub waiting: u32,
-    /// Bytes of memory of all its builds.
+    /// The most memory of all its builds, in bytes.
     pub memory: u64,
-    /// Rows of one build.
+    /// The most rows of one build.
     pub rows: u64,
 }
 
 impl Limits {
-    /// These limits, and the limit of rows that another daemon has set.
+    /// These limits, with the lower limit of rows of the two.
     #[must_use]
     pub fn with_rows_of(self, other: &Self) -> Self {
         let rows = match (self.rows, other.rows) {
@@ -53,12 +53,12 @@ impl Limits {
 
 /// The client of a build: its name, if it has authenticated with one, and its address.
 ///
-/// Builds of clients with the same [`key`](Client::key) share one place in a fair queue.
+/// The fair queue treats builds of clients with the same [`key`](Client::key) as one client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// The name of its token or certificate.
     pub name: Option<Arc<str>>,
-    /// Its address, as seen by the first daemon.
+    /// Its address, as the first daemon sees it.
     pub address: IpAddr,
     /// Its limits.
     pub limits: Limits,
@@ -71,20 +71,20 @@ impl Client {
         Self { name: None, address: peer.ip().to_canonical(), limits: Limits::default() }
     }
 
-    /// The key by which the fair queue groups clients: the name, else the address.
+    /// The key by which the fair queue groups clients: the name, or else the address.
     #[must_use]
     pub fn key(&self) -> Arc<str> {
         self.name.clone().unwrap_or_else(|| self.address.to_string().into())
     }
 
-    /// The client as [`Client::parse`] reads it.
+    /// The client as text for [`Client::parse`].
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("{} {} {}", self.address, self.limits.rows, self.name.as_deref().unwrap_or_default())
     }
 
-    /// Reads the text of [`Client::to_text`]. It has only the limit of rows, which only a builder can count; the router has applied the other
-    /// limits.
+    /// Parses the text of [`Client::to_text`]. Of the limits it has only that of rows, which only a builder can count; the
+    /// router has applied the others.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');

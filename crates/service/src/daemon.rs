@@ -11,18 +11,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::{Activity, Door, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
 
-/// The time limit for sessions to inform their clients that the daemon stops.
+/// How long sessions may take to inform their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Why a daemon did not start.
 #[derive(Debug, Error)]
 pub enum DaemonError {
-    /// The host is not known.
+    /// The host cannot be resolved.
     #[error("cannot resolve host {host}")]
     Resolve {
         /// As configured.
         host: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Rows would cross the network in plaintext.
@@ -44,7 +44,7 @@ pub enum DaemonError {
         host: String,
         /// As configured.
         port: u16,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The status server did not start.
@@ -55,18 +55,18 @@ pub enum DaemonError {
     Metrics(String),
 }
 
-/// How sessions learn that the daemon stops. Clones share their state.
+/// Signals to sessions that the daemon stops. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// No new builds.
+    /// Cancelled when no new builds are accepted.
     pub drain: CancellationToken,
-    /// Builds stop now.
+    /// Cancelled when builds must stop.
     pub stop: CancellationToken,
     /// The sessions.
     pub tasks: TaskTracker,
 }
 
-/// A daemon that listens, but does not accept before [`Daemon::run`].
+/// A daemon that listens, but accepts no connections before [`Daemon::run`].
 #[derive(Debug)]
 pub struct Daemon {
     listener: TcpListener,
@@ -77,11 +77,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens for clients at one address, a host and a port, and for status requests at the other. `labels`: status shows the names
-    /// of relations.
+    /// Listens for clients at one address (host and port) and for status requests at the other. With `labels`, status shows the
+    /// names of relations.
     ///
     /// # Errors
-    /// An address that cannot be used.
+    /// If an address cannot be used.
     pub async fn bind(
         role: Role,
         version: &str,
@@ -98,13 +98,13 @@ impl Daemon {
         Ok(Self { listener, address, status, activity, ending: Ending::default() })
     }
 
-    /// Where it listens for clients.
+    /// The address where it listens for clients.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens for status requests.
+    /// The address where it listens for status requests.
     #[must_use]
     pub fn status_addr(&self) -> SocketAddr {
         self.status.local_addr()
@@ -116,21 +116,21 @@ impl Daemon {
         self.activity.clone()
     }
 
-    /// Accepts its connections, up to these numbers at a time and per second.
+    /// The acceptor of its connections, with limits of open connections and of new ones per second.
     #[must_use]
     pub fn door(&self, max_connections: usize, max_handshakes: u32) -> Door {
         let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
         Door { max_connections, max_handshakes, pending: PendingConnections::default(), activity, tasks }
     }
 
-    /// How its sessions learn that it stops.
+    /// The signals for its sessions.
     #[must_use]
     pub fn ending(&self) -> Ending {
         self.ending.clone()
     }
 
-    /// Serves until `shutdown` says to drain: accepts no more, gives builds the grace period, then stops them. Status is answered
-    /// until the returned server is dropped.
+    /// Serves until `shutdown` drains it: then it accepts no more builds, lets running ones end within the grace period, and
+    /// stops the rest. Status is served until the returned server is dropped.
     pub async fn run(
         self,
         shutdown: Shutdown,
@@ -163,10 +163,10 @@ impl Daemon {
     }
 }
 
-/// An address of the host that other machines can reach, if there is one.
+/// An address of the host that other machines can reach; `None` if there is none.
 ///
 /// # Errors
-/// A host that is not known.
+/// If the host cannot be resolved.
 pub async fn exposed(host: &str, port: u16) -> Result<Option<SocketAddr>, DaemonError> {
     let resolve = |source| DaemonError::Resolve { host: host.to_owned(), source };
     let mut addresses = lookup_host((host, port)).await.map_err(resolve)?;

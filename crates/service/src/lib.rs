@@ -1,4 +1,4 @@
-//! Shared by the daemons: start and shutdown, TLS, status over HTTP, metrics, logs, and frames on a stream.
+//! What does any daemon need? Start and shutdown, TLS, status over HTTP, metrics, logs, and frames on a stream.
 //!
 //! Nothing here depends on how an index is built, and there is no global state.
 

@@ -1,4 +1,4 @@
-//! Accepts connections, up to a number at a time and per second. Pending connections are closed to make room for others.
+//! Accepts connections, limited in number and per second. Pending connections are closed to make room for others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ const BACK_OFF_MOST: Duration = Duration::from_secs(1);
 /// How connections of clients are accepted.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// Connections at a time. Beyond it the oldest pending connection is closed.
+    /// The most open connections; beyond that the oldest pending connection is closed.
     pub max_connections: usize,
-    /// Connections to accept per second; more wait.
+    /// The most connections accepted per second; others wait.
     pub max_handshakes: u32,
-    /// Pending connections.
+    /// The connections without a request so far.
     pub pending: PendingConnections,
     /// The daemon's activity.
     pub activity: Arc<Activity>,
@@ -34,8 +34,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Accepts connections, one task each in a span with its number and peer, for as long as it is polled. `serve` serves one until it is
-    /// closed, by its number.
+    /// Accepts connections until the future is dropped. Each is served by `serve` in its own task, within a tracing span, with
+    /// its number.
     pub async fn accept<F>(&self, listener: &TcpListener, serve: impl Fn(TcpStream, SocketAddr, u64) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -77,7 +77,7 @@ impl Door {
         }
     }
 
-    /// A permit for one more connection; a pending one is closed for it if need be.
+    /// A permit for one more connection; if there is none left, a pending connection is closed for it.
     async fn permit(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = permits.clone().try_acquire_owned() {
             return Some(permit);

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The client has all pages.
+    /// The client has received all pages.
     Succeeded,
     /// An error on either side.
     Failed,
-    /// The client cancelled, went away or fell silent, or the daemon shut down.
+    /// The client cancelled, disconnected or was silent for too long, or the daemon shut down.
     Cancelled,
-    /// It was never begun.
+    /// It has never begun.
     Refused,
 }
 
@@ -30,20 +30,20 @@ impl Outcome {
     }
 }
 
-/// Why a build was never begun: the label `reason` of `lantern_index_refused_total`.
+/// Why a build has never begun: the label `reason` of `lantern_index_builds_refused_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The request is not supported or beyond the limits.
+    /// The request is not supported, or exceeds a limit.
     Options,
-    /// It needs more memory than the limit.
+    /// It needs more memory than allowed.
     Memory,
-    /// Too many are waiting, or it waited too long.
+    /// Too many builds are waiting, or it waited too long.
     Queue,
-    /// The client may not use this daemon.
+    /// The client is not authenticated.
     Access,
     /// The daemon shuts down.
     Draining,
-    /// There is no builder for it.
+    /// No builder is available.
     Builders,
     /// Anything else, such as a failure to start a thread.
     Other,
@@ -53,7 +53,7 @@ impl Refusal {
     pub(crate) const ALL: [Self; 7] =
         [Self::Options, Self::Memory, Self::Queue, Self::Access, Self::Draining, Self::Builders, Self::Other];
 
-    /// The reason that goes with an error code.
+    /// The reason for an error code.
     #[must_use]
     pub fn of(sqlstate: SqlState) -> Self {
         match sqlstate {
@@ -86,13 +86,13 @@ impl Refusal {
 pub enum Closed {
     /// The TLS handshake failed.
     Tls,
-    /// It sent bytes of no known protocol.
+    /// It did not use a known protocol.
     Protocol,
-    /// It took too long.
+    /// It sent no request in time.
     Timeout,
     /// There are too many connections.
     Limit,
-    /// It broke.
+    /// The connection broke.
     Broken,
 }
 
@@ -112,16 +112,16 @@ impl Closed {
     }
 }
 
-/// Whether the daemon takes work.
+/// Whether the daemon accepts builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Readiness {
-    /// Not yet.
+    /// Not yet: the daemon starts.
     Starting = 0,
-    /// Yes.
+    /// It accepts builds.
     Ready = 1,
-    /// No more.
+    /// No longer.
     Draining = 2,
 }
 
@@ -137,11 +137,11 @@ impl Readiness {
     }
 }
 
-/// Which daemon this is.
+/// The kind of daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It builds.
+    /// It builds indexes.
     Builder,
     /// It assigns builds to builders.
     Router,

@@ -1,4 +1,4 @@
-//! Pending connections: those whose client has not sent a request yet.
+//! Pending connections: their clients have not sent a request yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 /// Connections younger than this are not closed: their request may be on its way.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Connections whose client has not sent a request yet. If there are too many connections, the oldest of these is closed, so that
-/// clients that only open connections cannot lock others out.
+/// The pending connections of a daemon. If there are too many connections, the oldest pending one is closed, so that clients
+/// that only open connections cannot lock others out.
 #[derive(Clone, Debug, Default)]
 pub struct PendingConnections {
     /// In order of arrival.
@@ -24,7 +24,7 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// A pending connection, until it is settled or dropped.
+/// A pending connection; no longer listed once it is settled or this is dropped.
 #[derive(Debug)]
 pub struct PendingConnection {
     pending: PendingConnections,
@@ -33,19 +33,19 @@ pub struct PendingConnection {
 }
 
 impl PendingConnections {
-    /// Enters a connection by its number.
+    /// Adds a connection, identified by its number.
     pub fn enter(&self, id: u64) -> PendingConnection {
         let close = CancellationToken::new();
         self.list().push_back(Entry { id, since: Instant::now(), close: close.clone() });
         PendingConnection { pending: self.clone(), id, close }
     }
 
-    /// Its client has sent a request: it is no longer pending.
+    /// Removes a connection whose client has sent a request.
     pub fn settle(&self, id: u64) {
         self.list().retain(|entry| entry.id != id);
     }
 
-    /// Closes the oldest one, if there is one past its grace. Else says how long to wait for that.
+    /// Closes the oldest pending connection if it is older than the grace period; otherwise returns the time until one will be.
     pub fn close_oldest(&self) -> Result<(), Duration> {
         let mut list = self.list();
         let age = list.front().map_or(Duration::ZERO, |entry| entry.since.elapsed());
@@ -64,7 +64,7 @@ impl PendingConnections {
 }
 
 impl PendingConnection {
-    /// Completes when the connection must be closed; never after it was settled.
+    /// Completes when the connection must be closed; never once it is settled.
     pub async fn closed(&self) {
         self.close.cancelled().await;
     }

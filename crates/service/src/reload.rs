@@ -1,4 +1,4 @@
-//! Reloads files while the daemon runs: at SIGHUP, and when they change, as files of Kubernetes' Secrets do.
+//! Reloads files while the daemon runs: at SIGHUP, and when they change, as Kubernetes' Secrets do.
 
 use std::fs;
 use std::io;
@@ -18,14 +18,14 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// State that is read from files.
 pub trait Reload: Send + Sync {
-    /// What it is, for logs.
+    /// What it is, for log messages.
     fn what(&self) -> &'static str;
     /// The files.
     fn files(&self) -> Vec<PathBuf>;
-    /// Reads the files again. On an error nothing changes.
+    /// Reloads the files. On an error the old state stays.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// The problem with a file.
     fn reload(&self) -> Result<(), Box<dyn std::error::Error>>;
 }
 
@@ -71,12 +71,12 @@ impl Reload for TicketKeys {
     }
 }
 
-/// Reads the files of `parts` again at each SIGHUP, which then does not end the process, and when they change; from now on.
+/// From now on, reloads the files of `parts` at each SIGHUP, which then does not end the process, and when they change.
 ///
 /// Must be called within a tokio runtime.
 ///
 /// # Errors
-/// When the system does not let the process handle signals.
+/// If signals cannot be handled.
 pub fn keep_fresh(parts: Vec<Arc<dyn Reload>>) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut parts: Vec<Part> = parts.into_iter().map(Part::new).collect();
@@ -120,7 +120,7 @@ impl Part {
     }
 
     fn read(&mut self) {
-        // Taken before the files are read, so that a change meanwhile causes another reload.
+        // Before the files are read, so that a change during the read causes another reload.
         self.versions = versions(&*self.of);
         let what = self.of.what();
         match self.of.reload() {
@@ -148,7 +148,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// systemd's message that a reload begins, with the time by which systemd identifies it.
+/// systemd's message that a reload begins, with the time that identifies it.
 fn reloading() -> String {
     let now = clock_gettime(ClockId::Monotonic);
     format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)

@@ -12,10 +12,10 @@ use crate::{Client, Outcome, Readiness, Role};
 /// The version of the format.
 pub const REPORT_VERSION: u32 = 1;
 
-/// A daemon, and what it does.
+/// The state of a daemon and its builds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`REPORT_VERSION`] of the daemon that answers.
+    /// The [`REPORT_VERSION`] of the daemon that answers.
     pub version: u32,
     /// Builder or router.
     pub role: Role,
@@ -23,11 +23,11 @@ pub struct Report {
     pub software: String,
     /// Whether it accepts builds.
     pub readiness: Readiness,
-    /// Lantern's code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it succeeded.
+    /// Lantern's status code: 0 no build yet, 1 building, 2 the last build did not succeed, 3 it succeeded.
     pub status: u8,
-    /// When that changed, in ms since 1970.
+    /// When that last changed, in ms since 1970.
     pub status_updated_at: u64,
-    /// The daemon's clock, in ms since 1970.
+    /// The current time of the daemon, in ms since 1970.
     pub now_ms: u64,
     /// When it was started, in ms since 1970.
     pub started_ms: u64,
@@ -40,11 +40,11 @@ pub struct Report {
     pub cpu_seconds: f64,
     /// Memory.
     pub memory: MemoryReport,
-    /// Builds under way, the oldest first.
+    /// Running builds, oldest first.
     pub builds: Vec<BuildReport>,
-    /// Builds that wait, in the order of their turns.
+    /// Waiting builds, in the order of the queue.
     pub queue: Vec<QueuedReport>,
-    /// Builds that ended, the last one first.
+    /// Ended builds, last one first.
     pub ended: Vec<EndedReport>,
     /// Rates of the last minutes.
     pub throughput: ThroughputReport,
@@ -70,12 +70,12 @@ pub struct MemoryReport {
 /// The build's parameters and client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The session's number, as in the logs.
+    /// The number of the session, as in the logs.
     pub id: u64,
-    /// The build's id in logs and status of database, router and builder.
+    /// The id of the build, the same in logs and status of database, router and builder.
     #[serde(default)]
     pub build: String,
-    /// The client's name, if it has authenticated with one, and its address at the first daemon.
+    /// The client's name, if it has authenticated with one, and its address as the first daemon sees it.
     #[serde(default)]
     pub client: String,
     /// The client's address.
@@ -128,14 +128,14 @@ fn build_id(hello: &Hello) -> String {
 #[must_use]
 pub fn new_build_id() -> String {
     let mut bytes = [0; 8];
-    // Without random numbers only the session's number identifies the build.
+    // Without random numbers, only the session's number identifies the build.
     if SystemRandom::new().fill(&mut bytes).is_ok() { hex(&bytes) } else { String::new() }
 }
 
 /// A running build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildReport {
-    /// What is built.
+    /// The build's parameters and client.
     #[serde(flatten)]
     pub subject: Subject,
     /// `rows`, `graph`, `repair`, `order` or `pages`.
@@ -144,13 +144,13 @@ pub struct BuildReport {
     pub done: u64,
     /// Steps of the phase; 0 if not known.
     pub total: u64,
-    /// Share of the whole build that is done, 0 to 1; never falls.
+    /// The estimated fraction of the whole build that is done, 0 to 1; never decreases.
     pub fraction: f64,
-    /// Rows taken.
+    /// Rows received.
     pub rows: u64,
     /// Rows per second while they arrive; afterwards steps of the phase per second.
     pub rate: f64,
-    /// Seconds to go, if there is an estimate.
+    /// Estimated seconds left, if there is an estimate.
     pub eta_seconds: Option<f64>,
     /// Seconds since it began.
     pub elapsed_seconds: f64,
@@ -158,7 +158,7 @@ pub struct BuildReport {
     pub started_ms: u64,
     /// Memory reserved, in bytes; 0 if none was.
     pub memory_bytes: u64,
-    /// Of a router: the builder that has the build.
+    /// For a router: the builder that has the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builder: Option<String>,
 }
@@ -166,16 +166,16 @@ pub struct BuildReport {
 /// A build that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedReport {
-    /// What is to be built.
+    /// The build's parameters and client.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Its place, from 1; 0 if it has none yet.
+    /// Its position in the queue, from 1; 0 if it has none yet.
     pub position: u32,
-    /// Memory that it waits for, in bytes.
+    /// The memory that it waits for, in bytes.
     pub memory_bytes: u64,
-    /// Seconds since it came.
+    /// Seconds since it was queued.
     pub waiting_seconds: f64,
-    /// Seconds until as many running builds have ended as its position says, if there is an estimate: it begins then, or sooner.
+    /// Estimated seconds until as many running builds have ended as its position says, at which time it begins at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<f64>,
 }
@@ -183,7 +183,7 @@ pub struct QueuedReport {
 /// A build that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedReport {
-    /// What was built.
+    /// The build's parameters and client.
     #[serde(flatten)]
     pub subject: Subject,
     /// How it ended.
@@ -194,22 +194,22 @@ pub struct EndedReport {
     pub ended_ms: u64,
     /// Seconds in the queue.
     pub waited_seconds: f64,
-    /// Seconds from its beginning to its end.
+    /// Seconds from its start to its end.
     pub seconds: f64,
     /// Seconds of each phase.
     pub phases: PhaseSeconds,
-    /// Rows taken.
+    /// Rows received.
     pub rows: u64,
-    /// Elements of the graph, if it was finished: duplicates share one.
+    /// Elements of the graph, if it was finished; rows with equal values share one.
     pub elements: u64,
     /// Pages sent, of 8 KiB.
     pub pages: u64,
     /// Memory that was reserved, in bytes.
     pub memory_bytes: u64,
-    /// Share of a sample of rows that a search for their own value finds, 0 to 1.
+    /// Self-recall: the fraction of a sample of rows that a search for their own value finds, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_recall: Option<f64>,
-    /// Share of the ten true neighbors that searches with ef_search 40 find, for a sample of rows and of values between them, 0 to 1.
+    /// Recall@10 of searches with ef_search 40, for a sample of rows and of values between rows, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<f64>,
 }
@@ -217,7 +217,7 @@ pub struct EndedReport {
 /// Seconds in each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSeconds {
-    /// Taking rows.
+    /// Receiving rows.
     pub rows: f64,
     /// Finding candidates, or inserting elements.
     pub graph: f64,
@@ -234,9 +234,9 @@ pub struct PhaseSeconds {
 pub struct ThroughputReport {
     /// Seconds per value.
     pub interval_seconds: f64,
-    /// Rows taken per second.
+    /// Rows received per second.
     pub rows_per_second: Vec<f64>,
-    /// Elements linked per second.
+    /// Elements processed per second in the phase `graph`.
     pub elements_per_second: Vec<f64>,
     /// Pages sent per second.
     pub pages_per_second: Vec<f64>,
@@ -247,8 +247,8 @@ pub struct ThroughputReport {
 pub struct BuilderReport {
     /// Its name or address.
     pub name: String,
-    /// A word for its state, such as `ready`, `starting`, `draining` or `lost`.
+    /// Its state, such as `ready`, `starting`, `draining` or `lost`.
     pub state: String,
-    /// Builds that it runs.
+    /// The number of builds that it runs.
     pub builds: u32,
 }

@@ -6,19 +6,19 @@ use tokio_util::sync::CancellationToken;
 /// A handle to stop a daemon. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    /// Accept no more builds, and let running ones end within the grace period.
+    /// Accept no more builds; running ones may end within the grace period.
     pub drain: CancellationToken,
-    /// Do not wait for the grace period.
+    /// Stop running builds without waiting for the grace period.
     pub abort: CancellationToken,
 }
 
 impl Shutdown {
-    /// Listens for SIGTERM and SIGINT from now on: the first one drains, the second one aborts.
+    /// Handles SIGTERM and SIGINT from now on: the first one drains, the second one aborts.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the system does not let the process handle signals.
+    /// If the signals cannot be handled.
     pub fn on_signals() -> io::Result<Self> {
         let shutdown = Self::default();
         let mut terminate = signal(SignalKind::terminate())?;

@@ -1,10 +1,10 @@
-//! Sizes as operators write them.
+//! Sizes of memory as operators write them.
 
-/// Reads a number of bytes: a whole number with a unit of `kB`, `MB`, `GB`, `TB`, each 1024 of the one before, as in PostgreSQL's
+/// Parses a number of bytes: an integer with one of the units `kB`, `MB`, `GB` and `TB`, powers of 1024 as in PostgreSQL's
 /// settings.
 ///
 /// # Errors
-/// What is wrong with the text, as part of a sentence.
+/// The problem with the text, as part of a sentence.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

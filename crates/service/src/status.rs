@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use self::listener::Connections;
 use crate::{Activity, Readiness, throughput};
 
-/// Why the status server did not start.
+/// Why the status server could not start.
 #[derive(Debug, Error)]
 pub enum StatusError {
     /// The server cannot listen at the address.
@@ -29,10 +29,10 @@ pub enum StatusError {
         host: String,
         /// As configured.
         port: u16,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No thread or runtime could be started.
+    /// The thread or the runtime could not be started.
     #[error("cannot start the status server")]
     Start(#[from] io::Error),
 }
@@ -44,9 +44,9 @@ struct LanternStatus {
     status_updated_at: u64,
 }
 
-/// Serves status and metrics over HTTP, until it is dropped.
+/// Serves status and metrics over HTTP until it is dropped.
 ///
-/// It has its own thread and runtime, so that it answers even if everything else is busy.
+/// It has a separate thread and runtime, so that it answers even if everything else is busy.
 #[derive(Debug)]
 pub struct StatusServer {
     address: SocketAddr,
@@ -58,7 +58,7 @@ impl StatusServer {
     /// Listens on `host:port` (0: any free port) and serves `/`, `/status`, `/healthz`, `/livez`, `/readyz` and `/metrics`.
     ///
     /// # Errors
-    /// When the address cannot be used, or no thread can be started.
+    /// If the address cannot be used, or the thread cannot be started.
     pub fn start(host: &str, port: u16, activity: Arc<Activity>) -> Result<Self, StatusError> {
         let bind = |source| StatusError::Bind { host: host.to_owned(), port, source };
         let listener = TcpListener::bind((host, port)).map_err(bind)?;
@@ -71,7 +71,7 @@ impl StatusServer {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(take_samples(activity.clone()));
             let server = axum::serve(Connections::new(listener), router(activity));
-            // Not graceful: a scraper that keeps its connection open must not hold up the end of the daemon.
+            // No graceful shutdown: a scraper with an open connection must not delay the end of the daemon.
             tokio::select! {
                 result = server => result,
                 () = stopped => Ok(()),
@@ -86,7 +86,7 @@ impl StatusServer {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -97,7 +97,7 @@ impl Drop for StatusServer {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed already.
+            // A panic of the thread has been logged already.
             let _ = thread.join();
         }
     }
@@ -126,7 +126,7 @@ fn router(activity: Arc<Activity>) -> Router {
         .with_state(activity)
 }
 
-/// The page for clients that accept HTML, Lantern's JSON for all others.
+/// The status page for clients that accept HTML, Lantern's JSON for all others.
 async fn root(State(activity): State<Arc<Activity>>, headers: HeaderMap) -> Response {
     let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut response = if accepts.into_iter().any(|value| value.contains("text/html")) {

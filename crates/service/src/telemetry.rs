@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for humans.
     #[default]
     Text,
     /// One JSON object per line.
@@ -39,18 +39,18 @@ impl fmt::Display for LogFormat {
 /// Why the logs could not be set up.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
-    /// Not a format.
+    /// An unknown format.
     #[error("log format is \"{0}\", must be text or json")]
     Format(String),
-    /// Not a level or a filter.
+    /// An invalid level or filter.
     #[error("log level \"{level}\" is not one: {problem}")]
     Level {
-        /// What was asked for.
+        /// The level given.
         level: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// There are logs already.
+    /// Logs have been set up before.
     #[error("logs were set up twice: {0}")]
     Twice(String),
 }
@@ -58,7 +58,7 @@ pub enum TelemetryError {
 /// Checks a level, and returns it if it is valid.
 ///
 /// # Errors
-/// A level that is not one.
+/// If the level is invalid.
 pub fn check_level(level: &str) -> Result<String, TelemetryError> {
     filter(level).map(|_| level.to_owned())
 }
@@ -76,7 +76,7 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
 /// `level` is one of error, warn, info, debug, trace, or a list of filters like `info,lantern_index_server=debug`.
 ///
 /// # Errors
-/// A level that is not one, or logs that were set up before.
+/// If the level is invalid, or logs have been set up before.
 pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(stderr).with_target(false);
     match format {

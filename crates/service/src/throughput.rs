@@ -9,7 +9,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// Samples kept: ten minutes.
 const SAMPLES: usize = 600;
 
-/// Counts up to some time.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) rows: u64,
@@ -50,7 +50,7 @@ impl Throughput {
     }
 
     pub(crate) fn report(&self) -> ThroughputReport {
-        // One decimal is enough for a plot, and keeps the text short.
+        // One decimal is enough for a plot, and keeps the JSON short.
         let column = |index: usize| self.rates.iter().map(|rates| (rates[index] * 10.0).round() / 10.0).collect();
         ThroughputReport {
             interval_seconds: INTERVAL.as_secs_f64(),

@@ -15,10 +15,10 @@ use crate::hex::{hex, unhex};
 
 /// Bytes of a ticket's id.
 const ID_BYTES: usize = 16;
-/// The least bytes of a key.
+/// The minimum length of a key in bytes.
 const MIN_KEY_BYTES: usize = 32;
 
-/// Why there is no key.
+/// Why ticket keys could not be read.
 #[derive(Debug, Error)]
 pub enum TicketKeyError {
     /// The file cannot be read.
@@ -26,10 +26,10 @@ pub enum TicketKeyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No key, or one that is too easy to guess.
+    /// There is no key, or one that is so short that it could be guessed.
     #[error("ticket key {0} holds none, or one that is shorter than {MIN_KEY_BYTES} bytes")]
     Short(PathBuf),
 }
@@ -37,24 +37,24 @@ pub enum TicketKeyError {
 /// Why a ticket is not valid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TicketError {
-    /// There is none.
+    /// The client has sent no ticket.
     #[error("this builder takes builds only from its router")]
     Missing,
-    /// Not made with this key for this builder.
+    /// It was not issued with a valid key for this builder.
     #[error("the ticket is not one for this builder")]
     Forged,
-    /// Too old.
+    /// It has expired.
     #[error("the ticket has expired")]
     Expired,
-    /// Used before.
+    /// It was used before.
     #[error("the ticket was used before")]
     Used,
 }
 
-/// The keys by which routers sign tickets and builders verify them, from a file that can be reloaded.
+/// The keys with which routers sign tickets and builders verify them, from a file that can be reloaded.
 ///
-/// The file has a key per line. The first key signs and all keys verify, so that a key can be replaced without a pause: add the new one
-/// behind the old one everywhere, then put it first everywhere, then remove the old one.
+/// The file has one key per line. The first key signs and all keys verify, so that a key can be replaced without interruption:
+/// append the new one everywhere, then move it to the front everywhere, then remove the old one.
 #[derive(Debug)]
 pub struct TicketKeys {
     /// `None` if the keys are not from a file.
@@ -63,24 +63,24 @@ pub struct TicketKeys {
 }
 
 impl TicketKeys {
-    /// The keys in a file: its lines, without white space around them.
+    /// Reads the keys of a file: its lines, without surrounding white space.
     ///
     /// # Errors
-    /// A file that cannot be read, or a key that is too short.
+    /// If the file cannot be read, or a key is too short.
     pub fn open(path: &Path) -> Result<Self, TicketKeyError> {
         Ok(Self { path: Some(path.to_owned()), keys: RwLock::new(read(path)?) })
     }
 
-    /// The key of a text that [`generate`](Self::generate) has made.
+    /// The key from a text of [`generate`](Self::generate).
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         Self { path: None, keys: RwLock::new(vec![hmac::Key::new(HMAC_SHA256, text.as_bytes())]) }
     }
 
-    /// The text of a new key, for a file.
+    /// Generates a new key as text, for a file.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system has no random bytes.
     pub fn generate() -> io::Result<String> {
         Ok(hex(&random::<32>()?))
     }
@@ -94,7 +94,7 @@ impl TicketKeys {
     /// Reads the file again.
     ///
     /// # Errors
-    /// As [`TicketKeys::open`]; then the keys stay as they were.
+    /// Those of [`TicketKeys::open`]; the old keys stay valid then.
     pub fn reload(&self) -> Result<(), TicketKeyError> {
         if let Some(path) = &self.path {
             let keys = read(path)?;
@@ -103,12 +103,13 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// A new ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's clock.
+    /// Issues a ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's
+    /// clock.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system has no random bytes.
     pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
-        // Older builders, which do not know this format, take all of it as the id.
+        // Older builders do not know this format and take all of it as the id.
         let id = format!("{}:{}", hex(&random::<ID_BYTES>()?), hex(client.to_text().as_bytes()));
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
@@ -132,7 +133,7 @@ fn read(path: &Path) -> Result<Vec<hmac::Key>, TicketKeyError> {
     Ok(keys.into_iter().map(|key| hmac::Key::new(HMAC_SHA256, key)).collect())
 }
 
-/// Estimates another machine's clock, which may differ by hours, from its last reading. Clones share the reading.
+/// Estimates another machine's clock from its last reading; the two may differ by hours. Clones share the reading.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<AtomicI64>);
 
@@ -143,7 +144,7 @@ impl Clock {
         self.0.store(seconds(there) - now().cast_signed(), Ordering::Relaxed);
     }
 
-    /// The other clock's present time, in seconds since 1970.
+    /// The estimated time of the other clock, in seconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {
         now().saturating_add_signed(self.0.load(Ordering::Relaxed))
@@ -155,7 +156,7 @@ impl Clock {
 pub struct Shown {
     /// Its id, for logs.
     pub id: String,
-    /// The client for which the router has issued it, if the ticket has one.
+    /// The client for which the router has issued it, if the ticket names one.
     pub client: Option<Client>,
 }
 
@@ -169,7 +170,7 @@ pub struct TicketGate {
 }
 
 impl TicketGate {
-    /// The gate of the builder that routers know as `builder`.
+    /// The gate of a builder that routers know by the name `builder`.
     #[must_use]
     pub fn new(keys: Arc<TicketKeys>, builder: String) -> Self {
         Self { keys, builder, used: Mutex::default() }
@@ -181,7 +182,7 @@ impl TicketGate {
         self.keys.clone()
     }
 
-    /// Takes a ticket.
+    /// Verifies a ticket and marks it as used.
     ///
     /// # Errors
     /// [`TicketError`]
@@ -194,7 +195,7 @@ impl TicketGate {
             return Err(TicketError::Forged);
         };
         let (Ok(expiry), Some(tag)) = (expiry.parse::<u64>(), unhex(tag)) else { return Err(TicketError::Forged) };
-        // In constant time, and before any content of the ticket is trusted.
+        // In constant time, and before anything in the ticket is trusted.
         if !self.keys.verify(&signed(&self.builder, id, expiry), &tag) {
             return Err(TicketError::Forged);
         }

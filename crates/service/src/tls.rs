@@ -23,7 +23,7 @@ pub enum TlsError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file is not valid PEM.
@@ -51,10 +51,10 @@ pub enum TlsError {
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
-    /// No authority for the certificates of clients.
+    /// The authorities for client certificates cannot be used.
     #[error("client authority {path} cannot be used: {problem}")]
     ClientCa {
         /// The file.
@@ -62,12 +62,12 @@ pub enum TlsError {
         /// What is wrong.
         problem: String,
     },
-    /// Not yet or no longer valid.
+    /// The certificate is not valid yet, or has expired.
     #[error("certificate {path} {problem}")]
     Dates {
         /// The file.
         path: PathBuf,
-        /// Since when, or until when.
+        /// Since when it has expired, or when it becomes valid.
         problem: String,
     },
 }
@@ -85,7 +85,7 @@ pub struct Tls {
 #[derive(Clone, Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// The validity of the whole chain, from and to, in seconds since 1970.
+    /// The time in which the whole chain is valid, from and to, in seconds since 1970.
     validity: Option<(i64, i64)>,
 }
 
@@ -125,7 +125,7 @@ impl Tls {
         Some(format!("certificate {} {warning}", self.cert.display()))
     }
 
-    /// The configuration for the next connection.
+    /// The configuration for new connections.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         self.loaded().config
@@ -144,7 +144,7 @@ impl Tls {
     /// Reads the files again.
     ///
     /// # Errors
-    /// As [`Tls::open`]; then everything stays as it was.
+    /// Those of [`Tls::open`]; the old state stays then.
     pub fn reload(&self) -> Result<(), TlsError> {
         let loaded = load(&self.cert, &self.key, self.client_ca.as_deref())?;
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
@@ -158,7 +158,7 @@ fn load(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Loaded, Tls
     let private = read_key(key)?;
     let all = chain.iter().filter_map(validity);
     let validity = all.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1)));
-    // The provider is passed explicitly: the process-wide default is a choice that libraries must not make.
+    // The provider is passed explicitly: libraries must not choose the process-wide default.
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])

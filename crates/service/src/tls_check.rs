@@ -1,4 +1,4 @@
-//! Finds all problems of a TLS server's files; [`Tls::open`] stops at the first.
+//! Finds all problems of a TLS server's files, whereas [`Tls::open`] stops at the first.
 
 use std::path::Path;
 
@@ -15,11 +15,12 @@ pub enum TlsFile {
     Cert,
     /// The private key.
     Key,
-    /// The authorities for certificates of clients.
+    /// The authorities that sign client certificates.
     ClientCa,
 }
 
-/// All problems of these files, each with its file. An expired certificate is one, though a server would start with it.
+/// All problems of these files, each with its file. An expired certificate is a problem here, although a server would start
+/// with it.
 #[must_use]
 pub fn check_tls(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<(TlsFile, TlsError)> {
     let chain = read_chain("certificate", cert);

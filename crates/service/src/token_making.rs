@@ -14,14 +14,14 @@ pub(crate) const HASHED: &str = "sha256:";
 /// The most characters of a token's name.
 const MAX_NAME: usize = 63;
 
-/// A new token. Nothing else stores its secret.
+/// A new token. Its secret is stored nowhere else.
 pub struct NewToken(String);
 
 impl NewToken {
     /// A token of 32 random bytes, in hexadecimal digits.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system has no random bytes.
     pub fn generate() -> io::Result<Self> {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
@@ -34,7 +34,7 @@ impl NewToken {
         &self.0
     }
 
-    /// The token's line for a daemon's token file, with only the hash, from which the token cannot be recovered.
+    /// The token's line for a daemon's token file. It contains only the hash, from which the token cannot be recovered.
     #[must_use]
     pub fn line(&self, name: &str, limits: &Limits) -> String {
         let Limits { builds, waiting, memory, rows } = *limits;
@@ -63,7 +63,7 @@ pub fn check_token_name(name: &str) -> Result<String, String> {
     Err(format!("a name has 1 to {MAX_NAME} characters of A-Z, a-z, 0-9, '.', '_' and '-'"))
 }
 
-/// Bytes in the largest unit of settings in which they are a whole number, at least kB.
+/// Formats bytes in the largest unit of the settings that gives an integer, at least kB.
 fn in_unit(bytes: u64) -> String {
     let units = [(40, "TB"), (30, "GB"), (20, "MB")];
     let whole = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);

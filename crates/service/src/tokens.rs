@@ -1,4 +1,4 @@
-//! The tokens that authenticate clients.
+//! The tokens by which clients authenticate.
 
 use std::fs;
 use std::io;
@@ -17,14 +17,14 @@ use crate::hex::unhex;
 use crate::size::parse_size;
 use crate::token_making::{HASHED, check_token_name};
 
-/// The least length of a token: shorter ones can be guessed.
+/// The minimum length of a token: shorter ones could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
-/// The most length of a token, as a text of the protocol.
+/// The maximum length of a token, which is sent as a text of the protocol.
 const MAX_TOKEN_BYTES: usize = 1024;
-/// The most tokens, since each attempt is compared with all of them.
+/// The most tokens, as each attempt is compared with all of them.
 const MAX_TOKENS: usize = 1000;
 
-/// Why there are no tokens.
+/// Why tokens could not be read.
 #[derive(Debug, Error)]
 pub enum TokensError {
     /// The file cannot be read.
@@ -32,15 +32,15 @@ pub enum TokensError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A line that is no token.
+    /// An invalid line.
     #[error("token file {path}, line {line}: {problem}")]
     Line {
         /// The file.
         path: PathBuf,
-        /// Which one, from 1.
+        /// The number of the line, from 1.
         line: usize,
         /// What is wrong with it.
         problem: String,
@@ -56,20 +56,21 @@ pub enum TokensError {
 /// The owner of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenOwner {
-    /// The name; `None` for a token without one.
+    /// The name, if the token has one.
     pub name: Option<Arc<str>>,
     /// The client's limits.
     pub limits: Limits,
 }
 
-/// The accepted tokens. Several are valid at a time, so that they can be replaced one by one.
+/// The accepted tokens. Several are valid at the same time, so that they can be replaced one by one.
 ///
-/// A line of the file is a token, or `NAME SECRET` and limits (`builds=2 waiting=4 memory=8GB rows=1000000`), where SECRET is a token or
-/// `sha256:` and the hash of one in hexadecimal digits. Empty lines and lines that begin with `#` do not count.
+/// A line of the file is a token, or `NAME SECRET` followed by limits (`builds=2 waiting=4 memory=8GB rows=1000000`), where
+/// SECRET is a token or `sha256:` and the hash of one in hexadecimal digits. Empty lines and lines that begin with `#` are
+/// ignored.
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    /// A random key per process, so that the stored tags are useless elsewhere.
+    /// A random key per process: the stored tags are useless elsewhere.
     key: hmac::Key,
     entries: RwLock<Vec<Entry>>,
 }
@@ -101,14 +102,14 @@ impl Tokens {
     /// Reads the file again.
     ///
     /// # Errors
-    /// As [`Tokens::open`]; then the tokens stay as they were.
+    /// Those of [`Tokens::open`]; the old tokens stay valid then.
     pub fn reload(&self) -> Result<(), TokensError> {
         let entries = read(&self.path, &self.key)?;
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
         Ok(())
     }
 
-    /// The owner of a token; `None` if it is unknown. The time this takes reveals nothing about the tokens.
+    /// The owner of a token; `None` if the token is unknown. Timing reveals nothing about the tokens.
     #[must_use]
     pub fn owner(&self, token: &str) -> Option<TokenOwner> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -172,7 +173,7 @@ fn unknown_limit(word: &str) -> String {
     format!("{word:?} is not a limit; there are builds, waiting, memory and rows, as in builds=2")
 }
 
-/// The hash of a token, if it is long enough.
+/// The hash of a token, or an error if its length is invalid.
 fn hash(token: &str) -> Result<[u8; SHA256_OUTPUT_LEN], String> {
     if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) || token.chars().any(char::is_control) {
         return Err(format!("a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} characters, none of them a space"));

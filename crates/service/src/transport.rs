@@ -8,19 +8,19 @@ use tokio_rustls::{client, server};
 
 use crate::certificate::subject_name;
 
-/// Keepalive detects a vanished host even if nothing is being sent, but not before the `patience` of [`set_options`]: the system does
+/// Keepalive detects a vanished host even if no data is sent, but not before the `patience` of [`set_options`]: the system does
 /// not distinguish a vanished host from one that does not read for a while.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Read buffer beneath TLS, which by itself would read 4 KiB at a time.
+/// The read buffer beneath TLS, which would read 4 KiB at a time without it.
 const READ_BYTES: usize = 128 << 10;
 
 /// The stream beneath TLS.
 pub type Buffered = BufReader<TcpStream>;
 
-/// Makes a connection ready for TLS.
+/// Wraps a connection for TLS.
 #[must_use]
 pub fn buffered(stream: TcpStream) -> Buffered {
     BufReader::with_capacity(READ_BYTES, stream)
@@ -28,10 +28,11 @@ pub fn buffered(stream: TcpStream) -> Buffered {
 
 /// A connection, encrypted or not.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
-    /// From now on, closing the connection in any way, even by the process' end, sends a reset instead of an end of the stream.
+    /// Makes every later close of the connection, including one by the end of the process, send a reset instead of an end of
+    /// stream.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn reset_when_closed(&self) -> io::Result<()>;
 
     /// The name of the peer's verified certificate, if it has one.
@@ -62,11 +63,11 @@ impl Transport for client::TlsStream<Buffered> {
     }
 }
 
-/// Sets the options of a daemon's connections: small messages are sent at once, and a vanished host is detected. Sent data may be
-/// unacknowledged, or unread with a full window, for as long as `patience`.
+/// Sets the socket options of a daemon's connections: small messages are sent at once, and a vanished host is detected.
+/// `patience` is how long sent data may stay unacknowledged, or unread while the window is full.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub fn set_options(stream: &TcpStream, patience: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive =

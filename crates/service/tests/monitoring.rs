@@ -14,7 +14,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Prometheus' checker: from `PATH`, or where `cargo xtask test` puts it.
+/// Runs promtool, Prometheus' checker: from `PATH`, or where `cargo xtask test` has put it.
 fn promtool(arguments: &[&str], input: &str) -> Output {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("tools/promtool");
     let program = if own.is_file() { own } else { "promtool".into() };

@@ -1,4 +1,4 @@
-//! The status port with its clients: browsers, programs and strangers, on a busy machine.
+//! The status port on a busy machine: browsers, programs and unauthenticated clients.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -86,7 +86,7 @@ fn answers_come_while_all_cores_are_busy() {
 #[test]
 fn strangers_that_hold_connections_take_no_more_than_their_share() {
     let server = server();
-    // At most as many as are accepted and fit into the system's queue of 128.
+    // At most as many as are accepted, plus the system's queue of 128.
     let held: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
     let sockets = || {
         let files = std::fs::read_dir("/proc/self/fd").unwrap();

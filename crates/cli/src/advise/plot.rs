@@ -2,12 +2,12 @@ use advise::{Advice, Choice, Expected, Question, Tried};
 use pgvector::ValueType;
 use plot::{Plot, Scale, Series, Shape, Style, side_by_side};
 
-/// Curves show at most so many times the misses that the target allows: beyond, nobody would search.
+/// Curves are drawn up to this multiple of the share of misses that the target allows: nobody would search with less recall.
 const MOST_MISSES: f64 = 4.0;
-/// Their best recall is drawn up to so small a part of these misses.
+/// Curves are drawn down to this fraction of the share of misses that the target allows.
 const LEAST_MISSES: f64 = 0.2;
 
-/// What was tried, by index size and by elements visited; the choices are numbered, best first.
+/// Two plots of everything that was tried: recall over index size, and over elements visited. Choices are numbered, best first.
 pub(super) fn svg(question: &Question, advice: &Advice) -> String {
     let mut sorted: Vec<&Tried> = advice.tried.iter().collect();
     sorted.sort_by_key(|tried| (color(tried.value_type), tried.m, tried.ef_construction));
@@ -42,7 +42,7 @@ pub(super) fn svg(question: &Question, advice: &Advice) -> String {
     )
 }
 
-/// The curve of a candidate; choices are ringed.
+/// The curve of a candidate, with circles at the choices.
 fn one(question: &Question, advice: &Advice, tried: &Tried, x: &dyn Fn(&Tried, &Expected) -> f64) -> Series {
     let misses = |point: &Expected| (1.0 - point.recall) / (1.0 - question.target);
     let drawn = tried.points.iter().filter(|point| (LEAST_MISSES..=MOST_MISSES).contains(&misses(point)));
@@ -64,7 +64,7 @@ fn one(question: &Question, advice: &Advice, tried: &Tried, x: &dyn Fn(&Tried, &
     };
     let (dashed, name) = (tried.ef_construction > 64, tried.value_type.name());
     let more = if dashed { format!(", ef_construction {}", tried.ef_construction) } else { String::new() };
-    // Searches of halfvec visit what those of vector do: one line shows below the other.
+    // Curves of halfvec and vector nearly coincide over elements visited: draw vector wider, so that both can be seen.
     let wide = tried.value_type == ValueType::Vector;
     Series {
         name: format!("{name}, m {}{more}{ranks}", tried.m),

@@ -35,7 +35,7 @@ fn object(question: &Question, choice: &Choice, column: Option<&SqlColumn>) -> V
     object
 }
 
-/// What makes the index and searches it. They need nothing but pgvector.
+/// The SQL statements that build the index and search it. They need only pgvector.
 fn statements(question: &Question, choice: &Choice, column: &SqlColumn) -> [(&'static str, String); 3] {
     let Choice { value_type, m, ef_construction, ef_search, reranked, .. } = *choice;
     let options = format!("m = {m}, ef_construction = {ef_construction}");

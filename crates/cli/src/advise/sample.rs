@@ -9,17 +9,17 @@ use crate::args::Advise;
 use crate::failure::Failure;
 use crate::vectors;
 
-/// What graphs are made of.
+/// The input of the trial: vectors to index, and queries.
 pub(super) struct Sample {
     pub(super) value_type: ValueType,
     pub(super) metric: Metric,
     pub(super) dims: u32,
-    /// Rows with a value, of the whole file or table.
+    /// Rows with a value in the whole file or table.
     pub(super) rows: u64,
     pub(super) values: Values,
-    /// None if some of the values are to be held out.
+    /// Empty if some of the values are to be held out as queries.
     pub(super) queries: Values,
-    /// Where an index would be made, if it is known.
+    /// The column to index; `None` if it is unknown.
     pub(super) column: Option<SqlColumn>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Sample {
 pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
     let path = arguments.source.as_deref().context("there is no file")?;
     if is_connection_string(path) {
-        // It may have a password, and is not repeated.
+        // The text may contain a password, so the message does not repeat it.
         let message = "there is no such file; if this is a connection string, of which table? Name it with --table";
         return Err(Failure::Usage(anyhow!(message)));
     }
@@ -59,7 +59,7 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
     Ok(Sample { value_type, metric, dims: found.dims, rows: found.rows, values, queries, column: None })
 }
 
-/// Whether this may be libpq's `key=value …` or its address, being no file.
+/// Whether the argument looks like a connection string (`key=value …` or a URI), and no such file exists.
 fn is_connection_string(path: &Path) -> bool {
     let text = path.to_string_lossy();
     let like_one = text.contains('=') || text.starts_with("postgresql://") || text.starts_with("postgres://");

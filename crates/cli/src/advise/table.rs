@@ -1,4 +1,4 @@
-//! A sample of a table, as the function in SQL takes it, but by what any PostgreSQL with pgvector has.
+//! A sample of a table like that of `lantern_index.advise()`, but by means of plain PostgreSQL with pgvector.
 
 mod catalog;
 mod value;
@@ -15,7 +15,7 @@ use super::sample::Sample;
 use crate::args::Advise;
 use crate::failure::Failure;
 
-/// Reads the rows, and what the queries return.
+/// Reads the rows, and the results of the SELECT for queries.
 pub(super) fn read(arguments: &Advise, table: &str) -> Result<Sample, Failure> {
     let text = arguments.source.as_deref().map_or(Some(""), Path::to_str);
     let text = text.context("the connection string is not in UTF-8").map_err(Failure::Usage)?;
@@ -28,7 +28,7 @@ async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Fa
     let database = Database::open(dsn, dsn.database_or_default(), "lantern-index advise").await?;
     database.run("BEGIN READ ONLY").await?;
     let sample = in_transaction(arguments, &database, table).await;
-    // Otherwise the server logs that the connection ended within a transaction.
+    // Without it the server would log that the connection ended within a transaction.
     _ = database.run("ROLLBACK").await;
     sample
 }
@@ -43,7 +43,7 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
             let select = select.to_str().context("--queries is not in UTF-8").map_err(Failure::Usage)?;
             let sql = column.queries(select, advise::MAX_QUERIES as u32);
             let queries = match values(database, &column, &sql).await {
-                // The server refuses the SELECT, unless the session has ended. The caller ends the transaction that begins here.
+                // If the session is still alive, the server has rejected the SELECT. The caller ends the transaction that CHAIN begins.
                 Err(Failure::Other(error)) if database.run("ROLLBACK AND CHAIN").await.is_ok() => {
                     return Err(Failure::Usage(error.context("--queries")));
                 }
@@ -56,7 +56,7 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         }
     };
     let estimate = rows(database, &table, &column, found.null_share).await?;
-    // The number of rows is an estimate.
+    // The number of rows is an estimate, so draw more than needed.
     let most = arguments.max_rows.min(estimate.saturating_add(estimate / 2).saturating_add(1000));
     let percent = 100.0 * most as f64 / estimate.max(1) as f64;
     let values = values(database, &column, &column.sample(percent, most)).await?;
@@ -77,10 +77,10 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
     })
 }
 
-/// Blocks sampled to estimate the rows of a table that was never analysed.
+/// Blocks that are sampled to estimate the rows of a table that was never analysed.
 const PILOT_BLOCKS: f64 = 200.0;
 
-/// Estimates the table's rows with a value.
+/// Estimates the number of the table's rows with a value.
 async fn rows(database: &Database, table: &Table, column: &SqlColumn, null_share: f64) -> Result<u64, Error> {
     let blocks = table.blocks as f64;
     let rows = match table.density {
@@ -93,7 +93,7 @@ async fn rows(database: &Database, table: &Table, column: &SqlColumn, null_share
     Ok(rows.round() as u64)
 }
 
-/// What a query returns, in the encoding of an index.
+/// The values that a query returns, encoded as in an index.
 async fn values(database: &Database, column: &SqlColumn, sql: &str) -> Result<Values, Failure> {
     let (mut all, mut bytes, mut problem) = (Values::new(column.value_type, column.dims), Vec::new(), None);
     let visit = |value: &[u8]| {

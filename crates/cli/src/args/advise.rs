@@ -5,14 +5,14 @@ use pgvector::{MAX_EF_SEARCH, Metric};
 
 use crate::count;
 
-/// Rows of a sample at most: as in the database.
+/// The range of --max-rows, as in the database.
 const MAX_ROWS: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
 
 #[derive(Debug, Args)]
 pub struct Advise {
-    /// The vectors: a file (.npy of f32, f16 or u8 with two dimensions, row by row; .fvecs; .parquet with a column of lists of floats),
-    /// or with --table a connection string, as for psql: postgresql://…, "key=value …", or the name of a database. With --table alone,
-    /// the environment (PGHOST, PGSERVICE, …) says it all
+    /// The vectors: a file (.npy of f32, f16 or u8 with two dimensions, row by row; .fvecs; .parquet with a column of lists of floats), or
+    /// with --table a connection string, as for psql: postgresql://…, "key=value …", or the name of a database. With --table alone, the
+    /// environment (PGHOST, PGSERVICE, …) names the database
     #[arg(value_name = "FILE|DSN", required_unless_present = "table")]
     pub source: Option<PathBuf>,
     /// A table of the database, as SQL names it
@@ -21,28 +21,28 @@ pub struct Advise {
     /// The column of the table or the Parquet file [default: the only one with vectors]
     #[arg(long, value_name = "NAME")]
     pub column: Option<String>,
-    /// Vectors to search for: a file with vectors, or with --table a SELECT [default: some of the vectors are held out]
+    /// Vectors to search for: a file with vectors, or with --table a SELECT [default: some of the vectors, which are held out]
     #[arg(long, value_name = "FILE|SELECT")]
     pub queries: Option<PathBuf>,
     /// The metric of the queries [default: cosine; hamming for columns of type bit]
     #[arg(long, value_enum)]
     pub metric: Option<MetricName>,
-    /// The share of the true neighbors that is to be found
+    /// The fraction of true neighbors that searches must find
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = target)]
     pub target_recall: f64,
-    /// Neighbors that a query asks for
+    /// Neighbors per query (LIMIT)
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_EF_SEARCH)))]
     pub k: u16,
-    /// Rows that the table will have, as in 250000, 100k or 2.5M [default: as many as there are]
+    /// Rows that the table will have, as in 250000, 100k or 2.5M [default: the present number]
     #[arg(long, value_name = "N", value_parser = count::parse_some)]
     pub rows: Option<u64>,
-    /// Vectors to read at most, from all parts of the file or table
+    /// The most vectors to read, from all parts of the file or table
     #[arg(long, value_name = "N", default_value = "100k", value_parser = max_rows)]
     pub max_rows: u64,
     /// Threads; 0 takes one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: u16,
-    /// Write what was tried to this file, as SVG: recall against index size, and against elements visited
+    /// Write a plot of all trials to this SVG file: recall against index size, and against elements visited
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Print JSON

@@ -4,10 +4,10 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct GenCert {
-    /// Name or address under which clients reach the builder; may be repeated
+    /// Name or address at which clients reach the builder; may be repeated
     #[arg(long, value_name = "NAME_OR_IP")]
     pub host: Vec<String>,
-    /// Make a certificate that a database shows to a builder (--client-ca), as client.pem and client-key.pem
+    /// Make a certificate with which a database authenticates to a builder (--client-ca), as client.pem and client-key.pem
     #[arg(long, conflicts_with = "host")]
     pub client: bool,
     /// Where to write cert.pem and key.pem
@@ -19,10 +19,10 @@ pub struct GenCert {
     /// Key file to write
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Days from now on which the certificate is valid
+    /// Validity in days, from now
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(long)]
     pub force: bool,
     /// If both files exist, keep them and succeed

@@ -12,19 +12,19 @@ pub enum TokenCommand {
 
 #[derive(Debug, Args)]
 pub struct NewToken {
-    /// Whose token it is: a name for logs and status
+    /// Name of the token's owner, for logs and status
     #[arg(value_parser = service::check_token_name)]
     pub name: String,
-    /// Builds that the owner may have running at a time; more wait
+    /// The most running builds of the owner; more wait
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub builds: Option<u32>,
-    /// Builds that the owner may have waiting at a time; more are refused
+    /// The most waiting builds of the owner; more are refused
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub waiting: Option<u32>,
-    /// Memory that the owner's builds together may take, as in 48GB
+    /// The most memory of the owner's builds together, as in 48GB
     #[arg(long, value_name = "SIZE", value_parser = service::parse_size)]
     pub memory: Option<u64>,
-    /// Rows that a build of the owner may have, as in 250000, 100k or 2.5M
+    /// The most rows of a build of the owner, as in 250000, 100k or 2.5M
     #[arg(long, value_name = "N", value_parser = count::parse_some)]
     pub rows: Option<u64>,
 }

@@ -13,7 +13,7 @@ use super::{trial, variables};
 use crate::args::Arguments;
 use crate::failure::Failure;
 
-/// Looks for mistakes in the settings, and for what the daemons would refuse of what they mean.
+/// Reports invalid settings, and valid ones that a daemon would refuse when it starts, such as missing files.
 pub fn check() -> Result<(), Failure> {
     let definition = command();
     let file = file(&definition, &env::args_os().collect::<Vec<_>>());
@@ -25,7 +25,7 @@ pub fn check() -> Result<(), Failure> {
             Ok(matches) => tried(&layers, &matches)?,
             Err(stop) => texts(stop),
         };
-        // What is wrong with the file comes up in each section.
+        // Mistakes in the file are found again for each section.
         found.extend(more.into_iter().filter(|text| !found.contains(text)).collect::<Vec<_>>());
     }
     if !found.is_empty() {
@@ -36,11 +36,11 @@ pub fn check() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a daemon would refuse, with the places of the settings at fault.
+/// What a daemon would refuse, with the source of each setting at fault.
 fn tried(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let arguments = Arguments::from_arg_matches(matches).context("settings do not fit their definition")?;
     let values = matches.subcommand_matches(layers.section.name).context("settings do not fit their definition")?;
-    // What fails for another reason may work tomorrow.
+    // Other failures may be temporary, so they are no mistakes in the settings.
     let findings = trial::findings(&arguments.command).into_iter();
     let mistakes = findings.filter(|finding| matches!(finding.failure, Failure::Usage(_))).map(|finding| {
         let text = finding.failure.to_string().replace('\n', "\n    ");
@@ -53,7 +53,7 @@ fn tried(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failu
     Ok(mistakes.collect())
 }
 
-/// Prints the settings of all daemons and where each comes from.
+/// Prints the settings of all daemons and the source of each.
 pub fn show() -> Result<(), Failure> {
     let definition = command();
     let file = file(&definition, &env::args_os().collect::<Vec<_>>());
@@ -66,7 +66,7 @@ pub fn show() -> Result<(), Failure> {
         let _ = writeln!(text, "[{}]", section.name);
         for setting in section.settings(&definition) {
             let place = layers.place(setting, matches);
-            // Defaults may be others in the next release: who saves this does not pin them.
+            // Comment defaults out: a saved file must not pin them, since a later release may have others.
             let mark = if place == Place::Default { "# " } else { "" };
             let line = format!("{mark}{}", line(setting, matches));
             let _ = writeln!(text, "{line:<44} # {}", said(&place, matches.contains_id(setting.get_id().as_str())));
@@ -98,7 +98,7 @@ fn said(place: &Place, has_value: bool) -> String {
     }
 }
 
-/// A setting as the file has it.
+/// A line of the configuration file with this setting.
 fn line(setting: &Arg, matches: &ArgMatches) -> String {
     let raw = matches.get_raw(setting.get_id().as_str()).into_iter().flatten();
     let values: Vec<String> = raw.map(|value| value.to_string_lossy().into_owned()).collect();

@@ -1,4 +1,4 @@
-//! What can be set, and under which names: made of the definition of the command line.
+//! Which settings exist, and what are they called? Derived from the definition of the command line.
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Command, CommandFactory, value_parser};
@@ -6,28 +6,28 @@ use std::path::PathBuf;
 
 use crate::args::Arguments;
 
-/// Where the configuration file lies if nobody names one.
+/// The configuration file if neither flag nor variable names one.
 pub const DEFAULT_FILE: &str = "/etc/lantern-index/config.toml";
 
-/// The flag, of daemons and of `config`, that names the configuration file.
+/// The flag of daemons and of `config` that names the configuration file.
 pub const FILE_FLAG: &str = "config";
 
-/// The environment variable for the same.
+/// The environment variable that names the configuration file.
 pub const FILE_VARIABLE: &str = "LANTERN_INDEX_CONFIG";
 
-/// A daemon, whose flags are settings.
+/// A daemon and its settings.
 pub struct Section {
-    /// The subcommand, and the table in the file.
+    /// The subcommand, which is also the name of the table in the file.
     pub name: &'static str,
-    /// What its environment variables begin with.
+    /// The prefix of its environment variables.
     prefix: &'static str,
 }
 
-/// The daemons.
+/// All daemons.
 pub const SECTIONS: [Section; 2] =
     [Section { name: "serve", prefix: "LANTERN_INDEX_" }, Section { name: "router", prefix: "LANTERN_INDEX_ROUTER_" }];
 
-/// The command line, with an environment variable for every setting.
+/// The definition of the command line, with an environment variable for every setting.
 pub fn command() -> Command {
     let file = || {
         Arg::new(FILE_FLAG)
@@ -54,12 +54,12 @@ pub fn command() -> Command {
 }
 
 impl Section {
-    /// The section called `name`.
+    /// The section with this name.
     pub fn find(name: &str) -> Option<&'static Section> {
         SECTIONS.iter().find(|section| section.name == name)
     }
 
-    /// The settings, in the order in which they are defined.
+    /// The section's settings in the order of their definition.
     pub fn settings<'a>(&self, command: &'a Command) -> impl Iterator<Item = &'a Arg> {
         let arguments = command.find_subcommand(self.name).into_iter().flat_map(Command::get_arguments);
         arguments.filter(|arg| is_setting(arg))
@@ -76,7 +76,7 @@ impl Section {
         if !matches!(arg.get_action(), ArgAction::SetTrue) {
             return arg;
         }
-        // What the file turns on, the command line must be able to turn off.
+        // A switch that the file turns on must be possible to turn off on the command line.
         arg.action(ArgAction::Set)
             .num_args(0..=1)
             .require_equals(true)
@@ -99,12 +99,12 @@ pub fn is_switch(setting: &Arg) -> bool {
     setting.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
-/// Whether a setting may be given several times.
+/// Whether a setting may be repeated.
 pub fn is_list(setting: &Arg) -> bool {
     matches!(setting.get_action(), ArgAction::Append)
 }
 
-/// Whether what was written is a known name but for a slip or two of the fingers.
+/// Whether `written` is probably a misspelling of `known`.
 pub fn near(known: &str, written: &str) -> bool {
     written.len() < 64 && strsim::damerau_levenshtein(known, written) <= 2
 }

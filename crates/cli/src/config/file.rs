@@ -1,4 +1,4 @@
-//! The configuration file: TOML, a table for each daemon, in it the names of the flags.
+//! What does the configuration file say? It is TOML, with a table for each daemon, whose keys are the names of flags.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,31 +13,31 @@ use toml::de::{DeTable, DeValue};
 use super::definition::{SECTIONS, Section, is_list, is_switch, key, near};
 use super::mistake::{Mistake, Place, fault};
 
-/// More than any configuration: not even a log file by mistake takes much memory.
+/// The most bytes of a configuration file: a wrong file, such as a log, must not take much memory.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A setting in the file.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its values: one, but for lists.
+    /// One value, or several for a list.
     pub values: Vec<String>,
-    /// Where it stands, from 1.
+    /// The line in the file, counted from 1.
     pub line: usize,
 }
 
-/// What the file says, and what is wrong with it.
+/// The content of a configuration file, with its mistakes.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Where it lies; None if there is none.
+    /// Path of the file; `None` if there is none.
     pub path: Option<PathBuf>,
-    /// By section and key, those that are valid.
+    /// Valid settings, by section and key.
     pub entries: BTreeMap<(&'static str, String), Entry>,
-    /// The rest.
+    /// Mistakes of invalid settings.
     pub mistakes: Vec<Mistake>,
 }
 
 impl File {
-    /// Reads a file. One that is not there is a mistake if somebody named it.
+    /// Reads a file. If `named`, that is if the user named it, a missing file is a mistake.
     pub fn read(path: &Path, named: bool, command: &Command) -> Self {
         let whole = |text: String| Self {
             path: Some(path.to_owned()),
@@ -54,14 +54,14 @@ impl File {
         Self::parse(path, &text, command)
     }
 
-    /// Makes sense of a file's text.
+    /// Parses the text of a file.
     pub fn parse(path: &Path, text: &str, command: &Command) -> Self {
         let mut reader = Reader { path, text, file: Self { path: Some(path.to_owned()), ..Self::default() } };
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in errors {
             reader.mistake(error.span().map_or(0, |span| span.start), error.message().trim().replace('\n', ": "));
         }
-        // What was recovered of broken syntax would only give mistakes that are none.
+        // After a syntax error, further findings would be spurious.
         if reader.file.mistakes.is_empty() {
             for (name, value) in table.get_ref() {
                 reader.section(name, value, command);

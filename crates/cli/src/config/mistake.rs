@@ -7,25 +7,25 @@ use std::ffi::OsString;
 
 use super::definition::{is_list, is_switch, key};
 
-/// Something in the settings that cannot work.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it is.
+    /// The source of the value.
     pub place: Place,
     /// What is wrong.
     pub text: String,
 }
 
-/// Where a value comes from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A file, and the line if it is one line's fault; lines count from 1.
+    /// A file, with the line, counted from 1, if a single line has the value.
     File(PathBuf, Option<usize>),
     /// An environment variable.
     Variable(String),
     /// The command line.
     CommandLine,
-    /// Nowhere: it is the default.
+    /// No source: the value is the default.
     Default,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// All that is wrong, a line each.
+/// Several mistakes, printed one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub Vec<Mistake>);
 
@@ -67,9 +67,9 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
-/// What is wrong with a value, judged by itself and by the rules of the command line.
+/// The error for a value, according to its type and the rules of the command line.
 pub fn fault(setting: &Arg, value: OsString) -> Option<String> {
-    // Requirements of other settings are left out: those may be given elsewhere.
+    // Do not check which other settings it requires: another layer may have them.
     let mut alone =
         Arg::new("value").long("value").require_equals(true).value_parser(setting.get_value_parser().clone());
     if is_list(setting) {

@@ -1,4 +1,5 @@
-//! Settings of the daemons: flags, over the environment, over a file, over defaults. Whatever is a flag is all of it.
+//! Settings of the daemons: flags precede the environment, a file, and defaults. Every flag is also an
+//! environment variable and a key of the file.
 
 mod command;
 mod definition;

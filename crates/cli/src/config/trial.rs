@@ -1,4 +1,4 @@
-//! What a daemon would refuse when it starts, found without starting it: files, directories, and where it listens.
+//! What would a daemon refuse when it starts? Checks files, directories and listen addresses without starting it.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::failure::Failure;
 use crate::router::{self, Router};
 use crate::serve;
 
-/// Something that a daemon would refuse.
+/// A setting that a daemon would refuse.
 pub struct Finding {
-    /// The setting at fault, if it is one alone.
+    /// The setting at fault, if it is a single one.
     pub setting: Option<&'static str>,
-    /// What is wrong.
+    /// The reason.
     pub failure: Failure,
 }
 
-/// Everything that the daemon with these arguments, which are well-formed, would refuse.
+/// All reasons why a daemon would refuse these arguments, which are well-formed.
 pub fn findings(command: &Command) -> Vec<Finding> {
     let mut trial = Trial::default();
     let daemon = match command {
@@ -33,7 +33,7 @@ pub fn findings(command: &Command) -> Vec<Finding> {
         }
         _ => Vec::new(),
     };
-    // The daemon's own start finds one fault at a time, mostly one of those that have been found.
+    // The daemon's own checks stop at the first error, most likely one that was found above.
     if trial.findings.is_empty() {
         trial.findings = daemon.into_iter().map(|failure| Finding { setting: None, failure }).collect();
     }
@@ -67,11 +67,12 @@ impl Trial {
         }
     }
 
-    /// What builder and router have in common.
+    /// Checks the settings that builder and router share.
     fn daemon(&mut self, daemon: &Daemon, shows_tickets: bool) {
         self.tls(daemon, daemon.client_ca.as_deref());
         self.file("token-file", daemon.token_file.as_deref(), Tokens::open);
-        // A file that cannot be read would still have encrypted connections or asked clients.
+        // Treat unreadable certificates and token files as present: otherwise a second finding would say that
+        // encryption or authentication is missing.
         let asked = shows_tickets || daemon.token_file.is_some() || daemon.client_ca.is_some();
         let access = Access {
             allow_plaintext_beyond_loopback: daemon.allow_plaintext_beyond_loopback || daemon.cert.is_some(),

@@ -1,4 +1,4 @@
-//! Environment variables that look like settings and are none.
+//! Environment variables that look like settings but are none.
 
 use std::env;
 
@@ -6,12 +6,12 @@ use clap::Command;
 
 use super::definition::{FILE_VARIABLE, SECTIONS, key, near};
 
-/// What the variables of all settings begin with.
+/// The common prefix of all settings' variables.
 const PREFIX: &str = "LANTERN_INDEX_";
 
-/// A mistake for each variable of the environment that has the prefix of settings, but is the variable of none.
+/// A mistake for each environment variable that has the prefix but belongs to no setting.
 pub fn unknown(command: &Command) -> Vec<String> {
-    // Names that are not UTF-8 are not ours either.
+    // Variables whose names are not UTF-8 cannot have the prefix.
     let mut names: Vec<String> = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     names.sort();
     names.iter().filter(|name| name.starts_with(PREFIX)).filter_map(|name| mistake(name, command)).collect()
@@ -28,7 +28,7 @@ fn mistake(name: &str, command: &Command) -> Option<String> {
     Some(format!("{name}: no setting has this variable{}", hint.unwrap_or_default()))
 }
 
-/// Whether it is one of the variables by which Kubernetes tells pods of services, such as one called `lantern-index-router`.
+/// Whether Kubernetes sets the variable, with the address of a service such as `lantern-index-router`.
 fn is_service_link(name: &str) -> bool {
     let numbered = name.rsplit_once("_PORT_").is_some_and(|(_, port)| port.starts_with(|c: char| c.is_ascii_digit()));
     numbered || name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_")

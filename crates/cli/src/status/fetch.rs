@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::target::Target;
 
-/// A daemon that does not answer within this time is as good as gone.
+/// The time limit for an answer.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// More than this is no status.
+/// The most bytes of an answer; a status is never larger.
 const LARGEST: usize = 16 << 20;
 
-/// Asks a daemon for its status.
+/// Requests a daemon's status.
 pub fn report(target: &Target) -> Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async { timeout(LIMIT, get(target)).await });
@@ -44,7 +44,7 @@ async fn get(target: &Target) -> Result<(StatusCode, Bytes)> {
     exchange(stream, &target.to_string(), Method::GET, &target.path).await
 }
 
-/// One request and its answer over a connection to a daemon.
+/// Sends one request over a connection to a daemon and returns the answer.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     host: &str,
@@ -64,7 +64,7 @@ pub async fn exchange(
         let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(|error| anyhow!(error))?;
         Ok::<_, anyhow::Error>((code, body.to_bytes()))
     };
-    // The connection moves only while it is polled.
+    // The connection makes progress only while it is polled.
     tokio::pin!(exchange);
     tokio::select! {
         answer = &mut exchange => answer,

@@ -3,7 +3,7 @@ use std::fmt;
 use anyhow::{Result, anyhow, bail};
 use hyper::Uri;
 
-/// The daemons' usual port for status.
+/// The daemons' default port for status requests.
 const PORT: u16 = 8999;
 
 /// Where a daemon answers status requests.
@@ -16,7 +16,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `host`, `host:port`, `[address]:port` or a URL.
+    /// Parses `host`, `host:port`, `[address]:port` or a URL.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             anyhow!(

@@ -1,4 +1,4 @@
-//! The status as text. What a daemon says is not trusted to leave the terminal alone.
+//! The status as text. Control characters in a daemon's texts are replaced, so that they cannot affect the terminal.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use service::{Outcome, Role, printable};
 use super::target::Target;
 use crate::count;
 
-/// Characters of a bar.
+/// Length of a progress bar in characters.
 const BAR: usize = 24;
 
 pub fn clean(text: &str) -> String {
     printable(text)
 }
 
-/// Everything, for one look.
+/// The whole status, printed once.
 pub fn whole(report: &Report, target: &Target) -> String {
     let mut text = format!("{}\n{}\n", headline(report, target), memory(report));
     for builder in &report.builders {
@@ -38,7 +38,7 @@ pub fn whole(report: &Report, target: &Target) -> String {
     text
 }
 
-/// Who it is and how it is.
+/// The daemon's name, version, state and uptime.
 pub fn headline(report: &Report, target: &Target) -> String {
     let role = match report.role {
         Role::Builder => "builder",
@@ -57,7 +57,7 @@ pub fn headline(report: &Report, target: &Target) -> String {
     )
 }
 
-/// How long the daemon's certificate is good; times in ms since 1970.
+/// For how long the daemon's certificate is valid; times in ms since 1970.
 fn certificate(expires: u64, now: u64) -> String {
     let distance = span(expires.abs_diff(now) as f64 / 1e3);
     if expires < now {
@@ -75,7 +75,7 @@ pub fn memory(report: &Report) -> String {
     format!("memory: {reserved} reserved ({limit}), {} in use", bytes(memory.resident_bytes))
 }
 
-/// What is built, and for whom.
+/// The index that is built, and its client.
 pub fn subject(subject: &Subject) -> String {
     let what = format!("{}({}) {}", clean(&subject.value_type), subject.dims, clean(&subject.metric));
     let label = subject.label.as_ref().map(|label| format!("{}  ", clean(label))).unwrap_or_default();
@@ -88,7 +88,7 @@ pub fn subject(subject: &Subject) -> String {
     )
 }
 
-/// How far a build is.
+/// The progress of a build.
 pub fn progress(build: &BuildReport) -> String {
     let steps =
         if build.total > 0 { format!("{} of {}", number(build.done), number(build.total)) } else { number(build.done) };
@@ -105,7 +105,7 @@ pub fn progress(build: &BuildReport) -> String {
     text
 }
 
-/// A build that waits.
+/// A waiting build.
 pub fn waiting(build: &QueuedReport) -> String {
     let place = if build.position > 0 { format!("{}. ", build.position) } else { String::new() };
     let needs = if build.memory_bytes > 0 { format!(", needs {}", bytes(build.memory_bytes)) } else { String::new() };
@@ -137,7 +137,7 @@ fn bar(fraction: f64) -> String {
     format!("{}{}", "=".repeat(full), " ".repeat(BAR - full))
 }
 
-/// With a comma between thousands.
+/// A number with commas between thousands.
 fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

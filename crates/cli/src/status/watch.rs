@@ -9,17 +9,17 @@ use super::target::Target;
 use super::{PERIOD, fetch, text};
 use crate::failure::Failure;
 
-/// Steps of a bar: a fraction is all that is known.
+/// The length of a progress bar, whose position is a fraction.
 const LENGTH: u64 = 1000;
 
-/// Bars that stay in their places, and a line for each build that ends.
+/// A progress bar for each running build, and a line for each build that has ended.
 struct View {
     all: MultiProgress,
     head: ProgressBar,
     memory: ProgressBar,
     builds: BTreeMap<u64, ProgressBar>,
     queue: Vec<ProgressBar>,
-    /// Builds whose end was shown, by number and time.
+    /// Builds whose end has been printed, by number and time of the end.
     ended: BTreeSet<(u64, u64)>,
     line: ProgressStyle,
     bar: ProgressStyle,

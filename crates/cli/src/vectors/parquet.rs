@@ -10,14 +10,15 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::Sample;
 
-/// Of a larger file, only so many rows per vector are looked at: parts of a column cannot be read without the rest of their row group.
+/// The most rows to read per vector of the sample. A column chunk must be decoded from the start of its row group.
 const ROWS_PER_VECTOR: u64 = 10;
-/// At least so many row groups are read, even if one has rows enough: rows that are near each other are often alike.
+/// The least number of row groups to read, even if one has enough rows: neighboring rows are often similar.
 const MIN_GROUPS: u64 = 8;
-/// More rows than any file has.
+/// A bound above any real file's rows, for arithmetic without overflow.
 const MAX_ROWS: u64 = 1 << 40;
 
-/// Reads at most `most` vectors of a column of lists, the only one of floats unless it is named. Rows without a list are left out.
+/// Reads at most `most` vectors of a list column: the named one, or the only one of floating-point
+/// numbers. Rows without a list are skipped.
 pub(super) fn sample(file: File, name: Option<&str>, most: u64) -> Result<Sample> {
     let reader = SerializedFileReader::new(file).context("no Parquet file that can be read")?;
     let number = column(reader.metadata().file_metadata().schema_descr().columns(), name)?;
@@ -30,7 +31,7 @@ pub(super) fn sample(file: File, name: Option<&str>, most: u64) -> Result<Sample
     let (groups, in_groups) = loop {
         let groups: Vec<usize> = pages::one_of_each_part(wanted, count).map(|group| group as usize).collect();
         let in_groups = groups.iter().map(|&group| rows_of(group)).sum::<u64>();
-        // Those drawn may be the small ones.
+        // The drawn row groups may be smaller than average.
         if wanted == count || in_groups >= most {
             break (groups, in_groups);
         }
@@ -62,7 +63,7 @@ pub(super) fn sample(file: File, name: Option<&str>, most: u64) -> Result<Sample
     Ok(Sample { dims, rows: (rows as f64 * share).round() as u64, values })
 }
 
-/// The number of the column.
+/// The index of the column.
 fn column<C: AsRef<ColumnDescriptor>>(columns: &[C], wanted: Option<&str>) -> Result<usize> {
     let named = || columns.iter().map(|column| name(column.as_ref()));
     let listed = |numbers: &[usize]| {
@@ -88,7 +89,7 @@ fn column<C: AsRef<ColumnDescriptor>>(columns: &[C], wanted: Option<&str>) -> Re
     }
 }
 
-/// As a person names it: without the levels that a list has below.
+/// The column's name without the levels that the encoding of lists adds.
 fn name(column: &ColumnDescriptor) -> String {
     let (parts, below) = (column.path().parts(), if column.max_rep_level() > 0 { 2 } else { 0 });
     parts[..parts.len().saturating_sub(below).max(1)].join(".")
@@ -102,11 +103,11 @@ fn is_float(column: &ColumnDescriptor) -> bool {
     }
 }
 
-/// What has been read.
+/// The vectors read so far.
 struct Vectors {
-    /// The least definition level of an entry of a list, be it NULL: less is an empty list, still less none.
+    /// The definition level from which on a list has an entry, even a NULL. One less is an empty list, still less no list.
     entry: i16,
-    /// 0 before the first.
+    /// 0 before the first vector.
     dims: u32,
     rows: u64,
     /// As in [`Sample`].
@@ -119,7 +120,7 @@ impl Vectors {
         Self { entry, dims: 0, rows: 0, values: Vec::new() }
     }
 
-    /// Reads these rows of a row group, in ascending order.
+    /// Reads these rows of a row group; `rows` is ascending.
     fn read<T: DataType>(
         &mut self,
         mut reader: ColumnReaderImpl<T>,
@@ -139,7 +140,7 @@ impl Vectors {
             if definitions[..].first().is_some_and(|&level| level < self.entry - 1) {
                 continue;
             }
-            // An empty list has a level, but no entry.
+            // An empty list has a definition level, but no entry.
             let entries = definitions.iter().filter(|&&level| level >= self.entry).count();
             ensure!(entries == numbers.len(), "a list has NULL among its numbers");
             let found = u32::try_from(entries)?;

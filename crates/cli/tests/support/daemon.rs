@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Client, Rows, hello};
 
-/// The program, without what this machine's own builder is told. `LANTERN_INDEX_EMULATOR` is the command that runs it where it is made
-/// for another architecture.
+/// The program, without environment variables that are meant for this machine's own builder. `LANTERN_INDEX_EMULATOR` is a command that
+/// runs programs of another architecture.
 pub fn command() -> Command {
     let emulator = env::var("LANTERN_INDEX_EMULATOR").unwrap_or_default();
     let mut words = emulator.split_whitespace().chain([env!("CARGO_BIN_EXE_lantern-index")]);
@@ -32,7 +32,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one with a thread for each build, unless the arguments say otherwise, in `dir`, where its log is too.
+    /// Starts a builder in `dir`, which also has its log; it uses one thread per build unless the arguments say otherwise.
     pub fn start(arguments: &[&str], dir: &Path) -> Self {
         Self::with(arguments, dir, |_| {})
     }
@@ -103,12 +103,12 @@ impl Daemon {
         value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
     }
 
-    /// Waits until no build is left.
+    /// Waits until no build is running.
     pub fn settle(&self) {
         self.eventually("the builds end", || self.metric("lantern_index_build_active") == 0);
     }
 
-    /// A line of its `/proc/PID/status`, in bytes.
+    /// A value of `/proc/PID/status`, in bytes.
     pub fn memory(&self, name: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -124,13 +124,13 @@ impl Drop for Daemon {
 }
 
 impl Client<TcpStream> {
-    /// Says Hello and waits for its turn; returns the memory that was reserved.
+    /// Sends Hello and waits for Accept; returns the reserved memory in bytes.
     pub fn admitted(&mut self, hello: Hello) -> u64 {
         self.send(&ClientMessage::Hello(hello));
         self.accepted()
     }
 
-    /// Waits for its turn.
+    /// Waits for Accept; returns the reserved memory in bytes.
     pub fn accepted(&mut self) -> u64 {
         loop {
             match self.next() {
@@ -141,7 +141,7 @@ impl Client<TcpStream> {
         }
     }
 
-    /// Takes what comes up to Done, pages without keeping them; returns the rows.
+    /// Receives the messages up to Done, without keeping pages; returns the number of rows.
     pub fn done(&mut self) -> u64 {
         loop {
             match self.next() {
@@ -153,7 +153,7 @@ impl Client<TcpStream> {
         }
     }
 
-    /// A whole small build.
+    /// Runs a whole small build.
     pub fn small_build(&mut self) {
         self.admitted(hello(8));
         self.rows(&Rows::new(300, 8), 50);

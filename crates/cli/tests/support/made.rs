@@ -5,7 +5,7 @@ use protocol::{Hello, Metric, TuplesWriter, ValueType};
 
 use super::{Client, hello};
 
-/// A build of made-up values, which are made as they are sent.
+/// A build whose values are generated while they are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     pub value_type: ValueType,
@@ -31,7 +31,7 @@ impl Made {
         Hello { value_type, metric, m, ef_construction, estimated_rows, ..hello(self.dims) }
     }
 
-    /// Sends all rows and says that there are no more.
+    /// Sends all rows and the end of the rows.
     pub fn send(&self, client: &mut Client<TcpStream>) {
         self.send_rows(client);
         client.end_of_rows(self.rows);
@@ -46,7 +46,7 @@ impl Made {
                 ValueType::Vector => {
                     (0..self.dims).for_each(|_| out.extend(random.f32().to_le_bytes()));
                 }
-                // From 0.125 to 0.5.
+                // Half-precision numbers from 0.125 to 0.5.
                 ValueType::HalfVec => {
                     (0..self.dims).for_each(|_| out.extend((0x3000 | random.u16(..0x800)).to_le_bytes()));
                 }

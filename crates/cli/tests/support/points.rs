@@ -5,7 +5,7 @@ use protocol::{Metric, TuplesWriter, ValueType};
 
 use super::Client;
 
-/// Points around a few centers, in numbers that a type can hold; the same each time.
+/// Reproducible points around a few centers, with numbers that the type can represent.
 pub fn points(value_type: ValueType, metric: Metric, count: usize, dims: usize) -> Vec<Vec<f32>> {
     let mut state = 17_u64;
     let mut next = || {
@@ -22,7 +22,7 @@ pub fn points(value_type: ValueType, metric: Metric, count: usize, dims: usize) 
             ValueType::Bit => value.map(|x| f32::from(x > 0.0)).collect(),
         };
         if metric == Metric::Cosine {
-            // As the extension sends them.
+            // Normalised, as the extension sends them.
             let norm = value.iter().map(|x| x * x).sum::<f32>().sqrt();
             value.iter_mut().for_each(|x| *x /= norm);
         }
@@ -51,7 +51,7 @@ pub fn encode(value_type: ValueType, row: &[f32]) -> Vec<u8> {
 }
 
 impl Client<TcpStream> {
-    /// Sends rows, the first in the first line of heap block 0, 50 to a block.
+    /// Sends rows with TIDs of 50 per heap block, from block 0 on.
     pub fn values(&mut self, value_type: ValueType, rows: &[Vec<f32>]) {
         let mut writer = TuplesWriter::new(value_type == ValueType::SparseVec);
         for (number, row) in (0u32..).zip(rows) {

@@ -1,5 +1,5 @@
-//! Builders as pods. Pod names are numbered places, so that routers that share nothing but Kubernetes cannot create more pods
-//! than there are places.
+//! Builders as pods. Each pod has a numbered name out of `max_builders` ones: several routers, which only Kubernetes connects, cannot
+//! create more pods than there are names.
 
 mod adopt;
 mod own;
@@ -34,27 +34,27 @@ use view::{Presence, View};
 use crate::health;
 use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
 
-/// How long the deletion of a useless pod may take.
+/// The time limit for deleting a pod that is not needed.
 const CLEAN_UP: Duration = Duration::from_secs(60);
 
 /// How to run builders as pods.
 #[derive(Clone, Debug)]
 pub struct KubernetesConfig {
-    /// A pod as JSON; [`Template`](template::Template) describes what the router adds.
+    /// The pod template, a JSON file; [`Template`](template::Template) describes what the router adds.
     pub template: PathBuf,
-    /// The namespace; `None` is that of the service account or kubeconfig.
+    /// The namespace; `None` is that of the service account or of the kubeconfig.
     pub namespace: Option<String>,
-    /// All routers of this name share one set of places.
+    /// Routers with the same instance name share one set of pod names.
     pub instance: String,
     /// The name of the pod that this router runs in.
     pub identity: String,
-    /// The Deployment that owns the pods: they are deleted with it.
+    /// The Deployment that owns the pods, so that Kubernetes deletes them with it.
     pub owner: Option<String>,
-    /// The ticket keys, which the pods share.
+    /// The ticket keys that all builders accept.
     pub ticket_keys: Arc<TicketKeys>,
 }
 
-/// Pods of one namespace.
+/// The pods of a router's instance in one namespace.
 pub(crate) struct Pods {
     api: Api<Pod>,
     view: View,
@@ -66,7 +66,7 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// Connects to the API server.
+    /// Connects to the API server. `places` is the number of pod names.
     pub(crate) async fn connect(config: &KubernetesConfig, places: usize) -> Result<Self, SpawnError> {
         let settings = kube::Config::infer().await.map_err(|error| {
             let hint = "Outside a cluster, KUBECONFIG names the file that says where the API server is.";
@@ -106,9 +106,9 @@ impl Pods {
         }
     }
 
-    /// Creates a pod in a place that is free by the last list.
+    /// Creates a pod with a name that is free in the last list.
     async fn create(&self, memory: u64) -> Result<Identity, SpawnError> {
-        // If listing fails, creating the pod fails too and reports the cause.
+        // If this request fails, so does the creation, which reports the cause.
         let pods = self.view.list().await.unwrap_or_default();
         let taken: HashSet<String> = pods.iter().map(ResourceExt::name_any).collect();
         for name in (1..=self.places).map(|place| self.template.name(place)).filter(|name| !taken.contains(name)) {
@@ -130,14 +130,14 @@ impl Pods {
         Err(SpawnError::full(format!("all {} places for pods are taken, also by other routers", self.places)))
     }
 
-    /// Asks another router for an idle builder. It releases the builder to this one, unless the builder gets a build first.
+    /// Requests an idle builder from another router, which releases it unless the builder gets a build first.
     async fn ask_others(&self, pods: &[Pod], memory: u64) {
         let others = pods.iter().filter(|pod| template::is_idle(pod) && !self.own.has(pod));
         let idle: Vec<&Pod> = others.filter(|pod| matches!(state(pod), State::Ready)).collect();
         if idle.iter().any(|pod| template::wanted_by(pod) == Some(&self.identity)) {
             return;
         }
-        // The smallest that is large enough, or else one that makes room.
+        // The smallest that is large enough, else any one whose end makes room.
         let best = idle.into_iter().filter(|pod| template::wanted_by(pod).is_none());
         let Some(pod) = best.min_by_key(|pod| (template::memory(pod) < memory, template::memory(pod))) else { return };
         let (name, how) = (pod.name_any(), Patch::Merge(template::want(pod, &self.identity)));
@@ -147,7 +147,7 @@ impl Pods {
         }
     }
 
-    /// Waits until the pod accepts builds, and reports what it waits for.
+    /// Waits until the pod accepts builds, and reports what it is waiting for.
     async fn ready(&self, made: &Identity, order: &Order) -> Result<PodBuilder, SpawnError> {
         let mut view = self.view.subscribe();
         let name = &made.name;
@@ -185,7 +185,7 @@ impl Pods {
         }
     }
 
-    /// The builder in a pod; `None` as long as the pod has no address.
+    /// The builder in a pod; `None` while the pod has no address.
     fn builder(&self, pod: &Pod, memory: u64) -> Option<PodBuilder> {
         let outdated = self.template.is_not_of(pod);
         PodBuilder::new(pod, memory, outdated, self.api.clone(), self.view.clone(), self.own.clone())
@@ -210,7 +210,7 @@ impl Pods {
             match self.builder(&pod, template::memory(&pod)) {
                 Some(builder) => found.push(Arc::new(builder)),
                 None => {
-                    // It has no build, and the clients that waited for it are gone.
+                    // It has no build, and the clients for which it was started are gone.
                     tracing::info!(pod = identity.name, "pod of an earlier router has not started and is deleted");
                     self.remove(&identity).await;
                 }

@@ -17,23 +17,23 @@ use super::template::{leave_to, show_building, wanted_by};
 use super::view::{Presence, SOON, View};
 use crate::spawner::{Boxed, Builder, Place};
 
-/// How long an idle builder may take to end.
+/// The time limit for stopping an idle builder.
 const STOP: Duration = Duration::from_secs(120);
-/// How long a pod may be unready, for instance without its node, before it is given up.
+/// How long a pod may be unready, for instance without its node, before it counts as lost.
 const UNREADY: Duration = Duration::from_secs(60);
 /// The time limit for releasing a pod to another router.
 const LEAVE: Duration = Duration::from_secs(10);
-/// The pause between attempts.
+/// The pause between retries.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often a forbidden change of labels is retried: an API server that has just started may not have loaded the roles yet.
+/// How often a forbidden patch is retried: an API server that has just started may not have loaded the roles yet.
 const FORBIDDEN: u32 = 15;
 
-/// Identifies a pod: its name may be reused, its uid never.
+/// Identifies a pod by name and uid: Kubernetes reuses the name, never the uid.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) name: String,
     pub(super) uid: String,
-    /// When it was there.
+    /// A time at which the pod existed.
     pub(super) since: Instant,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct PodBuilder {
 }
 
 impl PodBuilder {
-    /// `None` if the pod has no address.
+    /// The builder in a pod; `None` if the pod has no address.
     pub(super) fn new(pod: &Pod, memory: u64, outdated: bool, api: Api<Pod>, view: View, own: Own) -> Option<Self> {
         let place = place(pod)?;
         let pod = Identity::of(pod);
@@ -109,7 +109,7 @@ impl Builder for PodBuilder {
         &self.pod.name
     }
 
-    /// The pod's uid, since names are reused.
+    /// Tickets name the pod by its uid, since names are reused.
     fn ticket_name(&self) -> &str {
         &self.pod.uid
     }
@@ -146,14 +146,14 @@ impl Builder for PodBuilder {
     }
 }
 
-/// The pod's address; `None` until it has one, since an empty host would mean this machine.
+/// The pod's address; `None` before it has one: an empty host would mean this machine.
 fn place(pod: &Pod) -> Option<Place> {
     let host = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
     let (port, status_port, clock) = (DEFAULT_PORT, DEFAULT_STATUS_PORT, Clock::default());
     Some(Place { host: Some(host), port, status_host: None, status_port, clock })
 }
 
-/// Labels a pod with whether its builder has a build; only the latest state is written.
+/// Labels a pod as building or idle. Intermediate states may be skipped, the latest is always written.
 async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>) {
     while building.changed().await.is_ok() {
         let now = *building.borrow_and_update();
@@ -161,7 +161,7 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
     }
 }
 
-/// Patches a pod, with retries until the API server answers. A pod that is gone is no error.
+/// Patches a pod; retries until the API server answers. Succeeds if the pod is gone.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     let mut forbidden = 0;
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
@@ -177,7 +177,7 @@ async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     }
 }
 
-/// Deletes a pod, with retries until the API server answers, and waits until it is gone.
+/// Deletes a pod; retries until the API server answers, then waits until the pod is gone.
 pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, limit: Duration) {
     let this_one = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let how = how.preconditions(this_one);
@@ -185,7 +185,7 @@ pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, li
         loop {
             match api.delete(&pod.name, &how).await {
                 Ok(_) => break,
-                // The pod is gone, or another one has its name.
+                // The pod is gone, or another pod has its name.
                 Err(error) if is_absent(&error) || is_taken(&error) => return,
                 Err(error) => {
                     tracing::warn!(pod = pod.name, %error, "cannot delete the pod; trying again");

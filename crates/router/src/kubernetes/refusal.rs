@@ -4,7 +4,7 @@ use kube::Error;
 
 use crate::spawner::{Outlook, SpawnError};
 
-/// Whether the name is taken, or the object has changed meanwhile.
+/// Whether the name is taken, or the object has changed since it was read.
 pub(super) fn is_taken(error: &Error) -> bool {
     code(error) == 409
 }
@@ -29,7 +29,7 @@ fn code(error: &Error) -> u16 {
 /// Describes an error of a request to Kubernetes.
 pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     let Error::Api(status) = error else {
-        // The API server is unreachable: the last error in the chain has the reason.
+        // The API server cannot be reached: the last error in the chain has the reason.
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(next) = cause {
@@ -54,7 +54,7 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     SpawnError { text, hint: hint.to_owned(), outlook: if lasting { Outlook::Lasting } else { Outlook::Passing } }
 }
 
-/// Like [`spawn_error`], for a server that has just started and may soon allow what it forbids.
+/// Like [`spawn_error`], but temporary: a server that has just started may soon allow what it still forbids.
 pub(super) fn spawn_error_of_new(what: &str, error: &Error) -> SpawnError {
     let said = spawn_error(what, error);
     if !is_forbidden(error) {

@@ -3,7 +3,7 @@ use kube::Resource;
 
 use crate::spawner::SpawnError;
 
-/// Reasons of a waiting container that last until somebody fixes them.
+/// Reasons of a waiting container that do not go away by themselves.
 const HOPELESS: [&str; 6] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -13,7 +13,7 @@ const HOPELESS: [&str; 6] = [
     "RunContainerError",
 ];
 
-/// The state of a pod, with a text that follows its name.
+/// The state of a pod. The text completes a sentence that begins with the pod's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not ready yet.
@@ -22,11 +22,11 @@ pub(super) enum State {
     Ready,
     /// Its container cannot start.
     Hopeless(SpawnError),
-    /// It has ended.
+    /// Its process has ended.
     Ended(String),
 }
 
-/// The state by a pod's status.
+/// The state according to a pod's status.
 pub(super) fn state(pod: &Pod) -> State {
     let status = pod.status.clone().unwrap_or_default();
     if let Some(why) = ended(pod, &status) {
@@ -82,7 +82,7 @@ fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     status.container_statuses.iter().flatten()
 }
 
-/// Whether a condition holds, and its message.
+/// Whether the condition `name` is true, and its message.
 fn condition(status: &PodStatus, name: &str) -> Option<(bool, String)> {
     let found = status.conditions.iter().flatten().find(|condition| condition.type_ == name)?;
     Some((found.status == "True", found.message.clone().unwrap_or_default()))

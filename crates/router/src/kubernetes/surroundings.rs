@@ -7,7 +7,7 @@ use super::template::{is_building, router_of, wanted_by};
 use super::view::PodList;
 use crate::spawner::Surroundings;
 
-/// Publishes the other routers' state by the pods' labels, as long as there is a receiver.
+/// Publishes the state of other routers, according to the pods' labels, as long as there is a receiver.
 pub(super) async fn follow(
     mut view: watch::Receiver<PodList>,
     identity: String,
@@ -28,7 +28,7 @@ pub(super) async fn follow(
     }
 }
 
-/// The other routers' state by the pods' labels.
+/// The state of other routers according to the pods' labels.
 pub(super) fn look<'a>(pods: impl Iterator<Item = &'a Pod>, identity: &str, own: &Own) -> Surroundings {
     let mut now = Surroundings::default();
     for pod in pods {
@@ -39,10 +39,10 @@ pub(super) fn look<'a>(pods: impl Iterator<Item = &'a Pod>, identity: &str, own:
             }
             continue;
         }
-        // Pods of an earlier run of this router count until they are taken over.
+        // Pods of an earlier run of this router count as released until they are taken over.
         now.left |= router == identity || router.is_empty();
         now.others.all += 1;
-        // An ended pod still occupies its place for a while.
+        // An ended pod keeps its name occupied until it is deleted.
         if matches!(state(pod), State::Ended(_)) {
             continue;
         }
@@ -64,7 +64,7 @@ mod tests {
     use crate::scheduler::Others;
     use crate::spawner::Surroundings;
 
-    /// A pod `uid` of a router, which says what it does, and for which another router may wait.
+    /// A pod with this uid, owner, state label, router that waits for it, and phase.
     fn pod(uid: &str, router: &str, state: &str, wanted: &str, phase: &str) -> Pod {
         serde_json::from_value(json!({
             "metadata": {

@@ -12,49 +12,49 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Which router owns a pod.
+/// The name of the router that owns a pod.
 const ROUTER_LABEL: &str = "lantern-index/router";
-/// Which set of routers a pod belongs to.
+/// The instance name of the routers that a pod belongs to.
 const INSTANCE_LABEL: &str = "lantern-index/instance";
-/// What a builder does: `starting`, `idle` or `building`.
+/// The builder's state: `starting`, `idle` or `building`.
 const STATE_LABEL: &str = "lantern-index/state";
-/// The memory that a builder was created with, in bytes.
+/// The memory in bytes that a builder was created with.
 const MEMORY_ANNOTATION: &str = "lantern-index/memory";
 /// The hash of the template that a pod was created from.
 const TEMPLATE_ANNOTATION: &str = "lantern-index/template";
-/// Which other router waits for the builder.
+/// The name of another router that waits for the builder.
 const WANTED_ANNOTATION: &str = "lantern-index/wanted-by";
-/// Keeps the cluster's autoscaler from evicting a builder with a build.
+/// Keeps the cluster autoscaler from evicting a builder during a build.
 const EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Why a template cannot be used.
 #[derive(Debug, Error)]
 pub enum TemplateError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the builders' template {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is not a pod.
+    /// The file is not a pod in JSON.
     #[error("the builders' template {path} is not a pod: {source}")]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the parser.
         source: serde_json::Error,
     },
-    /// It has no container.
+    /// The pod has no container.
     #[error("the builders' template {0} has no container")]
     Empty(PathBuf),
 }
 
 /// The operator's template for builders' pods.
 ///
-/// The router sets the pod's name, its own labels and annotations, the owner and `restartPolicy: Never`; in the first container
-/// the memory, as request and limit, if builders have sizes, and the variable with the builder's name in tickets.
+/// The router sets the pod's name, its own labels and annotations, the owner and `restartPolicy: Never`. In the first container it sets the
+/// variable with the builder's name in tickets and, if builders have sizes, memory requests and limits.
 #[derive(Debug)]
 pub(super) struct Template {
     pod: Pod,
@@ -81,12 +81,12 @@ impl Template {
         Ok(Self { pod, prefix: format!("{instance}-builder"), labels, instance: instance.to_owned(), hash })
     }
 
-    /// Whether a pod was created from another template.
+    /// Whether a pod was created from another template than this one.
     pub(super) fn is_not_of(&self, pod: &Pod) -> bool {
         pod.annotations().get(TEMPLATE_ANNOTATION) != Some(&self.hash)
     }
 
-    /// Sets the Deployment with which pods are deleted.
+    /// Sets the Deployment as owner, so that Kubernetes deletes the pods with it.
     pub(super) fn set_owner(&mut self, owner: &Deployment) {
         self.pod.metadata.owner_references = Some(vec![OwnerReference {
             api_version: Deployment::api_version(&()).into_owned(),
@@ -98,17 +98,17 @@ impl Template {
         }]);
     }
 
-    /// Selects the pods of all routers of this name.
+    /// The label selector for pods of all routers of this instance.
     pub(super) fn selector(&self) -> String {
         format!("{INSTANCE_LABEL}={}", self.instance)
     }
 
-    /// The name of a place, from 1.
+    /// The name of the pod with the number `place`, which counts from 1.
     pub(super) fn name(&self, place: usize) -> String {
         format!("{}-{place}", self.prefix)
     }
 
-    /// The pod of a place, with `memory` bytes; 0 leaves the template's memory.
+    /// A pod of this name with `memory` bytes; 0 leaves the memory of the template.
     pub(super) fn pod(&self, name: &str, memory: u64) -> Result<Pod, TemplateError> {
         let mut pod = self.pod.clone();
         pod.metadata.name = Some(name.to_owned());
@@ -128,7 +128,7 @@ impl Template {
     }
 }
 
-/// The memory that a pod was created with.
+/// The memory in bytes that a pod was created with.
 pub(super) fn memory(pod: &Pod) -> u64 {
     pod.annotations().get(MEMORY_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
@@ -138,22 +138,22 @@ pub(super) fn router_of(pod: &Pod) -> &str {
     pod.labels().get(ROUTER_LABEL).map_or("", String::as_str)
 }
 
-/// Whether the pod has a build.
+/// Whether the pod is labelled as having a build.
 pub(super) fn is_building(pod: &Pod) -> bool {
     pod.labels().get(STATE_LABEL).is_some_and(|state| state == "building")
 }
 
-/// Whether the pod could take a build.
+/// Whether the pod is labelled as idle and could accept a build.
 pub(super) fn is_idle(pod: &Pod) -> bool {
     pod.labels().get(STATE_LABEL).is_some_and(|state| state == "idle")
 }
 
-/// The other router that waits for the pod.
+/// The other router that waits for the pod, if any.
 pub(super) fn wanted_by(pod: &Pod) -> Option<&str> {
     pod.annotations().get(WANTED_ANNOTATION).map(String::as_str).filter(|router| !router.is_empty())
 }
 
-/// A patch that shows whether a pod has a build. With the uid, Kubernetes refuses it for another pod of the same name.
+/// The patch that labels a pod as building or idle. It has the uid, so that Kubernetes rejects it for another pod of the same name.
 pub(super) fn show_building(uid: &str, building: bool) -> Value {
     let state = if building { "building" } else { "idle" };
     json!({ "metadata": {
@@ -163,7 +163,7 @@ pub(super) fn show_building(uid: &str, building: bool) -> Value {
     }})
 }
 
-/// A patch that releases an idle pod to another router, or with an empty name to any.
+/// The patch that releases an idle pod to another router, or with an empty name to any router.
 pub(super) fn leave_to(uid: &str, router: &str) -> Value {
     json!({ "metadata": {
         "uid": uid,
@@ -172,21 +172,21 @@ pub(super) fn leave_to(uid: &str, router: &str) -> Value {
     }})
 }
 
-/// A patch that asks the pod's router for it; fails if the pod has changed meanwhile.
+/// The patch that asks the owner for a pod; it fails if the pod has changed since it was read.
 pub(super) fn want(pod: &Pod, router: &str) -> Value {
     json!({ "metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "annotations": { WANTED_ANNOTATION: router },
     }})
 }
 
-/// A patch that takes over a pod; fails if the pod has changed meanwhile.
+/// The patch that takes over a pod; it fails if the pod has changed since it was read.
 pub(super) fn take(pod: &Pod, router: &str) -> Value {
     json!({ "metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "labels": { ROUTER_LABEL: router },
     }})
 }
 
-/// Uses the pod's uid, since names are reused.
+/// The variable with the pod's uid, which tickets name since pod names are reused.
 fn ticket_name() -> EnvVar {
     let field = ObjectFieldSelector { field_path: "metadata.uid".to_owned(), ..ObjectFieldSelector::default() };
     EnvVar {

@@ -10,34 +10,34 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Interval between lists of the pods.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Interval while somebody waits for a change.
+/// Interval while a task waits for a change.
 pub(super) const SOON: Duration = Duration::from_millis(100);
-/// How long after its start the API server may not have loaded the roles.
+/// For this time after its start the API server may not have loaded the roles.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How long an answer may take.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One list of the pods.
+/// The answer to one list request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodList {
-    /// When the list was requested; `None` before the first answer.
+    /// When the request was sent; `None` before the first answer.
     asked: Option<Instant>,
-    /// When the API server was last unreachable.
+    /// When a request last failed because the API server was unreachable.
     missed: Option<Instant>,
     by_uid: Arc<HashMap<String, Pod>>,
 }
 
-/// A pod in a list.
+/// What a list says about a pod.
 pub(super) enum Presence<'a> {
-    /// The list is older than the pod.
+    /// The list was requested before the pod existed.
     TooEarly,
     Here(&'a Pod),
-    /// The pod does not exist any more.
+    /// The pod no longer exists.
     Gone,
 }
 
 impl PodList {
-    /// Finds a pod, which existed at `since`, by its uid.
+    /// Looks up by its uid a pod that existed at `since`.
     pub(super) fn pod(&self, uid: &str, since: Instant) -> Presence<'_> {
         match self.by_uid.get(uid) {
             Some(pod) => Presence::Here(pod),
@@ -46,7 +46,7 @@ impl PodList {
         }
     }
 
-    /// Whether the API server has just come back: until it has loaded the roles, it forbids everything.
+    /// Whether the API server was unreachable a moment ago: until it has loaded the roles it forbids every request.
     pub(super) fn is_server_new(&self) -> bool {
         self.missed.is_some_and(|missed| missed.elapsed() < SETTLING)
     }
@@ -57,10 +57,10 @@ impl PodList {
     }
 }
 
-/// The last list of the pods of all routers of this name.
+/// The last list of the pods of all routers of this instance.
 ///
-/// Polls with one request for all pods: unlike a watch, a list cannot fall behind, expire or miss anything, and the API
-/// server answers it from memory. While the server is unreachable the last answer remains.
+/// Polls with one list request for all pods. Unlike a watch, a list cannot fall behind, expire or miss an event, and the API server answers
+/// it from memory. While the server is unreachable the last list remains.
 #[derive(Clone)]
 pub(super) struct View {
     api: Api<Pod>,
@@ -70,8 +70,8 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Polls the pods with these labels as long as a view exists. Returns after the first list, or without it if Kubernetes
-    /// does not answer.
+    /// Polls pods with these labels as long as a `View` exists.
+    /// Returns after the first list, or after a time limit if Kubernetes does not answer.
     pub(super) async fn start(api: Api<Pod>, labels: String) -> Self {
         let list = ListParams::default().labels(&labels);
         let (tell, mut pods) = watch::channel(PodList::default());
@@ -81,7 +81,7 @@ impl View {
         Self { api, list, pods, hurry }
     }
 
-    /// The pods and their changes.
+    /// A receiver of the list and its changes.
     pub(super) fn subscribe(&self) -> watch::Receiver<PodList> {
         self.pods.clone()
     }
@@ -91,12 +91,12 @@ impl View {
         self.pods.borrow().clone()
     }
 
-    /// Makes the next request soon.
+    /// Shortens the time to the next request.
     pub(super) fn hurry(&self) {
         self.hurry.notify_one();
     }
 
-    /// The pods as they are now.
+    /// Requests the current list.
     pub(super) async fn list(&self) -> Result<Vec<Pod>, kube::Error> {
         Ok(self.api.list(&self.list).await?.items)
     }
@@ -119,7 +119,7 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<PodList>, hur
                 }
             }
             failed => {
-                // A server that answers with an error is reachable.
+                // An error in an answer still shows that the server is reachable.
                 if !matches!(failed, Ok(Err(kube::Error::Api(_)))) {
                     tell.send_modify(|seen| seen.missed = Some(Instant::now()));
                 }

@@ -13,29 +13,29 @@ use crate::health;
 use crate::scheduler::{Action, BuilderId, Refusal, RequestId, Rules, Scheduler};
 use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
 
-/// How long a client may take to begin its build.
+/// The lifetime of a ticket: the time in which a redirected client must begin its build.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
-/// Interval of reports to waiting clients about the progress of a start.
+/// Interval of reports to waiting clients about a builder's start.
 const NEWS: Duration = Duration::from_millis(500);
-/// How long a stop may take before the router ends without it.
+/// The time limit for stopping all builders when the router ends.
 const CLOSE: Duration = Duration::from_secs(10);
 
 pub(super) struct Client {
-    /// The client of the build.
+    /// The name of the client that requests the build.
     client: service::Client,
     pub(super) waiting: watch::Sender<Waiting>,
     answer: oneshot::Sender<Result<Lease, Refusal>>,
 }
 
-/// A builder that the scheduler knows.
+/// A builder that the scheduler counts.
 pub(super) struct Known {
     since: Instant,
-    /// The progress of its start.
+    /// Reports about its start.
     pub(super) news: watch::Receiver<String>,
-    /// Once it has started.
+    /// `None` until it has started.
     pub(super) builder: Option<Arc<dyn Builder>>,
     lost: watch::Sender<Option<String>>,
-    /// Whether the router itself stops it.
+    /// Whether the router has begun to stop it, so that its end is no loss.
     is_stopped: bool,
 }
 
@@ -73,7 +73,7 @@ impl Actor {
         }
     }
 
-    /// Takes over a builder of an earlier router; it may still be building.
+    /// Takes over a builder of an earlier router, which may have a build.
     fn adopt(&mut self, builder: Arc<dyn Builder>) {
         tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
         let id = self.scheduler.adopt(builder.memory(), builder.is_outdated());
@@ -187,7 +187,7 @@ impl Actor {
                 self.builders.remove(&id);
                 self.scheduler.stopped(id);
             }
-            // Only `run` gets it.
+            // `run` handles this message.
             Message::Close { .. } => {}
         }
     }
@@ -230,7 +230,7 @@ impl Actor {
             Action::Grant { request, id } => self.grant(request, id),
             Action::Refuse { request, refusal } => {
                 if let Some(client) = self.clients.remove(&request) {
-                    // The last report says more than a timeout.
+                    // The last error of a start explains more than the timeout.
                     let refusal = match refusal {
                         Refusal::Late(after, None) => {
                             let last = client.waiting.borrow().reason.clone();
@@ -262,7 +262,7 @@ impl Actor {
         if answer.is_err() {
             let _ = self.messages.send(Message::GivenBack { id });
         }
-        // A lease without a receiver returns when it is dropped.
+        // If the client is gone, sending fails and drops the lease, which returns it to the pool.
         if let Some(client) = self.clients.remove(&request) {
             let _ = client.answer.send(answer);
         }
@@ -273,7 +273,7 @@ impl Actor {
         self.builders.insert(id, Known { since: Instant::now(), news, builder: None, lost, is_stopped: false });
     }
 
-    /// Reports when a builder is gone, as long as it is known.
+    /// Reports the loss of a builder, while the scheduler counts it.
     fn watch(&mut self, id: BuilderId, builder: Arc<dyn Builder>) {
         let Some(known) = self.builders.get_mut(&id) else { return };
         known.builder = Some(builder.clone());
@@ -290,7 +290,7 @@ impl Actor {
         });
     }
 
-    /// Waits until the builder itself has ended its build and freed the memory.
+    /// Waits until the builder itself reports that its build has ended and its memory is free.
     fn rest(&self, id: BuilderId) {
         let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
         let messages = self.messages.clone();

@@ -9,7 +9,7 @@ use crate::health::{self, Builds};
 use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Place};
 
-/// A builder for one build; it returns to the pool when this is dropped.
+/// A builder for one build. It returns to the pool on drop.
 pub(crate) struct Lease {
     id: BuilderId,
     builder: Arc<dyn Builder>,
@@ -35,27 +35,27 @@ impl Lease {
         self.builder.name()
     }
 
-    /// Memory in bytes that the builder has.
+    /// The builder's memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.builder.memory()
     }
 
-    /// Where the builder is.
+    /// The builder's address.
     pub(crate) fn place(&self) -> &Place {
         self.builder.place()
     }
 
-    /// Why the builder is gone, if that becomes known soon.
+    /// Why the builder is gone, if the pool learns it within `patience`.
     pub(crate) async fn loss(&mut self, patience: Duration) -> Option<String> {
         timeout(patience, self.lost.wait_for(Option::is_some)).await.ok()?.ok()?.clone()
     }
 
-    /// The builder has failed and is to be stopped.
+    /// Reports that the builder has failed and must be stopped.
     pub(crate) fn condemn(&self, why: &str) {
         let _ = self.messages.send(Message::Lost { id: self.id, why: why.to_owned() });
     }
 
-    /// Reserves the builder for a redirected client until its build is over, or until the client has not arrived in time.
+    /// Reserves the builder for a redirected client until its build ends, or until `patience` has passed without a build.
     pub(crate) async fn follow(self, before: Builds, patience: Duration) -> Followed {
         let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
@@ -76,7 +76,7 @@ impl Lease {
     }
 }
 
-/// What became of a redirected client.
+/// How the build of a redirected client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     Built,

@@ -21,9 +21,9 @@ use crate::scheduler::{BuilderId, Demand, Refusal, Rules};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::{Activity, TicketKeys};
 
-/// Interval of searches for builders whose router is gone.
+/// Interval of searches for builders whose router is gone or has released them.
 const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
-/// The least interval, when another router has released a builder to this one.
+/// The least interval when another router has released a builder to this one.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Messages to the pool.
@@ -33,7 +33,7 @@ enum Message {
         waiting: watch::Sender<Waiting>,
         answer: oneshot::Sender<Result<Lease, Refusal>>,
     },
-    /// A waiting client is gone: its answer's receiver is closed.
+    /// A waiting client has disconnected: the receiver of its answer is closed.
     Left,
     Adopted {
         builder: Arc<dyn Builder>,
@@ -64,12 +64,12 @@ enum Message {
     },
 }
 
-/// The report to a waiting client.
+/// The report for a waiting client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// The place in the queue, from 1; 0 = not known yet.
+    /// The position in the queue, counted from 1; 0 before it is known.
     pub(crate) position: u32,
-    /// What it waits for.
+    /// What the client waits for.
     pub(crate) reason: String,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts the pool's task. It takes over builders whose router is gone, now and later, until `drain`.
+    /// Starts the pool's task. Until `drain` it takes over builders whose router is gone, at the start and later.
     pub(crate) fn start(
         rules: Rules,
         spawner: Arc<dyn Spawner>,
@@ -98,7 +98,7 @@ impl Pool {
         Self { messages, snapshot }
     }
 
-    /// Gets in line for a builder.
+    /// Queues a request for a builder.
     pub(crate) fn ask(&self, demand: Demand) -> Request {
         let (waiting, updates) = watch::channel(Waiting::default());
         let (answer, answered) = oneshot::channel();
@@ -106,12 +106,12 @@ impl Pool {
         Request { updates, answered, messages: self.messages.clone() }
     }
 
-    /// The state of the pool.
+    /// A receiver of the pool's state.
     pub(crate) fn snapshot(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.clone()
     }
 
-    /// Stops all builders that are to end with the router.
+    /// Stops all builders that must not outlive the router.
     pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.messages.send(Message::Close { done }).is_ok() {
@@ -120,7 +120,7 @@ impl Pool {
     }
 }
 
-/// Looks for builders whose router is gone or has released them to this one.
+/// Searches for builders whose router is gone or has released them to this one.
 async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Message>) {
     let mut surroundings = spawner.surroundings();
     while !messages.is_closed() {
@@ -149,7 +149,7 @@ async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Me
     }
 }
 
-/// A place in the line; dropping it leaves.
+/// A place in the queue, left on drop.
 pub(crate) struct Request {
     updates: watch::Receiver<Waiting>,
     answered: oneshot::Receiver<Result<Lease, Refusal>>,
@@ -157,12 +157,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What it waits for.
+    /// What the client waits for.
     pub(crate) fn waiting(&self) -> Waiting {
         self.updates.borrow().clone()
     }
 
-    /// The builder, or why there is none. `None`: the router is ending. May be dropped and called again.
+    /// The builder, or why there is none. `None`: the router is shutting down. Cancel-safe.
     pub(crate) async fn answer(&mut self) -> Option<Result<Lease, Refusal>> {
         (&mut self.answered).await.ok()
     }

@@ -1,6 +1,6 @@
 use service::report::BuilderReport;
 
-/// What the pool is doing.
+/// The state of the pool's builders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// The builders, by age.
@@ -15,7 +15,7 @@ pub(crate) struct BuilderState {
 }
 
 impl BuilderState {
-    /// As status shows it.
+    /// The report for the status page.
     pub(crate) fn report(&self) -> BuilderReport {
         BuilderReport {
             name: self.name.clone(),

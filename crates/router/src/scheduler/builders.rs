@@ -10,17 +10,17 @@ pub(super) enum State {
     Starting,
     /// It is idle.
     Idle { since: Instant },
-    /// It was granted for a build of this client, which counts with `memory` bytes.
+    /// It was granted to a build of this client, which counts as `memory` bytes.
     Taken { client: Arc<str>, memory: u64 },
-    /// Its build may not have ended yet.
+    /// The session has ended, but the builder may still work on the build.
     Resting,
-    /// It is lost; the action to stop it has not been returned yet.
+    /// It is lost; `act` has not returned the action to stop it yet.
     Lost,
     /// It is being stopped.
     Stopping,
 }
 
-/// A client's running builds: their number, and bytes of memory.
+/// A client's running builds: their number, and their memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) builds: usize,
@@ -31,7 +31,7 @@ pub(super) struct Share {
 pub(super) struct Entry {
     pub(super) memory: u64,
     pub(super) state: State,
-    /// Created from an earlier template: it finishes its build and gets no other.
+    /// Started from an earlier template: it may finish its build, but gets no other.
     pub(super) outdated: bool,
     /// Another router has asked for it.
     pub(super) wanted: bool,
@@ -50,7 +50,7 @@ impl Entry {
         matches!(self.state, State::Lost | State::Stopping)
     }
 
-    /// Whether it may get a build of this router.
+    /// Whether it may get a build from this router.
     pub(super) fn is_usable(&self) -> bool {
         self.is_idle() && !self.outdated
     }
@@ -71,7 +71,7 @@ impl Entry {
 }
 
 impl Scheduler {
-    /// The builders by number, with what each is doing.
+    /// All builders by number, each with the name of its state.
     pub(crate) fn builders(&self) -> Vec<(BuilderId, &'static str)> {
         let mut all: Vec<_> = self.builders.iter().map(|(&id, entry)| (id, entry.name())).collect();
         all.sort_unstable();
@@ -90,12 +90,12 @@ impl Scheduler {
         self.builders.values().filter(|entry| which(entry)).count()
     }
 
-    /// Whether a builder will be free again.
+    /// Whether any builder has a build and will be idle again.
     pub(super) fn is_any_busy(&self) -> bool {
         self.builders.values().any(Entry::is_busy)
     }
 
-    /// The smallest of these builders with at least `memory` bytes; the oldest of equals.
+    /// The smallest builder among those that `which` selects with at least `memory` bytes; the oldest of several.
     pub(super) fn smallest(&self, memory: u64, which: impl Fn(&Entry) -> bool) -> Option<BuilderId> {
         let fitting = self.builders.iter().filter(|(_, entry)| entry.memory >= memory && which(entry));
         fitting.min_by_key(|&(&id, entry)| (entry.memory, id)).map(|(&id, _)| id)

@@ -1,6 +1,6 @@
-//! Which build gets which builder, and when builders start and stop: the rules alone, without clock, network or tasks.
+//! Which build gets which builder, and when builders start and stop: pure rules, without clock, network or tasks.
 //!
-//! The caller reports events, calls [`Scheduler::act`] and carries out the actions that it returns.
+//! The caller reports events, calls [`Scheduler::act`] and carries out the returned actions.
 
 mod builders;
 mod others;
@@ -22,25 +22,25 @@ pub(crate) use rules::Rules;
 
 use crate::spawner::{Outlook, SpawnError};
 
-/// The number by which the scheduler knows a builder.
+/// The scheduler's number for a builder.
 pub(crate) type BuilderId = u64;
 
-/// An action for the caller.
+/// An action that the caller must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Start a builder.
     Start { id: BuilderId, memory: u64 },
     /// Stop a builder, then call [`Scheduler::stopped`].
     Stop { id: BuilderId },
-    /// Hand an idle builder over to another router, or stop it where that is not possible; then call [`Scheduler::stopped`].
+    /// Hand an idle builder over to another router, or stop it if that is not possible; then call [`Scheduler::stopped`].
     LetGo { id: BuilderId },
-    /// Give the request the builder, until [`Scheduler::given_back`].
+    /// Give the builder to the request, until [`Scheduler::given_back`].
     Grant { request: RequestId, id: BuilderId },
     /// Refuse the request.
     Refuse { request: RequestId, refusal: Refusal },
 }
 
-/// All builders and requests.
+/// The state of all builders and requests.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     rules: Rules,
@@ -48,14 +48,14 @@ pub(crate) struct Scheduler {
     queue: Vec<Waiting>,
     next_builder: BuilderId,
     next_request: RequestId,
-    /// Consecutive failed starts.
+    /// The number of consecutive failed starts.
     failures: u32,
     last_failure: Option<SpawnError>,
     /// The end of the pause after a failed start.
     not_before: Option<Instant>,
-    /// The builders of other routers, which share `max_builders`.
+    /// Numbers of other routers' builders, which count towards `max_builders`.
     others: Others,
-    /// The router is stopping: its builders finish their builds and are then stopped.
+    /// The router is shutting down: builders finish their builds and are then stopped.
     draining: bool,
 }
 
@@ -79,7 +79,7 @@ impl Scheduler {
     /// Queues a request for a builder.
     ///
     /// # Errors
-    /// The client has reached a limit and may not wait.
+    /// The client has reached a limit and cannot wait.
     pub(crate) fn ask(&mut self, demand: Demand) -> Result<RequestId, Refusal> {
         if let Some(refusal) = self.refusal(&demand) {
             return Err(refusal);
@@ -90,12 +90,12 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Withdraws a request that waits.
+    /// Withdraws a waiting request.
     pub(crate) fn leave(&mut self, request: RequestId) {
         self.queue.retain(|waiting| waiting.id != request);
     }
 
-    /// A builder has started.
+    /// Reports that a builder has started.
     pub(crate) fn started(&mut self, id: BuilderId, memory: u64, now: Instant) {
         (self.failures, self.last_failure, self.not_before) = (0, None, None);
         if let Some(entry) = self.builders.get_mut(&id) {
@@ -103,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    /// A builder has failed to start, and nothing is left of it.
+    /// Reports that a builder has failed to start and no longer exists.
     pub(crate) fn failed(&mut self, id: BuilderId, error: SpawnError, now: Instant) {
         self.builders.remove(&id);
         if error.outlook == Outlook::Full {
@@ -117,7 +117,7 @@ impl Scheduler {
         self.last_failure = Some(error);
     }
 
-    /// Takes over a builder that was started before this router. `outdated`: it may finish its build, but gets no other.
+    /// Adds a builder that an earlier router started. `outdated`: it may finish its build, but gets no other.
     pub(crate) fn adopt(&mut self, memory: u64, outdated: bool) -> BuilderId {
         let id = self.new_builder(memory, State::Resting);
         if let Some(entry) = self.builders.get_mut(&id) {
@@ -126,27 +126,27 @@ impl Scheduler {
         id
     }
 
-    /// The session of a build has ended; the builder may still be at work on it.
+    /// Reports that the session of a build has ended; the builder may still work on the build.
     pub(crate) fn given_back(&mut self, id: BuilderId) {
         self.set(id, State::Resting);
     }
 
-    /// A builder that was given back or adopted is idle.
+    /// Reports that a builder, given back or adopted, is idle.
     pub(crate) fn rested(&mut self, id: BuilderId, now: Instant) {
         self.set(id, State::Idle { since: now });
     }
 
-    /// A builder is lost: it is to be stopped, in case it still runs.
+    /// Reports that a builder is lost. It will be stopped in case it still runs.
     pub(crate) fn lost(&mut self, id: BuilderId) {
         self.set(id, State::Lost);
     }
 
-    /// Nothing is left of a builder.
+    /// Reports that a builder no longer exists.
     pub(crate) fn stopped(&mut self, id: BuilderId) {
         self.builders.remove(&id);
     }
 
-    /// The actions to carry out now. The scheduler counts them as begun.
+    /// The actions to carry out now. The scheduler takes them as under way.
     pub(crate) fn act(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         self.not_before = self.not_before.filter(|&until| now < until);
@@ -163,7 +163,7 @@ impl Scheduler {
         actions
     }
 
-    /// Grants idle builders, starts missing ones, and refuses requests that cannot be met.
+    /// Grants idle builders, starts missing ones, and refuses requests that cannot be served.
     fn serve(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut coming: HashSet<BuilderId> =
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
@@ -179,7 +179,7 @@ impl Scheduler {
                 actions.push(Action::Grant { request, id });
                 continue;
             }
-            // A builder that is starting is reserved for the first request in the queue that it fits.
+            // A starting builder is reserved for the first request in the queue that it can serve.
             let expected = coming.iter().copied().filter(|id| self.builders[id].memory >= need).min();
             if let Some(id) = expected {
                 coming.remove(&id);
@@ -189,7 +189,7 @@ impl Scheduler {
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
             } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place()) {
-                // No idle builder is large enough: stop one to make room.
+                // No idle builder is large enough: stop one to make room for a larger one.
                 self.set(id, State::Stopping);
                 actions.push(Action::Stop { id });
             } else if self.builders.len() < self.rules.max_builders {
@@ -202,7 +202,7 @@ impl Scheduler {
                     actions.push(self.start(need));
                 }
             } else {
-                // All builders are busy: the wait does not count towards the start timeout.
+                // All builders are busy: this wait does not count towards the start timeout.
                 self.wait_for_start_again(request);
             }
             if self.waited_for_start(request, now) >= self.rules.start_timeout {
@@ -213,8 +213,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops or hands over idle builders: all of them while the router stops, else those that another router wants, and those of an
-    /// earlier template.
+    /// Stops or hands over idle builders: all while the router drains, else those that another router
+    /// waits for and those of an earlier template.
     fn let_go(&mut self, actions: &mut Vec<Action>) {
         for (&id, entry) in &mut self.builders {
             if !entry.is_idle() {
@@ -253,17 +253,17 @@ impl Scheduler {
         }
     }
 
-    /// The builder that has been idle longest and is beyond the minimum, and when it is stopped.
+    /// The longest idle builder that exceeds the minimum and the spares, and when it is due to be stopped.
     ///
-    /// The minimum holds for all routers together. Each counts only the builders of the routers before it, so that two routers do not
-    /// each rely on the other's builders.
+    /// The minimum applies to all routers together. Each router counts only the builders of routers before it in the shared order:
+    /// otherwise two routers could each rely on the other's builders and stop their own.
     fn next_to_retire(&self) -> Option<(BuilderId, Instant)> {
         let enough = self.others.all_before + self.count(|entry| !entry.is_going()) > self.rules.min_builders
             && self.others.idle_before + self.count(Entry::is_idle) > self.rules.spare_builders;
         self.longest_idle().filter(|_| enough).map(|(id, since)| (id, since + self.rules.idle_ttl))
     }
 
-    /// When [`act`](Self::act) must be called next even if nothing happens.
+    /// When [`act`](Self::act) must be called next, even without an event.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let idle = self.next_to_retire().map(|(_, at)| at);
         let late = self.queue.iter().filter_map(|waiting| Some(waiting.starting_since? + self.rules.start_timeout));
@@ -283,24 +283,24 @@ impl Scheduler {
         id
     }
 
-    /// After a failed start, only one start at a time, and none before the pause is over.
+    /// After a failed start only one builder is started at a time, after a pause.
     fn may_start(&self, now: Instant) -> bool {
         let pause = self.not_before.is_some_and(|until| now < until);
         let trouble = self.failures > 0 || self.others_have_all();
         !pause && (!trouble || self.count(Entry::is_coming) == 0)
     }
 
-    /// Whether `max_builders` is reached, by builders of this router and of others.
+    /// Whether builders of this and other routers have reached `max_builders`.
     fn has_no_place(&self) -> bool {
         self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all()
     }
 
-    /// Whether, at the last attempt, other routers had all of `max_builders`.
+    /// Whether the last attempt failed because other routers' builders had reached `max_builders`.
     fn others_have_all(&self) -> bool {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
     }
 
-    /// The last error, if another start would fail as well and no busy builder can be waited for.
+    /// The last error, if it would repeat at another start and there is no busy builder to wait for.
     fn broken(&self, now: Instant) -> Option<SpawnError> {
         let error = self.last_failure.as_ref().filter(|_| !self.is_any_busy())?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;

@@ -1,32 +1,32 @@
 use super::{BuilderId, Scheduler};
 
-/// Builders of other routers, which share the least, the most and the spare number of builders with this one.
+/// Numbers of other routers' builders, which count towards the minimum, the maximum and the spares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Others {
-    /// All of them.
+    /// All builders.
     pub(crate) all: usize,
-    /// The idle or starting ones.
+    /// Idle or starting builders.
     pub(crate) ready: usize,
-    /// All builders of the routers that come before this one in an order that all routers share.
+    /// All builders of routers that come before this one in an order that all routers share.
     pub(crate) all_before: usize,
-    /// The idle ones of these.
+    /// Idle builders of those routers.
     pub(crate) idle_before: usize,
 }
 
 impl Scheduler {
-    /// Sets the numbers of other routers' builders.
+    /// Updates the numbers of other routers' builders.
     pub(crate) fn others(&mut self, others: Others) {
         self.others = others;
     }
 
-    /// Sets the builders for which other routers wait.
+    /// Updates which builders other routers wait for.
     pub(crate) fn wanted(&mut self, wanted: &[BuilderId]) {
         for (id, entry) in &mut self.builders {
             entry.wanted = wanted.contains(id);
         }
     }
 
-    /// The router ends: no spare builders are started, and idle ones are stopped or handed over.
+    /// Begins the shutdown: no spare builders are started, and idle ones are stopped or handed over.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }

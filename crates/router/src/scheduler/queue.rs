@@ -7,15 +7,15 @@ use service::Client;
 use super::Scheduler;
 use crate::spawner::SpawnError;
 
-/// The number of a request.
+/// The scheduler's number for a request.
 pub(crate) type RequestId = u64;
 
 /// A request for a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// The client, for fair shares.
+    /// The client, whose limits and fair share apply.
     pub(crate) client: Client,
-    /// Memory in bytes that the build will take.
+    /// Memory in bytes that the build needs.
     pub(crate) memory: u64,
 }
 
@@ -23,26 +23,26 @@ pub(crate) struct Demand {
 const ANY_MEMORY: u64 = u64::MAX;
 
 impl Demand {
-    /// Bytes that count against the client's limit; for a build of unknown size the whole limit.
+    /// Bytes that count towards the client's limit; for a build of unknown size the whole limit.
     pub(super) fn counted_memory(&self) -> u64 {
         if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
     }
 }
 
-/// Why a request gets no builder.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Builders do not start; a retry makes sense after this time.
+    /// Builders cannot be started; a retry makes sense after this time.
     NoStart(SpawnError, Duration),
-    /// No builder has started for this time; the last error.
+    /// No builder has become ready within this time; with the last error, if any.
     Late(Duration, Option<SpawnError>),
     /// The client's limit of waiting builds is reached.
     Waiting(u32),
-    /// The build needs more memory than the client may have.
+    /// The build needs more memory than the client's limit.
     Beyond {
-        /// Bytes that it needs.
+        /// Memory in bytes that the build needs.
         needed: u64,
-        /// Bytes that the client may have.
+        /// The client's limit in bytes.
         limit: u64,
     },
 }
@@ -51,7 +51,7 @@ pub(crate) enum Refusal {
 pub(super) struct Waiting {
     pub(super) id: RequestId,
     pub(super) demand: Demand,
-    /// When its start timeout began.
+    /// When the start timeout began; `None` while all builders are busy.
     pub(super) starting_since: Option<Instant>,
 }
 
@@ -61,12 +61,12 @@ impl Scheduler {
         self.fair_order().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether requests wait because all builders are busy.
+    /// Whether requests wait and all builders are busy.
     pub(crate) fn is_full(&self) -> bool {
         self.builders.len() >= self.rules.max_builders && self.count(|entry| entry.is_coming()) == 0
     }
 
-    /// The last error of a start.
+    /// The error of the last start, if it failed.
     pub(crate) fn last_failure(&self) -> Option<&SpawnError> {
         self.last_failure.as_ref()
     }
@@ -88,7 +88,7 @@ impl Scheduler {
         order.into_iter().map(|(_, id, demand)| (id, demand)).collect()
     }
 
-    /// The refusal of a client that may not even wait.
+    /// The refusal of a client that cannot join the queue, if any.
     pub(super) fn refusal(&self, demand: &Demand) -> Option<Refusal> {
         let (client, limits) = (demand.client.key(), demand.client.limits);
         if limits.memory > 0 && demand.memory != ANY_MEMORY && demand.memory > limits.memory {

@@ -3,28 +3,28 @@ use std::time::Duration;
 /// The operator's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Builders that are kept, idle or not.
+    /// The least number of builders to keep, idle or not.
     pub(crate) min_builders: usize,
-    /// The most builders at a time, including those that start or stop.
+    /// The most concurrent builders, including those that are starting or stopping.
     pub(crate) max_builders: usize,
-    /// Builders that are kept idle besides the busy ones.
+    /// The number of idle builders to keep besides busy ones.
     pub(crate) spare_builders: usize,
-    /// How long builders beyond these numbers may be idle.
+    /// How long further builders may stay idle before they are stopped.
     pub(crate) idle_ttl: Duration,
-    /// How long a request waits for a builder that starts.
+    /// How long a request waits for a builder to start.
     pub(crate) start_timeout: Duration,
-    /// The least and most memory of a builder, in bytes.
+    /// The least and most memory of a builder, in bytes; both 0 if builders have no sizes.
     pub(crate) memory: (u64, u64),
-    /// The pause after a failed start; it doubles each time.
+    /// The pause after the first failed start; it doubles with each further one.
     pub(crate) back_off: Duration,
-    /// The longest pause.
+    /// The longest pause after failed starts.
     pub(crate) back_off_most: Duration,
     /// After this many consecutive failed starts, requests are refused until the pause is over.
     pub(crate) breaker: u32,
 }
 
 impl Rules {
-    /// The memory that a builder gets for a build that needs `memory`.
+    /// The memory of a builder for a build that needs `memory`, in bytes.
     pub(crate) fn clamp(&self, memory: u64) -> u64 {
         memory.max(self.memory.0).min(self.memory.1)
     }

@@ -7,7 +7,7 @@ use service::Client;
 
 use super::{Action, Demand, RequestId, Rules, Scheduler};
 
-/// What happens later.
+/// An event at a later time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrives(usize),
@@ -16,7 +16,7 @@ enum Event {
     Stopped(u64),
 }
 
-/// Repeatable pseudo-random numbers.
+/// A pseudo-random number from a seed.
 fn noise(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,7 +38,7 @@ fn two_hundred_builds_over_fifty_builders() {
         number += 1;
         events.insert((at, number), event);
     };
-    // One database asks for 150 at once, four others for their share a little later.
+    // One database requests 150 builds at once, four others request theirs a little later.
     for build in 0..BUILDS {
         let at = if build < 150 { Duration::ZERO } else { Duration::from_secs(1 + noise(build as u64) % 60) };
         later(&mut events, at, Event::Arrives(build));
@@ -103,7 +103,7 @@ fn two_hundred_builds_over_fifty_builders() {
         "all were served, nothing is left"
     );
     assert!(most <= BUILDERS, "{most} builders at a time");
-    // Builders are reused: most builds get an existing one.
+    // Most builds get an existing builder.
     assert!(starts < BUILDS, "{starts} builders started");
     let longest =
         |small: bool| waited.iter().filter(|(build, _)| (*build >= 150) == small).map(|(_, wait)| *wait).max();

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::{Component, Path};
 
-/// Where the system shows control groups (version 2).
+/// Mount point of cgroup v2.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The default limit leaves to the rest of the system an eighth, and some for connections and page cache.
+/// The default limit leaves this fraction of memory to the rest of the system, plus a fixed part for connections and page cache.
 const MARGIN_SHARE: u64 = 8;
 const MARGIN: u64 = 128 << 20;
 
-/// The default limit in bytes: the memory of the system or, if that is less, the limit of the control groups
-/// around this process, less a margin.
+/// The default limit in bytes: the memory of the system or, if less, the limit of the control groups around this process, minus a margin.
 pub(crate) fn default_limit() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -20,12 +19,12 @@ pub(crate) fn default_limit() -> u64 {
     limit_of(limits.into_iter().flatten().min().unwrap_or(u64::MAX))
 }
 
-/// The limit on a machine, or in a container, with `total` bytes.
+/// The default limit for a machine or container with `total` bytes.
 fn limit_of(total: u64) -> u64 {
     total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
 }
 
-/// The least memory of a machine or container whose limit is at least `bytes`.
+/// The least memory in bytes of a machine or container whose default limit is at least `bytes`.
 pub(crate) fn machine_for(bytes: u64) -> u64 {
     let shares = u128::from(MARGIN_SHARE);
     let by_share = (u128::from(bytes) + u128::from(MARGIN)) * shares / (shares - 1) + 1;
@@ -33,8 +32,7 @@ pub(crate) fn machine_for(bytes: u64) -> u64 {
     u64::try_from(by_share.min(by_half)).unwrap_or(u64::MAX)
 }
 
-/// Bytes that are free or could be freed, of the system or, if that is less, of the control groups around this process.
-/// `None` if unknown.
+/// Bytes that are free or reclaimable, in the system or, if less, within the control groups around this process. `None` if unknown.
 pub(crate) fn free() -> Option<u64> {
     let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let group = fs::read_to_string("/proc/self/cgroup").ok();
@@ -47,24 +45,24 @@ fn meminfo(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The path of this process' group, from the root of all groups.
+/// The path of this process' cgroup v2 group, from the text of `/proc/self/cgroup`.
 fn own_group(text: &str) -> Option<&Path> {
     text.lines().find_map(|line| line.strip_prefix("0::/")).map(Path::new)
 }
 
-/// The least that a group and those around it have left; `None` if none has a limit.
+/// The least memory left under the limits of a group and its ancestors; `None` if none has a limit.
 fn of_groups(root: &Path, own: &Path) -> Option<u64> {
     within(own).ancestors().filter_map(|group| of_group(&root.join(group))).min()
 }
 
-/// The least limit of the groups of either version, by what `/proc/self/cgroup` says; `None` if there is none.
+/// The least limit of the groups in `text`, the content of `/proc/self/cgroup`, for cgroup v1 or v2; `None` if there is none.
 fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
     let of = |root: &Path, own: &Path, file: &str| {
         within(own).ancestors().filter_map(|group| number(&root.join(group).join(file))).min()
     };
     let unified = own_group(text).and_then(|own| of(root, own, "memory.max"));
     let memory = |line: &'_ str| line.split_once(":memory:/").map(|(_, own)| own.to_owned());
-    // Version 1 reports a huge number for no limit; the machine's memory is less anyway.
+    // Version 1 reports a huge number for "no limit"; the system's memory is less, so it does no harm.
     let old = text.lines().find_map(memory).and_then(|own| {
         let root = root.join("memory");
         of(&root, Path::new(&own), "memory.limit_in_bytes")
@@ -72,7 +70,7 @@ fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
     [unified, old].into_iter().flatten().min()
 }
 
-/// Seen from a container, the path of a group outside begins with "..": then only the root is visible.
+/// In a container, the path of a group outside of it begins with "..": then only the root is visible.
 fn within(own: &Path) -> &Path {
     if own.components().all(|part| matches!(part, Component::Normal(_))) { own } else { Path::new("") }
 }

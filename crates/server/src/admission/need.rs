@@ -1,7 +1,7 @@
 use hnsw::BuildSpec;
 use pages::Estimate;
 
-/// The memory of a build, by the rows and bytes known so far.
+/// The memory of a build, from its parameters and the number of rows and bytes of values known so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// The parameters that do not depend on the number of rows.
@@ -9,7 +9,7 @@ pub(crate) struct Need {
     /// Whether values vary in length, so that their mean is known only as they arrive.
     varying: bool,
     threads: u32,
-    /// Rows whose values are in memory; further values are in the spool.
+    /// Rows whose values are in memory; values of later rows are in the spool.
     in_memory: u64,
 }
 
@@ -27,7 +27,7 @@ impl Need {
         Self { shape, varying: fixed.is_none(), threads, in_memory: u64::MAX }
     }
 
-    /// The same with the values of all but the first `rows` rows in the spool.
+    /// The same build with the values of all but the first `rows` rows in the spool.
     pub(crate) fn spooled_after(self, rows: u64) -> Self {
         Self { in_memory: rows, ..self }
     }
@@ -38,7 +38,7 @@ impl Need {
         self.of(Estimate { rows, elements: rows, ..self.shape })
     }
 
-    /// Bytes of memory for `rows` rows when those seen so far are `seen` with `seen_bytes` bytes of values.
+    /// Bytes of memory for `rows` rows, given that the `seen` rows so far have `seen_bytes` bytes of values.
     pub(crate) fn of_rows(&self, rows: u64, seen: u64, seen_bytes: u64) -> u64 {
         let value_len = match seen_bytes.checked_div(seen) {
             Some(mean) if self.varying => usize::try_from(mean + 1).unwrap_or(usize::MAX),
@@ -87,7 +87,8 @@ mod tests {
     fn values_in_the_spool_need_no_memory() {
         let need = need(ValueType::Vector, 128);
         let (all, half) = (need.spooled_after(0), need.spooled_after(50_000));
-        // In place of the first codes, what each of four threads has packed has room for f32.
+        // The estimate without values has room for each of the four threads' leaves as f32, which are larger than leaves of codes: the
+        // codes of this many elements fit into the difference.
         let leaves = 4 * (4 * 1536 - 3584);
         assert_eq!(need.at_first(100_000) - all.at_first(100_000), 100_000 * (512 + 128) - leaves * 128);
         assert_eq!(need.at_first(100_000) - half.at_first(100_000), 50_000 * (512 + 128));

@@ -7,16 +7,16 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::{Reservation, Size};
 
-/// The memory and the number of builds that are shared, and the queue of waiting builds.
+/// The memory and build slots that builds share, and the queue of waiting builds.
 ///
 /// The queue is fair by client: builds are ordered by their client's running builds, fewest first, then by waiting time, longest first.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limit: u64,
-    /// Builds at a time; 0 for as many as memory allows.
+    /// The most concurrent builds; 0 for as many as memory allows.
     max_builds: usize,
     state: Mutex<State>,
-    /// Notified of every change that may admit a build, or move one up.
+    /// Notified of every change that may admit a waiting build or advance it in the queue.
     changed: Arc<Notify>,
 }
 
@@ -26,7 +26,7 @@ struct State {
     builds: usize,
     /// Running builds and their bytes, by client.
     running: HashMap<Arc<str>, Share>,
-    /// In order of arrival.
+    /// Waiting builds in order of arrival.
     queue: Vec<Entry>,
     tickets: Ticket,
 }
@@ -38,7 +38,7 @@ struct Share {
     bytes: u64,
 }
 
-/// A build that waits.
+/// A waiting build.
 #[derive(Clone, Debug)]
 struct Entry {
     ticket: Ticket,
@@ -49,26 +49,26 @@ struct Entry {
 
 type Ticket = u64;
 
-/// A build that would not fit even alone.
+/// A build that would exceed the limit even if it ran alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Never {
     pub(crate) needed: u64,
     pub(crate) limit: u64,
 }
 
-/// A running build cannot have more memory.
+/// There is not enough memory to extend a running build's reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     pub(crate) missing: u64,
     pub(crate) free: u64,
 }
 
-/// Why a build may not wait in the queue.
+/// Why a build cannot join the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
-    /// It would not fit even alone.
+    /// It would exceed the memory limit even if it ran alone.
     Never(Never),
-    /// It would exceed its client's limit even alone.
+    /// It would exceed its client's memory limit even if it ran alone.
     BeyondClient(Never),
     /// The client's limit of waiting builds is reached.
     Waiting(u32),
@@ -88,7 +88,7 @@ impl Admission {
         Arc::new(Self { limit, max_builds, state: Mutex::default(), changed: Arc::default() })
     }
 
-    /// Queues a build of `client` that needs this many bytes of memory.
+    /// Queues a build of `client` that needs `bytes` of memory.
     pub(crate) fn enter(self: &Arc<Self>, bytes: u64, client: &Client) -> Result<Place, NoPlace> {
         if bytes > self.limit {
             return Err(NoPlace::Never(Never { needed: bytes, limit: self.limit }));
@@ -115,7 +115,7 @@ impl Admission {
         Standing { limit: self.limit, reserved: state.reserved, builds: state.builds, queued: state.queue.len() }
     }
 
-    /// Bytes that builds could still use: the unreserved ones, but at most what the system has free.
+    /// Bytes available to builds: unreserved ones, but at most what the system has free.
     pub(crate) fn free(&self) -> u64 {
         let Standing { limit, reserved, .. } = self.standing();
         let unreserved = limit.saturating_sub(reserved);
@@ -139,7 +139,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Releases memory of a client's builds, and `builds` of their number.
+    /// Releases `bytes` of a client's reserved memory, and `builds` of its build slots.
     pub(super) fn give_back(&self, client: &Arc<str>, bytes: u64, builds: u32) {
         let mut state = self.state();
         state.reserved = state.reserved.saturating_sub(bytes);
@@ -204,8 +204,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The reservation, if it is this build's turn and there is room. Only the first build in the queue can get one, so that small builds do
-    /// not overtake a large one.
+    /// The reservation, if this build is first in the queue and there is room. Only the first build can get one, so that
+    /// small builds do not overtake a large one.
     pub(crate) fn take(&self) -> Option<Reservation> {
         let Admission { limit, max_builds, .. } = *self.admission;
         let mut state = self.admission.state();
@@ -229,7 +229,7 @@ impl Place {
         self.bytes
     }
 
-    /// The place in the queue from 1, and what the build waits for.
+    /// The build's position in the queue, counted from 1, and the reason why it waits.
     pub(crate) fn position(&self) -> (u32, String) {
         let Admission { limit, max_builds, .. } = *self.admission;
         let state = self.admission.state();

@@ -25,7 +25,7 @@ impl Reservation {
         self.lock().unwrap_or(0)
     }
 
-    /// Reserves more or releases some. If there is not enough, nothing changes.
+    /// Grows or shrinks the reservation to `bytes`. On error it is unchanged.
     pub(crate) fn resize(&self, bytes: u64) -> Result<(), Full> {
         let mut held = self.lock();
         let Some(before) = *held else { return Ok(()) };
@@ -37,7 +37,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Releases everything, once the build's memory is free.
+    /// Releases the reservation; call it once the build's memory has been freed.
     pub(crate) fn release(&self) {
         if let Some(bytes) = self.lock().take() {
             self.admission.give_back(&self.client, bytes, 1);

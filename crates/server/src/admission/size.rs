@@ -8,7 +8,7 @@ impl fmt::Display for Size {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["bytes", "kB", "MB", "GB", "TB"];
         let (mut value, mut unit) = (self.0, 0);
-        // A unit is left when five digits would be needed.
+        // Switch to the next unit when five digits would be needed.
         while value >= 10 * 1024 && unit + 1 < UNITS.len() {
             value = value / 1024 + (value % 1024) / 512;
             unit += 1;

@@ -67,7 +67,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         build.end(&result)
     }
 
-    /// Runs both halves of the build concurrently, until one of them ends it.
+    /// Runs both halves of the session concurrently until one of them ends.
     async fn drive(&mut self, intake: Intake, build: &mut StartedBuild) -> Result<(), SessionError> {
         let StartedBuild { job, watch, running, .. } = build;
         let stop = CancellationToken::new();
@@ -83,17 +83,17 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
         job.control.cancel();
-        // Finish the frame first: the client can read our error only after a whole frame.
+        // Finish a partly written frame: the client can read the error only after a whole frame.
         stop.cancel();
         match timeout(LAST_FRAME, writing).await {
-            // This was the last frame: the client has everything.
+            // Done was the last frame, so the client has everything.
             Ok(Ok(Some(_))) => Ok(()),
             _ => Err(error),
         }
     }
 }
 
-/// Waits until a build or its rows exceed their time limit.
+/// Completes with an error when the build, or the arrival of its rows, exceeds its time limit.
 async fn overdue(config: &Config, watch: &Watch) -> SessionError {
     let after = async |limit: Option<Duration>| match limit {
         Some(limit) => sleep(limit).await,

@@ -2,14 +2,14 @@ use protocol::{ErrorReport, Refuse};
 
 use crate::session_error::SessionError;
 
-/// Message and hint of an error, in the single text that a client shows.
+/// Message and hint of an error as one text, which is all that the client shows.
 pub(super) fn of_error(error: &SessionError) -> String {
     error
         .report()
         .map_or_else(|| error.to_string(), |report: ErrorReport| text(&report.message, &report.detail, &report.hint))
 }
 
-/// The same for a refusal.
+/// Message and hint of a refusal as one text.
 pub(super) fn of_refusal(refuse: &Refuse) -> String {
     text(&refuse.message, &refuse.detail, &refuse.hint)
 }

@@ -9,11 +9,11 @@ use crate::job::Event;
 use crate::paging::Sent;
 use crate::session_error::SessionError;
 
-/// About how many bytes of the file are produced at a time.
+/// Approximate size in bytes of the pieces of the file.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Produces the file of a finished graph piece by piece; `send` waits for the client. The client makes the pages itself; for
-/// status, 8 KiB of the file count as a page.
+/// Produces the node file of a finished graph in pieces; `send` blocks while the client does not read. The client makes the pages itself;
+/// the status page counts each 8 KiB of the file as a page.
 pub(crate) fn send(
     finished: &Finished,
     spec: &BuildSpec,

@@ -8,12 +8,13 @@ use super::unit::Units;
 /// How a Lantern client's rows are prepared.
 #[derive(Clone, Debug)]
 pub(crate) struct Lantern {
-    /// Makes unit vectors of the values where the metric is cosine.
+    /// Normalises values where the metric is cosine.
     units: Option<Units>,
 }
 
 impl Lantern {
-    /// The build for a client's order. Clients announce inner product as cosine; `inner_product` decides which one is built.
+    /// The build that a client's order describes. Clients announce inner product as cosine;
+    /// `inner_product` decides which of the two is built.
     pub(crate) fn new(order: &BuildOrder, inner_product: bool) -> (BuildSpec, Self) {
         let BuildOrder { value_type, dims, .. } = *order;
         let metric = match order.metric {
@@ -29,14 +30,14 @@ impl Lantern {
             m: order.m,
             ef_construction: order.ef_construction,
             expected_rows: 0,
-            // A node of the file has one heap TID.
+            // A node of the file has room for one heap TID.
             rows_per_element: 1,
             seed: 0,
         };
         (spec, Self { units: (metric == Metric::Cosine).then(|| Units::new(value_type, dims)) })
     }
 
-    /// Rows as pgvector would index them, without those that it skips.
+    /// The rows as pgvector would index them, without those that pgvector skips.
     pub(crate) fn prepare(&mut self, rows: Tuples) -> Tuples {
         match &mut self.units {
             Some(units) => units.make(&rows),
@@ -44,7 +45,7 @@ impl Lantern {
         }
     }
 
-    /// Logs a warning if the client may have meant inner product.
+    /// Logs a warning if the values suggest that the client meant inner product.
     pub(crate) fn remark(&self) {
         let Some(units) = &self.units else { return };
         let (zeros, scaled) = (units.zeros(), units.scaled());

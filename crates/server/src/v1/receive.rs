@@ -11,7 +11,7 @@ use crate::meter::{Bound, Meter};
 use crate::reading::hand_over;
 use crate::session_error::SessionError;
 
-/// The size of the read buffer. Clients send rows one by one; small reads would be mostly overhead.
+/// The size of the read buffer. Clients send each row by itself, so small reads would be mostly overhead.
 const READ_BYTES: usize = 256 << 10;
 
 /// Reads the client's messages.
@@ -34,15 +34,14 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         Ok(Init::from_bytes(&bytes))
     }
 
-    /// Whether all rows have arrived, so that the client waits for an answer.
+    /// Whether all rows have arrived: only then does the client read an answer.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The receiving half of a build: passes rows to the job, then waits for the client to leave. Returns only an error.
+    /// The receiving half of a session: passes rows to the job, then waits for the client to leave. Returns only an error.
     ///
-    /// There is no time limit: a scan may find no row for hours, and these clients have no heartbeats. Keepalive detects a host
-    /// that vanished.
+    /// There is no time limit: a scan may find no row for hours, and these clients send no heartbeats. TCP keepalive detects a dead host.
     pub(super) async fn drive(
         &mut self,
         decoder: RowDecoder,
@@ -95,7 +94,7 @@ impl<'a, R: AsyncRead + Unpin> Receiver<'a, R> {
         }
     }
 
-    /// Reads and discards what the client still sends.
+    /// Reads and discards the client's remaining bytes.
     pub(super) async fn discard(&mut self) {
         let mut buffer = BytesMut::new();
         while self.read(&mut buffer).await.is_ok() {

@@ -24,12 +24,12 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         Self { stream, idle_timeout, metrics, begun: false }
     }
 
-    /// Whether any of the result was sent, so that the client would take an error for more of it.
+    /// Whether a part of the result was sent: the client would read an error message as more of the result.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Sends bytes in one segment, if they are few.
+    /// Sends bytes; a few of them in one TCP segment.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
         let sending = async {
             self.stream.write_all(bytes).await?;
@@ -42,7 +42,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         Ok(())
     }
 
-    /// The builder's half of a build: waits until the file begins, then sends it.
+    /// The sending half of a session: waits until the file begins, then sends it.
     pub(super) async fn drive(
         &mut self,
         events: &mut mpsc::Receiver<Event>,
@@ -52,7 +52,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         loop {
             match events.recv().await {
                 Some(Event::Started) => {}
-                // The job is a build, which has no such events.
+                // Only checks and advice have these events.
                 Some(Event::Findings(_) | Event::Advice(_)) => {}
                 Some(Event::Layout(layout)) => watch.enter_pages(layout.blocks),
                 Some(Event::Pages { count, head, body }) => {
@@ -73,9 +73,9 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
         }
     }
 
-    /// Ends the stream, by which the client knows that it has the whole file.
+    /// Ends the stream, which tells the client that the file is complete.
     pub(super) async fn shutdown(&mut self) {
-        // A broken connection has ended already.
+        // Shutting down a broken connection fails; it has ended anyway.
         let _ = self.stream.shutdown().await;
     }
 }

@@ -3,7 +3,7 @@ use half::f16;
 use pgvector::ValueType;
 use protocol::{HEAP_TID_BYTES, Tuples};
 
-/// Normalises vectors, as pgvector does before it indexes them by cosine.
+/// Normalises vectors to unit length, as pgvector does before it indexes them by cosine.
 #[derive(Clone, Debug)]
 pub(crate) struct Units {
     half: bool,
@@ -19,17 +19,17 @@ impl Units {
         Self { half: value_type == ValueType::HalfVec, value_len, zeros: 0, scaled: 0 }
     }
 
-    /// Rows that were left out because their vectors are of norm zero.
+    /// Rows left out because their vector has norm zero.
     pub(crate) fn zeros(&self) -> u64 {
         self.zeros
     }
 
-    /// Rows whose vectors were not of norm 1, within rounding.
+    /// Rows whose vector did not have norm 1, within rounding.
     pub(crate) fn scaled(&self) -> u64 {
         self.scaled
     }
 
-    /// The rows with normalised vectors, without those of norm zero.
+    /// Returns the rows with normalised vectors, without rows of norm zero.
     pub(crate) fn make(&mut self, rows: &Tuples) -> Tuples {
         let mut tids = BytesMut::with_capacity(rows.count as usize * HEAP_TID_BYTES);
         let mut values = BytesMut::with_capacity(rows.values.len());
@@ -46,7 +46,7 @@ impl Units {
                 values.put_slice(value);
                 continue;
             }
-            // Values that are not finite remain so, and are refused later with their row number.
+            // Values that are not finite stay so; the build later refuses them with their row number.
             self.scaled += 1;
             if self.half {
                 halves(value).for_each(|x| values.put_slice(&f16::from_f32((x / norm) as f32).to_le_bytes()));

@@ -7,7 +7,7 @@ use crate::client::Failure;
 const WINDOW: usize = 10 << 20;
 const NODE_MOST: usize = 8192;
 
-/// The client's buffer, as it uses it.
+/// The client's read buffer, a window that moves over the file.
 pub struct Window {
     bytes: Vec<u8>,
     used: usize,
@@ -16,7 +16,7 @@ pub struct Window {
     init: Init,
 }
 
-/// The client's result: pgvector's tuples, before the neighbors are replaced by TIDs.
+/// The client's result: pgvector's tuples, before node numbers are replaced by TIDs.
 #[derive(Debug)]
 pub struct Index {
     pub m: usize,
@@ -105,7 +105,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Index {
-    /// Checks what the client's backend needs to survive, and its scans to see the graph.
+    /// Checks what the client's backend assumes without checking, and that scans can see the graph.
     pub fn check(&self) {
         let count = self.elements.len();
         let top = self.elements.iter().map(|element| element.level).max().unwrap();
@@ -137,7 +137,7 @@ impl Index {
         slots[start..end].iter().map_while(|slot| *slot).map(|slot| slot as usize)
     }
 
-    /// A scan as pgvector does it: elements nearest first, at most `ef`.
+    /// A scan as pgvector does it: returns at most `ef` elements, nearest first.
     pub fn search(&self, distance: impl Fn(&[u8]) -> f64, ef: usize) -> Vec<&Element> {
         let mut nearest = vec![self.entry];
         for layer in (0..=self.elements[self.entry].level).rev() {

@@ -6,7 +6,7 @@ use protocol::v1::Init;
 use crate::client::{Client, Failure};
 use crate::index::Index;
 
-/// The operator classes of the forks, and what they announce.
+/// The operator classes of the forks, with the metric that they announce.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Opclass {
     Cosine,
@@ -23,7 +23,7 @@ pub struct Table {
     pub rows: Vec<Option<Vec<f32>>>,
 }
 
-/// Repeatable numbers, normally distributed.
+/// Normally distributed random numbers from a seed.
 pub struct Numbers(fastrand::Rng);
 
 impl Numbers {
@@ -54,7 +54,7 @@ impl Table {
         Self { opclass, half: false, dims, m: 16, rows }
     }
 
-    /// The same with vectors of length 1.
+    /// The same table with vectors of length 1.
     pub fn normalized(mut self) -> Self {
         self.rows.iter_mut().flatten().for_each(|row| *row = normalized(row));
         self
@@ -106,13 +106,13 @@ impl Table {
         Ok(())
     }
 
-    /// Share of the 10 nearest rows that a search with `ef_search` 200 finds, for some queries.
+    /// recall@10 of searches with `ef_search` 200, for some queries.
     pub fn recall(&self, index: &Index, queries: usize) -> f64 {
         let mut numbers = Numbers::new(4711);
         let (mut hits, mut wanted) = (0, 0);
         for _ in 0..queries {
             let mut query = numbers.vector(self.dims);
-            // Under cosine pgvector normalises the query, and takes the inner product with what is in the index.
+            // Under cosine, pgvector normalises the query and computes inner products with the normalised vectors of the index.
             if self.opclass == Opclass::Cosine {
                 query = normalized(&query);
             }
@@ -133,7 +133,7 @@ impl Table {
         hits as f64 / wanted as f64
     }
 
-    /// The operator's own distance; not finite where there is none.
+    /// The operator's distance, computed exactly; not finite where it is undefined.
     fn exact(&self, query: &[f32], row: &[f32]) -> f64 {
         let row = self.decode(&self.encode(row));
         match self.opclass {
@@ -152,7 +152,7 @@ fn l2(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()
 }
 
-/// 50 rows to a heap block.
+/// TIDs of 50 rows per heap block.
 pub fn tid(row: usize) -> [u8; 6] {
     let [b0, b1, b2, b3] = ((row / 50) as u32).to_le_bytes();
     [b2, b3, b0, b1, (row % 50 + 1) as u8, 0]

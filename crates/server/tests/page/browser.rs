@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// A browser with one window; it ends with the value.
+/// A browser with one window; it ends on drop.
 pub struct Browser {
     driver: Child,
     address: SocketAddr,
@@ -19,7 +19,7 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// Starts the driver: its process and port, or none if it has ended.
+/// Starts chromedriver: its process and port, or `None` if it has ended.
 fn driver() -> Option<(Child, u16)> {
     let mut driver = Command::new("chromedriver")
         .arg("--port=0")
@@ -41,7 +41,7 @@ fn driver() -> Option<(Child, u16)> {
 
 impl Browser {
     pub fn start() -> Self {
-        // It chooses a free port of IPv4, and ends if the same port of IPv6 is taken.
+        // chromedriver takes a free port of IPv4, and ends if that port is taken on IPv6: then try again.
         let (driver, port) = (0..5).find_map(|_| driver()).expect("chromedriver says its port");
         let profile = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -77,7 +77,7 @@ impl Browser {
         self.command("POST", "/execute/sync", &json!({ "script": format!("return {expression}"), "args": [] }))
     }
 
-    /// The width of the window, and light or dark colors.
+    /// Sets the width of the window, and light or dark colors.
     pub fn show_as(&self, width: u32, scheme: &str) {
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
@@ -94,7 +94,7 @@ impl Browser {
         fs::write(path, STANDARD.decode(picture.as_str().unwrap()).unwrap()).unwrap();
     }
 
-    /// Errors of the page, and violations of its policy.
+    /// Errors of the page, and violations of its content security policy.
     pub fn complaints(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({ "type": "browser" }));
         log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
@@ -144,7 +144,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ends Chromium, which the driver's end alone would leave behind.
+        // Ends Chromium, which would survive the end of chromedriver.
         let _ = self.request("DELETE", &format!("/session/{}", self.session), &Value::Null);
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -15,7 +15,7 @@ use support::{Builder, Rows, eventually, hello};
 
 const ROWS: usize = 12_000;
 const DIMS: u32 = 64;
-/// What a hostile client might call its build.
+/// A label that a hostile client might give to its build.
 const LABEL: &str = "<img src=x onerror=\"document.title='broken'\">";
 
 fn wanted(label: &str) -> Hello {
@@ -56,7 +56,7 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
     let builder = Builder::with(|config| config.status_labels = true);
     let browser = Browser::start();
     browser.show_as(1000, "light");
-    // The first build of a shape teaches the builder how long it takes.
+    // The builder learns from the first build of a shape how long such builds take.
     build(&builder, "public.items_embedding_idx", Duration::ZERO);
 
     let (mut moments, mut texts, mut finished) = (Vec::new(), Vec::new(), None);

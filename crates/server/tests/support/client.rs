@@ -21,7 +21,7 @@ pub struct Client<S: Stream> {
     sent: StreamChecksum,
 }
 
-/// The result of a good build.
+/// The result of a successful build.
 pub struct Built {
     pub layout: Layout,
     pub pages: Vec<PageBytes>,
@@ -49,7 +49,7 @@ impl<S: Stream> Client<S> {
         self.raw(&bytes);
     }
 
-    /// Says Hello and expects to be accepted.
+    /// Sends Hello and expects Accept.
     pub fn hello(&mut self, hello: Hello) {
         self.send(&ClientMessage::Hello(hello));
         match self.next() {
@@ -109,7 +109,7 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// The next message that is not about progress.
+    /// The next message, other than heartbeats and progress.
     pub fn news(&mut self) -> Option<BuilderMessage> {
         loop {
             match self.next() {
@@ -119,7 +119,7 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// Expects an error, perhaps after pages, and the end of the connection.
+    /// Expects an error, perhaps after pages, and then the end of the connection.
     pub fn error(&mut self) -> ErrorReport {
         loop {
             match self.news() {
@@ -133,7 +133,7 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// Says Hello and expects to be refused.
+    /// Sends Hello and expects a refusal.
     pub fn refused(&mut self, hello: Hello) -> Refuse {
         self.send(&ClientMessage::Hello(hello));
         match self.next() {
@@ -142,7 +142,7 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// Takes the pages up to Done and checks the totals.
+    /// Receives the pages up to Done and checks the totals.
     pub fn pages(&mut self) -> Built {
         let mut built = Built {
             layout: Layout { blocks: 0, elements: 0, rows: 0 },
@@ -179,7 +179,7 @@ impl<S: Stream> Client<S> {
 }
 
 impl Client<TcpStream> {
-    /// Closes the sending side, but still reads.
+    /// Closes the sending side; still reads.
     pub fn half_close(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }

@@ -1,6 +1,6 @@
 use protocol::{Hello, Metric, TuplesWriter, ValueType};
 
-/// Rows of f32 vectors, the same for the same parameters.
+/// Random rows of f32 vectors, reproducible from the parameters.
 pub struct Rows {
     pub dims: u32,
     pub values: Vec<f32>,
@@ -37,7 +37,7 @@ impl Rows {
     }
 }
 
-/// A good Hello for `vector` under L2.
+/// A valid Hello for `vector` under L2.
 pub fn hello(dims: u32) -> Hello {
     Hello {
         protocol_min: 2,

@@ -12,23 +12,23 @@ use super::{Activity, now_ms};
 use crate::Outcome;
 use crate::report::{BuildReport, EndedReport, Subject};
 
-/// Samples over which a rate is taken, one per second.
+/// The number of samples, one per second, over which a rate is measured.
 const RATE_SAMPLES: usize = 10;
 
 /// A build's progress, and the time spent in each phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// The present phase.
+    /// The current phase.
     pub phase: Phase,
     /// Steps of the phase that are done: rows, elements or pages.
     pub done: u64,
     /// Steps of the phase; 0 if not known.
     pub total: u64,
-    /// Time spent in each phase so far, in the order of their numbers.
+    /// The time spent in each phase so far, in the order of their numbers.
     pub spent: [Duration; 5],
 }
 
-/// Elements by phase: graph, repair, order.
+/// Counts of elements in the phases graph, repair and order.
 pub(super) type Elements = [u64; 3];
 
 /// The phases whose steps are elements.
@@ -36,7 +36,7 @@ pub(crate) const ELEMENT_PHASES: [Phase; 3] = [Phase::Graph, Phase::Repair, Phas
 
 type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
 
-/// A running build. Its session writes the counters, the status server reads them.
+/// A running build. Its session updates the counters, the status server reads them.
 pub(super) struct Build {
     pub(super) subject: Subject,
     /// Cancelled when the daemon's owner cancels the build.
@@ -50,20 +50,20 @@ pub(super) struct Build {
     rows: AtomicU64,
     elements: AtomicU64,
     pages: AtomicU64,
-    /// Self-recall and recall of the graph.
+    /// The graph's self-recall and recall.
     quality: Mutex<[Option<f64>; 2]>,
     memory: AtomicU64,
     history: Mutex<History>,
 }
 
-/// The state at earlier samples.
+/// Earlier samples.
 #[derive(Default)]
 struct History {
     fraction: f64,
     /// Elements counted in the phases graph, repair and order.
     counted: [u64; 3],
     samples: VecDeque<(Instant, Phase, u64)>,
-    /// The phase and its steps when they last changed, and the time of that sample.
+    /// The phase and its steps when they last changed, with the time of that sample.
     moved: Option<(Instant, Phase, u64)>,
 }
 
@@ -96,7 +96,7 @@ impl Build {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Samples the progress, for the rate; returns the elements processed since the last sample, by phase.
+    /// Samples the progress for the rate, and returns the elements processed since the last sample, by phase.
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
         let mut history = self.history();
@@ -108,7 +108,7 @@ impl Build {
         history.count(stage.phase, stage.done)
     }
 
-    /// The elements of a finished graph that samples have missed.
+    /// The elements of a finished graph that no sample has counted.
     fn rest(&self, elements: u64) -> Elements {
         let mut history = self.history();
         let mut rest = Elements::default();
@@ -147,7 +147,7 @@ impl Build {
         }
     }
 
-    /// The final stage of a build, its report, and the elements not yet counted.
+    /// The final stage of a build, its report, and the elements not counted yet.
     fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport, Elements) {
         let stage = (self.read)();
         let [self_recall, recall] = *self.quality.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,7 +210,7 @@ impl History {
     }
 }
 
-/// Seconds to go: this phase by its rate, later ones by earlier builds. `None` without any basis.
+/// Estimates the remaining seconds: of this phase from its rate, of later ones from earlier builds. `None` if nothing is known.
 fn eta(
     stage: &Stage,
     rate: f64,
@@ -227,13 +227,13 @@ fn eta(
         }
         left / rate
     } else {
-        // At first earlier builds count more than the rate so far, at the end less.
+        // Blend: at first earlier builds have more weight than the rate so far, at the end less.
         let spent = stage.spent[stage.phase as usize - 1].as_secs_f64();
         let expected = phase_rates.of(stage.phase, subject, all_rows);
         let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
         let trust = share.max((spent / expected.max(1e-9)).min(1.0));
         let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
-        // If steps stand still, there is other work, which may take as long again as it has taken so far.
+        // If steps do not advance, there is other work, which may take as long again as it has taken so far.
         let by_steps = by_steps.max(still.as_secs_f64());
         trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
@@ -251,7 +251,7 @@ pub(crate) fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The session's handle of a running build, which counts as failed if this is dropped without [`Running::end`].
+/// The session's handle of a running build. If it is dropped without [`Running::end`], the build counts as failed.
 pub struct Running {
     pub(super) activity: Arc<Activity>,
     pub(super) key: u64,
@@ -266,7 +266,7 @@ impl Running {
         self.build.cancel.cancelled().await;
     }
 
-    /// Notes that the client was redirected to `builder`, which alone can end the build.
+    /// Records that the client was redirected to `builder`, which alone can cancel the build.
     pub fn is_at(&self, builder: &str) {
         self.build.elsewhere.get_or_init(|| builder.to_owned());
     }
@@ -300,7 +300,7 @@ impl Running {
         self.build.memory.store(bytes, Ordering::Relaxed);
     }
 
-    /// Ends the build, whose thread has ended too; `reason` says why it did not succeed.
+    /// Ends the build, whose threads have ended already; `reason` says why it did not succeed.
     pub fn end(mut self, outcome: Outcome, reason: Option<String>) {
         self.outcome = outcome;
         self.reason = reason;

@@ -6,14 +6,14 @@ use protocol::Phase;
 
 use crate::report::{PhaseSeconds, Subject};
 
-/// Builds of fewer rows are not learned from.
+/// Builds with fewer rows are ignored.
 const LEAST_ROWS: u64 = 500;
 
 /// Seconds that each phase takes per unit of [`work`], in the order of the phases.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PhaseRates {
     units: [f64; 5],
-    /// Whether a build has been measured: until then the rates are those of another machine.
+    /// Whether a build has been measured; until then the rates are defaults from another machine.
     learned: bool,
 }
 
@@ -54,8 +54,8 @@ impl PhaseRates {
     }
 }
 
-/// The relative cost of rows in the phase with this index: a distance's cost grows with the dimensions, their number with `m`
-/// and the logarithm of the rows.
+/// The relative cost of the phase with this index: the cost of a distance grows with the dimensions, and the number of
+/// distances with `m` and with the logarithm of the rows.
 fn work(subject: &Subject, rows: u64, phase: usize) -> f64 {
     let (dims, m, rows) = (f64::from(subject.dims), f64::from(subject.m), rows as f64);
     match phase {

@@ -42,10 +42,10 @@ impl Waiting {
     }
 }
 
-/// A build that asks to be admitted, from its Hello to its Accept or Refuse; shown as waiting meanwhile.
+/// A build that waits for admission, from its Hello to its Accept or Refuse; status shows it as waiting.
 ///
-/// The caller has the queue itself. It sets the place of each build whenever it changes, from 1 for the next one, and ends
-/// with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client has left.
+/// The queue itself is the caller's. The caller sets the position of each build whenever it changes, from 1 for the next one,
+/// and ends with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client has left.
 #[derive(Debug)]
 pub struct Queued {
     pub(super) activity: Arc<Activity>,
@@ -55,7 +55,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Sets the place in the queue, from 1, and the bytes of memory that the build waits for.
+    /// Sets the position in the queue, from 1, and the bytes of memory that the build waits for.
     pub fn place(&self, position: u32, memory: u64) {
         self.waiting.position.store(position, Ordering::Relaxed);
         self.waiting.memory.store(memory, Ordering::Relaxed);
@@ -66,8 +66,8 @@ impl Queued {
         self.waiting.cancel.cancelled().await;
     }
 
-    /// Begins the build, with `memory` bytes reserved (0 if none are). `stage` returns its progress, at any time and from
-    /// any thread, and must not wait.
+    /// Begins the build, with `memory` bytes reserved (0 for none). `stage` returns its progress, is called at any time from
+    /// any thread, and must not block.
     #[must_use]
     pub fn begin(mut self, memory: u64, stage: impl Fn() -> Stage + Send + Sync + 'static) -> Running {
         self.settled = true;
@@ -79,7 +79,7 @@ impl Queued {
         Running { activity: self.activity.clone(), key: self.key, build, outcome: Outcome::Failed, reason: None }
     }
 
-    /// Refuses the build with the client's refusal; logs it too, unless peers' errors are throttled.
+    /// Refuses the build for the reason of the client's refusal, and logs it unless errors of peers are throttled.
     pub fn turn_away(self, refuse: &Refuse) {
         if let Some(held_back) = self.activity.peer_errors().pass() {
             let Refuse { sqlstate, message, detail, .. } = refuse;
@@ -88,7 +88,7 @@ impl Queued {
         self.refuse(Refusal::of(refuse.sqlstate), refuse.message.clone());
     }
 
-    /// Refuses the build; `text` is the reason for people.
+    /// Refuses the build; `text` is the reason in words.
     pub fn refuse(mut self, reason: Refusal, text: String) {
         self.settled = true;
         self.activity.refuse(self.key, reason, text);

@@ -7,12 +7,12 @@ use super::{Build, Waiting, now_ms};
 use crate::Outcome;
 use crate::report::{BuildReport, EndedReport, PhaseSeconds, QueuedReport};
 
-/// How many of the last builds are shown.
+/// The number of ended builds that are shown.
 const ENDED: usize = 40;
-/// How many of the last refusals are shown: a client that keeps retrying must not push out builds.
+/// The number of refusals that are shown, limited separately: a client that keeps retrying must not displace builds.
 const REFUSED: usize = 10;
 
-/// The builds of a daemon, by the order in which they came.
+/// The builds of a daemon, in order of arrival.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) queue: BTreeMap<u64, Arc<Waiting>>,
@@ -49,7 +49,7 @@ impl State {
         self.running.values().map(|build| build.memory()).sum()
     }
 
-    /// Waiting builds, the next one first, and those without a place last. `running` serves to estimate their turns.
+    /// Waiting builds, next one first; those without a position last. Waiting times are estimated from the `running` builds.
     pub(super) fn queue(&self, running: &[BuildReport]) -> Vec<QueuedReport> {
         let mut queue: Vec<_> = self.queue.values().map(|waiting| waiting.report()).collect();
         queue.sort_by_key(|waiting| waiting.position.wrapping_sub(1));
@@ -62,7 +62,7 @@ impl State {
         queue
     }
 
-    /// Ended builds, the last one first.
+    /// Ended builds, last one first.
     pub(super) fn ended(&self) -> Vec<EndedReport> {
         let mut ended: Vec<_> = self.ended.iter().chain(&self.refused).cloned().collect();
         ended.sort_by_key(|build| std::cmp::Reverse(build.ended_ms));
@@ -91,7 +91,7 @@ impl State {
         keep(&mut self.ended, report, ENDED);
     }
 
-    /// Removes a build from the queue that has not begun. The status code does not change.
+    /// Removes a build that has not begun from the queue. The status code does not change.
     pub(super) fn turn_away(&mut self, key: u64, outcome: Outcome, reason: String) {
         let Some(waiting) = self.queue.remove(&key) else { return };
         let queued = waiting.report();

@@ -11,17 +11,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Timeout, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
-/// Connections at a time, so that strangers cannot take the file descriptors that builds need.
+/// The most open connections, so that unauthenticated clients cannot take the file descriptors that builds need.
 const MOST: usize = 64;
 
-/// How long a connection may last, busy or not. Clients that keep theirs open make a new one.
+/// How long a connection may last, busy or idle. Clients with persistent connections open a new one.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// The pause after a failure to accept, usually for want of file descriptors.
+/// The pause after a failure to accept, usually for lack of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(500);
 
-/// Accepts a limited number of connections, for a limited time each. If there are more, the oldest is closed, so that clients that
-/// only open connections cannot lock out probes and scrapers.
+/// Accepts a limited number of connections, for a limited time each. Beyond the limit the oldest is closed, so that clients
+/// that only open connections cannot lock out probes and scrapers.
 pub(super) struct Connections {
     listener: TcpListener,
     /// Open connections and some closed ones, the oldest first.
@@ -33,7 +33,7 @@ impl Connections {
         Self { listener, open: VecDeque::new() }
     }
 
-    /// Makes room for one more; returns the token that closes it.
+    /// Makes room for one more connection, and returns the token that closes it.
     fn enter(&mut self) -> CancellationToken {
         self.open.retain(|close| !close.is_cancelled());
         if self.open.len() >= MOST
@@ -69,7 +69,7 @@ impl Listener for Connections {
     }
 }
 
-/// A connection that breaks when its time is over or another one needs its place.
+/// A connection that fails when its time is over or it is closed to make room.
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<Timeout<WaitForCancellationFutureOwned>>>,

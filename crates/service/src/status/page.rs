@@ -1,9 +1,9 @@
-//! The page for people: static files that read `/status`.
+//! The status page: static files that read `/status`.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-/// No foreign or inline content, and no embedding in frames.
+/// Forbids content of other origins, inline content, and embedding in frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

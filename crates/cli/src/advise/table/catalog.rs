@@ -6,14 +6,14 @@ use crate::advise::metric_of;
 use crate::args::Advise;
 use crate::failure::Failure;
 
-/// Equality as PostgreSQL has it. The search path is the user's, since names of tables depend on it; all else is named with its schema, so
-/// that nobody's functions and operators run with the user's rights.
+/// PostgreSQL's equality operator. The search path is the user's, since it resolves names of tables; everything else is named with its
+/// schema, so that no functions and operators of other schemas run with the user's rights.
 const EQ: &str = "OPERATOR(pg_catalog.=)";
 
-/// A table, and what PostgreSQL knows of its size.
+/// A table, with its statistics.
 pub(super) struct Table {
     oid: u32,
-    /// Quoted and with its schema.
+    /// Qualified by its schema, and quoted.
     name: String,
     pub(super) blocks: i64,
     /// Rows per block at the last ANALYZE: the table may have grown since.
@@ -23,7 +23,7 @@ pub(super) struct Table {
 /// A column of vectors.
 pub(super) struct Found {
     pub(super) column: SqlColumn,
-    /// The share of rows that are NULL, as far as PostgreSQL knows.
+    /// The fraction of rows that are NULL, according to the statistics.
     pub(super) null_share: f64,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn table(database: &Database, name: &str) -> Result<Table, Fail
     }
 }
 
-/// The column that is named, or the only one with vectors.
+/// The named column, or the only one with vectors.
 pub(super) async fn column(database: &Database, table: &Table, arguments: &Advise) -> Result<Found, Failure> {
     let (all, name) = (columns(database, table.oid).await?, &table.name);
     let listed = |columns: &mut dyn Iterator<Item = &Listed>| {
@@ -101,12 +101,12 @@ pub(super) async fn column(database: &Database, table: &Table, arguments: &Advis
     Ok(Found { column, null_share: *null_share })
 }
 
-/// A column of any type. pgvector has no index for domains.
+/// A column of any type. Domains count as other types: pgvector has no operator classes for them.
 struct Listed {
     name: String,
     quoted: String,
     type_name: String,
-    /// Of pgvector, quoted and with a dot, if the search path does not lead there.
+    /// pgvector's schema, quoted and with a dot; empty if the search path contains it.
     schema: String,
     value_type: Option<ValueType>,
     typmod: i32,

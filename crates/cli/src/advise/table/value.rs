@@ -1,12 +1,12 @@
 use anyhow::{Result, bail, ensure};
 use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 
-/// Appends a value, as the `send` function of its type encodes it, in the encoding of an index.
+/// Appends a value, encoded as in an index; `sent` is the output of its type's `send` function.
 pub(super) fn decode(value_type: ValueType, dims: u32, sent: &[u8], out: &mut Vec<u8>) -> Result<()> {
     const CUT_OFF: &str = "the server has sent a value that is cut off";
     let number = |at: usize| sent.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
     let head = number(0).unwrap_or_default();
-    // Dimensions are 16 bits and a reserved field, or 32 bits.
+    // A header of 16 bits of dimensions and a reserved field, or of 32 bits of dimensions.
     let (found, start) = match value_type {
         ValueType::Vector | ValueType::HalfVec => (head >> 16, 4),
         ValueType::Bit => (head, 4),
