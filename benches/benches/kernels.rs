@@ -1,4 +1,4 @@
-//! Distances one by one and in tiles, by type, metric and dimensions.
+//! Time per distance, for single distances and for tiles, by type, metric and dimensions.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn encoded(elements: Elements, row: &[f32]) -> Vec<u8> {
     }
 }
 
-/// A value against some that are in the cache: per distance.
+/// One value against several values in the cache: time per distance.
 fn one_by_one(criterion: &mut Criterion) {
     const OTHERS: usize = 32;
     let kinds = [
@@ -58,7 +58,7 @@ fn one_by_one(criterion: &mut Criterion) {
     }
 }
 
-/// All tiles of a group of vectors: per pair.
+/// All tiles of a group of vectors: time per pair.
 fn tiles(criterion: &mut Criterion) {
     const GROUP: usize = 512;
     let limits = ([f32::NEG_INFINITY; ROWS], [f32::NEG_INFINITY; COLS]);
@@ -102,7 +102,7 @@ fn tiles(criterion: &mut Criterion) {
             });
         }
         if let Some(kernels) = code_kernels() {
-            // As many as there are candidates of an element: by itself, and as tiles on and above the diagonal.
+            // All pairs of 63 vectors, the number of candidates of an element: by `all_pairs`, and by tiles on and above the diagonal.
             let few = rows().take(63).collect::<Vec<_>>();
             codes.fill(Elements::F32, dims, few.iter().copied(), None, &[]);
             let (terms, mut distances) = ([0.0; 64], vec![0.0; 64 * 64]);

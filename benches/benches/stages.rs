@@ -1,4 +1,4 @@
-//! The stages of a build by themselves: frames, graph, pages, their check.
+//! The stages of a build, measured separately: frames, graph, pages, verification of pages.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -42,7 +42,7 @@ fn build(kind: EngineKind, values: &[Vec<u8>], pool: &Arc<Pool>) -> Finished {
     engine.finish().expect("a graph")
 }
 
-/// Rows into frames, and out of them.
+/// Encodes rows into frames, and decodes them.
 fn frames(criterion: &mut Criterion, values: &[Vec<u8>]) {
     let encode = || {
         let mut out = bytes::BytesMut::new();
@@ -78,7 +78,7 @@ fn frames(criterion: &mut Criterion, values: &[Vec<u8>]) {
     group.finish();
 }
 
-/// The graph, by each engine.
+/// Builds the graph by each engine.
 fn graphs(criterion: &mut Criterion, values: &[Vec<u8>], pool: &Arc<Pool>) {
     let mut group = criterion.benchmark_group("graph");
     group.throughput(Throughput::Elements(values.len() as u64)).sample_size(10);
@@ -88,7 +88,7 @@ fn graphs(criterion: &mut Criterion, values: &[Vec<u8>], pool: &Arc<Pool>) {
     group.finish();
 }
 
-/// Pages out of a graph, and their check.
+/// Makes the pages of a graph, and verifies them.
 fn index_pages(criterion: &mut Criterion, values: &[Vec<u8>], pool: &Arc<Pool>) {
     let Finished { graph, values, order, report } = build(EngineKind::Bulk, values, pool);
     let meta = IndexMeta { value_type: ValueType::Vector, dims: DIMS as u32, m: 16, ef_construction: 64 };

@@ -1,23 +1,23 @@
 use std::fs;
 
-/// The values of ef_search that graphs are tried with.
+/// Values of ef_search for searches of graphs.
 pub const EF_SEARCH: [usize; 3] = [40, 100, 200];
 
-/// Results and costs of searches, as sums over queries.
+/// Results and costs of searches, summed over queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// Queries asked.
+    /// The number of queries.
     pub queries: usize,
     /// Rows found that are among the ten nearest.
     pub hits: usize,
-    /// Distances computed, which is index tuples visited.
+    /// Distances computed, which are index tuples visited.
     pub distances: u64,
-    /// Pages of the index read, each counted once per query; 0 for a graph without pages.
+    /// Distinct pages read per query, summed; 0 for a graph without pages.
     pub pages: u64,
 }
 
 impl Found {
-    /// A line for programs: `ef 40 recall 0.98 distances 812.5 pages 210.0`.
+    /// The figures as a line for other programs: `ef 40 recall 0.98 distances 812.5 pages 210.0`.
     pub fn line(&self, ef: usize) -> String {
         let each = |sum: u64| sum as f64 / self.queries.max(1) as f64;
         format!(
@@ -28,27 +28,27 @@ impl Found {
         )
     }
 
-    /// The share of the true neighbors that was found.
+    /// The fraction of true neighbors that were found.
     pub fn recall(&self) -> f64 {
         self.hits as f64 / (10 * self.queries).max(1) as f64
     }
 }
 
-/// Memory used since this was made.
+/// The memory used since a start point.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     before: u64,
 }
 
 impl Memory {
-    /// Begins to watch.
+    /// Starts the measurement.
     pub fn watch() -> Self {
-        // Resets the peak so far; if that fails, the figure may be too small, never too large.
+        // Resets the peak. If that fails, the result may be too small, but never too large.
         let _ = fs::write("/proc/self/clear_refs", "5");
         Self { before: status("VmRSS:") }
     }
 
-    /// The peak bytes since then, beyond those used at that time.
+    /// Peak bytes since the start, minus the bytes used at the start.
     pub fn peak(self) -> u64 {
         status("VmHWM:").saturating_sub(self.before)
     }

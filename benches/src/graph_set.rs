@@ -1,4 +1,4 @@
-//! A set whose graphs are built and searched without a database.
+//! A vector set of any type whose graphs are built and searched without a database.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use pages::{IndexMeta, Layout};
 use crate::Index;
 use crate::vectors::encode;
 
-/// The values of ef_search that graphs are searched with.
+/// Values of ef_search for searches of graphs.
 pub const EFS: [usize; 6] = [10, 20, 40, 100, 200, 400];
 /// Numbers of neighbors for which recall is measured.
 pub const KS: [usize; 3] = [1, 10, 100];
 
-/// Rows and queries in an index's encoding, the true neighbors, and the index's parameters.
+/// Rows and queries, encoded as in an index, the true neighbors, and the options of the index.
 pub struct GraphSet {
     spec: BuildSpec,
     kernel: Kernel,
@@ -32,14 +32,14 @@ pub struct GraphSet {
 /// Recall and visits of searches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Searches {
-    /// Recall by ef and k: the share of the rows found that are no farther than the k-th nearest, so that ties are as good.
+    /// Recall by ef and k: the fraction of the k rows found that are no farther than the k-th nearest row, so that ties count as found.
     pub recall: [[f64; KS.len()]; EFS.len()],
     /// Elements visited per query, by ef.
     pub visited: [f64; EFS.len()],
 }
 
 impl GraphSet {
-    /// Finds the true neighbors of values that are encoded, and normalised for cosine. `spec.expected_rows` is set here.
+    /// Finds the true neighbors. Values are encoded and, for cosine, normalised. Sets `spec.expected_rows`.
     pub fn new(spec: BuildSpec, rows: Vec<Vec<u8>>, queries: Vec<Vec<u8>>) -> Result<Self> {
         let kernel = distance::kernel(Elements::of(spec.value_type), spec.metric).context("no kernel")?;
         let exact = exact(&rows, &queries, kernel);
@@ -52,12 +52,12 @@ impl GraphSet {
         Self::new(spec, encode(base, metric), encode(queries, metric))
     }
 
-    /// Its type.
+    /// The type of the values.
     pub fn value_type(&self) -> ValueType {
         self.spec.value_type
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
@@ -67,12 +67,12 @@ impl GraphSet {
         self.fill(hnsw::start(kind, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
     }
 
-    /// Builds a graph with the bulk engine, which leaves out a pass.
+    /// Builds a graph with the engine `bulk` and one pass left out.
     pub fn build_without(&self, pass: Pass, threads: usize) -> Result<Finished> {
         self.fill(hnsw::start_without(pass, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
     }
 
-    /// Builds a graph with the bulk engine by one thread, and records the tasks.
+    /// Builds a graph with the engine `bulk` and one thread, and records its tasks.
     pub fn build_recorded(&self) -> Result<(Finished, Vec<Step>)> {
         let pool = Arc::new(Pool::new(1)?);
         let recorder = Arc::new(Recorder::default());
@@ -98,12 +98,12 @@ impl GraphSet {
         self.search_any(&finished.graph, |element| finished.values.value(element), rows)
     }
 
-    /// Searches an index.
+    /// Searches an index that was read from its file.
     pub fn search_index(&self, index: &Index) -> Searches {
         self.search_any(index, |element| &index.values[element as usize], |element| index.rows[element as usize])
     }
 
-    /// Pages that a search with an ef_search would read of the graph as an index, without the meta page; a mean over queries.
+    /// Pages that a search would read if the graph were an index, without the meta page; the mean over queries.
     pub fn pages_read(&self, finished: &Finished, ef: usize) -> Result<f64> {
         let BuildSpec { value_type, dims, m, ef_construction, .. } = self.spec;
         let meta = IndexMeta { value_type, dims, m, ef_construction };
@@ -136,7 +136,7 @@ impl GraphSet {
                 };
                 let found = searcher.search(graph, distance, |_| {}, ef);
                 sum.visited[ef_at] += f64::from(visited);
-                // Each row of an element counts.
+                // An element counts once for each of its rows.
                 let found = found.iter().flat_map(|near| (0..rows(near.element())).map(|_| near.distance()));
                 let found: Vec<f32> = found.collect();
                 for (k_at, &k) in KS.iter().enumerate() {
@@ -170,7 +170,7 @@ impl GraphSet {
     }
 }
 
-/// The description of a build.
+/// The specification of a build.
 pub(crate) fn spec(value_type: ValueType, metric: Metric, dims: usize, m: u16, ef_construction: u16) -> BuildSpec {
     BuildSpec {
         value_type,
@@ -185,7 +185,7 @@ pub(crate) fn spec(value_type: ValueType, metric: Metric, dims: usize, m: u16, e
 }
 
 impl Searches {
-    /// The worst difference of recall against others, with its ef and k.
+    /// The largest loss of recall against others, with its ef and k.
     pub fn worst(&self, others: &Self) -> (f64, usize, usize) {
         let each = (0..EFS.len()).flat_map(|ef| (0..KS.len()).map(move |k| (ef, k)));
         let asked = each.filter(|&(ef, k)| KS[k] <= EFS[ef]);
@@ -194,7 +194,7 @@ impl Searches {
     }
 }
 
-/// The distances of the nearest rows of each query, in order.
+/// For each query, the distances of the nearest rows, ascending.
 fn exact(rows: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<f32>> {
     let k = KS[KS.len() - 1].min(rows.len());
     let nearest = |query: &Vec<u8>| {

@@ -1,4 +1,4 @@
-//! Hard data: families of rows on which graph builders go wrong.
+//! Sets of hard data: families of rows that are difficult for graph builders.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use crate::graph_set::{GraphSet, spec};
 
 /// A family's rows and queries.
 pub struct HardSet {
-    /// What it is a set of.
+    /// The family.
     pub family: &'static Family,
-    /// Its rows as they are put into a table.
+    /// The rows as values of a table.
     pub base: Values,
-    /// The same as an index has them.
+    /// The same set, encoded as in an index.
     pub graph: GraphSet,
 }
 
@@ -50,7 +50,7 @@ impl HardSet {
         Ok(Self { family, base, graph })
     }
 
-    /// Reads the file of an index.
+    /// Reads an index file.
     pub fn read(&self, path: &Path) -> Result<Index> {
         Index::read(path, self.graph.value_type())
     }

@@ -11,18 +11,18 @@ pub struct Index {
     entry: Option<(u32, u8)>,
     /// Pages of the file.
     pub pages: usize,
-    /// By element, in the type's encoding without pgvector's header.
+    /// The value of each element, in the type's encoding without pgvector's header.
     pub values: Vec<Vec<u8>>,
-    /// Rows of each element.
+    /// The number of rows of each element.
     pub rows: Vec<usize>,
-    /// Blocks of each element and of its neighbors.
+    /// The blocks of each element and of its neighbor tuple.
     pub places: Vec<(u32, u32)>,
-    /// By element and layer: the slots that are in use.
+    /// The links in use, by element and layer.
     lists: Vec<Vec<Vec<u32>>>,
 }
 
 impl Index {
-    /// Reads the file of an index of values of a type.
+    /// Reads the file of an index on values of this type.
     pub fn read(path: &Path, value_type: ValueType) -> Result<Self> {
         let mut source = FileSource::open(path)?;
         let mut raw = vec![[0u8; PAGE_SIZE]; source.blocks() as usize];
@@ -35,7 +35,7 @@ impl Index {
         for block in 1..raw.len() {
             for item in page(block)?.items() {
                 let Tuple::Element(element) = Tuple::parse(&item?)? else { continue };
-                // VACUUM has cleared the value and all links to the element.
+                // VACUUM has cleared the value and removed all links to the element.
                 if element.deleted() != 0 {
                     continue;
                 }

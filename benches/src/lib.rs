@@ -1,4 +1,4 @@
-//! What the programs that measure graphs have in common: vectors as a builder gets them, true neighbors, figures.
+//! What programs that measure graphs share: vectors encoded as the builder receives them, true neighbors, figures.
 
 mod figures;
 mod graph_set;

@@ -1,27 +1,27 @@
-//! How long recorded steps take with any number of threads.
+//! How long would recorded steps take with any number of threads?
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use hnsw::Step;
 
-/// A build on so many threads, as computed.
+/// The computed time of a build with a number of threads.
 #[derive(Debug, Default, PartialEq)]
 pub struct Makespan {
-    /// Until the last step ends.
+    /// The time until the last step ends.
     pub seconds: f64,
-    /// For each section, the seconds lost because threads were idle while nothing but its tasks, or the work before them, ran. They and the
-    /// threads' share of all work make up the seconds.
+    /// For each section, the seconds lost by idle threads while only its tasks, or the work before them, were running. The sum of these
+    /// losses and of the work divided by the number of threads is `seconds`.
     pub idle: BTreeMap<&'static str, f64>,
 }
 
-/// Steps of one thread, one after another.
+/// Consecutive steps, run by one thread at a time.
 struct Job {
-    /// With the position among all steps in which one thread takes them.
+    /// The steps, with their positions in the order in which one thread ran all steps.
     steps: Vec<(usize, Move)>,
     next: usize,
     parent: Option<usize>,
-    /// Tasks of the current section that are not done.
+    /// Unfinished tasks of the current section.
     open: usize,
 }
 
@@ -31,7 +31,7 @@ enum Move {
 }
 
 impl Makespan {
-    /// Free threads take the tasks that are ready, in the order in which one thread took them.
+    /// Simulates threads that take ready steps in the recorded order.
     pub fn of(steps: &[Step], threads: usize) -> Self {
         let mut simulation = Simulation::default();
         simulation.plan(steps, None, &mut 0);
@@ -42,16 +42,16 @@ impl Makespan {
 #[derive(Default)]
 struct Simulation {
     jobs: Vec<Job>,
-    /// Positions of next steps, and their jobs.
+    /// Ready steps, as positions and jobs.
     ready: BinaryHeap<Reverse<(usize, usize)>>,
-    /// When steps end, in nanoseconds, which have an order, and their jobs.
+    /// Running steps, as times of their ends and jobs. Times are integers (nanoseconds), so that they can be ordered.
     running: BinaryHeap<Reverse<(u64, usize)>>,
-    /// How many steps of each section are running.
+    /// The number of running steps by section.
     names: BTreeMap<&'static str, usize>,
 }
 
 impl Simulation {
-    /// Makes a job of steps and jobs of all tasks in them.
+    /// Makes a job of the steps, and a job for each task in them.
     fn plan(&mut self, steps: &[Step], parent: Option<usize>, position: &mut usize) -> usize {
         let job = self.jobs.len();
         self.jobs.push(Job { steps: Vec::new(), next: 0, parent, open: 0 });
@@ -97,7 +97,7 @@ impl Simulation {
         made
     }
 
-    /// Goes on with a job whose last step is over: its next one is ready, or its tasks are.
+    /// Continues a job after its last step has ended: its next step, or the tasks of its next section, become ready.
     fn advance(&mut self, job: usize) {
         let Some((position, step)) = self.jobs[job].steps.get(self.jobs[job].next) else {
             if let Some(parent) = self.jobs[job].parent {
@@ -159,7 +159,7 @@ mod tests {
             [Step::Alone("a", 2.0), tasks(&[1.0, 1.0, 3.0, 1.0]), Step::Section(Vec::new()), Step::Alone("b", 1.0)];
         assert!(near(Makespan::of(&steps, 1).seconds, 9.0));
         let two = Makespan::of(&steps, 2);
-        // The third task begins after one second, and the fourth beside it.
+        // The third task begins after one second; the fourth runs beside it.
         assert!(near(two.seconds, 2.0 + 4.0 + 1.0), "{two:?}");
         let [a, b, tasks] = ["a", "b", "tasks"].map(|name| two.idle[name]);
         assert!(near(a, 1.0) && near(b, 0.5) && near(tasks, 1.0), "{two:?}");

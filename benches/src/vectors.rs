@@ -27,12 +27,12 @@ impl From<MetricName> for Metric {
     }
 }
 
-/// Reads vectors as the builder gets them.
+/// Reads vectors and encodes them as the builder receives them.
 pub fn read_values(path: &Path, metric: Metric) -> Result<Vec<Vec<u8>>> {
     Ok(encode(&Vectors::read(path)?, metric))
 }
 
-/// Vectors as the builder gets them, normalised for cosine.
+/// Encodes vectors as the builder receives them, normalised for cosine.
 pub(crate) fn encode(vectors: &Vectors, metric: Metric) -> Vec<Vec<u8>> {
     let encode = |row: &[f32]| -> Vec<u8> {
         let norm = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
@@ -42,7 +42,7 @@ pub(crate) fn encode(vectors: &Vectors, metric: Metric) -> Vec<Vec<u8>> {
     (0..vectors.rows()).map(|row| encode(vectors.row(row))).collect()
 }
 
-/// The numbers of the ten rows nearest to each query.
+/// The ten rows nearest to each query, by number.
 pub fn exact_neighbors(base: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<usize>> {
     let threads = cores();
     let share = queries.len().div_ceil(threads).max(1);

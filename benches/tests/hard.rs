@@ -1,4 +1,4 @@
-//! Hard data in a quick form: no graph finds clearly less than one built by insertion, as pgvector builds it.
+//! Hard data in a quick form: no graph may have clearly lower recall than one built by insertion, as in pgvector.
 //!
 //! `cargo xtask bench hard` compares all families with the database's own build.
 
@@ -9,7 +9,7 @@ use hnsw::{EngineKind, Remedy};
 
 const ROWS: usize = 3000;
 const QUERIES: usize = 200;
-/// What two graphs of the same data differ by chance, with so few queries.
+/// The difference in recall that occurs by chance with so few queries.
 const CHANCE: f64 = 0.025;
 
 /// One family of each kind.
@@ -53,7 +53,7 @@ fn no_graph_finds_clearly_less_than_insertion() {
     assert!(worse.is_empty(), "{worse:?}");
 }
 
-/// Each group is larger than a list, and all rows of other groups are equally far: nothing but the guard's remedy leads from one to the next.
+/// Each group is larger than a neighbor list, and all rows of other groups are equally far: only the guard's remedies link the groups.
 #[test]
 fn groups_that_lie_equally_far_are_linked() {
     let family = FAMILIES.iter().find(|family| family.name == "subspaces-l2").unwrap();
@@ -62,11 +62,11 @@ fn groups_that_lie_equally_far_are_linked() {
     assert_eq!(finished.report.remedy, Remedy::LinksAcross, "{:?}", finished.report);
     let searches = set.graph.search(&finished);
     let (_, recall) = EFS.iter().zip(searches.recall).find(|(ef, _)| **ef == 20).unwrap();
-    // By insertion .81.
+    // A graph by insertion has .81.
     assert!(recall[1] > 0.95, "{recall:?}");
 }
 
-/// Groups of near-identical rows are found whoever searches for one of their rows.
+/// In groups of near-identical rows, a search for any of the rows finds its group.
 #[test]
 fn rows_of_near_identical_groups_are_found() {
     for name in ["boilerplate-cosine", "boilerplate-l2", "many-clusters-l2"] {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The account PostgreSQL runs under: it refuses to run as root.
+/// The account PostgreSQL runs under, since it refuses to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     uid: u32,
@@ -13,8 +13,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account to use when we are root: `postgres` where the package made it, else `nobody`.
-    /// None when we are not root: PostgreSQL then runs as ourselves.
+    /// The account to use if this process runs as root: `postgres` where the package made it, else `nobody`. `None` otherwise: PostgreSQL
+    /// then runs under our own account.
     pub fn for_postgres() -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
@@ -26,12 +26,12 @@ impl Account {
             .context("PostgreSQL cannot run as root, and there is no user `postgres` or `nobody` to run it as")
     }
 
-    /// Makes a command run under this account. The standard library drops our other groups too.
+    /// Makes a command run under this account. The standard library also drops root's supplementary groups.
     pub fn apply(self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
     }
 
-    /// Gives a file or directory to this account.
+    /// Makes this account the owner of a file or directory.
     pub fn own(self, path: &Path) -> Result<()> {
         std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
             .with_context(|| format!("cannot give {} to uid {}", path.display(), self.uid))

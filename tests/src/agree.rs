@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 
 use crate::Session;
 
-/// The ids of the `k` rows of `table (id, v)` nearest to each of `queries (id, v)` by L2 distance, by the index or
-/// exactly: query after query, ids in order.
+/// The `k` rows of `table (id, v)` nearest to each of `queries (id, v)` by L2 distance, by index scans or
+/// exactly, as sorted pairs of query id and row id.
 pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exactly: bool) -> Result<Vec<(u32, u32)>> {
     let sql = format!(
         "SELECT q.id, n.id FROM {queries} q CROSS JOIN LATERAL \
@@ -29,8 +29,8 @@ pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exac
         .collect()
 }
 
-/// Checks that an iterative search of the index on `table (id, v)` returns every row of the table once. Not for rows in
-/// clusters far apart: in pgvector's own graphs, clusters may be unreachable from each other.
+/// Checks that an iterative index scan of `table (id, v)` returns every row once. Not for rows in clusters far apart: in pgvector's own
+/// graphs, some clusters may be unreachable.
 pub fn expect_every_row(session: &mut Session, table: &str) -> Result<()> {
     session.execute(
         "SET enable_seqscan = off; SET jit = off; SET hnsw.iterative_scan = relaxed_order; \

@@ -1,4 +1,4 @@
-//! Packages of the distribution, and what needs root.
+//! Installs packages of the distribution, and runs commands as root.
 
 use std::env;
 use std::path::Path;
@@ -14,10 +14,10 @@ pub fn has_program(name: &str) -> bool {
     env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// A command run as root: directly if we are, else by sudo, which must not have to ask for a password.
+/// A command that runs as root: directly if this process does, else by sudo without a password.
 ///
 /// # Errors
-/// Neither is possible; `purpose` says what it was for.
+/// This process is not root, and sudo needs a password; the error quotes `purpose`.
 pub fn as_root(program: impl AsRef<Path>, purpose: &str) -> Result<Command> {
     let program = program.as_ref();
     if is_root() {
@@ -33,7 +33,7 @@ pub fn as_root(program: impl AsRef<Path>, purpose: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Whether we are root.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
@@ -45,7 +45,7 @@ pub fn install(packages: &[String]) -> Result<()> {
         bail!("some packages are missing and this is no Debian; install what corresponds to: {list}");
     }
     let purpose = format!("`apt-get install {list}`");
-    // A source that fails here may not be the one that is needed.
+    // A package source that fails here may not be needed.
     let _ = step::command("apt-get update", "", as_root("apt-get", &purpose)?.arg("update"));
     let mut command = as_root("env", &purpose)?;
     command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--no-install-recommends"]);
@@ -53,7 +53,7 @@ pub fn install(packages: &[String]) -> Result<()> {
     step::command(&format!("apt-get install {list}"), hint, command.args(packages))
 }
 
-/// The version of a package that apt would install, for instance `15+248+deb12u1`.
+/// The version of a package that apt would install, such as `15+248+deb12u1`.
 pub fn candidate(package: &str) -> Option<String> {
     let output = Command::new("apt-cache").args(["policy", package]).env("LC_ALL", "C").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -11,12 +11,12 @@ use crate::cluster::tail;
 use crate::scratch::Scratch;
 use crate::{Session, binary, http, resident_bytes, wait_for, within};
 
-/// How to start a builder, or a router.
+/// How to start a builder or a router.
 #[derive(Clone, Debug)]
 pub struct BuilderOptions {
-    /// `serve`, or `router`, which answers as a builder does.
+    /// The subcommand: `serve`, or `router`, which clients use like a builder.
     pub command: &'static str,
-    /// The program; None means the one that [`binary`] finds.
+    /// The program; `None` for the one that [`binary`] finds.
     pub program: Option<PathBuf>,
     /// Whether connections are encrypted.
     pub tls: bool,
@@ -42,7 +42,7 @@ impl Default for BuilderOptions {
 }
 
 impl BuilderOptions {
-    /// A router with these arguments.
+    /// Options of a router with these arguments.
     pub fn router(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Self { command: "router", arguments, ..Self::default() }
@@ -59,18 +59,18 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Starts one with a new self-signed certificate.
+    /// Starts a builder with a new self-signed certificate.
     pub fn start() -> Result<Self> {
         Self::start_with(&BuilderOptions::default())
     }
 
-    /// Starts one.
+    /// Starts a builder or router.
     pub fn start_with(options: &BuilderOptions) -> Result<Self> {
         let program = match &options.program {
             Some(program) => program.clone(),
             None => binary()?,
         };
-        // Readable by PostgreSQL's account, for the certificate in it.
+        // PostgreSQL's account must be able to read the certificate in it.
         let scratch = Scratch::new("builder", 0o755)?;
         let log = fs::File::create(scratch.path().join("log"))?;
         let mut serve = Command::new(&program);
@@ -99,17 +99,17 @@ impl Builder {
             let address = address.or_else(|| announced(&text, "Router Server started on "));
             Ok(announced(&text, "Status Server started on ").zip(address))
         });
-        // If this fails, the scratch directory's guard ends the process.
+        // On error the guard of the scratch directory ends the process.
         let (status, address) = addresses.with_context(|| format!("the builder said\n{}", tail(&log, 20)))?;
         Ok(Self { process: Some(child), address, status, tls: options.tls, scratch })
     }
 
-    /// Where it takes builds.
+    /// The address for builds.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it answers status requests.
+    /// The address for status requests.
     pub fn status_address(&self) -> SocketAddr {
         self.status
     }
@@ -119,12 +119,12 @@ impl Builder {
         self.scratch.path().join("cert.pem")
     }
 
-    /// Makes a session build with this builder.
+    /// Makes a session use this builder.
     pub fn attach(&self, session: &mut Session) -> Result<()> {
         self.attach_through(session, self.address.port())
     }
 
-    /// Makes a session build with this builder, through something that listens on `port`.
+    /// Makes a session use this builder through a proxy on `port`.
     pub fn attach_through(&self, session: &mut Session, port: u16) -> Result<()> {
         let secure = if self.tls { "on" } else { "off" };
         session.execute(&format!(
@@ -139,7 +139,7 @@ impl Builder {
         http::get(self.status, path)
     }
 
-    /// The sum of a metric over its labels; 0 if it is not there.
+    /// The sum of a metric over its labels; 0 if it is missing.
     pub fn metric(&self, name: &str) -> Result<f64> {
         let (code, text) = self.get("/metrics")?;
         ensure!(code == 200, "/metrics answers {code}");
@@ -149,13 +149,13 @@ impl Builder {
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
-    /// Waits until `ended` builds have ended: they are counted a moment after the client has its index.
+    /// Waits until the builder has counted `ended` builds, which happens shortly after the client has its index.
     pub fn expect_builds(&self, ended: u32) -> Result<()> {
         let counted = || Ok((self.metric("lantern_index_builds_total")? == f64::from(ended)).then_some(()));
         wait_for(&format!("the end of {ended} builds"), Duration::from_secs(30), counted)
     }
 
-    /// Waits until no build runs: one ends a moment after the client has its index.
+    /// Waits until no build runs. A build ends shortly after the client has its index.
     pub fn expect_idle(&self, within: Duration) -> Result<()> {
         let idle = || Ok((self.metric("lantern_index_build_active")? == 0.0).then_some(()));
         wait_for("the builder to be idle", within, idle)
@@ -166,7 +166,7 @@ impl Builder {
         self.pid().map_or(0, resident_bytes)
     }
 
-    /// Puts a new certificate and key in place of the old ones. `trust` is given the certificate before the daemon can see it.
+    /// Replaces certificate and key by new ones. `trust` gets the new certificate before the daemon can use it.
     pub fn renew_certificate(&self, trust: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.scratch.path().join(name));
         let [new_cert, new_key] = [&cert, &key].map(|path| path.with_extension("new"));
@@ -176,12 +176,12 @@ impl Builder {
         Ok(fs::rename(new_key, key)?)
     }
 
-    /// Its process id while it runs.
+    /// The process id, while the process runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// What it logged.
+    /// The content of its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
     }
@@ -195,7 +195,7 @@ impl Builder {
         self.scratch.unguard();
     }
 
-    /// Asks it to shut down and returns its exit code; panics if that takes longer than `limit`.
+    /// Sends SIGTERM and returns the exit code; panics if the process does not end within `limit`.
     pub fn terminate(&mut self, limit: Duration) -> Result<Option<i32>> {
         let mut child = self.process.take().context("the builder is not running")?;
         if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
@@ -206,7 +206,7 @@ impl Builder {
         Ok(status.code())
     }
 
-    /// Leaves it running, and returns how to stop it.
+    /// Leaves the process running, and returns a command that stops it.
     pub fn keep(mut self) -> String {
         self.scratch.keep();
         let pid = self.process.take().map_or(0, |child| child.id());
@@ -236,7 +236,7 @@ fn certificate_by(program: &Path, cert: &Path, key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The address behind `words` in the log.
+/// The address that follows `words` in the log.
 fn announced(log: &str, words: &str) -> Option<SocketAddr> {
     let line = log.split_inclusive('\n').find(|line| line.ends_with('\n') && line.contains(words))?;
     let rest = line.split(words).nth(1)?;

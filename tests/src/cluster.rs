@@ -11,8 +11,8 @@ use crate::account::Account;
 use crate::scratch::Scratch;
 use crate::{PgConfig, Session, cpu_seconds, processes, wait_for};
 
-/// Settings for throw-away data. Shared memory lies in files, since a container's `/dev/shm` is small and a parallel
-/// build allocates all of maintenance_work_mem there.
+/// Settings for disposable data. Dynamic shared memory is in files: a container's `/dev/shm` is small, and a parallel build allocates all
+/// of maintenance_work_mem there.
 const SETTINGS: &str = "
 listen_addresses = ''
 unix_socket_permissions = 0700
@@ -27,12 +27,12 @@ log_min_messages = info
 log_line_prefix = '%m [%p] '
 ";
 
-/// A PostgreSQL cluster in a temporary directory, reached over its Unix socket; stopped and deleted when dropped.
+/// A PostgreSQL cluster in a temporary directory, reached over its Unix socket. On drop it is stopped and deleted.
 pub struct Cluster {
     config: PgConfig,
     account: Option<Account>,
     postmaster: Option<Child>,
-    // Last, so that the directory is deleted after all processes in it have ended.
+    // The last field, so that the directory is deleted after all its processes have ended.
     scratch: Scratch,
 }
 
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A directory for a cluster, and nothing in it.
+    /// The directory of a cluster, without data.
     pub(crate) fn without_data(config: PgConfig) -> Result<Self> {
         let scratch = Scratch::new("cluster", 0o700)?;
         let account = Account::for_postgres()?;
@@ -72,7 +72,7 @@ impl Cluster {
         self.scratch.path()
     }
 
-    /// The PostgreSQL it runs on.
+    /// The PostgreSQL installation that it uses.
     pub fn config(&self) -> &PgConfig {
         &self.config
     }
@@ -90,7 +90,7 @@ impl Cluster {
         Ok(session)
     }
 
-    /// Appends to `postgresql.conf`; what needs no restart is in force after [`Self::reload`].
+    /// Appends to `postgresql.conf`. Settings that need no restart take effect at [`Self::reload`].
     pub fn configure(&self, settings: &str) -> Result<()> {
         let path = self.data().join("postgresql.conf");
         let mut text = fs::read_to_string(&path)?;
@@ -104,7 +104,7 @@ impl Cluster {
         self.signal(Signal::HUP)
     }
 
-    /// Stops the server in good order.
+    /// Stops the server with a fast shutdown.
     pub fn stop(&mut self) -> Result<()> {
         self.end(Signal::INT)
     }
@@ -115,7 +115,7 @@ impl Cluster {
         self.run()
     }
 
-    /// Kills all of the server's processes at once and starts it again: it recovers from its log.
+    /// Kills all of the server's processes at once and restarts it: it replays its WAL.
     pub fn crash(&mut self) -> Result<()> {
         let pid = self.pid().context("the server is not running")?;
         let children = processes::children(pid);
@@ -127,7 +127,7 @@ impl Cluster {
         self.run()
     }
 
-    /// Kills the postmaster alone and restarts the server, once all its other processes have noticed and ended.
+    /// Kills only the postmaster, and restarts the server once all other processes have noticed and ended.
     pub fn lose_postmaster(&mut self) -> Result<()> {
         let children = processes::children(self.pid().context("the server is not running")?);
         self.end(Signal::KILL)?;
@@ -144,18 +144,18 @@ impl Cluster {
         Ok(text)
     }
 
-    /// All of the server's log.
+    /// The content of the server's log.
     pub fn log(&self) -> String {
         fs::read(self.dir().join("log"))
             .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
     }
 
-    /// The process id of the postmaster while it runs.
+    /// The process id of the postmaster, while it runs.
     pub fn postmaster(&self) -> Option<u32> {
         self.pid()
     }
 
-    /// CPU seconds the server has used so far.
+    /// CPU seconds that the server has used so far.
     pub fn cpu_seconds(&self) -> f64 {
         self.pid().map_or(0.0, cpu_seconds)
     }
@@ -163,7 +163,7 @@ impl Cluster {
     /// The names of the relation files of a database.
     pub fn relation_files(&self, database: &str) -> Result<Vec<String>> {
         let mut session = self.session(database)?;
-        // The file of a dropped relation stays, empty, until the next checkpoint.
+        // The file of a dropped relation remains, empty, until the next checkpoint.
         session.execute("CHECKPOINT")?;
         let oid: u32 = session.value("SELECT oid FROM pg_database WHERE datname = current_database()")?;
         let mut names: Vec<String> = fs::read_dir(self.data().join(format!("base/{oid}")))?
@@ -174,7 +174,7 @@ impl Cluster {
         Ok(names)
     }
 
-    /// The file of a relation's main fork, with what was written so far.
+    /// The file of a relation's main fork, after a checkpoint.
     pub fn relation_file(&self, session: &mut Session, relation: &str) -> Result<PathBuf> {
         session.execute("CHECKPOINT")?;
         let path: String = session.value(&format!("SELECT pg_relation_filepath('{relation}')"))?;
@@ -186,7 +186,7 @@ impl Cluster {
         tail(&self.dir().join("log"), 40)
     }
 
-    /// Leaves the server running and its directory in place, and says how to stop it.
+    /// Leaves the server running, with its directory, and returns a command that stops it.
     pub fn keep(mut self) -> String {
         self.scratch.keep();
         let pid = self.postmaster.take().map_or(0, |child| child.id());
@@ -208,7 +208,7 @@ impl Cluster {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.config.program(program));
-        // Like a service, without the variables of a developer's shell.
+        // Started like a service, without a developer's environment variables.
         command.current_dir(self.dir()).env_clear().envs([("LC_ALL", "C"), ("PATH", "/usr/bin:/bin")]);
         command.stdin(Stdio::null());
         if let Some(account) = self.account {
@@ -226,7 +226,7 @@ impl Cluster {
         let log = fs::File::options().create(true).append(true).open(self.dir().join("log"))?;
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).stdout(log.try_clone()?).stderr(log);
-        // In its own process group: Ctrl-C ends us, and we stop it.
+        // A process group of its own: Ctrl-C ends only this process, which then stops the server.
         let child = postgres.process_group(0).spawn().context("cannot start postgres")?;
         self.scratch.guard(child.id())?;
         self.postmaster = Some(child);
@@ -264,12 +264,12 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             eprintln!("PostgreSQL's log ends with\n{}", self.log_tail());
         }
-        // Immediate: nobody needs the data.
+        // Immediate shutdown: the data is not needed any more.
         let _ = self.end(Signal::QUIT);
     }
 }
 
-/// Waits for processes that hold a dead server's shared memory: until then another does not start.
+/// Waits for the processes of a dead server that hold its shared memory: until then no other server starts.
 fn await_end(processes: &[u32]) -> Result<()> {
     wait_for("the dead server's processes to end", Duration::from_secs(20), || {
         Ok((!processes.iter().any(|&pid| processes::is_running(pid))).then_some(()))

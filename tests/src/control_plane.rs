@@ -12,8 +12,8 @@ use crate::root;
 /// The release of Kubernetes in `tests/k8s/control-plane/go.mod`.
 const KUBERNETES: &str = "1.35.4";
 
-/// The program of `tests/k8s/control-plane`: etcd, the parts of Kubernetes, and kubectl. It is built, which takes some minutes
-/// and needs Go, when its sources have changed; otherwise the one in `target/control-plane` is taken.
+/// The program of `tests/k8s/control-plane`: etcd, the parts of Kubernetes, and kubectl. If its sources have changed it is built, which
+/// needs Go and takes some minutes; otherwise the one in `target/control-plane` is used.
 pub fn control_plane() -> Result<PathBuf> {
     let sources = root().join("tests/k8s/control-plane");
     let mut hasher = DefaultHasher::new();

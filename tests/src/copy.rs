@@ -21,13 +21,13 @@ impl Column {
     }
 }
 
-/// Makes a table `(id int, v TYPE(dims))` and fills it; the id is the row's number.
+/// Makes a table `(id int, v TYPE(dims))` and fills it; ids are row numbers.
 pub fn copy_rows(session: &mut Session, table: &str, column: Column, vectors: &Vectors) -> Result<()> {
     session.execute(&format!("CREATE TABLE {table} (id int, v {}({}))", column.name(), vectors.dims()))?;
     fill_rows(session, table, column, vectors)
 }
 
-/// Fills such a table.
+/// Fills a table that exists.
 pub fn fill_rows(session: &mut Session, table: &str, column: Column, vectors: &Vectors) -> Result<()> {
     let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
     let dims = u16::try_from(vectors.dims()).context("too many dimensions")?;

@@ -2,7 +2,7 @@ use anyhow::Result;
 
 use crate::Session;
 
-/// Runs a statement that fails, in a block that catches the error.
+/// A function that runs a statement, catches its error, and returns all fields of the error.
 const DIAGNOSE: &str = "
     CREATE FUNCTION diagnose(statement text) RETURNS text LANGUAGE plpgsql AS $$
     DECLARE code text; message text; detail text; hint text; context text;
@@ -17,18 +17,18 @@ const DIAGNOSE: &str = "
         RETURN concat_ws(' | ', code, message, detail, hint, col, con, typ, tab, sch, context);
     END $$";
 
-/// Makes the function that [`diagnose`] calls.
+/// Makes the function for [`diagnose`].
 ///
 /// # Errors
-/// When the session cannot.
+/// The statement fails.
 pub fn make_diagnose(session: &mut Session) -> Result<()> {
     Ok(session.execute(DIAGNOSE)?)
 }
 
-/// All that the error of a statement has, in one line; "no error" if it has none.
+/// All fields of a statement's error in one line; "no error" if it succeeds.
 ///
 /// # Errors
-/// When the session is lost.
+/// The session is lost.
 pub fn diagnose(session: &mut Session, statement: &str) -> Result<String> {
     let statement = statement.replace('\'', "''");
     session.value(&format!("SELECT diagnose('{statement}')"))

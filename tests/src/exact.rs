@@ -2,7 +2,7 @@ use std::thread;
 
 use crate::{Vectors, cores};
 
-/// How far apart two vectors are.
+/// A distance between vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Euclidean distance.
@@ -23,7 +23,7 @@ impl Metric {
         }
     }
 
-    /// The part of the opclass' name behind the type, for instance `cosine_ops`.
+    /// The end of the opclass' name, after the type, such as `cosine_ops`.
     pub fn ops(self) -> &'static str {
         match self {
             Self::L2 => "l2_ops",
@@ -32,7 +32,7 @@ impl Metric {
         }
     }
 
-    /// The distance, or something that grows with it for a given `a`.
+    /// A number that orders the `b` for a given `a` as the distance does.
     fn distance(self, a: &[f32], b: &[f32]) -> f32 {
         match self {
             Self::L2 => sum(a, b, |x, y| (x - y) * (x - y)),
@@ -42,8 +42,7 @@ impl Metric {
     }
 }
 
-/// The numbers of the `k` rows of `base` nearest to each query, nearest first. Under cosine, zero vectors are no
-/// neighbors.
+/// The `k` rows of `base` nearest to each query, nearest first. Under cosine, zero vectors are skipped.
 pub fn exact_neighbors(base: &Vectors, queries: &Vectors, metric: Metric, k: usize) -> Vec<Vec<u32>> {
     assert_eq!(base.dims(), queries.dims());
     let numbers: Vec<usize> = (0..queries.rows()).collect();
@@ -75,7 +74,7 @@ fn nearest(base: &Vectors, query: &[f32], metric: Metric, k: usize) -> Vec<u32> 
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Eight independent sums: a single one would be limited by the latency of additions.
+/// Eight accumulators, since a single one would wait for the latency of each addition.
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
     let mut total: f32 = a.remainder().iter().zip(b.remainder()).map(|(&x, &y)| term(x, y)).sum();

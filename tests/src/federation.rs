@@ -2,11 +2,11 @@ use anyhow::Result;
 
 use crate::{Cluster, Session};
 
-/// Rows of one INSERT that a head sends to a node.
+/// Rows per INSERT that the head sends to a node (`batch_size`).
 const AT_ONCE: usize = 100;
 
-/// A table `items (id int, …)` whose rows are on other servers, each in its own table `items` of the same columns: a partition by the
-/// hash of the id for each, a foreign table `items_1`, `items_2`, … of postgres_fdw. PostgreSQL 14 or newer.
+/// A table `items (id int, …)` whose rows are on other servers, in a table `items` with the same columns. It is partitioned by hash of the
+/// id; each partition is a foreign table of postgres_fdw: `items_1`, `items_2`, …. Needs PostgreSQL 14 or newer.
 pub fn federate(head: &mut Session, columns: &str, nodes: &[&Cluster], database: &str) -> Result<()> {
     head.execute(&format!("CREATE EXTENSION postgres_fdw; CREATE TABLE items ({columns}) PARTITION BY HASH (id)"))?;
     for (node, number) in nodes.iter().zip(1..) {
@@ -23,7 +23,7 @@ pub fn federate(head: &mut Session, columns: &str, nodes: &[&Cluster], database:
     Ok(())
 }
 
-/// Makes the nodes search with this hnsw.ef_search, and with their indexes, by options of the head's connections, which are reopened.
+/// Makes the nodes search by their indexes with this hnsw.ef_search, by options of the head's connections, which are reopened.
 pub fn federate_ef_search(head: &mut Session, nodes: usize, ef_search: u32) -> Result<()> {
     for number in 1..=nodes {
         head.execute(&format!(

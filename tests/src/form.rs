@@ -1,4 +1,4 @@
-/// The statements that build an index.
+/// Statements that build an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `CREATE INDEX`
@@ -12,7 +12,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All of them.
+    /// All statements.
     pub const ALL: [Self; 4] = [Self::Create, Self::CreateConcurrently, Self::Reindex, Self::ReindexConcurrently];
 
     /// The statement for an index; `definition` is the part of CREATE INDEX that follows `ON`.
@@ -24,12 +24,12 @@ impl Form {
         format!("CREATE INDEX {concurrently}{index} ON {definition}")
     }
 
-    /// Whether there is an index before.
+    /// Whether it rebuilds an existing index.
     pub fn is_reindex(self) -> bool {
         matches!(self, Self::Reindex | Self::ReindexConcurrently)
     }
 
-    /// Whether an index that is not valid may be left of a statement that failed: it has committed before it builds.
+    /// Whether a failure may leave an invalid index: the statement commits before it builds.
     pub fn is_concurrent(self) -> bool {
         matches!(self, Self::CreateConcurrently | Self::ReindexConcurrently)
     }

@@ -1,6 +1,6 @@
 use anyhow::{Context, Result, ensure};
 
-/// Dimensions and values of a `.fvecs` file: each vector is an i32, its dimensions, and as many f32, little-endian.
+/// Dimensions and values of a `.fvecs` file. Each vector is its dimensions as i32, then its values as f32, all little-endian.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(usize, Vec<f32>)> {
     let (words, rest) = bytes.as_chunks::<4>();
     let dims = words.first().map(|word| i32::from_le_bytes(*word)).context("the file is empty")?;

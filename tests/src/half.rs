@@ -1,4 +1,4 @@
-/// A binary16 number as binary32; exact.
+/// Converts a half-precision number (binary16) to f32, exactly.
 pub fn from_half(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;
     let exponent = u32::from(bits >> 10) & 0x1f;
@@ -11,7 +11,7 @@ pub fn from_half(bits: u16) -> f32 {
     }
 }
 
-/// A binary32 number as binary16, to the nearest, ties to even.
+/// Converts f32 to half precision (binary16), rounding to nearest, ties to even.
 pub fn to_half(value: f32) -> u16 {
     let sign = (value.to_bits() >> 16) as u16 & 0x8000;
     let magnitude = value.abs();
@@ -24,7 +24,7 @@ pub fn to_half(value: f32) -> u16 {
     if magnitude < 2.0f32.powi(-14) {
         return sign | (magnitude * 2.0f32.powi(24)).round_ties_even() as u16;
     }
-    // Rounding may carry into the exponent, as it should.
+    // A carry into the exponent is correct here.
     let bits = magnitude.to_bits() - (112 << 23);
     sign | ((bits + 0xfff + (bits >> 13 & 1)) >> 13) as u16
 }

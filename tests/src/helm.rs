@@ -10,7 +10,7 @@ use crate::root;
 /// The release of Helm.
 const HELM: &str = "3.22.0";
 
-/// The program helm. It is built, which takes some minutes and needs Go, unless it is in `target/helm`.
+/// The program `helm` in `target/helm`. If it is missing it is built, which needs Go and takes some minutes.
 pub fn helm() -> Result<PathBuf> {
     let program = root().join("target/helm").join(format!("helm-{HELM}"));
     build_once(&program, |made| {
@@ -20,7 +20,7 @@ pub fn helm() -> Result<PathBuf> {
             .args(["install", "-trimpath", "-ldflags", "-s -w", &format!("helm.sh/helm/v3/cmd/helm@v{HELM}")])
             .env("GOBIN", &folder)
             .env("CGO_ENABLED", "0")
-            // Outside of any Go module, whose versions would take precedence.
+            // Run outside of any Go module: a module's versions would take precedence.
             .current_dir(made.parent().unwrap_or(made))
             .status()
             .context("cannot run go: the tests with Kubernetes need Go 1.25 or newer (https://go.dev/dl)")?;

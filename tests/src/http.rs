@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// What a GET gives: the status code and the body.
+/// Sends a GET request; returns the status code and the body.
 pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
     let limit = Duration::from_secs(5);
     let mut stream =

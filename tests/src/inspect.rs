@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{Cluster, Session, binary};
 
-/// What `lantern-index inspect` says of an index, which must be without errors.
+/// The output of `lantern-index inspect` for an index, which must have no errors.
 pub fn inspect(cluster: &Cluster, session: &mut Session, index: &str) -> Result<String> {
     let file = cluster.relation_file(session, index)?;
     let output = Command::new(binary()?).arg("inspect").arg(&file).output().context("cannot run lantern-index")?;

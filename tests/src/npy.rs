@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{from_half, fvecs};
 
-/// Some vectors of equal dimensions.
+/// Vectors of equal dimensions.
 #[derive(Clone, Debug)]
 pub struct Vectors {
     dims: usize,
@@ -13,13 +13,13 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Takes `values` as rows of `dims` each.
+    /// Interprets `values` as rows of `dims` numbers.
     pub fn new(dims: usize, values: Vec<f32>) -> Self {
         assert!(dims > 0 && values.len().is_multiple_of(dims), "{} values are no rows of {dims}", values.len());
         Self { dims, values }
     }
 
-    /// Reads a `.npy` file of two dimensions, f16, f32 (little-endian) or u8, or a `.fvecs` file.
+    /// Reads a `.npy` file with an array of two dimensions of f16, f32 (little-endian) or u8, or a `.fvecs` file.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let vectors = if path.extension().is_some_and(|extension| extension == "fvecs") {
@@ -39,29 +39,29 @@ impl Vectors {
         fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Dimensions of every vector.
+    /// Dimensions of each vector.
     pub fn dims(&self) -> usize {
         self.dims
     }
 
-    /// How many there are.
+    /// The number of vectors.
     pub fn rows(&self) -> usize {
         self.values.len() / self.dims
     }
 
-    /// One of them.
+    /// The vector number `row`.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.dims..][..self.dims]
     }
 
-    /// Only the first `rows`.
+    /// The first `rows` vectors only.
     #[must_use]
     pub fn truncated(mut self, rows: usize) -> Self {
         self.values.truncate(rows.saturating_mul(self.dims));
         self
     }
 
-    /// The first rows without the last `count`, and those.
+    /// The vectors without the last `count`, and those last ones.
     #[must_use]
     pub fn split_last(mut self, count: usize) -> (Self, Self) {
         let at = self.rows().saturating_sub(count);
@@ -70,7 +70,7 @@ impl Vectors {
         (self, Self { dims, values: last })
     }
 
-    /// With every row changed by `change`, which gets its number and its values.
+    /// The vectors after `change`, which gets each row's number and values.
     #[must_use]
     pub fn changed(mut self, mut change: impl FnMut(usize, &mut [f32])) -> Self {
         self.values.chunks_exact_mut(self.dims).enumerate().for_each(|(row, values)| change(row, values));

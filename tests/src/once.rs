@@ -3,8 +3,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// Has `build` make the file `program`, once for all tests and their processes: others wait meanwhile. `build` gets the path to
-/// write to, in the folder of `program`, whose other files are deleted.
+/// Makes the file `program` by `build` if it does not exist, once for all tests and processes: others wait. `build` gets the path to write
+/// to, in the directory of `program`, whose other files are deleted.
 pub fn build_once(program: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if program.is_file() {
         return Ok(());

@@ -7,15 +7,15 @@ use crate::Cluster;
 /// A relation file that belongs to no relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanedFile {
-    /// For instance `16422` or `16422_init`.
+    /// Such as `16422` or `16422_init`.
     pub name: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
 impl Cluster {
-    /// The relation files of a database that belong to no relation. A crash in the middle of a statement leaves those
-    /// that the statement has made: PostgreSQL does not look for them when it recovers.
+    /// The relation files of a database that belong to no relation. A crash leaves the files that an interrupted statement has made:
+    /// PostgreSQL does not clean them up at recovery.
     pub fn orphaned_files(&self, database: &str) -> Result<Vec<OrphanedFile>> {
         let names = self.relation_files(database)?;
         let mut session = self.session(database)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-/// The files of the system's cache that belong to a relation: its main fork and further segments of it.
+/// The files of a relation's main fork, whose pages can be evicted from the system's page cache.
 pub struct CachedFiles(Vec<fs::File>);
 
 impl CachedFiles {
@@ -25,7 +25,7 @@ impl CachedFiles {
         self.0.iter().try_for_each(|file| file.sync_all().context("cannot write a file to disk"))
     }
 
-    /// Evicts the files from the page cache: the next read comes from the disk.
+    /// Evicts the files from the page cache: the next read goes to the disk.
     pub fn forget(&self) -> Result<()> {
         self.0.iter().try_for_each(|file| fadvise(file, 0, None, Advice::DontNeed).context("fadvise failed"))
     }

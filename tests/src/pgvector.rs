@@ -2,10 +2,10 @@ use std::fs;
 
 use crate::PgConfig;
 
-/// The oldest pgvector the set-up is content with.
+/// The oldest pgvector that set-up accepts.
 pub const MINIMUM_PGVECTOR: (u32, u32) = (0, 8);
 
-/// The pgvector installed for a PostgreSQL, for instance `0.8.0`; None if there is none.
+/// The version of pgvector installed for a PostgreSQL, such as `0.8.0`; `None` if there is none.
 pub fn pgvector_version(config: &PgConfig) -> Option<String> {
     let library = config.pkglibdir.join("vector.so");
     let control = fs::read_to_string(config.sharedir.join("extension/vector.control")).ok()?;

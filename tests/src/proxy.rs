@@ -9,7 +9,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::wait_for;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From PostgreSQL to the builder.
@@ -18,10 +18,9 @@ pub enum Direction {
     ToClient,
 }
 
-/// A network between PostgreSQL and a builder, which can be slow, stop or break at a given byte.
+/// A network between PostgreSQL and a builder, which can be slow, or stop or break at a given byte.
 ///
-/// While a direction is stopped, an end or reset of that direction stays behind the bytes that are held back, as in a
-/// real network: [`Proxy::reset`] lets it through.
+/// While a direction is stopped, its end or reset waits behind the bytes held back, as in a real network, until [`Proxy::reset`].
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -37,13 +36,13 @@ struct Shared {
 struct State {
     /// Bytes passed since the last [`Proxy::reset`], by direction.
     passed: [u64; 2],
-    /// How many may pass; None is no limit.
+    /// The number of bytes that may pass; `None` for no limit.
     limit: [Option<u64>; 2],
     /// Bytes per second.
     speed: [Option<u32>; 2],
-    /// How long each piece of up to 16 KiB is kept before it is passed on.
+    /// The delay of each piece of up to 16 KiB.
     delay: [Duration; 2],
-    /// Which byte is altered, and the bits of it.
+    /// The byte to alter, and the bits to flip in it.
     damage: [Option<(u64, u8)>; 2],
     /// Both ends of every connection.
     streams: Vec<TcpStream>,
@@ -76,33 +75,33 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Lets `bytes` more pass in a direction, counted from the last [`Self::reset`], then none.
+    /// Stops a direction after `bytes`, counted from the last [`Self::reset`].
     pub fn stop_after(&self, direction: Direction, bytes: u64) {
         self.change(|state| state.limit[direction as usize] = Some(bytes));
     }
 
-    /// Lets everything pass at this many bytes per second.
+    /// Limits a direction to this many bytes per second.
     pub fn slow(&self, direction: Direction, bytes_per_second: u32) {
         self.change(|state| state.speed[direction as usize] = Some(bytes_per_second));
     }
 
-    /// Keeps each piece of up to 16 KiB for this long before it is passed on.
+    /// Delays each piece of up to 16 KiB by this time.
     pub fn delay(&self, direction: Direction, time: Duration) {
         self.change(|state| state.delay[direction as usize] = time);
     }
 
-    /// Inverts `bits` of the byte number `at` of a direction, counted from the last [`Self::reset`]; once.
+    /// Flips `bits` of byte `at` of a direction once; bytes count from the last [`Self::reset`].
     pub fn damage(&self, direction: Direction, at: u64, bits: u8) {
         self.change(|state| state.damage[direction as usize] = Some((at, bits)));
     }
 
-    /// Whether the byte to be altered has passed, altered.
+    /// Whether the altered byte has passed.
     pub fn is_damaged(&self, direction: Direction) -> bool {
         let state = self.shared.lock();
         state.damage[direction as usize].is_some_and(|(at, _)| at < state.passed[direction as usize])
     }
 
-    /// Breaks all connections.
+    /// Closes all connections.
     pub fn cut(&self) {
         self.change(|state| {
             for stream in state.streams.drain(..) {
@@ -111,7 +110,7 @@ impl Proxy {
         });
     }
 
-    /// Forgets limits, delays, damage and counts.
+    /// Removes limits, delays and damage, and resets counts.
     pub fn reset(&self) {
         self.change(|state| {
             (state.passed, state.limit, state.speed, state.delay, state.damage) = Default::default();
@@ -123,7 +122,7 @@ impl Proxy {
         self.shared.lock().passed[direction as usize]
     }
 
-    /// Waits until the limit of a direction is reached: something is now in the middle of it.
+    /// Waits until a direction has reached its limit, that is until a transfer is stopped.
     pub fn wait_until_stopped(&self, direction: Direction) -> Result<()> {
         wait_for("the stream to reach the proxy's limit", Duration::from_secs(60), || {
             let state = self.shared.lock();
@@ -143,7 +142,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until bytes may pass; how many of `bytes`, altered if it is their turn.
+    /// Waits until bytes may pass. Returns how many of `bytes` may; alters the one to alter.
     fn permit(&self, direction: Direction, bytes: &mut [u8]) -> usize {
         let index = direction as usize;
         let mut state = self.lock();
@@ -167,7 +166,7 @@ impl Shared {
 
 fn relay(shared: &Arc<Shared>, client: &TcpStream, builder: &TcpStream) -> Result<()> {
     for stream in [client, builder] {
-        // The system's own buffers would take megabytes from a sender that should be held back.
+        // Small buffers: the system's defaults would accept megabytes from a sender that should be stopped.
         set_socket_recv_buffer_size(stream, 64 << 10)?;
     }
     shared.lock().streams.extend([client.try_clone()?, builder.try_clone()?]);
@@ -179,7 +178,7 @@ fn relay(shared: &Arc<Shared>, client: &TcpStream, builder: &TcpStream) -> Resul
     Ok(())
 }
 
-/// Copies one direction. While it waits for a permit it does not read, which holds the sender back.
+/// Copies one direction. Does not read while it waits for a permit, which stops the sender.
 fn pass(shared: &Shared, direction: Direction, mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = vec![0; 16 << 10];
     loop {

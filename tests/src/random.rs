@@ -1,4 +1,4 @@
-/// Repeatable random numbers (SplitMix64).
+/// Reproducible random numbers (SplitMix64).
 pub struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Above 0, at most 1.
+    /// A number greater than 0 and at most 1.
     pub fn unit(&mut self) -> f32 {
         ((self.next() >> 40) + 1) as f32 / (1u32 << 24) as f32
     }
@@ -29,25 +29,25 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// Puts items into any order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));
         }
     }
 
-    /// Of mean 0 and variance 1.
+    /// A normally distributed number with mean 0 and variance 1.
     pub fn normal(&mut self) -> f32 {
         let angle = std::f32::consts::TAU * self.unit();
         (-2.0 * self.unit().ln()).sqrt() * angle.cos()
     }
 
-    /// `dims` normal numbers.
+    /// `dims` normally distributed numbers.
     pub fn normals(&mut self, dims: usize) -> Vec<f32> {
         (0..dims).map(|_| self.normal()).collect()
     }
 
-    /// A rank from 0 with a probability proportional to `(rank + 1)^-exponent`, of `limit` ranks (by inversion of the continuous law).
+    /// A rank from 0 to `limit - 1` with a probability proportional to `(rank + 1)^-exponent` (by inversion of the continuous law).
     pub fn power_law(&mut self, limit: usize, exponent: f32) -> usize {
         let (u, power) = (f64::from(self.unit()), 1.0 - f64::from(exponent));
         let top = (limit as f64 + 1.0).powf(power);

@@ -2,16 +2,16 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{Column, Metric, Session, Vectors, copy_rows};
 
-/// What to search, and what should be found.
+/// A search, with the expected result.
 #[derive(Clone, Copy, Debug)]
 pub struct Recall<'a> {
     /// The indexed table, with columns `id` and `v`.
     pub table: &'a str,
-    /// The table of queries, as [`load_queries`] makes it.
+    /// The table of queries that [`load_queries`] makes.
     pub queries: &'a str,
     /// The metric the index was made for.
     pub metric: Metric,
-    /// The true nearest rows per query.
+    /// The true nearest rows of each query.
     pub exact: &'a [Vec<u32>],
 }
 
@@ -20,10 +20,10 @@ pub fn load_queries(session: &mut Session, table: &str, column: Column, queries:
     copy_rows(session, table, column, queries)
 }
 
-/// The share of the true nearest rows that the index finds with the given ef_search.
+/// The fraction of the true nearest rows that index scans find with this ef_search.
 ///
 /// # Errors
-/// The plan does not use an index, or a statement fails.
+/// The plan uses no index, or a statement fails.
 pub fn recall(session: &mut Session, search: Recall<'_>, ef_search: u32) -> Result<f64> {
     let Recall { table, queries, metric, exact } = search;
     let k = exact.iter().map(Vec::len).max().context("no queries")?;

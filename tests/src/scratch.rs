@@ -8,8 +8,8 @@ use std::{env, fs};
 
 use anyhow::{Context, Result};
 
-/// A shell that waits until its stdin closes, however this process ends, then stops the process named in `pid` and
-/// deletes the directory. It ignores Ctrl-C: it must outlive us.
+/// A shell that waits until its stdin closes, that is until this process ends for whatever reason; then it stops the process named in `pid`
+/// and deletes the directory. It ignores Ctrl-C, since it must outlive this process.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
 word=
@@ -25,7 +25,7 @@ pid=$(cat "$1/pid" 2>/dev/null) && [ -n "$pid" ] && {
 rm -rf "$1"
 "#;
 
-/// A directory with at most one server process in it; both are removed when this is dropped or our process ends.
+/// A temporary directory, for at most one server process; both are removed on drop, or when this process ends.
 pub struct Scratch {
     path: PathBuf,
     watchdog: Child,
@@ -34,7 +34,7 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a directory with permissions `mode`, for instance `/tmp/lantern-index-cluster-4711-0`.
     pub fn new(what: &str, mode: u32) -> Result<Self> {
-        // Another account may have to reach it, which a private TMPDIR of root's would prevent.
+        // Another account may have to reach it, which root's private TMPDIR would prevent.
         let parent = if rustix::process::geteuid().is_root() { PathBuf::from("/tmp") } else { env::temp_dir() };
         let path = make(&parent, what, mode)
             .with_context(|| format!("cannot make a temporary directory in {}", parent.display()))?;
@@ -54,17 +54,17 @@ impl Scratch {
         &self.path
     }
 
-    /// Sets the process to stop if we are killed.
+    /// Sets the process to stop if this one is killed.
     pub fn guard(&self, pid: u32) -> Result<()> {
         fs::write(self.path.join("pid"), pid.to_string()).context("cannot write the pid file")
     }
 
-    /// Notes that the process has ended and was waited for.
+    /// Records that the process has ended and has been waited for.
     pub fn unguard(&self) {
         let _ = fs::remove_file(self.path.join("pid"));
     }
 
-    /// Leaves the process and the directory alone from now on.
+    /// Keeps the process and the directory from now on.
     pub fn keep(&mut self) {
         if let Some(mut stdin) = self.watchdog.stdin.take() {
             let _ = stdin.write_all(b"keep\n");
@@ -75,7 +75,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Wait closes the pipe first.
+        // `wait` closes the pipe first, which ends the shell.
         let _ = self.watchdog.wait();
     }
 }

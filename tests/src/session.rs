@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::SqlError;
 use crate::wire::{self, Notice};
 
-/// The rows of a statement, as text; None is NULL.
+/// The rows of a statement, as text; `None` is NULL.
 pub type Rows = Vec<Vec<Option<String>>>;
 
 /// A session of the superuser, over the cluster's socket.
@@ -23,7 +23,7 @@ impl Session {
     /// Connects to `database`; `socket` is the cluster's socket file.
     pub(crate) fn connect(socket: &Path, database: &str) -> Result<Self, SqlError> {
         let stream = UnixStream::connect(socket)?;
-        // Longer than any statement of a test: a test that hangs should fail where it hangs.
+        // Longer than any statement of a test, so that a test that hangs fails with the statement that hangs.
         stream.set_read_timeout(Some(Duration::from_secs(900)))?;
         let mut session = Self { stream: BufReader::new(stream), pid: 0, notices: Vec::new() };
         wire::send_startup(session.stream.get_mut(), "postgres", database)?;
@@ -36,18 +36,18 @@ impl Session {
         self.pid
     }
 
-    /// Runs one or more statements; the rows are those of all of them.
+    /// Runs one or more statements and returns the rows of all.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SqlError> {
         self.send_query(sql)?;
         self.answer(None)
     }
 
-    /// Runs statements whose rows are not wanted.
+    /// Runs statements and discards their rows.
     pub fn execute(&mut self, sql: &str) -> Result<(), SqlError> {
         self.query(sql).map(drop)
     }
 
-    /// Runs a statement with one row and column.
+    /// Runs a statement that returns one row with one column.
     pub fn value<T: FromStr>(&mut self, sql: &str) -> Result<T> {
         let rows = self.query(sql).with_context(|| sql.to_owned())?;
         let value = rows.first().and_then(|row| row.first()?.as_ref()).with_context(|| format!("{sql}: no value"))?;
@@ -60,7 +60,7 @@ impl Session {
         self.answer(Some(data)).map(drop)
     }
 
-    /// What the server said since the last call, INFO lines included.
+    /// Messages of the server since the last call, including INFO lines.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -71,14 +71,14 @@ impl Session {
         wire::send(self.stream.get_mut(), b'Q', &body)
     }
 
-    /// Reads until the server is ready for the next statement.
+    /// Reads messages until the server is ready for the next statement.
     fn answer(&mut self, copy: Option<&[u8]>) -> Result<Rows, SqlError> {
         let mut rows = Vec::new();
         let mut error = None;
         loop {
             let (kind, body) = match wire::receive(&mut self.stream) {
                 Ok(message) => message,
-                // A FATAL error is followed by the end of the session.
+                // After a FATAL error the session ends.
                 Err(lost) => return Err(error.unwrap_or(SqlError::Connection(lost))),
             };
             match kind {

@@ -1,4 +1,4 @@
-//! SQL cases: each runs once with external builds and once without, and the results must agree; see `tests/sql/README.md`.
+//! SQL cases: each runs once with external builds and once without, and the results must agree. See `tests/sql/README.md`.
 
 mod outcome;
 mod run;
@@ -13,12 +13,12 @@ use crate::{Builder, Cluster, root};
 
 use outcome::Outcome;
 
-/// Who builds the indexes of a run.
+/// Where the indexes of a run are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BuildIn {
-    /// A builder.
+    /// By a builder.
     External,
-    /// pgvector.
+    /// By pgvector, in the database.
     Database,
 }
 
@@ -42,10 +42,10 @@ pub fn sql_case_names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs `tests/sql/NAME.sql` twice and compares.
+/// Runs `tests/sql/NAME.sql` both ways and compares the outcomes.
 ///
 /// # Errors
-/// A statement does not do what the file says, or the runs differ.
+/// A statement does not do what the file expects, or the runs differ.
 pub fn compare_sql_case(cluster: &Cluster, builder: &Builder, name: &str) -> Result<()> {
     let path = root().join("tests/sql").join(format!("{name}.sql"));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -56,7 +56,7 @@ pub fn compare_sql_case(cluster: &Cluster, builder: &Builder, name: &str) -> Res
         let database = format!("{name}_{}", build_in.name());
         let mut session = cluster.database(&database)?;
         if build_in == BuildIn::External {
-            // Set for the database, so that all sessions and roles use the builder.
+            // Set for the database, so that all sessions and roles use it.
             for (setting, value) in [
                 ("", "on".to_owned()),
                 ("_host", format!("'{}'", builder.address().ip())),

@@ -1,4 +1,4 @@
-//! Prints long steps for developers: what is done, and how long it took.
+//! Prints long steps for developers: their name, and how long they took.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,23 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How much of a log is shown when a step fails.
+/// The lines of a log that are shown when a step fails.
 const TAIL: usize = 25;
 
-/// Cargo's target directory: this program lies in `target/demo`.
+/// Cargo's target directory: this program is in `target/PROFILE`.
 pub fn target_dir() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot tell where this program lies")?;
     own.ancestors().nth(2).map(Path::to_owned).context("cannot tell where cargo's target directory is")
 }
 
-/// Where logs and intermediate files go.
+/// The directory for logs and intermediate files.
 pub fn work_dir() -> Result<PathBuf> {
     let dir = target_dir()?.join("xtask");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
 }
 
-/// Runs a command that may take long, with a clock in one line; its output goes to a log, whose end is shown with `hint`
-/// if it fails.
+/// Runs a command that may take long and shows a clock meanwhile. Its output goes to a log, whose end is shown with `hint` on failure.
 pub fn command(what: &str, hint: &str, command: &mut Command) -> Result<()> {
     let name: String = what.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let log = work_dir()?.join(format!("{name}.log"));
@@ -46,7 +45,7 @@ pub fn command(what: &str, hint: &str, command: &mut Command) -> Result<()> {
     })
 }
 
-/// Does something that may take long, with a line that says what and how long.
+/// Runs something that may take long, and prints a line with its name and time.
 pub fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let bar = spinner(what);
     if bar.is_hidden() {
@@ -63,13 +62,13 @@ pub fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// A line that turns, for a terminal; hidden elsewhere.
+/// A spinner on a terminal; hidden elsewhere.
 pub fn spinner(what: &str) -> ProgressBar {
     let style = "{spinner} {msg} {elapsed}";
     bar(ProgressBar::new_spinner(), style, what)
 }
 
-/// A bar from 0 to `length`, for a terminal; hidden elsewhere.
+/// A progress bar from 0 to `length` on a terminal; hidden elsewhere.
 pub fn progress(what: &str, length: u64) -> ProgressBar {
     bar(ProgressBar::new(length), "{spinner} {msg} [{bar:30}] {percent}% {elapsed}", what)
 }

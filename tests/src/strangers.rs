@@ -1,4 +1,4 @@
-//! Clients that want no index: each kind occupies a resource of a daemon.
+//! Strangers: hostile or unauthenticated clients. Each kind occupies another resource of a daemon.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,35 +16,35 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::Random;
 
-/// How soon a stranger notices that it is to go.
+/// The interval at which a stranger checks whether it must stop.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// A token that no daemon has.
+/// A token that no daemon accepts.
 const UNKNOWN: &str = "unknown-0123456789abcdef";
 /// Dimensions of a value that nearly fills a page, so that few rows make many pages.
 const DIMS: usize = 1900;
 /// Rows of [`Stranger::Deaf`]: 11 MB of rows and 12 MB of pages, more than the buffers of a connection hold.
 const ROWS: u32 = 1500;
 
-/// What a stranger does.
+/// The behavior of a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stranger {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silent,
-    /// Sends half of the first message of TLS.
+    /// Sends half of a TLS ClientHello.
     HalfHandshake,
     /// Sends random bytes.
     Garbage,
-    /// Announces a frame of 4 GiB.
+    /// Sends the header of a frame of 4 GiB.
     HugeFrame,
-    /// Says what it wants built, without a token that is known, and sends all of a frame of 2 MiB but the last byte.
+    /// Sends a Hello without a valid token, then all but the last byte of a frame of 2 MiB.
     Unfinished,
-    /// Shows a token that is not the daemon's.
+    /// Presents an invalid token.
     WrongToken,
-    /// Pings for ever.
+    /// Pings without end.
     Pinger,
-    /// Pings for ever, and never reads an answer.
+    /// Pings without end, and reads no answer.
     SlowReader,
-    /// Knows the token, sends the rows of a build, and never reads a page.
+    /// Presents a valid token, sends the rows of a build, and reads no pages.
     Deaf,
 }
 
@@ -61,7 +61,7 @@ impl Stranger {
         Self::SlowReader,
     ];
 
-    /// Whether it sends nothing that a daemon with TLS would accept, so that it fits any daemon.
+    /// Whether it sends nothing that a TLS daemon would accept, so that it can be used against daemons with and without TLS.
     pub fn is_before_tls(self) -> bool {
         matches!(self, Self::Silent | Self::HalfHandshake | Self::Garbage)
     }
@@ -118,7 +118,7 @@ impl Stranger {
                 }
             }
         }
-        // Whatever the daemon says, until it has had enough.
+        // Discard whatever the daemon sends.
         while !stop.load(Ordering::Relaxed) {
             match stream.read(&mut [0; 4096]) {
                 Ok(0) => return Ok(()),
@@ -130,7 +130,7 @@ impl Stranger {
     }
 }
 
-/// Strangers that stay, and come back when they are sent away, until this is dropped. Dropping it panics if one of them did.
+/// Strangers that stay, and reconnect when they are disconnected, until this is dropped. Dropping it panics if one of them has failed.
 pub struct Strangers {
     stop: Arc<AtomicBool>,
     connected: Arc<AtomicUsize>,
@@ -138,7 +138,7 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Sends `count` of them to a daemon, the kinds in turn. Only [`Stranger::Deaf`] shows `token`.
+    /// Connects `count` strangers to a daemon, the kinds in turn. Only [`Stranger::Deaf`] presents `token`.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -160,7 +160,7 @@ impl Strangers {
         Ok(Self { stop, connected, threads })
     }
 
-    /// How many connections there have been so far.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
     }
@@ -170,21 +170,21 @@ impl Drop for Strangers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let failed = self.threads.drain(..).filter_map(|thread| thread.join().err()).count();
-        // A stranger that cannot connect tests nothing.
+        // A stranger that cannot connect tests nothing, so it counts as failed.
         assert!(failed == 0 || thread::panicking(), "{failed} strangers failed");
     }
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, ATTENTION * 10)?;
-    // What is not read must not all fit into the system's buffers.
+    // A small buffer, so that the unread bytes do not all fit into it.
     set_socket_recv_buffer_size(&stream, 64 << 10)?;
     stream.set_read_timeout(Some(ATTENTION))?;
     stream.set_write_timeout(Some(ATTENTION))?;
     Ok(stream)
 }
 
-/// Writes all of it, however long the daemon does not read; an interrupt when it is time to go.
+/// Writes all bytes, even if the daemon does not read for long; fails with `Interrupted` when `stop` is set.
 fn write_until(stream: &mut TcpStream, mut bytes: &[u8], stop: &AtomicBool) -> io::Result<()> {
     while !bytes.is_empty() {
         if stop.load(Ordering::Relaxed) {
@@ -210,7 +210,7 @@ fn encoded(message: &ClientMessage) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// The choice of the protocol and a Hello.
+/// The choice of the protocol, and a Hello.
 fn opening(token: &str) -> Vec<u8> {
     let hello = Hello {
         protocol_min: PROTOCOL_VERSION,
@@ -234,13 +234,13 @@ fn opening(token: &str) -> Vec<u8> {
     [MAGIC.to_vec(), encoded(&ClientMessage::Hello(hello))].concat()
 }
 
-/// All rows of a build, and their end.
+/// All rows of a build, and the end of the rows.
 fn rows() -> Vec<u8> {
     let (mut random, mut writer, mut checksum) = (Random::new(1), TuplesWriter::new(false), StreamChecksum::new());
     let mut bytes = Vec::new();
     for row in 0..ROWS {
         let block = row.to_le_bytes();
-        // A block and offset 1, as PostgreSQL stores them.
+        // Block number, as PostgreSQL stores it, and offset 1.
         let tid = [block[2], block[3], block[0], block[1], 1, 0];
         let value: Vec<u8> = random.normals(DIMS).iter().flat_map(|x| x.to_le_bytes()).collect();
         writer.push(tid, &value);

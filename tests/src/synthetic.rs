@@ -6,15 +6,15 @@ use crate::{Random, Vectors, cores};
 const LATENT: usize = 192;
 /// Width of the hidden layer.
 const HIDDEN: usize = 320;
-/// Vectors made from one stream of random numbers, so that threads do not matter.
+/// Vectors per stream of random numbers, so that the result does not depend on the number of threads.
 const AT_ONCE: usize = 1000;
 
-/// Vectors that look like embeddings: clusters of uneven sizes around centers of centers, spread unevenly along some
-/// dimensions, bent into others, with noise and a common direction; of unit length. With 384 dimensions a usual HNSW has about the
-/// recall that it has with sentence embeddings, by about as many distances. The same seed gives the same vectors,
-/// and the first of them whatever their number. Queries are another draw from the same distribution.
+/// Vectors of unit length that resemble embeddings: a hierarchy of clusters of uneven sizes in latent dimensions of uneven spread, mapped
+/// by a nonlinear function, with noise and a common direction. With 384 dimensions, an HNSW index with common settings has about the recall
+/// and the number of distances that it has with sentence embeddings. The same seed gives the same vectors, whatever their number. Queries
+/// are another sample of the same distribution.
 ///
-/// Independent random numbers would be no substitute: in hundreds of dimensions all of them are equally far apart.
+/// Independent random numbers would not do: in hundreds of dimensions they are all about equally far apart.
 pub fn synthetic(rows: usize, queries: usize, dims: usize, seed: u64) -> (Vectors, Vectors) {
     let world = World::new(dims, seed);
     (world.draw(rows, 1), world.draw(queries, 2))
@@ -25,7 +25,7 @@ struct World {
     dims: usize,
     seed: u64,
     centers: Vec<[f32; LATENT]>,
-    /// Cumulative shares of the clusters.
+    /// Cumulative fractions of rows by cluster.
     shares: Vec<f32>,
     inner: Vec<f32>,
     inner_bias: [f32; HIDDEN],
@@ -87,7 +87,7 @@ impl World {
         let share = random.unit() * total;
         let cluster = self.shares.partition_point(|&sum| sum < share).min(CLUSTERS - 1);
         let own = latent(random);
-        // Some directions matter more than others, and which ones depends on the cluster.
+        // Latent directions differ in their spread, and differently in each cluster.
         let spread = |at: usize| 1.2 * (1.0 + ((at + 7 * cluster) % LATENT) as f32).powf(-0.2);
         let latent: [f32; LATENT] = std::array::from_fn(|at| self.centers[cluster][at] + spread(at) * own[at]);
         let mut hidden = self.inner_bias;

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Polls until there is an answer; fails with `what` if there is none within `limit`.
+/// Polls `ask` until it returns a value; fails with `what` after `limit`.
 pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {
@@ -17,7 +17,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<
     }
 }
 
-/// Runs something and panics unless it is over within `limit`.
+/// Runs a function and panics if it takes longer than `limit`.
 pub fn within<T>(what: &str, limit: Duration, run: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = run();

@@ -1,20 +1,20 @@
-//! PostgreSQL's protocol, as far as simple queries and COPY need it.
+//! PostgreSQL's wire protocol, as far as simple queries and COPY need it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// What a server says besides the answer: INFO, NOTICE, WARNING, or the fields of an error.
+/// A message of the server besides the result: INFO, NOTICE, WARNING, or an error.
 #[derive(Clone, Debug, Default)]
 pub struct Notice {
-    /// For instance `INFO`.
+    /// Such as `INFO`.
     pub severity: String,
-    /// For instance `57014`.
+    /// Such as `57014`.
     pub sqlstate: String,
     /// The primary message.
     pub message: String,
-    /// The detail, or nothing.
+    /// The detail; may be empty.
     pub detail: String,
-    /// The hint, or nothing.
+    /// The hint; may be empty.
     pub hint: String,
 }
 
@@ -36,7 +36,7 @@ impl Notice {
         notice
     }
 
-    /// The first line, as `psql` shows it.
+    /// The first line of what `psql` shows.
     pub fn headline(&self) -> String {
         format!("{}:  {}", self.severity, self.message)
     }
@@ -59,17 +59,17 @@ impl fmt::Display for Notice {
 /// A statement that failed.
 #[derive(Debug)]
 pub enum SqlError {
-    /// The server refused it.
+    /// The server reported an error.
     Server(Box<Notice>),
     /// The session is lost.
     Connection(io::Error),
 }
 
 impl SqlError {
-    /// What the server said.
+    /// The server's error.
     ///
     /// # Panics
-    /// If the session was lost instead.
+    /// The session was lost instead.
     pub fn server(&self) -> &Notice {
         match self {
             Self::Server(notice) => notice,
@@ -104,7 +104,7 @@ pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> io::Result
     stream.write_all(&message)
 }
 
-/// Sends the first message of a session, which has no kind.
+/// Sends the startup message, which has no kind byte.
 pub(crate) fn send_startup(stream: &mut impl Write, user: &str, database: &str) -> io::Result<()> {
     let parameters = format!("user\0{user}\0database\0{database}\0application_name\0lantern_index_tests\0\0");
     let mut message = length(parameters.len() + 4)?.to_vec();

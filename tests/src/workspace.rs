@@ -10,7 +10,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace")
 }
 
-/// The `lantern-index` program: `LANTERN_INDEX`, else the one built next to this test.
+/// The `lantern-index` program: `LANTERN_INDEX`, else the one built beside this test.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os("LANTERN_INDEX") {
         return Ok(path.into());
@@ -23,7 +23,7 @@ pub fn binary() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// One of the sets in `tests/data`, `minilm-384` or `glove-100`: base vectors and queries.
+/// A data set of `tests/data`, `minilm-384` or `glove-100`: base vectors and queries.
 pub fn data_set(name: &str) -> Result<(Vectors, Vectors)> {
     let dir = root().join("tests/data").join(name);
     Ok((Vectors::read(&dir.join("base.npy"))?, Vectors::read(&dir.join("query.npy"))?))

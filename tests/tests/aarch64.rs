@@ -1,5 +1,4 @@
-//! The same indexes from a native builder and from one for aarch64, which is emulated: in the native PostgreSQL, or in one that is
-//! emulated too.
+//! A native builder and an emulated one for aarch64 make the same indexes, for the native PostgreSQL or for an emulated one.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +10,7 @@ const ROWS: usize = 1000;
 const QUERIES: usize = 50;
 const EF_SEARCH: u32 = 40;
 
-/// Each type with a metric and the expression that makes its values from `v`.
+/// Each type, with a metric and the expression that makes its values from `v`.
 const INDEXES: [(&str, &str, &str, &str); 6] = [
     ("vector", "vector_l2_ops", "<->", "v"),
     ("vector", "vector_cosine_ops", "<=>", "v"),
@@ -26,7 +25,7 @@ const INDEXES: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// Without a processor's own instructions both compute the same, bit for bit; each one's best kernels round in their own way.
+/// With portable kernels both compute the same, bit for bit; the best kernels of each architecture round differently.
 #[test]
 #[ignore = "needs an emulator and a builder for it: `cargo xtask test aarch64`"]
 fn builders_for_two_processors_make_the_same_indexes() {
@@ -72,12 +71,12 @@ fn builders_for_two_processors_make_the_same_indexes() {
     }
 }
 
-/// Not captured, as what is printed would be.
+/// Written to stderr directly, since the test harness captures what `eprintln!` prints.
 fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Builds the index; its pages without their place in the log and their checksum, which differ from build to build.
+/// Builds the index and returns its pages without LSNs and checksums, which differ between builds.
 fn build(cluster: &Cluster, session: &mut Session, builder: &Builder, ops: &str) -> Vec<Vec<u8>> {
     session.execute("DROP INDEX IF EXISTS items_idx").unwrap();
     builder.attach(session).unwrap();
@@ -90,7 +89,7 @@ fn build(cluster: &Cluster, session: &mut Session, builder: &Builder, ops: &str)
     file.chunks(8192).map(|page| [&[0; 10], &page[10..]].concat()).collect()
 }
 
-/// Makes the table of rows, and that of queries with the distance of the tenth nearest row.
+/// Makes the table of rows, and the table of queries with the distance of each one's tenth nearest row.
 fn load(session: &mut Session, column: &str, operator: &str, values: &str) {
     session
         .execute(&format!(
@@ -103,7 +102,7 @@ fn load(session: &mut Session, column: &str, operator: &str, values: &str) {
         .unwrap();
 }
 
-/// The share of rows among ten found that are as near as the tenth nearest.
+/// recall@10; a row as near as the tenth nearest one counts as found.
 fn recall(session: &mut Session, operator: &str) -> f64 {
     let sql = format!(
         "SELECT sum(hits)::float8 / {} FROM queries q CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE d <= q.tenth) AS hits \

@@ -1,4 +1,4 @@
-//! Builders that authenticate clients: by tokens, which are replaced while they run, or by certificates.
+//! Builders that authenticate clients, by certificates or by tokens, which are replaced while they run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

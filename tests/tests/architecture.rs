@@ -1,4 +1,4 @@
-//! Which crate may depend on which, as `crates/README.md` draws it, and which clocks the code may use.
+//! Which crates may depend on which, as in the picture of `crates/README.md`, and which clocks the code may use?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The crates of this workspace that each may depend on; `xtask`, `tests` and `benches` may depend on all.
+/// The workspace crates that each crate may depend on; `xtask`, `tests` and `benches` may depend on all.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("pgvector", &[]),
     ("distance", &["pgvector"]),
@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("router", &["service", "protocol"]),
 ];
 
-/// Dependencies for input and output, and the crates that may have them.
+/// Dependencies for I/O, and the crates that may have them.
 const EDGES: [(&str, &[&str]); 6] = [
     ("tokio", &["service", "server", "router", "database", "maintain", "lantern-index"]),
     ("tokio-rustls", &["service", "server", "router", "database"]),
@@ -41,7 +41,7 @@ const EDGES: [(&str, &[&str]); 6] = [
     ("usearch", &["hnsw"]),
 ];
 
-/// Files that may read the time of day, to show it or to compare it with other machines'.
+/// Files that may read the wall clock, to display it or to compare it with other machines' clocks.
 const TIME_OF_DAY: [&str; 5] = [
     "cli/src/gen_cert.rs",
     "service/src/activity.rs",
@@ -50,7 +50,7 @@ const TIME_OF_DAY: [&str; 5] = [
     "service/src/ticket.rs",
 ];
 
-/// The direct dependencies of each member, without those for tests, under the names of the table above.
+/// The direct dependencies of each crate, without dev-dependencies, by the names of the table above.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])

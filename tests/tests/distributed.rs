@@ -1,5 +1,5 @@
-//! A table on two servers behind a third: both indexes are built at the same time through one router, and a query of the head finds
-//! the nearest rows of both.
+//! A table on two servers behind a third one, the head: both indexes are built at the same time through one router, and a query on the head
+//! finds the nearest rows of both.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ const NEIGHBORS: usize = 10;
 const QUERIES: usize = 50;
 const EF_SEARCH: u32 = 40;
 
-/// The ids that a statement finds for each query, nearest first; `$query` in it stands for the query's value.
+/// The ids that a statement returns for each query, nearest first; `$query` in the statement stands for the query vector.
 fn found(session: &mut Session, nearest: &str) -> Vec<Vec<u32>> {
     let of = |query: usize| {
         let vector: String = session.value(&format!("SELECT v FROM queries WHERE id = {query}")).unwrap();
@@ -33,7 +33,7 @@ fn nearest(table: &str) -> String {
     format!("SELECT id, v <=> $query AS distance FROM {table} ORDER BY distance LIMIT {NEIGHBORS}")
 }
 
-/// A database with the queries, and a table for the rows.
+/// Makes a database with the queries and an empty table.
 fn node(cluster: &Cluster, column: &str) -> Session {
     let mut session = cluster.database(DATABASE).unwrap();
     session.execute(&format!("CREATE TABLE items (id int, {column}); SET enable_seqscan = off")).unwrap();
@@ -54,7 +54,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
     let [first, second, other] = &clusters[..] else { unreachable!() };
     let column = format!("v vector({})", base.dims());
 
-    // The third server is the head; another database of it has all rows in one table, for comparison.
+    // Another database of the head has all rows in one table, for comparison.
     let mut nodes = [node(first, &column), node(second, &column)];
     let mut head = other.database(DATABASE).unwrap();
     federate(&mut head, &format!("id int, {column}"), &[first, second], DATABASE).unwrap();
@@ -74,7 +74,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
         session.execute("ANALYZE items").unwrap();
     }
     router.attach_through(&mut nodes[0], proxy.port()).unwrap();
-    // One index is built from start to end while the rows of the other are being sent.
+    // One index is built completely while the rows of the other are being sent.
     let [node_1, node_2] = &mut nodes;
     thread::scope(|scope| {
         scope.spawn(|| node_1.execute(CREATE).unwrap());
@@ -91,7 +91,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
 
     single.execute(&format!("SET enable_seqscan = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
     federate_ef_search(&mut head, 2, EF_SEARCH).unwrap();
-    // Two forms of the query: of the partitioned table, and with a limit for each node, so that both nodes search at the same time.
+    // Two forms of the query: one on the partitioned table, and one with a LIMIT for each node, so that both nodes search at the same time.
     let each = format!(
         "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",
         nearest("items_1"),

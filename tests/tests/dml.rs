@@ -1,4 +1,4 @@
-//! pgvector maintains an externally built index as its own: inserts, updates, deletes, VACUUM and REINDEX.
+//! pgvector maintains an externally built index like its own: inserts, updates, deletes, VACUUM and REINDEX.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -106,7 +106,7 @@ fn vacuum_after_a_few_deleted_rows_is_cheap() {
         session
             .execute(&format!("CREATE INDEX ON {table} USING hnsw (v vector_l2_ops) WITH (external = {external})"))
             .unwrap();
-        // Does the table's own work first, so that the next VACUUM's cost is that of the index.
+        // VACUUM the table first, so that the next VACUUM's cost is that of the index.
         session.execute(&format!("VACUUM FREEZE {table}")).unwrap();
         // Several rows, since the in-degree of a single one is random.
         session.execute(&format!("DELETE FROM {table} WHERE id % 350 = 9; CHECKPOINT")).unwrap();
@@ -119,8 +119,8 @@ fn vacuum_after_a_few_deleted_rows_is_cheap() {
     }
     println!("vacuum (seconds, bytes of WAL): stock {:?}, ours {:?}", costs[0], costs[1]);
     let ((_, stock_wal), (_, our_wal)) = (costs[0], costs[1]);
-    // About twice as many pages change. If lists at layer 0 were not full, VACUUM would search neighbors for all elements, and write all
-    // pages several times.
+    // About twice as many pages change as in pgvector's own index. With layer-0 lists that are not full, VACUUM would search neighbors for
+    // all elements, and write all pages several times.
     assert!(our_wal <= 4.0 * stock_wal, "{costs:?}");
 }
 
@@ -131,7 +131,7 @@ fn layer_0_is_full() {
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
     session.execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
     let report = inspect(&CLUSTER, &mut session, "items_idx").unwrap();
-    // Every VACUUM searches new neighbors for elements whose list is not full.
+    // Every VACUUM searches new neighbors for elements whose lists are not full.
     assert!(report.contains("; 0 layer-0 lists not full"), "{report}");
     assert!(report.contains("7000 elements, 7000 reachable"), "{report}");
 }

@@ -1,4 +1,4 @@
-//! Tables that are small or unusual, and tables that cannot be indexed.
+//! Small and unusual tables, and tables that cannot be indexed.
 
 use std::sync::LazyLock;
 
@@ -113,7 +113,7 @@ fn extreme_options() {
             .unwrap();
         inspect(&CLUSTER, &mut session, "t_idx").unwrap();
         session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
-        // Each row is its own nearest neighbor. With m = 2 the graph is poor, pgvector's own as well.
+        // Each row is its own nearest neighbor. With m = 2 the graph is poor, also when pgvector builds it.
         let found: u32 = session
             .value(
                 "SELECT count(*) FROM t a, LATERAL (SELECT id FROM t b ORDER BY b.v <-> a.v LIMIT 1) n \
@@ -154,7 +154,7 @@ fn kinds_of_tables_and_indexes() {
             let nearest: u32 = session.value(&format!("SELECT id FROM {table} ORDER BY {value} LIMIT 1")).unwrap();
             assert_eq!(nearest, wanted, "{kind} {value}");
         }
-        // Only those of permanent tables: a checkpoint does not write the others to their files.
+        // Only for permanent tables: a checkpoint does not write temporary and unlogged ones to their files.
         if kind.is_empty() {
             for index in ["t_idx", "t_part", "t_expr"] {
                 inspect(&CLUSTER, &mut session, index).unwrap();
@@ -167,7 +167,7 @@ fn kinds_of_tables_and_indexes() {
 #[test]
 fn impossible_indexes_fail_as_in_pgvector() {
     let mut session = CLUSTER.database("impossible").unwrap();
-    // No builder listens on this port: the statements must fail before they connect.
+    // No builder listens on this port: the statements must fail before they would connect.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
     session
         .execute(
@@ -219,7 +219,7 @@ fn other_operator_classes_work_or_say_that_they_do_not() {
             continue;
         }
         inspect(&CLUSTER, &mut session, "t_idx").unwrap();
-        // The distance of the tenth row found. Its id may differ between equally near rows.
+        // Compare the distance of the tenth row found: equally near rows are interchangeable.
         let sql = format!(
             "SELECT max(d)::text FROM (SELECT {column} {operator} (SELECT {column} FROM t WHERE id = 17) AS d \
              FROM t ORDER BY 1 LIMIT 10) x"

@@ -1,11 +1,11 @@
-//! Replays the inputs that the fuzzers of `tests/fuzz` found, each of which takes another path through the decoders.
+//! Replays the inputs that the fuzzers of `tests/fuzz` have found, each of which covers another path through the decoders.
 
 use std::fs;
 
 #[path = "../fuzz/src/lib.rs"]
 mod targets;
 
-/// Variants of each input, so that a run also tries new inputs.
+/// Variants of each input, so that every run also tries new inputs.
 const CHANGES: u64 = 20;
 
 #[test]

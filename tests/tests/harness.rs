@@ -1,4 +1,4 @@
-//! The harness itself, on stock pgvector: its measurements must be right before they compare anything.
+//! The harness itself, with stock pgvector: its measurements must be right before they compare anything.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

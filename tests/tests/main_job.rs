@@ -1,4 +1,4 @@
-//! Indexes built in the database and externally give the same results, for every type and metric.
+//! Indexes built externally and in the database give equally good results, for every type and metric.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
 
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
 
-/// For GloVe, which is hard: with the defaults the recall of two stock builds differs by nearly as much as these tests allow.
+/// For GloVe, a hard set: with default options, the recall of two stock builds differs by nearly the tolerance of these tests.
 const DENSE: &str = "m = 24, ef_construction = 128";
 const DEFAULTS: &str = "m = 16, ef_construction = 64";
 
@@ -52,7 +52,7 @@ fn halfvec_cosine() {
     compare("halfvec_cosine", Column::Halfvec, Metric::Cosine, DENSE, &with_zeros(of_several_lengths(base)), &queries);
 }
 
-/// Rows scaled by 1, 1.25, … 2, so that the inner product is not the cosine.
+/// Scales rows by 1, 1.25, … 2, so that inner product and cosine order them differently.
 fn of_several_lengths(vectors: Vectors) -> Vectors {
     vectors.changed(|row, values| {
         let factor = 1.0 + (row % 5) as f32 / 4.0;
@@ -60,7 +60,7 @@ fn of_several_lengths(vectors: Vectors) -> Vectors {
     })
 }
 
-/// Every 500th row is zero, and has no direction.
+/// Every 500th row is a zero vector, which has no direction.
 fn with_zeros(vectors: Vectors) -> Vectors {
     vectors.changed(|row, values| {
         if row % 500 == 0 {
@@ -93,7 +93,7 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     }
 
     inspect(&CLUSTER, &mut session, "items_idx").unwrap();
-    // It is an ordinary index: the access method is pgvector's, and the planner knows its size.
+    // It is an ordinary index: its access method is pgvector's, and the planner knows its size.
     let method: String = session
         .value("SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE relname = 'items_idx'")
         .unwrap();

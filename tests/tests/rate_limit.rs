@@ -1,4 +1,4 @@
-//! `hnsw.external_index_max_rate` is reached and not exceeded, whatever the machine's timers do.
+//! `hnsw.external_index_max_rate` is reached and not exceeded, even with imprecise timers.
 
 #[path = "../../crates/extension/src/rate_limit/allowance.rs"]
 mod allowance;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use allowance::Allowance;
 
-/// The bytes per second that a rate limit gives if each batch takes `work`, and each pause is longer than asked for.
+/// The rate in bytes per second under a limit of `rate`, if each batch takes `work` and each pause is `overslept` too long.
 fn measured(rate: u64, batch: usize, work: Duration, overslept: Duration) -> f64 {
     let start = Instant::now();
     let mut now = start;
@@ -30,7 +30,7 @@ fn the_rate_is_reached_and_not_exceeded() {
         let rate = megabytes << 20;
         for overslept in [micros(0), micros(500), micros(1500), micros(20_000)] {
             for batch in [256 << 10, 32 * 8192] {
-                // Half of the time that the rate gives a batch.
+                // Half of the time that the limit allows for a batch.
                 let share = Duration::from_secs_f64(batch as f64 / rate as f64) / 2;
                 for work in [Duration::ZERO, share / 4, share] {
                     let found = measured(rate, batch, work, overslept) / rate as f64;
@@ -45,7 +45,7 @@ fn the_rate_is_reached_and_not_exceeded() {
 fn idle_time_is_not_made_up_for() {
     let now = Instant::now();
     let mut allowance = Allowance::new(1 << 20, now);
-    // After an idle hour, no more than the bytes of a tenth of a second go without a pause.
+    // After an hour without sending, only the bytes of a tenth of a second may pass without a pause.
     let later = now + Duration::from_secs(3600);
     assert_eq!(allowance.spend(100 << 10, later), Duration::ZERO);
     assert!(allowance.spend(1 << 20, later) > Duration::from_millis(850));

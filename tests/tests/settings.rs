@@ -1,4 +1,4 @@
-//! Settings: their defaults, who may change them, and what the TLS modes accept.
+//! Settings: their defaults, who may change them, and what each TLS mode accepts.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -21,7 +21,7 @@ fn database(name: &str) -> Session {
     session
 }
 
-/// Sets settings of the session, named by their last part, for instance `sslmode = 'require'`.
+/// Sets settings of the session, by the last part of their names, such as `sslmode = 'require'`.
 fn set(session: &mut Session, settings: &[(&str, &str)]) {
     for (name, value) in settings {
         session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap();

@@ -1,4 +1,4 @@
-//! Hostile connections of every kind do not keep a client from its index, and cost the daemons little memory.
+//! Hostile connections of every kind do not prevent a client's build, and cost the daemons little memory.
 
 use std::fs;
 use std::thread;
@@ -11,18 +11,18 @@ use harness::{
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 const TOKEN: &str = "known-0123456789abcdef";
-/// Connections at a time.
+/// Concurrent hostile connections.
 const STRANGERS: usize = 256;
-/// The most memory that a router may use.
+/// The most memory that the router may use, in bytes.
 const ROUTER: u64 = 64 << 20;
-/// The memory limit of its builder.
+/// The memory limit of its builder, in bytes.
 const BUILDER: u64 = 256 << 20;
 
 fn megabytes(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// Builds, and returns the seconds and the peak memory of the router and of its builder.
+/// Builds an index; returns the seconds, and the peak memory of the router and of its builder.
 fn build(session: Session, router: &Builder, cluster: &Cluster) -> (Session, f64, [u64; 2]) {
     let pid = router.pid().unwrap();
     let begun = Instant::now();
@@ -69,10 +69,10 @@ fn strangers_cost_little_and_a_client_gets_its_index() {
         ];
         let router = Builder::start_with(&BuilderOptions { tls, ..BuilderOptions::router(&arguments) }).unwrap();
         router.attach(&mut session).unwrap();
-        // The first build starts a builder.
+        // The first build starts a builder, so it is not measured.
         let (warm, ..) = build(session, &router, &cluster);
         let (warm, alone, _) = build(warm, &router, &cluster);
-        // These have no token.
+        // Kinds without a valid token.
         let strangers = Strangers::send(router.address(), &Stranger::UNKNOWN, STRANGERS, "").unwrap();
         thread::sleep(Duration::from_secs(2));
         assert!(strangers.connections() >= STRANGERS / 2, "{} came", strangers.connections());

@@ -1,4 +1,4 @@
-//! Errors of users' functions are the same for builds in the database and external ones.
+//! Errors of users' functions are the same in external builds as in the database.
 
 use harness::{Builder, Cluster, diagnose, make_diagnose};
 
@@ -49,12 +49,12 @@ fn errors_are_the_same() {
         println!("{statement}:\n{external}\n");
         assert_ne!(local, "no error");
         assert_eq!(external, local, "{statement}");
-        // The same error when no handler catches it.
+        // The error is the same when no handler catches it.
         let error = session.execute(statement).unwrap_err();
         assert!(local.starts_with(&format!("{} | {}", error.server().sqlstate, error.server().message)), "{error}");
     }
 
-    // Errors of the index's expression during a check.
+    // Errors of the index expression during a check.
     session.execute("SET hnsw.external_index = on; DELETE FROM t WHERE v::text = '[7,8,9]'").unwrap();
     session.execute("CREATE INDEX i ON t USING hnsw ((picky(v)::vector(3)) vector_l2_ops)").unwrap();
     session
@@ -66,6 +66,6 @@ fn errors_are_the_same() {
     let checked = diagnose(&mut session, "SELECT lantern_index.check('i')").unwrap();
     assert!(checked.starts_with("ZZ124 | never |  |  |  | a constraint |"), "{checked}");
     assert!(checked.contains("PL/pgSQL function picky(vector) line 1 at RAISE"), "{checked}");
-    // The session can go on.
+    // The session still works.
     assert_eq!(session.value::<u32>("SELECT count(*) FROM t").unwrap(), 8);
 }

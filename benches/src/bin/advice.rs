@@ -1,4 +1,4 @@
-//! Takes advice from a part of a vector set, builds the choices of the whole set, and compares expected with measured figures.
+//! Takes advice on a sample of a vector set, builds the advised indexes of the whole set, and compares expected with measured figures.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,40 +17,40 @@ use harness::{Vectors, cpu_seconds, synthetic};
 use hnsw::{BuildSpec, Control, EngineKind, Finished, Pool, RowBatch, Searcher};
 use pages::{IndexMeta, Layout, PAGE_SIZE};
 
-/// Rows that the engine is given at a time.
+/// Rows per batch for the engine.
 const BATCH: usize = 1000;
 
-/// Takes advice on a part of a set and carries it out on the whole.
+/// Takes advice on a sample of a set, and carries it out on the whole set.
 #[derive(Parser)]
 struct Arguments {
-    /// `.npy` file of the vectors; or `ROWSxDIMS`, to generate embeddings
+    /// `.npy` file of the vectors, or `ROWSxDIMS` to generate embeddings
     base: String,
-    /// `.npy` file of the queries that the whole is searched for; generated vectors have queries of their own
+    /// `.npy` file of the queries for the whole set; generated vectors come with queries
     queries: Option<PathBuf>,
     #[arg(long, value_enum, default_value = "cosine")]
     metric: MetricName,
-    /// Take so many of the vectors, from all parts of the file
+    /// The number of vectors to use, from all parts of the file [default: all]
     #[arg(long)]
     rows: Option<u64>,
-    /// The advice sees one of so many rows
+    /// Sampling rate of the advice: one of this many rows
     #[arg(long, default_value_t = 4)]
     share: usize,
     #[arg(short, value_delimiter = ',', default_value = "1,10,100")]
     k: Vec<usize>,
     #[arg(long, value_delimiter = ',', default_value = "0.9,0.95,0.99")]
     target: Vec<f64>,
-    /// Builds of the whole, of which the median counts
+    /// Builds of the whole set, of which the median counts
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Seed of the advice
+    /// Random seed of the advice
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Threads; 0 takes all
+    /// Threads; 0 takes one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
 
-/// Values of one type, and queries of the same.
+/// The values in one column type, and queries in the same type.
 struct Form {
     rows: Values,
     queries: Values,
@@ -62,17 +62,17 @@ struct Whole {
     /// Seconds of the median build.
     seconds: f64,
     cpu: f64,
-    /// CPU seconds of a build of the sample, scaled with n log n.
+    /// CPU seconds of a build of the sample, extrapolated by n log n.
     cpu_scaled: f64,
     bytes: u64,
 }
 
-/// The inputs of all questions.
+/// What all questions share.
 struct Scene {
     own: Form,
     forms: HashMap<&'static str, Form>,
     wholes: HashMap<(&'static str, u16, u16), Whole>,
-    /// The distances of each query's nearest rows, ascending.
+    /// For each query, the distances of the nearest rows, ascending.
     exact: Vec<Vec<f32>>,
     metric: Metric,
     kernel: Kernel,
@@ -135,7 +135,7 @@ fn main() -> Result<()> {
 }
 
 impl Scene {
-    /// Builds the index of a choice unless it is there, searches it as advised, and prints a line.
+    /// Builds the index of a choice unless it exists, searches it as advised, and prints a line.
     fn carry_out(&mut self, question: &Question, choice: &Choice) -> Result<()> {
         let name = choice.value_type.name();
         if let Entry::Vacant(place) = self.forms.entry(name) {
@@ -239,7 +239,7 @@ impl Whole {
     }
 }
 
-/// The least `k` distances of each query.
+/// The `k` smallest distances of each query.
 fn exact(form: &Form, kernel: Kernel, k: usize) -> Vec<Vec<f32>> {
     let nearest = |query: usize| {
         let query = form.queries.get(query);

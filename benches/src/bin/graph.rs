@@ -1,4 +1,4 @@
-//! Builds a graph of a vector set and searches it: seconds, CPU seconds, recall@10 and distances per query.
+//! Builds a graph of a vector set and searches it. Prints seconds, CPU seconds, recall@10 and distances per query.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -33,13 +33,13 @@ struct Arguments {
     m: u16,
     #[arg(long, default_value_t = 64)]
     ef_construction: u16,
-    /// Queries asked
+    /// Number of queries
     #[arg(long, default_value_t = 300)]
     count: usize,
-    /// Start of the random numbers
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Threads; 0 takes all
+    /// Threads; 0 takes one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
@@ -96,7 +96,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Builds from batches of values.
+/// Builds a graph from batches of values.
 fn build(kind: EngineKind, spec: BuildSpec, batches: &[Vec<u8>], threads: usize) -> Result<Finished> {
     let value_len = 4 * spec.dims as usize;
     let mut engine = hnsw::start(kind, spec, Arc::new(Pool::new(threads)?), Control::default())?;

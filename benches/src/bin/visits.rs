@@ -1,4 +1,4 @@
-//! Searches an index in its file, built by any means: recall@10, index tuples visited and pages read per query.
+//! Searches any hnsw index file. Prints recall@10, and index tuples visited and pages read per query.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap::Parser;
 use distance::{Elements, Metric};
 use graph::ValueType;
 
-/// Searches the file of an hnsw index of `vector`s.
+/// Searches the file of an hnsw index on `vector`s.
 #[derive(Parser)]
 struct Arguments {
     /// The index's file
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     for ef in arguments.ef {
         let mut found = Found { queries: queries.len(), ..Found::default() };
         for (query, exact) in queries.iter().zip(&exact) {
-            // The meta page is read first.
+            // Every search reads the meta page first.
             let (mut elements, mut lists) = (HashSet::from([0]), HashSet::new());
             let mut distances = 0;
             let distance = |element: u32| {

@@ -9,17 +9,17 @@ use super::input::Input;
 
 pub const KEY: [u64; 4] = [1, 2, 3, 4];
 
-/// Of one thread: entered once for each input, not for each of a build's steps.
+/// One thread: the pool is entered once per input, not at every step of a build.
 pub static POOL: LazyLock<Arc<Pool>> = LazyLock::new(|| Arc::new(Pool::new(1).expect("one thread")));
 
-/// An index on pages, and what a client that sent its rows knows.
+/// The pages of an index, and what a client that sent its rows knows about them.
 pub struct Index {
     pub spec: IncomingSpec,
     pub sent: RowDigest,
     pub pages: Vec<PageBytes>,
 }
 
-/// A small index of each type; some rows are equal.
+/// A small index of each type; some rows have equal values.
 pub static SAMPLES: LazyLock<Vec<Index>> = LazyLock::new(|| {
     let shapes: [(u8, u8, u8, usize); 8] = [
         (0, 2, 2, 0),
@@ -40,7 +40,7 @@ pub static SAMPLES: LazyLock<Vec<Index>> = LazyLock::new(|| {
     shapes.iter().map(sample).collect()
 });
 
-/// Has an index built; `None` if a row was refused. Runs on the threads of the pool it is called from.
+/// Builds an index; `None` if a row was refused. Runs on the threads of the current pool.
 pub fn index(spec: &BuildSpec, storage: Storage, rows: &Rows) -> Option<Index> {
     let mut engine = hnsw::start_in(storage, EngineKind::Bulk, spec.clone(), POOL.clone(), Control::default()).ok()?;
     let mut sent = RowDigest::new(KEY);

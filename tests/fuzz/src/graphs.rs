@@ -5,11 +5,11 @@ use pages::{IncomingVerifier, Options, verify};
 use super::built::{KEY, POOL, index};
 use super::input::Input;
 
-/// Rows of any bytes: refused, or built to an index that both verifiers pass.
+/// Builds an index of arbitrary rows: either a row is refused, or the index passes both verifiers.
 pub fn graphs(data: &[u8]) {
     let [kind, _, dims] = Input(data).array();
     let (spec, rows) = rows(&mut Input(data), if dims >> 4 == 15 { MANY_ROWS } else { FEW_ROWS });
-    // Files take time: one in eight has them.
+    // Files take time, so only one input in eight uses the spool.
     let spool = kind >> 3 & 7 == 7;
     let storage = if spool { Storage::with_spool(std::env::temp_dir()) } else { Storage::default() };
     assert_eq!(storage.spool(), spool);
@@ -26,11 +26,11 @@ pub fn graphs(data: &[u8]) {
 /// Heap TIDs and values.
 pub type Rows = Vec<(HeapTid, Vec<u8>)>;
 
-/// The most rows: enough for several levels, full lists and elements that repeat a value; and, for one in sixteen, several tiles.
+/// The most rows: enough for several levels, full neighbor lists and duplicates; one input in sixteen may have more, for several tiles.
 const FEW_ROWS: usize = 14;
 const MANY_ROWS: usize = 40;
 
-/// What is to be built. Of the first four bytes the low bits are what matters most; zeros above them leave the rest as usual.
+/// Decodes a build. In the first four bytes the low bits have the largest effect; zeros in the high bits select common settings.
 pub fn rows(input: &mut Input<'_>, most: usize) -> (BuildSpec, Rows) {
     let [kind, metric, dims, m] = input.array();
     let types = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
@@ -52,7 +52,7 @@ pub fn rows(input: &mut Input<'_>, most: usize) -> (BuildSpec, Rows) {
         rows_per_element,
         seed: 1,
     };
-    // Else values are bytes of the input, most of which are refused.
+    // Otherwise values are arbitrary bytes of the input, most of which are refused.
     let chosen = kind & 4 != 0;
     let mut rows = Rows::new();
     while !input.is_empty() && rows.len() < most {
@@ -66,7 +66,7 @@ pub fn rows(input: &mut Input<'_>, most: usize) -> (BuildSpec, Rows) {
     (spec, rows)
 }
 
-/// A value that is taken: each number is made of one byte.
+/// A valid value; one byte of the input makes one number.
 fn chosen_value(value_type: ValueType, dims: u32, len: usize, input: &mut Input<'_>) -> Vec<u8> {
     match value_type {
         ValueType::HalfVec => (0..dims).flat_map(|_| half(input.u8()).to_le_bytes()).collect(),
@@ -86,7 +86,7 @@ fn sparse_value(chosen: bool, input: &mut Input<'_>) -> Vec<u8> {
     let claimed = if nnz < 250 { nnz % 16 } else { nnz };
     let mut value = u32::from(claimed).to_le_bytes().to_vec();
     for entry in 0..entries {
-        // Mostly in order, so that some are right.
+        // Mostly ascending, so that some values are valid.
         value.extend((entry as u32 + u32::from(input.u8() / 240)).to_le_bytes());
     }
     match chosen {
@@ -96,7 +96,7 @@ fn sparse_value(chosen: bool, input: &mut Input<'_>) -> Vec<u8> {
     value
 }
 
-/// Many that are near each other and can be equal, and some from next to nothing to squares that are infinite.
+/// Mostly numbers that are close to each other or equal; some from tiny ones to ones whose square overflows.
 fn float(byte: u8) -> f32 {
     match byte {
         0..224 => (f32::from(byte) - 112.0) / 8.0,
@@ -104,7 +104,7 @@ fn float(byte: u8) -> f32 {
     }
 }
 
-/// The bits of a half: any sign and exponent but that of infinity.
+/// The bits of a half-precision number with any sign and exponent, but finite.
 fn half(byte: u8) -> u16 {
     let bits = u16::from(byte) << 8;
     if bits & 0x7c00 == 0x7c00 { bits & 0x83ff | 0x7bff } else { bits }

@@ -1,4 +1,4 @@
-//! Numbers and choices out of bytes; zeros when they are used up.
+//! Decodes numbers and choices from the input's bytes; returns zeros once they are used up.
 
 pub struct Input<'a>(pub &'a [u8]);
 

@@ -1,6 +1,6 @@
-//! What the fuzzers run: each function takes any bytes and panics if a promise is broken.
+//! The fuzz targets: each function accepts arbitrary bytes and panics if a guarantee is broken.
 //!
-//! Decoders must answer, never panic; what they accept must come out of an encoder again; what one side makes the other must take.
+//! Decoders must return, never panic; an encoder must reproduce what a decoder accepts; each side must accept what the other produces.
 
 mod built;
 mod graphs;
@@ -14,10 +14,10 @@ pub use messages::{builder_messages, client_messages, frames, session, tuples};
 pub use stored::{datums, incoming_pages, verify_pages};
 pub use v1::version_1;
 
-/// What a fuzzer runs.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is that of its corpus.
+/// All targets by name; corpora have the same names.
 pub const TARGETS: [(&str, Target); 10] = [
     ("frames", frames),
     ("client_messages", client_messages),

@@ -8,7 +8,7 @@ use protocol::{
 
 use super::input::Input;
 
-/// A stream of any bytes gives the same frames and the same error, in whatever pieces it arrives.
+/// A stream of arbitrary bytes yields the same frames and the same error however it is cut into pieces.
 pub fn frames(data: &[u8]) {
     let mut input = Input(data);
     let _ = Greeting::from_bytes(input.array());
@@ -17,11 +17,11 @@ pub fn frames(data: &[u8]) {
     assert_eq!(decode(stream, stream.len().max(1)), decode(stream, piece));
 }
 
-/// What a builder reads: it answers, and what it takes can be sent again and is the same.
+/// Messages that a builder reads: decoding returns, and encoding an accepted message reproduces it.
 pub fn client_messages(data: &[u8]) {
     for frame in sealed(data) {
         let Ok(Some(message)) = ClientMessage::from_frame(&frame) else { continue };
-        // The first time texts may get shorter, to what senders may send.
+        // The first encoding may shorten texts to the limit for senders.
         let again = client_again(&message);
         assert_eq!(client_again(&again), again);
         assert_eq!(again.name(), message.name());
@@ -33,7 +33,7 @@ pub fn client_messages(data: &[u8]) {
     }
 }
 
-/// What a client reads: the same.
+/// Messages that a client reads, checked as in [`client_messages`].
 pub fn builder_messages(data: &[u8]) {
     for frame in sealed(data) {
         let Ok(Some(message)) = BuilderMessage::from_frame(&frame) else { continue };
@@ -46,12 +46,12 @@ pub fn builder_messages(data: &[u8]) {
     }
 }
 
-/// Messages of both sides in any order: a session only goes forward, and its end is the end.
+/// Messages of both sides in any order: a session's state only advances, and nothing follows its end.
 pub fn session(data: &[u8]) {
     let mut state = SessionState::default();
     for frame in sealed(data) {
         let next = match frame.kind {
-            // A message of both.
+            // Both sides send heartbeats.
             kind::HEARTBEAT if frame.payload.first() == Some(&1) => state.builder(&BuilderMessage::Heartbeat),
             kind if kind & 0x80 == 0 => match ClientMessage::from_frame(&frame) {
                 Ok(Some(message)) => state.client(&message),
@@ -79,7 +79,7 @@ pub fn session(data: &[u8]) {
     }
 }
 
-/// Rows that a client batches arrive as they were.
+/// Rows that a client sends in batches arrive unchanged.
 pub fn tuples(data: &[u8]) {
     let mut input = Input(data);
     let varying = input.u8() & 1 == 1;
@@ -134,7 +134,7 @@ fn builder_again(message: &BuilderMessage) -> BuilderMessage {
     BuilderMessage::from_frame(&frame).expect("our own message").expect("a kind that is known")
 }
 
-/// What comes out of a stream in pieces of this size.
+/// What the decoder returns for a stream in pieces of this size.
 fn decode(stream: &[u8], piece: usize) -> (Vec<Frame>, Option<String>) {
     let (mut frames, mut buffer) = (Vec::new(), BytesMut::new());
     for bytes in stream.chunks(piece) {
@@ -150,7 +150,7 @@ fn decode(stream: &[u8], piece: usize) -> (Vec<Frame>, Option<String>) {
     (frames, None)
 }
 
-/// Frames with payloads from the input and checksums that are right: no fuzzer would find those.
+/// Frames with payloads from the input and correct checksums, which a fuzzer would not find.
 fn sealed(data: &[u8]) -> Vec<Frame> {
     let mut input = Input(data);
     let mut frames = Vec::new();
@@ -158,7 +158,7 @@ fn sealed(data: &[u8]) -> Vec<Frame> {
         let [kind, flags] = input.array();
         let len = usize::from(input.u16()) % (MAX_CONTROL_PAYLOAD + 1);
         let mut payload = input.take(len).to_vec();
-        // Whole pages are long; their bytes are not looked at here.
+        // Whole pages are long, and their bytes do not matter here.
         if kind == kind::PAGES && payload.len() >= 8 {
             payload.resize(8 + usize::from(payload[0] % 3) * PAGE_SIZE + usize::from(payload[1] / 255), 0);
             payload[0] = 0;

@@ -3,7 +3,7 @@ use protocol::v1::{Init, RowDecoder, Step, V1Error};
 
 use super::input::Input;
 
-/// What a client of version 1 sends: an order, then rows without framing, the same in whatever pieces they arrive.
+/// What a client of version 1 sends, an order and then rows without framing, decodes to the same however it is cut into pieces.
 pub fn version_1(data: &[u8]) {
     let mut input = Input(data);
     let piece = 1 + usize::from(input.u8());
@@ -17,13 +17,13 @@ pub fn version_1(data: &[u8]) {
     let (whole, pieces) = (decode(value_len, stream, stream.len().max(1)), decode(value_len, stream, piece));
     match (whole, pieces) {
         ((rows, None), pieces) => assert_eq!((rows, None), pieces),
-        // In pieces, rows before the one that is wrong were taken already.
+        // In smaller pieces, rows before the invalid one were accepted already.
         ((rows, Some(_)), (more, Some(_))) => assert!(more.starts_with(&rows)),
         (whole, pieces) => panic!("{whole:?} {pieces:?}"),
     }
 }
 
-/// Rows as heap TID and value, and what ended them if not their end.
+/// Rows as heap TID and value, and the error that ended them, if any.
 type Decoded = (Vec<(Vec<u8>, Vec<u8>)>, Option<V1Error>);
 
 fn decode(value_len: usize, stream: &[u8], piece: usize) -> Decoded {

@@ -1,4 +1,4 @@
-//! Checks whether an index is correct, and whether a failure is an expected one.
+//! Checks whether an index is correct, and whether a failure is one that the fault explains.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::tables::{self, Table};
 
 /// Neighbors per query.
 const NEIGHBORS: usize = 10;
-/// The least recall at ef_search 200, where searches visit more than a tenth of all rows.
+/// The least recall at ef_search 200. Searches then visit more than a tenth of all rows.
 const RECALL: f64 = 0.93;
 
 /// The name of a build's index.
@@ -45,8 +45,8 @@ pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Resul
     Ok(valid == 1)
 }
 
-/// Checks that the index has every row and no error, and agrees with an exact search. An index built in the database may have a few unreachable
-/// elements, as pgvector's own sometimes do.
+/// Checks that the index has every row and no errors, and agrees with an exact search. An index built in the database may have a few
+/// unreachable elements, as pgvector's graphs sometimes do.
 pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Result<()> {
     session.execute("SET hnsw.ef_search = 200; SET jit = off")?;
     let rows: usize = session.value(&format!("SELECT count(v) FROM {}", table.name))?;
@@ -95,7 +95,7 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
     Ok(())
 }
 
-/// What is unexpected about the failure of build number `at`.
+/// What is unexpected about the failure of build number `at`, if anything.
 pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented) -> Option<String> {
     let build = &plan.builds[at];
     let is_same_cluster = cluster_of(build.database) == cluster_of(plan.builds[0].database);
@@ -103,7 +103,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
         fault if fault.is_harmless() => false,
         fault if fault.ends_sessions() => is_same_cluster,
         Fault::Terminate(Party::Backend) | Fault::Cancel => at == 0,
-        // The second router's.
+        // Builds with odd numbers use the second router.
         fault if fault.has_replica() => at % 2 == 1,
         _ => true,
     };
@@ -113,7 +113,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let notice = match error {
         SqlError::Server(notice) => notice,
         SqlError::Connection(_) if plan.fault.ends_sessions() => return None,
-        // A terminated backend reports it, unless its client is just writing the statement.
+        // A terminated backend reports it, unless its client is writing the statement at that time.
         SqlError::Connection(lost)
             if plan.fault == Fault::Terminate(Party::Backend) && lost.kind() == io::ErrorKind::BrokenPipe =>
         {
@@ -124,7 +124,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     let expected = match plan.fault {
         Fault::FullDisk => Some("53100"),
         Fault::LittleMemory => Some("53200"),
-        // Builds without a builder may be refused; builds that have one do not need the API server.
+        // Builds that wait for a builder may be refused; builds that have one do not need the API server.
         Fault::ApiServer(_) => Some("57P03"),
         _ => None,
     };
@@ -137,7 +137,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
     None
 }
 
-/// PostgreSQL's own messages.
+/// Whether the message comes from PostgreSQL itself.
 fn is_of_postgres(fault: Fault, error: &Notice) -> bool {
     match fault {
         Fault::Cancel => error.sqlstate == "57014",
@@ -146,7 +146,7 @@ fn is_of_postgres(fault: Fault, error: &Notice) -> bool {
     }
 }
 
-/// An error as one line.
+/// The error in one line.
 pub fn one_line(error: &SqlError) -> String {
     error.to_string().replace('\n', " ")
 }

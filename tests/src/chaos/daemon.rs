@@ -3,14 +3,14 @@
 use anyhow::Result;
 use harness::{Builder, BuilderOptions, open_files};
 
-/// Resources of a process.
+/// What a process uses: open files, and resident memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub files: usize,
     pub resident: u64,
 }
 
-/// A daemon, how to restart it, and its resources at first.
+/// A daemon, with its options for a restart and its resources at the start.
 pub struct Daemon {
     pub what: &'static str,
     pub options: BuilderOptions,
@@ -34,7 +34,7 @@ impl Daemon {
         self.process.pid().unwrap_or(0)
     }
 
-    /// Builds that run or wait.
+    /// The number of running and waiting builds.
     pub fn builds(&self) -> Result<f64> {
         Ok(self.process.metric("lantern_index_build_active")? + self.process.metric("lantern_index_queue_depth")?)
     }

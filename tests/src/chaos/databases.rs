@@ -1,4 +1,4 @@
-//! PostgreSQL: clusters, their databases, and what a crash leaves in them.
+//! PostgreSQL: clusters, their databases, and counts of what crashes leave in them.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use harness::{Cluster, PgConfig, Session, wait_for};
 
 use crate::tables;
 
-/// Clusters, and databases in all.
+/// The number of clusters, and of databases in all.
 pub const CLUSTERS: usize = 2;
 pub const PER_CLUSTER: usize = 2;
 pub const DATABASES: usize = CLUSTERS * PER_CLUSTER;
 /// Queries per table.
 pub const QUERIES: usize = 8;
 
-/// All servers.
+/// All clusters.
 pub struct Databases {
     clusters: Vec<Cluster>,
-    /// Processes that PostgreSQL has lost to a signal, by cluster.
+    /// By cluster: the number of processes that ended by a signal.
     crashes: [usize; CLUSTERS],
-    /// Relation files that belong to no relation, by database.
+    /// By database: the number of relation files that belong to no relation.
     orphans: [usize; DATABASES],
 }
 
@@ -63,7 +63,7 @@ impl Databases {
         &mut self.clusters[cluster_of(database)]
     }
 
-    /// A session after a crash, when the server is back and not about to end its sessions once more.
+    /// A session after a crash, once the server has recovered and will not end sessions again.
     pub fn recovered(&self, database: usize) -> Result<Session> {
         wait_for("PostgreSQL to be back", Duration::from_secs(60), || {
             let session = self.session(database).ok();
@@ -71,7 +71,7 @@ impl Databases {
         })
     }
 
-    /// Ends all statements and drops all indexes, after a round that may have left any of them.
+    /// Ends all statements and drops all indexes that a round may have left.
     pub fn clean(&self) {
         for database in 0..DATABASES {
             let cleaned = self.recovered(database).and_then(|mut session| {
@@ -92,7 +92,7 @@ impl Databases {
         }
     }
 
-    /// How many processes a cluster has lost to a signal since the last call.
+    /// The number of a cluster's processes that ended by a signal since the last call.
     pub fn new_crashes(&mut self, database: usize) -> usize {
         let cluster = cluster_of(database);
         let now = self.clusters[cluster].log().matches(") was terminated by signal").count();
@@ -101,10 +101,10 @@ impl Databases {
         new
     }
 
-    /// How many relation files without a relation have appeared since the last call.
+    /// The number of relation files without a relation that have appeared since the last call.
     pub fn new_orphans(&mut self, database: usize) -> Result<usize> {
         let mut session = self.session(database)?;
-        // The file of a dropped relation stays, empty, until the next checkpoint.
+        // The file of a dropped relation remains, empty, until the next checkpoint.
         session.execute("CHECKPOINT")?;
         let now: usize = session.value(
             "SELECT count(*) FROM pg_database d, pg_ls_dir('base/' || d.oid) file
@@ -115,7 +115,7 @@ impl Databases {
         Ok(new)
     }
 
-    /// The temporary files of a cluster.
+    /// The number of temporary files of a cluster.
     pub fn temporary_files(&self, database: usize) -> Result<usize> {
         let mut session = self.session(database)?;
         session.value("SELECT count(*) FROM pg_ls_tmpdir()").context("cannot list temporary files")

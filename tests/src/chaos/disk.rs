@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use harness::{Scratch, binary};
 
-/// Whether `unshare` can give a process a file system of its own, and how.
+/// The arguments by which `unshare` gives a process a file system of its own; `None` if it cannot.
 pub fn small_disk() -> Option<&'static [&'static str]> {
     const WAYS: [&[&str]; 2] = [&["--mount"], &["--mount", "--user", "--map-root-user"]];
     WAYS.into_iter().find(|way| {
@@ -18,7 +18,7 @@ pub fn small_disk() -> Option<&'static [&'static str]> {
     })
 }
 
-/// A program that is the daemon, with a spool directory too small for any build.
+/// A script that runs the daemon with a spool directory too small for any build.
 pub fn on_a_small_disk(folder: &Scratch) -> Result<PathBuf> {
     let way = small_disk().context("this system gives us no small disk")?;
     let (script, spool) = (folder.path().join("daemon"), folder.path().join("spool"));

@@ -1,24 +1,24 @@
-//! The faults, and which consequences are allowed.
+//! The faults, and which consequences each may have.
 
 use std::time::Duration;
 
 use harness::{Direction, Stranger};
 
-/// How builds reach a builder.
+/// How builds get to a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     Direct,
     Relay,
     Redirect,
     Static,
-    /// The router's builders are pods, and it relays their messages.
+    /// The router's builders are pods, and it relays.
     Pods,
-    /// The router's builders are pods that clients are sent to.
+    /// The router's builders are pods, to which it redirects clients.
     PodsRedirect,
 }
 
 impl Mode {
-    /// Without Kubernetes, and with it.
+    /// Modes without Kubernetes, and with it.
     pub const OF_PROCESSES: [Self; 4] = [Self::Direct, Self::Relay, Self::Redirect, Self::Static];
     pub const OF_PODS: [Self; 2] = [Self::Pods, Self::PodsRedirect];
 
@@ -26,22 +26,22 @@ impl Mode {
         self != Self::Direct
     }
 
-    /// Whether the router starts and ends the builders.
+    /// Whether the router starts and stops the builders.
     pub fn starts_builders(self) -> bool {
         !matches!(self, Self::Direct | Self::Static)
     }
 
-    /// Whether they are pods.
+    /// Whether the builders are pods.
     pub fn has_pods(self) -> bool {
         Self::OF_PODS.contains(&self)
     }
 
-    /// Whether clients are sent to a builder.
+    /// Whether clients are redirected to a builder.
     pub fn is_redirect(self) -> bool {
         matches!(self, Self::Redirect | Self::PodsRedirect)
     }
 
-    /// The same, with all bytes through the router.
+    /// The same mode, with relays instead of redirects.
     pub fn relayed(self) -> Self {
         match self {
             Self::Redirect => Self::Relay,
@@ -58,45 +58,45 @@ pub enum Party {
     Postmaster,
     Router,
     Builder,
-    /// Another router for the same pods.
+    /// The second router for the same pods.
     Replica,
 }
 
-/// What goes wrong, or is done to a daemon without any effect allowed.
+/// A fault, or an action that must not affect any build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     Calm,
     Kill(Party),
     Terminate(Party),
     Hangup(Party),
     Stop(Party, Duration),
-    /// It gets no more memory. It is a new process, which has none to spare.
+    /// The process cannot allocate any more memory. It is a new process, with no freed memory to reuse.
     Starve(Party),
     Cancel,
     RenewCertificate,
     RenewToken,
     Cut,
-    /// 100 KB/s.
+    /// The network passes 100 KB/s.
     Slow(Direction),
-    /// Latency of every piece of data.
+    /// The network delays each piece of data.
     Delay(Duration),
-    /// The builder spools, and the disk is full.
+    /// The builder uses its spool, and the disk is full.
     FullDisk,
-    /// The builder may use less memory than the build needs.
+    /// The builder has less memory than the build needs.
     LittleMemory,
-    /// This number of strangers at a time.
+    /// This number of hostile connections at a time.
     Strangers(Stranger, usize),
-    /// The API server of Kubernetes is away for this time.
+    /// The API server of Kubernetes is down for this time.
     ApiServer(Duration),
-    /// A builder's pod is deleted, as when its node is drained.
+    /// A builder's pod is deleted, as when a node is drained.
     DeletePod,
-    /// There is another router, which ends when its builds have ended.
+    /// There is a second router, which ends when its builds have ended.
     Replica,
 }
 
 impl Fault {
-    /// The name, the same for faults that differ only in numbers.
+    /// A name that is the same for faults that differ only in numbers.
     pub fn name(self) -> String {
         match self {
             Self::Stop(party, _) => format!("Stop({party:?})"),
@@ -107,29 +107,28 @@ impl Fault {
         }
     }
 
-    /// Whether no statement may fail.
+    /// Whether every statement must succeed.
     pub fn is_harmless(self) -> bool {
         match self {
             Self::Calm | Self::Hangup(_) | Self::Stop(..) | Self::RenewCertificate | Self::RenewToken => true,
             Self::Slow(_) | Self::Delay(_) | Self::Strangers(..) | Self::Replica => true,
             Self::Kill(_) | Self::Terminate(_) | Self::Starve(_) | Self::Cancel | Self::Cut => false,
-            // A build that has its builder goes on; others wait or fail with the reason: see `checks`.
+            // A build that has a builder continues; others wait, or fail with the reason: see `checks`.
             Self::FullDisk | Self::LittleMemory | Self::ApiServer(_) | Self::DeletePod => false,
         }
     }
 
-    /// Whether there is a second router, with builds of its own.
+    /// Whether there is a second router, which has builds of its own.
     pub fn has_replica(self) -> bool {
         matches!(self, Self::Replica | Self::Kill(Party::Replica) | Self::Terminate(Party::Replica))
     }
 
-    /// Whether a single builder is lost, and its build with it. A starved builder lives on: it refuses a build at once, and may get the next
-    /// one too.
+    /// Whether a single builder is lost, with its build. A starved builder survives: it refuses a build at once, and may get the next one.
     pub fn is_of_one_builder(self) -> bool {
         matches!(self, Self::Kill(Party::Builder) | Self::Terminate(Party::Builder) | Self::DeletePod)
     }
 
-    /// Whether it needs daemons of its own.
+    /// Whether it needs daemons with special limits.
     pub fn has_own_rig(self) -> bool {
         matches!(self, Self::FullDisk | Self::LittleMemory | Self::Starve(_))
     }
@@ -138,25 +137,25 @@ impl Fault {
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Slow(_) | Self::Delay(_) => 60,
-            // A builder waits for a client that does not read, then for the next such client in the queue before us.
+            // A builder waits for a client that does not read, then possibly for the next such client ahead of us in the queue.
             Self::Strangers(Stranger::Deaf, _) => 28,
             fault if fault.is_harmless() => 20,
-            // Silence is tolerated for at most 30 seconds.
+            // A client's silence is tolerated for at most 30 seconds.
             _ => 45,
         })
     }
 
-    /// Whether a server of PostgreSQL recovers from its log afterwards.
+    /// Whether a PostgreSQL server replays its WAL afterwards.
     pub fn is_crash(self) -> bool {
         matches!(self, Self::Kill(Party::Backend | Party::Postmaster))
     }
 
-    /// Whether a server of PostgreSQL ends its sessions.
+    /// Whether a PostgreSQL server ends its sessions.
     pub fn ends_sessions(self) -> bool {
         self.is_crash() || self == Self::Terminate(Party::Postmaster)
     }
 
-    /// Whether a daemon of the rig may end.
+    /// Whether a daemon of the rig may end by it.
     pub fn ends_daemon(self) -> bool {
         matches!(
             self,

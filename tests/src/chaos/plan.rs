@@ -9,12 +9,12 @@ use crate::databases::{DATABASES, PER_CLUSTER};
 use crate::fault::{Fault, Mode, Party};
 use crate::tables;
 
-/// When the fault happens.
+/// When the fault occurs.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// After this share of the time that the builds usually take.
+    /// After this fraction of the usual build time.
     Time(f32),
-    /// At this share of the bytes, where the stream is held until the fault has happened.
+    /// After this fraction of the bytes; the stream is stopped there until the fault has occurred.
     Bytes(Direction, f32),
 }
 
@@ -30,7 +30,7 @@ pub struct Build {
     pub ef_construction: u32,
 }
 
-/// A round. A fault of one session hits the first build.
+/// A round. A fault that affects one session affects the first build.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub mode: Mode,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub builds: Vec<Build>,
     pub fault: Fault,
     pub moment: Moment,
-    /// Which of several processes.
+    /// A random number that selects one of several processes.
     pub pick: usize,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The rounds of a seed.
+/// All rounds of a seed.
 pub struct Plans {
     random: Random,
     modes: &'static [Mode],
@@ -76,7 +76,7 @@ impl Plans {
         Self { random: Random::new(seed), modes, deck: Vec::new() }
     }
 
-    /// The next round. All kinds of faults come before one comes again.
+    /// The next round. Each kind of fault occurs once before any occurs again.
     pub fn next(&mut self) -> Plan {
         if self.deck.is_empty() {
             self.deck = self.shuffled();
@@ -86,7 +86,7 @@ impl Plans {
         let mut tls = self.random.below(2) == 0;
         let fault = self.fault(kind);
         match fault {
-            // Those have rigs of their own.
+            // These faults have rigs of their own.
             Fault::FullDisk | Fault::LittleMemory if !mode.has_pods() => mode = Mode::Direct,
             Fault::Kill(Party::Router)
             | Fault::Terminate(Party::Router)
@@ -96,7 +96,7 @@ impl Plans {
                 let routers: Vec<Mode> = self.modes.iter().copied().filter(|mode| mode.has_router()).collect();
                 mode = routers[self.random.below(routers.len())];
             }
-            // The network is on the way to the router only.
+            // The slow network is only between clients and the router.
             Fault::Slow(_) | Fault::Delay(_) => mode = mode.relayed(),
             Fault::Strangers(stranger, _) => tls = stranger.is_before_tls() && tls,
             Fault::RenewCertificate => tls = true,
@@ -111,15 +111,15 @@ impl Plans {
         let (kind, share) = (self.random.below(3), self.random.unit());
         match fault {
             Fault::Slow(_) | Fault::Delay(_) => Moment::Time(0.0),
-            // A builder that has begun.
+            // A builder that has begun its build.
             Fault::Starve(_) if !mode.is_redirect() => Moment::Bytes(Direction::ToBuilder, share),
-            // It takes Kubernetes some time, for which the stream waits.
+            // The deletion takes Kubernetes some time, during which the stream is stopped.
             Fault::DeletePod if !mode.is_redirect() => {
                 Moment::Bytes([Direction::ToBuilder, Direction::ToClient][kind % 2], share)
             }
-            // Few bytes of a redirected client pass the network that counts them.
+            // A redirected client sends few bytes through the proxy that counts them.
             _ if mode.is_redirect() || kind == 0 => Moment::Time(share),
-            // Half of the builds do not pass it either.
+            // Half of the builds do not pass the proxy either.
             fault if fault.has_replica() => Moment::Time(share),
             _ if kind == 1 => Moment::Bytes(Direction::ToBuilder, share),
             _ => Moment::Bytes(Direction::ToClient, share),
@@ -134,16 +134,16 @@ impl Plans {
             Kind::Slow if random.below(3) == 0 => Fault::Slow(Direction::ToBuilder),
             Kind::Slow => Fault::Slow(Direction::ToClient),
             Kind::Delay => Fault::Delay(Duration::from_millis(1 + random.below(30) as u64)),
-            // Each of these strangers occupies a builder.
+            // Each of these connections occupies a builder.
             Kind::Strangers(Stranger::Deaf) => Fault::Strangers(Stranger::Deaf, 3),
             Kind::Strangers(stranger) => Fault::Strangers(stranger, 256),
             Kind::ApiServer => Fault::ApiServer(Duration::from_millis(1000 + random.below(7000) as u64)),
         }
     }
 
-    /// One to three, each in another database; one at least for each router.
+    /// One to three builds in different databases; at least one for each router.
     fn builds(&mut self, fault: Fault) -> Vec<Build> {
-        // Pods take time to start and end: short builds would be over before.
+        // Pods take time to start and end; a short build would have ended before the fault.
         let is_long = self.has_pods() && !fault.is_harmless();
         let (sizes, efforts) = if is_long { ([24, 32], [200, 300, 400]) } else { ([8, 16], [40, 64, 80]) };
         let random = &mut self.random;
@@ -185,7 +185,7 @@ impl Plans {
         deck.extend(Stranger::UNKNOWN.map(Kind::Strangers));
         deck.extend([Kind::Strangers(Stranger::Deaf), Kind::Slow, Kind::Delay]);
         if self.has_pods() {
-            // A pod's disk is its node's, and the stand-in for a kubelet gives it none of its own that could be full.
+            // Pods use the disk of their node, and the kubelet's stand-in cannot give them a small one.
             deck.retain(|kind| !matches!(kind, Kind::Fixed(Fault::FullDisk)));
             deck.extend([Kind::ApiServer, Kind::ApiServer]);
             let replica = [Fault::Replica, Fault::Kill(Party::Replica), Fault::Terminate(Party::Replica)];

@@ -1,4 +1,4 @@
-//! Kubernetes for rigs whose builders are pods: one control plane and one node for all, and a namespace for each.
+//! Kubernetes for rigs whose builders are pods: one control plane and one node for all rigs, and a namespace for each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -13,20 +13,20 @@ use harness::{BuilderOptions, connections_to, make_certificate, with_variable};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// The memory of the node in MiB, in name only: containers are processes of this machine.
+/// The memory of the node in MiB. It is fictitious: containers are processes of this machine.
 const MEMORY: u32 = 64 << 10;
-/// The variable that marks the processes of a namespace, even while the API server is away.
+/// The variable that marks the processes of a namespace, which must be found even while the API server is down.
 const MARK: &str = "CHAOS_NAMESPACE";
-/// Where builders find their certificate.
+/// Where the certificate is mounted in builders.
 const CERTIFICATE: &str = "/etc/builder-tls";
-/// The name that it is for.
+/// The name in the builders' certificate.
 const NAME: &str = "localhost";
-/// The kinds of objects that must not be left in a namespace. Events are left out: they expire after an hour.
+/// Kinds of objects that must not remain in a namespace. Not events: they expire after an hour.
 const KINDS: &str = "pods,secrets,configmaps,services,serviceaccounts,persistentvolumeclaims,leases,deployments,jobs";
 
-/// A control plane, which lives as long as there are rounds.
+/// A control plane, for all rounds.
 pub struct Kubernetes {
-    // First: with it all containers end.
+    // The first field, so that containers end before the control plane is dropped.
     _node: Runtime,
     cluster: RefCell<Cluster>,
     namespaces: Cell<u32>,
@@ -39,7 +39,7 @@ impl Kubernetes {
         Ok(Rc::new(Self { _node: node, cluster: RefCell::new(cluster), namespaces: Cell::new(0) }))
     }
 
-    /// Kills the API server, and starts it again after this time.
+    /// Kills the API server and restarts it after `time`.
     pub fn lose_api_server(&self, time: Duration) -> Result<()> {
         let mut cluster = self.cluster.borrow_mut();
         cluster.kill("kube-apiserver");
@@ -49,20 +49,20 @@ impl Kubernetes {
     }
 }
 
-/// The builders of a rig, and the configuration of its routers.
+/// The namespace of a rig's builders, and the configuration of its routers.
 pub struct Pods {
     kubernetes: Rc<Kubernetes>,
     namespace: Namespace,
     template: Value,
-    /// Arguments of routers that are about builders' certificates.
+    /// Arguments of routers for builders' certificates.
     tls: Vec<String>,
     certificate: Option<PathBuf>,
-    /// Objects that were there before the first build.
+    /// Objects that existed before the first build.
     first: BTreeSet<String>,
 }
 
 impl Pods {
-    /// A namespace for builders with these arguments and variables.
+    /// Makes a namespace for builders with these arguments and variables.
     pub fn make(kubernetes: &Rc<Kubernetes>, arguments: &[&str], variables: &[(String, String)]) -> Result<Self> {
         kubernetes.namespaces.set(kubernetes.namespaces.get() + 1);
         let name = format!("chaos-{}", kubernetes.namespaces.get());
@@ -71,13 +71,13 @@ impl Pods {
         let given = variables.iter().map(|(name, value)| json!({ "name": name, "value": value }));
         let marked = json!({ "name": MARK, "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } });
         append(&mut template["spec"]["containers"][0]["env"], given.chain([marked]));
-        // Longer than builders take to drain.
+        // Longer than the builders' drain timeout.
         template["spec"]["terminationGracePeriodSeconds"] = 8.into();
         let kubernetes = Rc::clone(kubernetes);
         Ok(Self { kubernetes, namespace, template, tls: Vec::new(), certificate: None, first: BTreeSet::new() })
     }
 
-    /// Gives builders a certificate of their own, by which routers and clients know them.
+    /// Gives the builders a certificate, which routers and clients trust.
     pub fn encrypt(&mut self) -> Result<()> {
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| self.namespace.path(name));
         make_certificate(&cert, &key)?;
@@ -99,7 +99,7 @@ impl Pods {
         self.certificate.clone()
     }
 
-    /// How to start a router that is known by this name.
+    /// Options of a router that runs under this identity.
     pub fn router(&self, identity: &str, arguments: &[&str]) -> Result<BuilderOptions> {
         let tls = self.tls.iter().map(String::as_str);
         let arguments: Vec<&str> = arguments.iter().copied().chain(tls).collect();
@@ -111,7 +111,7 @@ impl Pods {
         self.kubectl(&["delete", "pod", identity, "--wait=false", "--grace-period=0"]).map(drop)
     }
 
-    /// The processes of builders.
+    /// The process ids of all builders.
     pub fn pids(&self) -> Vec<u32> {
         with_variable(MARK, self.namespace.name())
     }
@@ -121,35 +121,35 @@ impl Pods {
         self.namespace.pods(&self.kubernetes.cluster.borrow())
     }
 
-    /// Deletes the builder's pod with this number from 0, if it is there; its build has the time of its template to end, or a second.
+    /// Deletes the builder pod with this number, counted from 0, if it exists. Its grace period is that of the template, or a second.
     pub fn delete_one(&self, number: usize, is_hurried: bool) -> Result<()> {
         let name = format!("lantern-index-builder-{}", number + 1);
         let grace = if is_hurried { "--grace-period=1" } else { "--grace-period=-1" };
         self.kubectl(&["delete", "pod", &name, "--wait=false", "--ignore-not-found", grace]).map(drop)
     }
 
-    /// Kills the API server, and starts it again after this time.
+    /// Kills the API server and restarts it after `time`.
     pub fn lose_api_server(&self, time: Duration) -> Result<()> {
         self.kubernetes.lose_api_server(time)
     }
 
-    /// Connections of a router to the API server, of which its client keeps some for the next requests.
+    /// The number of a router's connections to the API server; its client keeps idle ones for later requests.
     pub fn connections(&self, router: u32) -> usize {
         connections_to(router, self.kubernetes.cluster.borrow().port())
     }
 
-    /// Records the present objects as those before the first build.
+    /// Records the present objects as the expected ones.
     pub fn settle(&mut self) -> Result<()> {
         self.first = self.objects()?;
         Ok(())
     }
 
-    /// Objects that were not here before the first build.
+    /// Objects that are not among the recorded ones.
     pub fn new_objects(&self) -> Result<Vec<String>> {
         Ok(self.objects()?.difference(&self.first).cloned().collect())
     }
 
-    /// What Kubernetes says of the pods.
+    /// The output of `kubectl get pods`.
     pub fn describe(&self) -> String {
         let pods = self.kubectl(&["get", "pods", "-o", "wide", "--show-labels"]);
         pods.unwrap_or_else(|error| format!("{error:#}"))

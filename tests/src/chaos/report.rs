@@ -1,4 +1,4 @@
-//! Findings, and the figures of all rounds.
+//! Findings, and statistics of all rounds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::rig::Rig;
 
-/// A violation.
+/// A violated expectation.
 struct Finding {
     round: u32,
     what: String,
 }
 
-/// Memory of a daemon, at first, last, and the most.
+/// Resident bytes of a daemon: at first, at last, and the most.
 type Memory = [u64; 3];
 
 /// The final report.
 pub struct Report {
     seed: u64,
-    /// The command that repeats these rounds.
+    /// The command that repeats the rounds.
     command: String,
     begun: Instant,
     rounds: u32,
     findings: Vec<Finding>,
     builds: u32,
     failed: u32,
-    /// How often each fault happened, and how many statements failed.
+    /// For each fault, how often it occurred and how many statements failed.
     faults: BTreeMap<String, [u32; 2]>,
     errors: BTreeMap<String, u32>,
     worst_recovery: Duration,
@@ -66,12 +66,12 @@ impl Report {
         }
     }
 
-    /// The time from a fault until its statements had ended, daemons were started again, and a build had worked.
+    /// Records the time from a fault until its statements had ended, daemons were restarted and a build had succeeded.
     pub fn recovered(&mut self, time: Duration) {
         self.worst_recovery = self.worst_recovery.max(time);
     }
 
-    /// What the daemons of a rig have.
+    /// Records the resources of a rig's daemons.
     pub fn usage(&mut self, rig: &Rig) {
         for (what, first, now) in rig.usage() {
             let name = format!("{what}, {:?}", rig.mode());
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// Resident bytes of a daemon.
+    /// Records the resident bytes of a daemon.
     pub fn memory(&mut self, daemon: &str, bytes: u64) {
         let [_, last, most] = self.memory.entry(daemon.to_owned()).or_insert([bytes; 3]);
         (*last, *most) = (bytes, bytes.max(*most));
@@ -90,7 +90,7 @@ impl Report {
         self.findings.is_empty()
     }
 
-    /// Prints everything.
+    /// Prints the whole report.
     pub fn print(&self) {
         let seconds = self.begun.elapsed().as_secs_f64();
         println!(
@@ -130,7 +130,7 @@ impl Report {
     }
 }
 
-/// Maps texts that differ only in numbers and addresses to the same text.
+/// Replaces numbers and addresses, so that texts that differ only in those become equal.
 fn without_numbers(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => "#",

@@ -17,36 +17,36 @@ use crate::disk::on_a_small_disk;
 use crate::fault::{Fault, Mode, Party};
 use crate::pods::{Kubernetes, Pods};
 
-/// Builders at a time.
+/// The most concurrent builders.
 pub const MOST_BUILDERS: usize = 3;
-/// How long a client may leave data unread: longer than a slow network takes, shorter than a statement waits for its turn.
+/// How long a client may leave data unread: longer than the slow network takes, shorter than a statement waits in the queue.
 const IDLE: &str = "12s";
-/// The name of the router among pods.
+/// The router's identity in Kubernetes.
 const IDENTITY: &str = "router-a";
 
-/// A builder; or a router with its builders.
+/// A builder, or a router with its builders.
 pub struct Rig {
     mode: Mode,
     tls: bool,
     folder: Scratch,
-    /// The daemon that clients connect to, and the builders of a list.
+    /// The daemon that clients connect to, and the builders of a static list.
     daemons: Vec<Daemon>,
-    /// Where builders are pods.
+    /// With builders in pods: their namespace.
     pods: Option<Pods>,
-    /// Another router for them, and the arguments that both have.
+    /// A second router for the pods, and the arguments of both routers.
     replica: Option<Daemon>,
     of_router: Vec<String>,
     pub proxy: Proxy,
     token: String,
     /// A replaced token that is still valid.
     old_token: Option<String>,
-    /// Processes that were told to end.
+    /// Processes that have been asked to end.
     ending: Vec<u32>,
     renewals: u32,
 }
 
 impl Rig {
-    /// Starts the daemons; with the limits that belong to some faults.
+    /// Starts the daemons, with special limits for some faults.
     pub fn start(mode: Mode, tls: bool, fault: Fault, kubernetes: Option<&Rc<Kubernetes>>) -> Result<Self> {
         let folder = Scratch::new("chaos", 0o755)?;
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -77,7 +77,7 @@ impl Rig {
             of_builder.extend(["--spool-dir", &spool]);
         }
         if !mode.has_pods() {
-            // Pods accept the clients that the router sends.
+            // Builders in pods accept every client that the router sends.
             of_builder.extend(["--token-file", &tokens]);
         }
         let most = MOST_BUILDERS.to_string();
@@ -144,8 +144,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Makes a session build here, through the network; or, if there are two routers and the build's number `at` is odd, at the
-    /// second one.
+    /// Makes a session build here, through the proxy; if there are two routers and the build's number `at` is odd, by the second one.
     pub fn attach(&self, session: &mut Session, at: usize) -> Result<()> {
         match &self.replica {
             Some(replica) if at % 2 == 1 => replica.process.attach(session)?,
@@ -161,27 +160,27 @@ impl Rig {
         Ok(())
     }
 
-    /// Makes a session show another token.
+    /// Makes a session present another token.
     pub fn show(&self, session: &mut Session, token: &str) -> Result<()> {
         Ok(session.execute(&format!("SET hnsw.external_index_token = '{token}'"))?)
     }
 
-    /// How builds reach a builder.
+    /// How builds get to a builder.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What clients are to show.
+    /// The token that clients present.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Where clients come to.
+    /// The address that clients connect to.
     pub fn address(&self) -> std::net::SocketAddr {
         self.daemons[0].process.address()
     }
 
-    /// The processes of a party of this rig, builders of a router among them.
+    /// The processes of a party of this rig; a router's builders are among them.
     pub fn pids(&self, party: Party) -> Vec<u32> {
         let daemons = self.daemons.iter().map(Daemon::pid);
         match (party, self.mode) {
@@ -195,17 +194,17 @@ impl Rig {
         }
     }
 
-    /// Where its builders are pods.
+    /// The namespace with the builders' pods; an error if builders are no pods.
     pub fn pods(&self) -> Result<&Pods> {
         self.pods.as_ref().context("no builder of this rig is a pod")
     }
 
-    /// Notes that a process was asked to end, and may still finish its builds.
+    /// Records that a process was asked to end; it may still finish its builds.
     pub fn expect_end(&mut self, pid: Option<u32>) {
         self.ending.extend(pid);
     }
 
-    /// Restarts daemons that have ended, and returns their names.
+    /// Restarts daemons that have ended and returns their names.
     pub fn mend(&mut self) -> Result<Vec<&'static str>> {
         for pid in std::mem::take(&mut self.ending) {
             wait_for("a daemon that was told to end", leftovers::SOON, || Ok((!is_running(pid)).then_some(())))?;
@@ -227,12 +226,12 @@ impl Rig {
         Ok(ended)
     }
 
-    /// Puts a new certificate in place. Clients trust the old one as well until [`Self::forget`].
+    /// Renews the certificate. Clients also trust the old one until [`Self::forget`].
     pub fn renew_certificate(&self) -> Result<()> {
         self.daemons[0].process.renew_certificate(|new| self.trust(&[new.to_owned()]))
     }
 
-    /// Adds a token, which clients present from now on. The old one is valid until [`Self::forget`].
+    /// Adds a token, which clients present from now on. The old one remains valid until [`Self::forget`].
     pub fn renew_token(&mut self) -> Result<()> {
         self.renewals += 1;
         let new = format!("chaos-{}-0123456789abcdef", self.renewals);
@@ -265,7 +264,7 @@ impl Rig {
         self.folder.path().join("trusted.pem")
     }
 
-    /// Makes clients trust the present certificates, and others.
+    /// Makes clients trust the present certificates and `others`.
     fn trust(&self, others: &[String]) -> Result<()> {
         if !self.tls {
             return Ok(());
@@ -279,7 +278,7 @@ impl Rig {
     }
 }
 
-/// How to start a router whose builders are pods.
+/// Options of a router whose builders are pods.
 fn in_pods(
     pods: &Pods,
     identity: &str,
@@ -292,13 +291,13 @@ fn in_pods(
     Ok(BuilderOptions { tls, ..options })
 }
 
-/// Whether routers look at tokens, and not only their builders.
+/// Whether routers check tokens themselves, instead of leaving that to builders.
 fn router_asks_for_tokens() -> Result<bool> {
     let help = Command::new(binary()?).args(["router", "--help"]).output()?;
     Ok(String::from_utf8_lossy(&help.stdout).contains("--token-file"))
 }
 
-/// Memory with which a wide table's values must be spooled.
+/// A memory limit at which a wide table's values go to the spool.
 const SPOOLED: &str = "31MB";
-/// Memory with which a wide table cannot be built.
+/// A memory limit below what a wide table needs.
 const LITTLE: &str = "8MB";

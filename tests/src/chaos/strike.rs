@@ -12,12 +12,12 @@ use crate::fault::{Fault, Party};
 use crate::plan::{Build, Moment, Plan};
 use crate::rig::Rig;
 
-/// 100 KB/s.
+/// Bytes per second.
 const SLOWLY: u32 = 100_000;
-/// The longest wait for a moment.
+/// The longest wait for the moment of a fault.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Processes that get no more memory, until this is dropped.
+/// Processes that cannot allocate memory, until this is dropped.
 #[derive(Default)]
 pub struct Starving(Vec<u32>);
 
@@ -27,7 +27,7 @@ impl Drop for Starving {
     }
 }
 
-/// Makes the network stop at the moment, if that is given in bytes.
+/// Makes the proxy stop at the moment, if it is given in bytes.
 pub fn arm(rig: &Rig, moment: Moment, bytes: u64) {
     if let Moment::Bytes(direction, share) = moment {
         rig.proxy.stop_after(direction, part(bytes, share));
@@ -38,7 +38,7 @@ fn part(bytes: u64, share: f32) -> u64 {
     (bytes as f64 * f64::from(share)) as u64
 }
 
-/// Waits for the moment, or until `over`. A moment that does not come in time is now.
+/// Waits for the moment, for the time limit, or until `over`.
 pub fn await_moment(rig: &Rig, moment: Moment, bytes: u64, usual: Duration, over: impl Fn() -> bool) {
     match moment {
         Moment::Time(share) => thread::sleep(usual.mul_f32(share)),
@@ -50,7 +50,7 @@ pub fn await_moment(rig: &Rig, moment: Moment, bytes: u64, usual: Duration, over
     }
 }
 
-/// Causes the fault. `backend` is the process of the first build.
+/// Causes the fault. `backend` is the process id of the first build's backend.
 pub fn strike(
     plan: &Plan,
     rig: &mut Rig,
@@ -107,7 +107,7 @@ pub fn strike(
         Fault::Slow(_) | Fault::Delay(_) => {}
         Fault::Calm | Fault::Replica | Fault::FullDisk | Fault::LittleMemory | Fault::Strangers(..) => {}
     }
-    // Lets held bytes arrive.
+    // Releases the bytes that the proxy holds.
     rig.proxy.reset();
     match plan.fault {
         Fault::Slow(direction) => rig.proxy.slow(direction, SLOWLY),
@@ -121,9 +121,9 @@ pub fn strike(
     Ok(())
 }
 
-/// Makes the daemons reload their files.
+/// Makes the daemons reload their files, by SIGHUP.
 pub fn hang_up(rig: &Rig) {
-    // Builders that a router starts are left to the router.
+    // Signal only daemons that the test has started, not a router's builders.
     for party in [Party::Router, Party::Builder] {
         if party == Party::Router || !rig.mode().starts_builders() {
             rig.pids(party).into_iter().for_each(|pid| signal(Some(pid), Signal::HUP));
@@ -131,7 +131,7 @@ pub fn hang_up(rig: &Rig) {
     }
 }
 
-/// Sends a signal, unless the process has ended already.
+/// Sends a signal; ignores a process that has ended.
 pub fn signal(pid: Option<u32>, signal: Signal) {
     if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid.cast_signed())) {
         let _ = kill_process(pid, signal);
@@ -144,13 +144,13 @@ fn stop(pid: Option<u32>, time: Duration) {
     signal(pid, Signal::CONT);
 }
 
-/// Limits the memory that a process may write to.
+/// Limits the size of a process' writable memory.
 fn limit(pid: u32, bytes: Option<u64>) {
     let limit = Rlimit { current: bytes, maximum: None };
     let _ = prlimit(Pid::from_raw(pid.cast_signed()), Resource::Data, limit);
 }
 
-/// What a process has of such memory.
+/// The size of a process' writable memory in bytes.
 fn writable_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmData:")?.trim().strip_suffix(" kB")?.parse().ok());

@@ -1,8 +1,8 @@
-//! The tables of every database: all types, few rows and none, values that nearly fill a page.
+//! The tables of every database: all types, few and no rows, values that nearly fill a page.
 
 use harness::Random;
 
-/// How values are made.
+/// How the values of a table are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Vector,
@@ -23,7 +23,7 @@ pub struct Table {
     pub operator: &'static str,
 }
 
-/// All of them.
+/// All tables.
 pub const ALL: [Table; 9] = [
     table("vector_l2", Kind::Vector, 128, 1000, "vector_l2_ops", "<->"),
     table("vector_cosine", Kind::Vector, 384, 1000, "vector_cosine_ops", "<=>"),
@@ -38,11 +38,11 @@ pub const ALL: [Table; 9] = [
 
 /// The table whose pages take some seconds at 100 KB/s.
 pub const MIDDLE: usize = 0;
-/// The one with the most bytes.
+/// The table with the most bytes.
 pub const WIDE: usize = 2;
-/// Those whose builds take some time.
+/// Tables whose builds take some time.
 pub const LARGE: [usize; 5] = [0, 1, 2, 3, 6];
-/// The one with a single row.
+/// The table with a single row.
 pub const ONE: usize = 7;
 
 const fn table(
@@ -56,9 +56,9 @@ const fn table(
     Table { name, kind, dims, rows, ops, operator }
 }
 
-/// Clusters that values are in.
+/// The number of clusters of values.
 const CENTERS: usize = 12;
-/// How far values are from their center, whose coordinates are of variance 1.
+/// The spread of values around their center; centers have variance 1 in each dimension.
 const SPREAD: f32 = 0.8;
 
 impl Table {
@@ -73,7 +73,7 @@ impl Table {
         format!("{name}({})", self.dims)
     }
 
-    /// Bytes that are sent to a builder for the table.
+    /// Bytes of values that are sent to a builder for the table.
     pub fn bytes(&self) -> u64 {
         let value = match self.kind {
             Kind::Vector => 4 * self.dims,
@@ -84,7 +84,7 @@ impl Table {
         ((value + 6) * self.rows) as u64
     }
 
-    /// Lines for `COPY … FROM STDIN`: its rows, of which some are equal and some NULL, or `queries` others.
+    /// Lines for `COPY … FROM STDIN`: the rows, some of them equal or NULL, or `queries` other values.
     pub fn lines(&self, seed: u64, queries: Option<usize>) -> String {
         let mut random = Random::new(seed ^ self.dims as u64);
         let centers: Vec<Vec<f32>> = (0..CENTERS).map(|_| random.normals(self.dims)).collect();
@@ -104,14 +104,14 @@ impl Table {
         let values: Vec<f32> = center.iter().map(|x| x + SPREAD * random.normal()).collect();
         match self.kind {
             Kind::Vector | Kind::Halfvec => {
-                // For the inner product, of equal length.
+                // Of unit length, for the inner product.
                 let norm = values.iter().map(|x| x * x).sum::<f32>().sqrt();
                 let texts: Vec<String> = values.iter().map(|x| format!("{:.5}", x / norm)).collect();
                 format!("[{}]", texts.join(","))
             }
             Kind::Bit => values.iter().map(|&x| if x > 0.0 { '1' } else { '0' }).collect(),
             Kind::Sparsevec => {
-                // Those of a center are mostly at the same places.
+                // Values of a center have mostly the same dimensions.
                 let mut largest: Vec<usize> = (0..self.dims).collect();
                 largest.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
                 largest.truncate(entries(self.dims));
@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// Entries of a sparse value that are not zero.
+/// The number of nonzero entries of a sparse value.
 fn entries(dims: usize) -> usize {
     dims / 50
 }

@@ -1,11 +1,11 @@
-//! Rows of numbers.
+//! Families of dense vectors.
 
 use super::Place;
 use crate::Random;
 
 pub(super) type Draw = Box<dyn FnMut(&mut Random, Place) -> Vec<f32>>;
 
-/// How rows are drawn, and queries where these come from another distribution.
+/// How rows are drawn, and how queries are, if these have another distribution.
 pub(super) struct World {
     pub(super) row: Draw,
     pub(super) query: Option<Draw>,
@@ -15,12 +15,12 @@ fn world(row: impl FnMut(&mut Random, Place) -> Vec<f32> + 'static) -> World {
     World { row: Box::new(row), query: None }
 }
 
-/// Moves a point by normal numbers of this size.
+/// A point whose offsets from `center` are normally distributed with this standard deviation.
 fn around(random: &mut Random, center: &[f32], spread: f32) -> Vec<f32> {
     center.iter().map(|c| c + spread * random.normal()).collect()
 }
 
-/// A point near one of the centers.
+/// A point near a random center.
 fn near_one(random: &mut Random, centers: &[Vec<f32>], spread: f32) -> Vec<f32> {
     let at = random.below(centers.len());
     around(random, &centers[at], spread)
@@ -30,7 +30,7 @@ fn centers(random: &mut Random, count: usize, dims: usize) -> Vec<Vec<f32>> {
     (0..count).map(|_| random.normals(dims)).collect()
 }
 
-/// Half of the rows in groups, each near a center to within `spread`, the others loose.
+/// Half of the rows are in groups, each within `spread` of a center; the others are spread out.
 fn in_groups(random: &mut Random, dims: usize, spread: f32) -> World {
     let centers = centers(random, 40, dims);
     world(move |random, _| match random.below(2) {
@@ -43,7 +43,7 @@ pub(super) fn boilerplate(random: &mut Random, dims: usize) -> World {
     in_groups(random, dims, 3e-3)
 }
 
-/// Half of the rows in groups; queries are near the groups only, each of which is an island.
+/// Half of the rows are in groups, each an island; queries are near the groups only.
 pub(super) fn islands(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 40, dims);
     let of_queries = centers.clone();
@@ -73,7 +73,7 @@ pub(super) fn groups(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Nine rows of ten within 1e-4 of one point; queries mostly elsewhere.
+/// Nine of ten rows within 1e-4 of one point; most queries are elsewhere.
 pub(super) fn crowd(random: &mut Random, dims: usize) -> World {
     let center = random.normals(dims);
     let near = center.clone();
@@ -89,7 +89,7 @@ pub(super) fn crowd(random: &mut Random, dims: usize) -> World {
     }
 }
 
-/// A tight cluster away from the origin, and one row in fifty a hundred times as far out.
+/// A tight cluster away from the origin; one row in fifty is a hundred times as far out.
 pub(super) fn tight_and_far(random: &mut Random, dims: usize) -> World {
     let center = random.normals(dims);
     world(move |random, _| match random.below(50) {
@@ -119,7 +119,7 @@ pub(super) fn clusters_in_order(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Groups that each vary in a few directions of their own: all rows of other groups are about equally far.
+/// Groups that each vary in a few directions of their own, so that all rows of other groups are about equally far.
 pub(super) fn subspaces(random: &mut Random, dims: usize) -> World {
     const VARY: usize = 40;
     let centers = centers(random, 60, dims);
@@ -225,7 +225,7 @@ pub(super) fn normal(_: &mut Random, dims: usize) -> World {
     world(move |random, _| random.normals(dims))
 }
 
-/// Student's t with about two degrees of freedom.
+/// Student's t distribution with about two degrees of freedom.
 pub(super) fn heavy_tails(_: &mut Random, dims: usize) -> World {
     world(move |random, _| {
         (0..dims)
@@ -234,7 +234,7 @@ pub(super) fn heavy_tails(_: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Three dimensions are forty times as large as the others, but matter little for the order of neighbors.
+/// Three dimensions have forty times the range of the others, but hardly affect the order of neighbors.
 pub(super) fn outlier_dimensions(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 100, dims);
     world(move |random, _| {
@@ -252,7 +252,7 @@ pub(super) fn hubs(_: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Rows and queries in different subspaces that overlap a little.
+/// Rows and queries in different subspaces that overlap a little, as with two encoders.
 pub(super) fn text_to_image(random: &mut Random, dims: usize) -> World {
     let (of_rows, of_queries) = (centers(random, 150, dims), centers(random, 150, dims));
     let (gap, bridge) = (random.normals(dims), of_rows.clone());
@@ -269,7 +269,7 @@ pub(super) fn text_to_image(random: &mut Random, dims: usize) -> World {
     }
 }
 
-/// Two clouds of different spectra far from each other.
+/// Two distant clusters with different spectra, as of two embedding models in one column.
 pub(super) fn two_models(random: &mut Random, dims: usize) -> World {
     let middles = centers(random, 2, dims);
     let centers = centers(random, 100, dims);
@@ -282,7 +282,7 @@ pub(super) fn two_models(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// The distribution moves along a line while rows arrive; queries are like the last rows.
+/// The distribution drifts along a line while rows arrive; queries resemble the last rows.
 pub(super) fn drift(random: &mut Random, dims: usize) -> World {
     let direction = random.normals(dims);
     let end = direction.clone();
@@ -298,7 +298,7 @@ pub(super) fn drift(random: &mut Random, dims: usize) -> World {
     }
 }
 
-/// Clusters of uneven sizes, each with its own directions of greater spread.
+/// Clusters of uneven sizes, with different principal directions.
 pub(super) fn embeddings(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 200, dims);
     world(move |random, _| {
@@ -308,7 +308,7 @@ pub(super) fn embeddings(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// 40 directions in all dimensions, and a little noise.
+/// Rank 40 in all dimensions, with a little noise.
 pub(super) fn low_rank(random: &mut Random, dims: usize) -> World {
     const RANK: usize = 40;
     let directions = centers(random, RANK, dims);
@@ -323,7 +323,7 @@ pub(super) fn low_rank(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Up to 60,000, where half precision ends at 65,504.
+/// Values up to 60,000; half precision ends at 65,504.
 pub(super) fn large(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 50, dims);
     world(move |random, _| {
@@ -332,7 +332,7 @@ pub(super) fn large(random: &mut Random, dims: usize) -> World {
     })
 }
 
-/// Around 1e-5, where half precision has a few bits left.
+/// Values around 1e-5, where half precision is subnormal and has few bits.
 pub(super) fn tiny(random: &mut Random, dims: usize) -> World {
     let centers = centers(random, 50, dims);
     world(move |random, _| scaled(near_one(random, &centers, 0.5), 1e-5))

@@ -1,20 +1,20 @@
-//! Sparse vectors and bits.
+//! Families of sparse vectors and bit strings.
 
 use crate::Random;
 
-/// Draws a row: `(dimension, number)`, ascending.
+/// Draws a row as `(dimension, number)`, ascending.
 pub(super) type SparseWorld = Box<dyn FnMut(&mut Random) -> Vec<(u32, f32)>>;
 /// Draws a row.
 pub(super) type BitWorld = Box<dyn FnMut(&mut Random) -> Vec<bool>>;
 
-/// In order, the first of each dimension.
+/// Sorts a row and keeps the first entry of each dimension.
 fn ordered(mut row: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
     row.sort_by_key(|&(dim, _)| dim);
     row.dedup_by_key(|&mut (dim, _)| dim);
     row
 }
 
-/// About fifty words of a document, of power-law frequencies; rare ones weigh more.
+/// About fifty words of a document, with power-law frequencies; rare words have larger weights (BM25).
 pub(super) fn bm25(_: &mut Random, dims: usize) -> SparseWorld {
     Box::new(move |random| {
         let words = 20 + random.below(60);
@@ -30,7 +30,7 @@ pub(super) fn bm25(_: &mut Random, dims: usize) -> SparseWorld {
     })
 }
 
-/// Words of a few topics, with the related ones that a model adds.
+/// Words of a few topics, and related words that a model adds (SPLADE).
 pub(super) fn splade(random: &mut Random, dims: usize) -> SparseWorld {
     let topics: Vec<Vec<(u32, f32)>> = (0..200)
         .map(|_| (0..120).map(|_| (random.power_law(dims, 0.8) as u32, (1.0 + 3.0 * random.unit()).ln())).collect())
@@ -48,7 +48,7 @@ pub(super) fn splade(random: &mut Random, dims: usize) -> SparseWorld {
     })
 }
 
-/// Hashed features: those of one of many prototypes, with others by chance.
+/// Hashed features: those of one of many prototypes, and random others.
 pub(super) fn wide(random: &mut Random, dims: usize) -> SparseWorld {
     let prototypes: Vec<Vec<u32>> = (0..3000).map(|_| (0..40).map(|_| random.below(dims) as u32).collect()).collect();
     Box::new(move |random| {
@@ -59,7 +59,7 @@ pub(super) fn wide(random: &mut Random, dims: usize) -> SparseWorld {
     })
 }
 
-/// Signs of `bits` random combinations of a point.
+/// The signs of random projections of a point.
 fn signs(point: &[f32], planes: &[Vec<f32>]) -> Vec<bool> {
     planes.iter().map(|plane| plane.iter().zip(point).map(|(a, b)| a * b).sum::<f32>() > 0.0).collect()
 }
@@ -74,17 +74,17 @@ fn codes(random: &mut Random, dims: usize, directions: usize, clusters: usize) -
     })
 }
 
-/// Codes of points in few directions.
+/// Sign bits of points that vary in few directions.
 pub(super) fn few_directions(random: &mut Random, dims: usize) -> BitWorld {
     codes(random, dims, 24, 100)
 }
 
-/// Codes of points in many directions.
+/// Sign bits of points that vary in many directions.
 pub(super) fn many_directions(random: &mut Random, dims: usize) -> BitWorld {
     codes(random, dims, 200, 300)
 }
 
-/// A tenth of the bits of one of many families, and some others.
+/// A tenth of the bits of one of many families, and a few random bits.
 pub(super) fn fingerprints(random: &mut Random, dims: usize) -> BitWorld {
     let families: Vec<Vec<usize>> =
         (0..400).map(|_| (0..dims / 12).map(|_| random.power_law(dims, 0.5)).collect()).collect();
@@ -97,7 +97,7 @@ pub(super) fn fingerprints(random: &mut Random, dims: usize) -> BitWorld {
     })
 }
 
-/// One of some thousand values, with a few bits changed: often none.
+/// One of some thousand values with a few bits flipped, often none.
 pub(super) fn repeated(random: &mut Random, dims: usize) -> BitWorld {
     let originals: Vec<Vec<bool>> = (0..4000).map(|_| (0..dims).map(|_| random.unit() < 0.5).collect()).collect();
     Box::new(move |random| {

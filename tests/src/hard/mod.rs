@@ -1,7 +1,7 @@
-//! Hard data: families of rows and queries on which a graph builder can go wrong, each a few lines with a seed.
+//! Hard data: families of rows and queries that are difficult for graph builders. Each takes a few lines of code and a seed.
 //!
-//! [`FAMILIES`] lists them; [`Family::make`] draws rows and queries. Rows and queries come from the same world (the same centers,
-//! the same directions), but from different streams of random numbers.
+//! [`FAMILIES`] lists them; [`Family::make`] draws rows and queries. Both have the same centers and directions, but come
+//! from different streams of random numbers.
 
 mod dense;
 mod discrete;
@@ -12,36 +12,36 @@ pub use values::{ValueKind, Values};
 
 /// A family of data sets.
 pub struct Family {
-    /// Short, for reports: letters, digits and dashes.
+    /// A short name for reports: letters, digits and dashes.
     pub name: &'static str,
     /// Where such data occurs in practice.
     pub why: &'static str,
-    /// The operator class without its type, for instance `l2_ops`.
+    /// The operator class without the type, such as `l2_ops`.
     pub ops: &'static str,
     /// Type of the column.
     pub kind: ValueKind,
-    /// Dimensions of every value.
+    /// Dimensions of each value.
     pub dims: usize,
-    /// Option of the index.
+    /// The index option `m`.
     pub m: u16,
-    /// Option of the index.
+    /// The index option `ef_construction`.
     pub ef_construction: u16,
-    /// The most rows it is tried with, where the database's own build takes too long for more.
+    /// The most rows to try, if the build in the database takes too long for more.
     pub most_rows: usize,
     draw: Draw,
 }
 
-/// How rows are drawn.
+/// The function that makes the generator of rows.
 enum Draw {
-    /// Numbers for each dimension.
+    /// Dense rows: a number for each dimension.
     Dense(fn(&mut Random, usize) -> dense::World),
-    /// `(dimension, number)`, in ascending order of the dimension.
+    /// Sparse rows: `(dimension, number)`, ascending by dimension.
     Sparse(fn(&mut Random, usize) -> discrete::SparseWorld),
-    /// A bool for each dimension.
+    /// Bit rows: a bool for each dimension.
     Bits(fn(&mut Random, usize) -> discrete::BitWorld),
 }
 
-/// A row to be drawn: its number, and how many there will be.
+/// The number of the row to draw, and the number of all rows.
 #[derive(Clone, Copy)]
 pub struct Place {
     at: usize,
@@ -49,7 +49,7 @@ pub struct Place {
 }
 
 impl Family {
-    /// Draws rows and queries; the same seed gives the same ones.
+    /// Draws rows and queries; the same seed gives the same values.
     pub fn make(&self, seed: u64, rows: usize, queries: usize) -> (Values, Values) {
         let world = Random::new(seed ^ hash(self.name)).next();
         let stream = |number: u64| Random::new(world ^ number << 32);
@@ -76,13 +76,13 @@ impl Family {
         }
     }
 
-    /// The operator class, for instance `vector_l2_ops`.
+    /// The operator class, such as `vector_l2_ops`.
     pub fn opclass(&self) -> String {
         format!("{}_{}", self.kind.name(), self.ops)
     }
 }
 
-/// FNV-1a.
+/// FNV-1a hash.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -285,7 +285,7 @@ mod tests {
             let (rows, queries) = family.make(1, 20, 5);
             assert_eq!((rows.len(), queries.len()), (20, 5), "{}", family.name);
             assert!(rows.value(3) == family.make(1, 20, 0).0.value(3), "{}", family.name);
-            // Families of few distinct values may repeat one, so look for any difference.
+            // In families with few distinct values, two seeds may give some equal values, so look for any difference.
             let (other, others) = family.make(2, 20, 5);
             let differ = |(a, b): (&super::Values, &super::Values)| (0..a.len()).any(|at| a.value(at) != b.value(at));
             assert!([(&rows, &other), (&queries, &others)].into_iter().any(differ), "{}", family.name);

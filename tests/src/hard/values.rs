@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use crate::{from_half, to_half};
 
-/// The type of a column.
+/// A column type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// `vector(n)`: binary32.
@@ -27,12 +27,12 @@ impl ValueKind {
     }
 }
 
-/// Values of one type, encoded as a builder gets them: little-endian, without PostgreSQL's headers.
+/// Values of one type, encoded as the builder receives them: little-endian, without PostgreSQL's headers.
 pub struct Values {
     kind: ValueKind,
     dims: usize,
     bytes: Vec<u8>,
-    /// Where each value ends in `bytes`.
+    /// The end of each value in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Values {
         self.ends.push(self.bytes.len());
     }
 
-    /// Rows of `dims` numbers.
+    /// Encodes rows of `dims` numbers.
     pub(super) fn dense(kind: ValueKind, dims: usize, rows: impl Iterator<Item = Vec<f32>>) -> Self {
         let mut values = Self::new(kind, dims);
         for row in rows {
@@ -59,7 +59,7 @@ impl Values {
         values
     }
 
-    /// Rows of `(dimension, number)` in ascending order.
+    /// Encodes rows of `(dimension, number)`, ascending by dimension.
     pub(super) fn sparse(dims: usize, rows: impl Iterator<Item = Vec<(u32, f32)>>) -> Self {
         let mut values = Self::new(ValueKind::Sparsevec, dims);
         for row in rows {
@@ -71,7 +71,7 @@ impl Values {
         values
     }
 
-    /// Rows of `dims` bits.
+    /// Encodes rows of `dims` bits.
     pub(super) fn bits(dims: usize, rows: impl Iterator<Item = Vec<bool>>) -> Self {
         let mut values = Self::new(ValueKind::Bit, dims);
         for row in rows {
@@ -83,28 +83,28 @@ impl Values {
         values
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The type.
+    /// The column type.
     pub fn kind(&self) -> ValueKind {
         self.kind
     }
 
-    /// The bytes of one.
+    /// The bytes of value `at`.
     pub fn value(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.bytes[start..self.ends[at]]
     }
 
-    /// One in the text form of its type.
+    /// Value `at` in the text format of its type.
     pub fn text(&self, at: usize) -> String {
         let value = self.value(at);
         let list = |numbers: Vec<String>| format!("[{}]", numbers.join(","));
@@ -131,7 +131,7 @@ impl Values {
         }
     }
 
-    /// The values as an index under cosine has them: of length one, rounded as pgvector rounds; none for a value of length zero.
+    /// Value `at` as an index under cosine stores it: of unit length, with pgvector's rounding. `None` if its norm is zero.
     pub fn normalised(&self, at: usize) -> Option<Vec<u8>> {
         let value = self.value(at);
         let scale = |numbers: Vec<f32>| -> Option<Vec<f32>> {

@@ -1,4 +1,4 @@
-//! A Kubernetes control plane on loopback: etcd, API server, controllers and scheduler, all of the real code.
+//! A Kubernetes control plane on loopback: the real etcd, API server, controllers and scheduler.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::{Scratch, control_plane, helm, wait_for};
 const PATIENCE: Duration = Duration::from_secs(120);
 const ADMIN: &str = "admin-of-a-test";
 
-/// A control plane; its parts are killed when it is dropped.
+/// A control plane. On drop its parts are killed.
 pub struct Cluster {
     program: PathBuf,
     port: u16,
@@ -31,7 +31,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one and waits until it takes orders.
+    /// Starts a control plane and waits until it accepts requests.
     pub fn start() -> Result<Self> {
         let files = Scratch::new("kubernetes", 0o700)?;
         let [port, etcd] = free_ports()?;
@@ -52,12 +52,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Ends a part at once.
+    /// Kills a part.
     pub fn kill(&mut self, name: &str) {
         self.parts.kill(name);
     }
 
-    /// Starts a part that was not running. Should it end by itself, it is started again.
+    /// Starts a part that does not run. It is restarted if it ends by itself.
     pub fn start_part(&mut self, name: &'static str) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.arg(name).args(self.arguments(name));
@@ -75,7 +75,7 @@ impl Cluster {
         self.port
     }
 
-    /// Runs kubectl as the administrator: what it said.
+    /// Runs kubectl as the administrator and returns its output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.kubectl_with(arguments, "")
     }
@@ -85,17 +85,17 @@ impl Cluster {
         self.kubectl_with(&["-n", namespace, "apply", "-f", "-"], manifests).map(drop)
     }
 
-    /// Makes what belongs to no namespace.
+    /// Creates objects outside of any namespace.
     pub fn create(&self, manifests: &str) -> Result<()> {
         self.kubectl_with(&["create", "-f", "-"], manifests).map(drop)
     }
 
-    /// Has the API server check manifests, strictly, without applying them: what kubectl said.
+    /// Makes the API server validate manifests strictly without applying them; returns kubectl's output.
     pub fn check(&self, namespace: &str, manifests: &str) -> Result<String> {
         self.kubectl_with(&["-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-"], manifests)
     }
 
-    /// Posts an object to a path of the API: what the server said.
+    /// Posts an object to a path of the API; returns the server's answer.
     pub fn create_raw(&self, path: &str, object: &str) -> Result<String> {
         self.kubectl_with(&["create", "--raw", path, "-f", "-"], object)
     }
@@ -104,7 +104,7 @@ impl Cluster {
         self.run(Command::new(&self.program).arg("kubectl").args(arguments), input)
     }
 
-    /// Runs helm as the administrator: what it said.
+    /// Runs helm as the administrator and returns its output.
     pub fn helm(&self, arguments: &[&str]) -> Result<String> {
         self.run(Command::new(helm()?).args(arguments), "")
     }
@@ -117,7 +117,7 @@ impl Cluster {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        // What it takes is less than a pipe holds, and it says why if it takes nothing.
+        // The input fits into a pipe's buffer; if kubectl does not read it, it reports why.
         let _ = child.stdin.take().context("kubectl has no stdin")?.write_all(input.as_bytes());
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -127,12 +127,12 @@ impl Cluster {
         Ok(said)
     }
 
-    /// The file by which a client knows the API server and is known as the owner of `token`.
+    /// A kubeconfig file for the owner of `token`.
     pub fn kubeconfig(&self, name: &str, token: &str, namespace: &str) -> Result<PathBuf> {
         self.write(&format!("{name}.json"), &self.access()(token, namespace))
     }
 
-    /// The text of such files.
+    /// A function that returns the text of a kubeconfig file.
     pub fn access(&self) -> Access {
         let cluster = json!({ "server": format!("https://127.0.0.1:{}", self.port), "certificate-authority": self.path("ca.crt") });
         Arc::new(move |token, namespace| {
@@ -146,14 +146,14 @@ impl Cluster {
         })
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     pub async fn client(&self) -> Result<kube::Client> {
         let config = Kubeconfig::read_from(self.path("admin.json"))?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// Plays a node until the runtime is dropped, which is as if it lost its power.
+    /// Runs a kubelet stand-in for a node until the returned runtime is dropped, which has the effect of a power failure.
     pub fn play(&self, machine: Machine) -> Result<Runtime> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let client = runtime.block_on(self.client())?;

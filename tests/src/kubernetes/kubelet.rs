@@ -1,6 +1,6 @@
-//! A stand-in for a node's kubelet: it runs the containers of pods as processes of this machine, each with an address of its
-//! own in 127.0.0.0/8. Images are names of programs; mounted folders are real ones, whose paths replace the mount paths in
-//! arguments. A container with a service account of its own finds the API server by a file.
+//! A stand-in for a node's kubelet: it runs the containers of pods as processes of this machine, each with its own address in 127.0.0.0/8.
+//! Images are names of programs. Mounted volumes are directories of this machine, whose paths replace the mount paths in arguments. A
+//! container with a service account of its own gets a kubeconfig file for the API server.
 
 mod given;
 mod probe;
@@ -24,26 +24,26 @@ use tokio::time::{sleep, timeout};
 use crate::{Scratch, binary};
 use probe::is_ready;
 
-/// The image whose containers run; all others cannot be pulled.
+/// The only image that can be run; others fail to be pulled.
 pub const IMAGE: &str = "lantern-index";
 
-/// The longest that a container may take to end, whatever its pod's grace period.
+/// The longest grace period of a container, whatever its pod asks for.
 const LONGEST_GRACE: Duration = Duration::from_secs(120);
 
-/// The text of a file by which the owner of a token in a namespace finds the API server.
+/// Makes the text of a kubeconfig file from a token and a namespace.
 pub type Access = Arc<dyn Fn(&str, &str) -> String + Send + Sync>;
 
-/// A node to be played.
+/// A simulated node.
 pub struct Machine {
-    /// Its name's end, and the second byte of its pods' addresses.
+    /// The end of its name, and the second byte of its pods' addresses.
     pub number: u8,
     /// Memory in MiB.
     pub memory: u32,
-    /// Only pods that ask for this one are to run there.
+    /// If set, only pods that select this label run there.
     pub apart: Option<String>,
 }
 
-/// What runs the containers of a node.
+/// Runs the containers of a node.
 pub struct Kubelet {
     client: Client,
     node: String,
@@ -59,9 +59,9 @@ struct Running {
     child: Option<Child>,
     ready: bool,
     ending: bool,
-    /// Phase and state not yet reported to the API server.
+    /// Phase and state that have not been reported to the API server yet.
     news: Option<(&'static str, Value)>,
-    /// Ends the process if we are killed.
+    /// Ends the process if this one is killed.
     guard: Option<Scratch>,
 }
 
@@ -77,7 +77,7 @@ impl Drop for Running {
 }
 
 impl Kubelet {
-    /// A node whose pods live for as long as the future that runs them, and its runtime.
+    /// Runs a node. Its pods live as long as the future and its runtime.
     pub async fn run(client: Client, kubeconfig: Access, machine: Machine) -> Result<()> {
         let Machine { number, memory, apart } = machine;
         let node = format!("node-{number}");
@@ -94,7 +94,7 @@ impl Kubelet {
         let next_address = u32::from(number) << 16;
         let mut kubelet = Self { client, node, kubeconfig, files, next_address, pods: HashMap::new() };
         loop {
-            // Both may fail while the API server is away; containers run on.
+            // Both requests may fail while the API server is down; containers continue to run.
             let condition =
                 json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now() });
             let status = json!({ "status": { "capacity": room, "allocatable": room, "conditions": [condition] } });
@@ -110,10 +110,10 @@ impl Kubelet {
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
         let pods = Api::<Pod>::all(self.client.clone()).list(&mine).await?.items;
         let by_uid: BTreeMap<String, Pod> = pods.into_iter().map(|pod| (pod.uid().unwrap_or_default(), pod)).collect();
-        // Deleted by others, with grace period 0.
+        // Pods that were deleted with grace period 0.
         self.pods.retain(|uid, _| by_uid.contains_key(uid));
         for (uid, pod) in by_uid {
-            // One pod's failure, for want of the API server or a volume, must not affect other pods; it is retried.
+            // A pod whose API request or volume fails is retried, and must not affect other pods.
             let _ = self.attend(&uid, pod).await;
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Kubelet {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
         if !self.pods.contains_key(uid) {
             if ending {
-                // It has never run here, and its volumes may be gone already.
+                // The pod has never run here, and its volumes may be gone.
                 let api = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
                 api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
                 return Ok(());
@@ -198,7 +198,7 @@ impl Kubelet {
         Ok((child, guard))
     }
 
-    /// Notices what has become of a container, and tells the API server of it.
+    /// Checks the state of a container, and reports changes to the API server.
     async fn update(&mut self, uid: &str) -> Result<()> {
         let client = self.client.clone();
         let Some(running) = self.pods.get_mut(uid) else { return Ok(()) };
@@ -228,7 +228,7 @@ impl Kubelet {
             if let Some(guard) = guard {
                 guard.unguard();
             }
-            // Retry while the API server is away.
+            // Retry while the API server is down.
             while let Err(kube::Error::HyperError(_) | kube::Error::Service(_)) =
                 api.delete(&name, &DeleteParams::default().grace_period(0)).await
             {
@@ -240,12 +240,12 @@ impl Kubelet {
 }
 
 impl Running {
-    /// Notices that the container has ended or become ready.
+    /// Checks whether the container has ended or become ready.
     async fn look(&mut self) -> Result<()> {
-        // Another task waits for its end.
+        // Another task waits for the end of the process.
         let Some(child) = self.child.as_mut().filter(|_| !self.ending) else { return Ok(()) };
         if let Some(status) = child.try_wait()? {
-            // Nothing but the system kills containers otherwise, when memory runs out.
+            // SIGKILL comes only from the kernel here, when memory runs out.
             let reason = if status.signal() == Some(9) { "OOMKilled" } else { "Error" };
             let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
             let state = json!({ "terminated": { "exitCode": code, "reason": reason } });
@@ -261,7 +261,7 @@ impl Running {
     }
 }
 
-/// Tells the API server how a container is.
+/// Reports the state of a container to the API server.
 async fn say(client: Client, running: &Running, phase: &str, state: &Value) -> Result<()> {
     let ready = if running.ready { "True" } else { "False" };
     let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first()).context("no container")?;
@@ -280,7 +280,7 @@ async fn say(client: Client, running: &Running, phase: &str, state: &Value) -> R
     Ok(())
 }
 
-/// Waits without closing the child's input, which would end it.
+/// Waits without closing the child's standard input, which would end it.
 async fn wait(child: &mut Child) {
     while child.try_wait().is_ok_and(|status| status.is_none()) {
         sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Kubernetes on this machine: its real control plane on loopback, a stand-in for a node, and namespaces for routers.
+//! Kubernetes on this machine: a real control plane on loopback, a stand-in for kubelets, and namespaces for routers.
 
 mod cluster;
 mod kubelet;

@@ -1,4 +1,4 @@
-//! Where routers and their pods live.
+//! A namespace in which routers and their pods run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 use super::{Cluster, IMAGE};
 use crate::{BuilderOptions, Scratch, root, wait_for};
 
-/// Long enough for any machine.
+/// Long enough for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than any test.
+/// The validity of tokens, longer than any test.
 const VALID: &str = "--duration=48h";
 
-/// A namespace with what routers need: the role of `deploy/kubernetes`, and the key of tickets, for them and for their pods.
+/// A namespace with what routers need: the role of `deploy/kubernetes`, and the ticket key, for routers and pods.
 pub struct Namespace {
     name: String,
     files: Scratch,
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Makes a namespace.
     pub fn make(cluster: &Cluster, name: &str) -> Result<Self> {
         let namespace = Self { name: name.to_owned(), files: Scratch::new("namespace", 0o755)? };
         cluster.kubectl(&["create", "namespace", name])?;
-        // Without this account there are no pods; a controller makes it.
+        // A controller makes this account; without it no pod can be created.
         let account = ["get", "serviceaccount", "default"];
         wait_for("the service account", PATIENCE, || Ok(namespace.kubectl(cluster, &account).ok()))?;
         cluster.apply(name, &fs::read_to_string(root().join("deploy/kubernetes/rbac.yaml"))?)?;
@@ -36,22 +36,22 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// What it is called.
+    /// The name of the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What kubectl says here.
+    /// Runs kubectl in this namespace and returns its output.
     pub fn kubectl(&self, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
         cluster.kubectl(&[&["-n", &self.name], arguments].concat())
     }
 
-    /// Where a file of this name is, or may be.
+    /// The path of a file of this name, which may not exist yet.
     pub fn path(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
     }
 
-    /// A file that PostgreSQL can read.
+    /// Writes a file that PostgreSQL can read, and returns its path.
     pub fn file(&self, name: &str, text: &str) -> Result<String> {
         let path = self.path(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -64,7 +64,7 @@ impl Namespace {
         Ok(names.lines().map(str::to_owned).collect())
     }
 
-    /// How to start a router with a pod's name, and with no more rights than its service account.
+    /// Options of a router with a pod's name and only the rights of its service account.
     pub fn router(
         &self,
         cluster: &Cluster,
@@ -72,7 +72,7 @@ impl Namespace {
         template: &Value,
         arguments: &[&str],
     ) -> Result<BuilderOptions> {
-        // The router is no pod, but its builders' pods need an owner.
+        // The router runs outside of Kubernetes, but its builders' pods need an owner.
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": identity },
             "spec": { "containers": [{ "name": "router", "image": "stand-in" }], "terminationGracePeriodSeconds": 0 },
@@ -91,7 +91,7 @@ impl Namespace {
     }
 }
 
-/// A pod that runs a builder with these arguments and those that all have.
+/// A pod template of a builder with the common arguments and these.
 pub fn template(arguments: &[&str]) -> Value {
     let always = ["serve", "--host", "$(POD_IP)", "--ticket-key", "/etc/lantern-index/key", "--stop-at-eof"];
     let arguments = [&always[..], arguments].concat();

@@ -1,5 +1,5 @@
-//! The processes of a control plane. Processes that end by themselves are restarted, as a kubelet would do: the scheduler
-//! ends when it sees an impossible state, for instance after the API server was away.
+//! The processes of a control plane. Processes that end by themselves are restarted, as by a kubelet: the scheduler ends when it sees an
+//! impossible state, such as after the API server was down.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -13,22 +13,22 @@ use anyhow::{Context, Result};
 
 use crate::Scratch;
 
-/// How often they are looked at.
+/// The interval at which the processes are checked.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// What runs.
+/// The running parts.
 pub(super) struct Parts(Arc<Mutex<Vec<Part>>>);
 
 struct Part {
     name: &'static str,
     command: Command,
     child: Child,
-    /// Ends the process if we are killed.
+    /// Ends the process if this one is killed.
     guard: Scratch,
 }
 
 impl Parts {
-    /// None yet, and a thread that looks at them.
+    /// Starts the thread that watches parts; there are none yet.
     pub(super) fn start() -> Self {
         let parts = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::downgrade(&parts);
@@ -36,7 +36,7 @@ impl Parts {
         Self(parts)
     }
 
-    /// Starts one more, whose words go to a file.
+    /// Starts a part, whose output goes to a file.
     pub(super) fn add(&self, name: &'static str, mut command: Command, log: PathBuf) -> Result<()> {
         let log = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
@@ -47,7 +47,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Ends one at once, for good.
+    /// Kills a part and forgets it.
     pub(super) fn kill(&self, name: &str) {
         lock(&self.0).retain_mut(|part| {
             if part.name == name {
@@ -60,7 +60,7 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // Their state is discarded, so they need not end in order.
+        // Their state is discarded, so they may be killed.
         lock(&self.0).drain(..).for_each(|mut part| part.end());
     }
 }
@@ -72,7 +72,7 @@ impl Part {
         self.guard.unguard();
     }
 
-    /// Starts it again if it has ended.
+    /// Restarts the part if it has ended.
     fn mend(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_some() {
             self.guard.unguard();
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// Looks at them for as long as they are wanted.
+/// Checks the parts periodically, as long as they are needed.
 fn watch(parts: &Weak<Mutex<Vec<Part>>>) {
     while let Some(parts) = parts.upgrade() {
         for part in lock(&parts).iter_mut() {

@@ -2,7 +2,7 @@ use anyhow::{Result, ensure};
 
 use crate::Rows;
 
-/// How far the recall of an external index may be below that of one built in the database.
+/// How much lower the recall of an external index may be than that of one built in the database.
 const RECALL_MARGIN: f64 = 0.01;
 
 /// The result of a statement.
@@ -12,17 +12,17 @@ pub(super) enum Outcome {
     Rows(Rows),
     /// The text of its error.
     Error(String),
-    /// It was a search.
+    /// The result of a search.
     Search {
         /// Query, id and distance by exact search, sorted.
         exact: Rows,
-        /// The share of these that the indexes found.
+        /// The fraction of those rows that index scans found.
         recall: f64,
     },
 }
 
 impl Outcome {
-    /// Fails unless this outcome of the external run is as good as the other run's.
+    /// Fails unless this outcome, of the external run, is as good as that of the other run.
     pub(super) fn compare(&self, database: &Self) -> Result<()> {
         if let (Self::Search { exact, recall }, Self::Search { exact: exact_in_database, recall: recall_in_database }) =
             (self, database)

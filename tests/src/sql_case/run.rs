@@ -8,10 +8,10 @@ use super::outcome::Outcome;
 use super::script::Step;
 use super::{BuildIn, search};
 
-/// How many vectors of a set's queries are loaded.
+/// The number of query vectors to load.
 const QUERIES: usize = 100;
 
-/// Runs all statements in a database; then the files of all valid indexes must be without errors.
+/// Runs all statements in a database, and then checks that the files of all valid indexes have no errors.
 pub(super) fn run(cluster: &Cluster, database: &str, build_in: BuildIn, steps: &[Step]) -> Result<Vec<Outcome>> {
     let mut session = cluster.session(database)?;
     let mut outcomes = Vec::new();
@@ -51,8 +51,7 @@ fn run_step(session: &mut Session, build_in: BuildIn, step: &Step) -> Result<Out
     }
 }
 
-/// Waits until all transactions see the last changes: until then, a build has to index deleted rows. Transactions of
-/// other databases count too.
+/// Waits until all transactions see the last changes: before, a build must index deleted rows. Transactions of other databases count too.
 fn settle(session: &mut Session) -> Result<()> {
     if session.query("SELECT pg_current_xact_id_if_assigned()")? != [[None]] {
         return Ok(());
@@ -64,7 +63,7 @@ fn settle(session: &mut Session) -> Result<()> {
     })
 }
 
-/// Checks by their messages that the expected builds, and no others, were external: each reports its rows and partition.
+/// Checks by INFO lines that exactly the expected builds were external: each line has the rows and the partition.
 fn expect_builds(session: &mut Session, build_in: BuildIn, rows: &[u64]) -> Result<()> {
     let notices = session.take_notices();
     let built: Vec<u64> = notices
@@ -77,7 +76,7 @@ fn expect_builds(session: &mut Session, build_in: BuildIn, rows: &[u64]) -> Resu
     Ok(())
 }
 
-/// Makes the tables SET and SET_queries.
+/// Makes and fills the tables SET and SET_queries.
 fn load(session: &mut Session, set: &str, rows: usize) -> Result<()> {
     let directory = match set {
         "glove" => "glove-100",
@@ -89,7 +88,7 @@ fn load(session: &mut Session, set: &str, rows: usize) -> Result<()> {
     copy_rows(session, &format!("{set}_queries"), Column::Vector, &queries.truncated(QUERIES))
 }
 
-/// Inspects the files of all indexes, after a checkpoint has written them.
+/// Inspects the files of all indexes, after a checkpoint.
 fn inspect_all(cluster: &Cluster, session: &mut Session, build_in: BuildIn) -> Result<()> {
     let superuser: String = session.value("SHOW is_superuser")?;
     if build_in == BuildIn::Database || superuser == "off" {

@@ -1,25 +1,25 @@
 use anyhow::{Context, Result, bail, ensure};
 
-/// One statement of a case, and what is expected of it.
+/// A statement of a case, and its expected outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Where it begins.
+    /// The line where it begins.
     pub(super) line: usize,
-    /// Empty if there is nothing but `load`.
+    /// The statement; empty if the step only loads vectors.
     pub(super) sql: String,
-    /// Sample vectors to load before: the set and how many.
+    /// Sample vectors to load first: the set and the number of rows.
     pub(super) load: Option<(String, usize)>,
-    /// The rows of each index that it builds where there are rows, in order.
+    /// The number of rows of each external build that the statement makes, in order; builds without rows are left out.
     pub(super) builds: Vec<u64>,
-    /// The SQLSTATE with which it fails.
+    /// The expected SQLSTATE.
     pub(super) fails: Option<String>,
-    /// It is a search, by these indexes.
+    /// The statement is a search, by these indexes.
     pub(super) search: Option<Vec<String>>,
     /// The query vectors of the search.
     pub(super) queries: Option<String>,
-    /// The recall that the search must have at least.
+    /// The least recall of the search.
     pub(super) recall: Option<String>,
-    /// How many rows the indexes may lose.
+    /// The number of rows that indexes may lose.
     pub(super) lost: usize,
 }
 

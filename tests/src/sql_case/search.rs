@@ -11,12 +11,12 @@ use super::script::Step;
 const RESET: &str = "RESET enable_indexscan; RESET enable_seqscan; RESET enable_sort; RESET jit; \
                      RESET hnsw.iterative_scan; RESET hnsw.max_scan_tuples; RESET hnsw.scan_mem_multiplier";
 
-/// Searches without and with the indexes. Then reads the whole table through them, in the order of one query.
+/// Runs the search without and with the indexes, then reads the whole table through them, ordered by one query.
 pub(super) fn search(session: &mut Session, build_in: BuildIn, step: &Step, indexes: &[String]) -> Result<Outcome> {
     let queries = step.queries.as_deref().context("a search has queries")?;
     let searched = search_all(session, &step.sql, queries, indexes);
     let searched = searched.and_then(|outcome| {
-        // An inner query's LIMIT would prevent reading all rows.
+        // An inner LIMIT would prevent reading all rows.
         if step.sql.matches("LIMIT").count() == 1 {
             let (sql, _) = step.sql.rsplit_once("LIMIT").context("a search has a LIMIT")?;
             let lost = read_all(session, sql, &format!("SELECT * FROM ({queries}) one LIMIT 1"), indexes)?;
@@ -53,7 +53,7 @@ fn search_all(session: &mut Session, sql: &str, queries: &str, indexes: &[String
     Ok(Outcome::Search { exact: exact.comparable(), recall: hits as f64 / wanted as f64 })
 }
 
-/// Reads all rows, none twice. Returns how many the indexes do not find: pgvector may leave elements unreachable.
+/// Reads all rows and fails if one is returned twice. Returns how many the indexes do not return: pgvector may leave elements unreachable.
 fn read_all(session: &mut Session, sql: &str, query: &str, indexes: &[String]) -> Result<usize> {
     let sql = with_queries(sql, query);
     session.execute("SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort")?;
@@ -69,7 +69,7 @@ fn read_all(session: &mut Session, sql: &str, query: &str, indexes: &[String]) -
     Ok(wanted.len() - found.len())
 }
 
-/// Numbers the queries and puts the search beside each.
+/// Numbers the queries and runs the search for each by a lateral join.
 fn with_queries(sql: &str, queries: &str) -> String {
     let search = sql.replace(":q", "queries.q");
     format!(
@@ -78,12 +78,11 @@ fn with_queries(sql: &str, queries: &str) -> String {
     )
 }
 
-/// Per query, id and distance of rows. Those without a distance, NULLs or zero vectors under cosine, are left out as they
-/// are from indexes.
+/// For each query, ids and distances of rows. Rows without a distance (NULL, or zero vectors under cosine) are left out, as by indexes.
 struct Found(BTreeMap<u64, Vec<(String, f64)>>);
 
 impl Found {
-    /// Runs a statement whose plan uses all of some indexes and none of others.
+    /// Runs a statement whose plan must use all indexes of `used` and none of `unused`.
     fn by(session: &mut Session, sql: &str, used: &[String], unused: &[String]) -> Result<Self> {
         let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
         let plan: Vec<&str> = plan.iter().flatten().flatten().map(String::as_str).collect();
@@ -111,7 +110,7 @@ impl Found {
         self.0.into_values().flatten().map(|(id, _)| id).collect()
     }
 
-    /// Rows in a canonical order, without ids at the greatest distance, where ties beyond the LIMIT are arbitrary.
+    /// The rows in a canonical order, without ids at the greatest distance: ties at the LIMIT are arbitrary.
     fn comparable(&mut self) -> Rows {
         let mut all = Vec::new();
         for (query, rows) in &mut self.0 {

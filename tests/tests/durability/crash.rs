@@ -1,4 +1,4 @@
-//! A crash leaves a whole index or none, whenever it comes.
+//! A crash at any time leaves a complete index or none.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::scene::{DATABASE, Scene};
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 const DROP: &str = "DROP INDEX items_idx";
 
-/// 3000 rows are 4.6 MB on their way to the builder, their index is 6 MB.
+/// 3000 rows take 4.6 MB on their way to the builder, and 6 MB in the index.
 const MOMENTS: [(Direction, u64); 4] = [
     (Direction::ToBuilder, 1 << 20),
     (Direction::ToClient, 300 << 10),
@@ -30,7 +30,7 @@ fn in_the_middle_of_a_build() {
         scene.proxy.reset();
         scene.reconnect();
         scene.expect_none("items_idx");
-        // At most the one file of the index, as after a crash of pgvector's own build (below).
+        // At most the index's file is left, as after a crash during pgvector's own build (below).
         let now = scene.cluster.orphaned_files(DATABASE).unwrap();
         let new: Vec<&OrphanedFile> = now.iter().filter(|file| !orphans.contains(*file)).collect();
         println!("{bytes} bytes {direction:?}: {new:?}");
@@ -43,7 +43,7 @@ fn in_the_middle_of_a_build() {
     }
 }
 
-/// What PostgreSQL leaves behind by itself when it crashes in the middle of a build: the file of the index.
+/// What PostgreSQL itself leaves when it crashes during a build by pgvector: the file of the index.
 #[test]
 fn pgvectors_own_build_leaves_its_file_too() {
     let mut scene = Scene::new(Cluster::start().unwrap());
@@ -68,7 +68,7 @@ fn pgvectors_own_build_leaves_its_file_too() {
 fn of_the_postmaster_alone() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     for (direction, bytes) in [MOMENTS[0], MOMENTS[2]] {
-        // The backend waits for the builder, and notices.
+        // The backend waits for the builder, and notices that the postmaster is gone.
         let building = scene.stop_in(CREATE, direction, bytes);
         scene.cluster.lose_postmaster().unwrap();
         assert!(building.join().unwrap().is_err());
@@ -83,7 +83,7 @@ fn of_the_postmaster_alone() {
 #[test]
 fn right_after_the_commit() {
     let mut scene = Scene::new(Cluster::start().unwrap());
-    // One checkpoint while pages arrive, so that some of them are in the file and the others in the log only.
+    // A checkpoint while pages arrive: some pages are in the file, the others only in the WAL.
     let building = scene.stop_in(CREATE, Direction::ToClient, 3 << 20);
     scene.session.execute("CHECKPOINT").unwrap();
     scene.proxy.reset();
@@ -94,12 +94,12 @@ fn right_after_the_commit() {
     assert_eq!(scene.expect_whole("items_idx"), answers);
     assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), []);
 
-    // The index is written to, then there is another crash.
+    // The index is modified before another crash.
     scene.run(&[
         "INSERT INTO items SELECT id + 100000, v FROM queries",
         "DELETE FROM items WHERE id % 10 = 3",
         "VACUUM items",
-        // VACUUM's end waits for no disk, so the crash would undo a part of it; a commit does.
+        // The end of VACUUM does not flush the WAL, so the crash could undo part of it; this commit flushes it.
         "CREATE TABLE flushed ()",
     ]);
     scene.cluster.crash().unwrap();
@@ -120,7 +120,7 @@ fn in_the_middle_of_a_reindex() {
         scene.reconnect();
         assert_eq!(scene.expect_whole("items_idx"), answers, "{reindex}");
     }
-    // CONCURRENTLY leaves what it has begun, as always: an invalid index, which can be dropped.
+    // As always after a failure, CONCURRENTLY leaves an invalid index, which can be dropped.
     scene.run(&["DROP INDEX items_idx_ccnew", "REINDEX INDEX CONCURRENTLY items_idx"]);
     scene.expect_whole("items_idx");
 }

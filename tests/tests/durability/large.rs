@@ -1,14 +1,14 @@
-//! An index of more than 1 GiB, which PostgreSQL keeps in several files.
+//! An index of more than 1 GiB, which PostgreSQL stores in several segment files.
 
 use std::time::Instant;
 
 use harness::{Builder, Cluster, Column, Random, Vectors, copy_rows, inspect};
 
-/// A row takes a block of its own; 131,072 blocks are 1 GiB.
+/// Each row fills a block; 131,072 blocks are 1 GiB.
 const ROWS: usize = 140_000;
 const DIMS: usize = 2000;
 
-/// Takes minutes, 8 GB of disk in the temporary directory and 4 GB of memory, better with an optimised builder:
+/// Takes minutes, 8 GB of disk in the temporary directory and 4 GB of memory. Use an optimised builder:
 ///
 /// ```sh
 /// cargo build --release -p lantern-index
@@ -40,7 +40,7 @@ fn more_than_one_file() {
     println!("{:.0} s: recovered", start.elapsed().as_secs_f64());
     let report = inspect(&cluster, &mut session, "items_idx").unwrap();
     println!("{report}");
-    // Rows are found whose blocks are in either file.
+    // Rows are found whose blocks are in the first and in the second file.
     session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 400").unwrap();
     let sample = "SELECT id, v FROM items WHERE id % 1400 = 7";
     let found: u32 = session
@@ -55,7 +55,7 @@ fn more_than_one_file() {
     session.execute("DROP INDEX items_idx").unwrap();
 }
 
-/// Rows of eight random numbers, each spread over 250 dimensions.
+/// Rows of 2000 dimensions, made of eight random numbers that are spread over 250 dimensions each.
 fn waves() -> Vectors {
     let mut random = Random::new(1);
     let mut values = Vec::with_capacity(ROWS * DIMS);

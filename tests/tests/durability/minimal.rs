@@ -1,10 +1,10 @@
-//! With `wal_level = minimal` a new index is not logged: it is written out before the commit.
+//! With `wal_level = minimal` a new index is not logged in the WAL: its file is synced before the commit.
 
 use harness::{Cluster, PgConfig, Session, near_rows};
 
 use crate::scene::{DATABASE, Scene};
 
-/// An index below this size is logged at the commit, a larger one written out.
+/// An index below this size (`wal_skip_threshold`) is logged at the commit, a larger one is synced.
 const THRESHOLDS: [&str; 2] = ["0", "1GB"];
 
 fn log_bytes(session: &mut Session) -> f64 {
@@ -19,7 +19,7 @@ fn little_is_logged_and_nothing_lost() {
         let set = format!("SET wal_skip_threshold = '{threshold}'");
         scene.session.execute(&set).unwrap();
         let before = log_bytes(&mut scene.session);
-        // A table that was there before, and one that is new as well, in one transaction with a part that fails.
+        // In one transaction with a subtransaction that fails: a table that existed before, and a new one.
         scene
             .session
             .execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)")
@@ -54,7 +54,7 @@ fn little_is_logged_and_nothing_lost() {
         harness::inspect(&scene.cluster, &mut scene.session, "young_idx").unwrap();
         assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), []);
 
-        // REINDEX makes a new file for the old index.
+        // REINDEX makes a new file for the existing index.
         scene.session.execute(&set).unwrap();
         scene.session.execute("REINDEX INDEX items_idx").unwrap();
         scene.cluster.crash().unwrap();

@@ -10,7 +10,7 @@ use harness::{
 pub const DATABASE: &str = "durable";
 pub const ROWS: usize = 3000;
 
-/// Row numbers by query.
+/// Pairs of query number and row number.
 pub type Answers = Vec<(u32, u32)>;
 
 pub struct Scene {
@@ -34,25 +34,25 @@ impl Scene {
         scene
     }
 
-    /// Makes our session build with the builder, through the proxy.
+    /// Makes the session use the builder, through the proxy.
     pub fn attach(&mut self) {
         self.builder.attach_through(&mut self.session, self.proxy.port()).unwrap();
     }
 
-    /// A new session in place of a lost one.
+    /// Replaces a lost session by a new one.
     pub fn reconnect(&mut self) {
         self.session = self.cluster.session(DATABASE).unwrap();
         self.attach();
     }
 
-    /// Runs statements, each in a transaction of its own.
+    /// Runs statements, each in its own transaction.
     pub fn run(&mut self, statements: &[&str]) {
         for statement in statements {
             self.session.execute(statement).unwrap();
         }
     }
 
-    /// Starts a statement that builds, and comes back when `bytes` have passed in a direction: there it stays.
+    /// Starts a build and returns when it is stopped after `bytes` in a direction.
     pub fn stop_in(&self, sql: &str, direction: Direction, bytes: u64) -> JoinHandle<Result<(), SqlError>> {
         self.proxy.reset();
         self.proxy.stop_after(direction, bytes);
@@ -64,20 +64,20 @@ impl Scene {
         building
     }
 
-    /// `items` has a whole index, which agrees with the table. What it answers.
+    /// Checks that `items` has a complete index that agrees with the table. Returns the results of searches.
     pub fn expect_whole(&mut self, index: &str) -> Answers {
         inspect(&self.cluster, &mut self.session, index).unwrap();
         expect_whole(&mut self.session)
     }
 
-    /// There is no such relation.
+    /// Checks that there is no such relation.
     pub fn expect_none(&mut self, index: &str) {
         let sql = format!("SELECT count(*) FROM pg_class WHERE relname = '{index}'");
         assert_eq!(self.session.value::<u32>(&sql).unwrap(), 0, "{index} is there");
     }
 }
 
-/// The index of `items` that the planner takes agrees with the table. What it answers.
+/// Checks that the index of `items` that the planner uses agrees with the table. Returns the results of searches.
 pub fn expect_whole(session: &mut Session) -> Answers {
     expect_every_row(session, "items").unwrap();
     let found = near_rows(session, "items", "queries", 10, false).unwrap();

@@ -1,28 +1,28 @@
 use harness::{Direction, Random};
 
-/// What breaks.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     KillBuilder,
-    /// PostgreSQL ends all its processes then, and recovers.
+    /// PostgreSQL then ends all its processes and recovers.
     KillBackend,
-    /// All of the server at once.
+    /// Kills all of the server's processes at once.
     KillServer,
-    /// The others notice and end themselves.
+    /// The other processes notice that the postmaster is gone, and end.
     KillPostmaster,
     Terminate,
     Cancel,
     Cut,
-    /// For a moment: nothing may come of it.
+    /// The network passes nothing for a moment, which must have no effect.
     Stall,
-    /// For as long as PostgreSQL waits; in long runs only.
+    /// The network passes nothing until PostgreSQL gives up; in long runs only.
     Silence,
     CorruptRows,
     CorruptPages,
 }
 
 impl Fault {
-    /// Those that are over soon.
+    /// Faults that are over soon.
     pub const QUICK: [Self; 10] = [
         Self::KillBuilder,
         Self::KillBackend,
@@ -36,12 +36,12 @@ impl Fault {
         Self::CorruptPages,
     ];
 
-    /// Whether PostgreSQL recovers from its log afterwards.
+    /// Whether PostgreSQL replays its WAL afterwards.
     pub fn is_crash(self) -> bool {
         matches!(self, Self::KillBackend | Self::KillServer | Self::KillPostmaster)
     }
 
-    /// Which byte stream is altered.
+    /// The direction in which a byte is altered.
     pub fn corrupts(self) -> Option<Direction> {
         match self {
             Self::CorruptRows => Some(Direction::ToBuilder),
@@ -51,21 +51,21 @@ impl Fault {
     }
 }
 
-/// When it breaks, as shares of what an undisturbed build takes.
+/// When the fault occurs, relative to an undisturbed build.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// At a byte of a direction, where the stream stays until it broke.
+    /// At this fraction of a direction's bytes; the stream is stopped there until the fault has occurred.
     Byte(Direction, f64),
-    /// Bytes from the beginning of a direction.
+    /// This many bytes after the beginning of a direction.
     Early(Direction, u64),
-    /// Bytes before its end.
+    /// This many bytes before the end of a direction.
     Late(Direction, u64),
-    /// While everything runs.
+    /// After this fraction of the time; no stream is stopped.
     Time(f64),
 }
 
 impl Moment {
-    /// Greetings, headers and checksums are at the beginning and end, so these are drawn often.
+    /// Greetings, headers and checksums are at the beginning and the end, so moments there are drawn often.
     pub fn draw(random: &mut Random, fault: Fault) -> Self {
         let any = if random.below(2) == 0 { Direction::ToBuilder } else { Direction::ToClient };
         let direction = fault.corrupts().unwrap_or(any);

@@ -1,7 +1,7 @@
-//! Random faults at random moments: nothing is lost, nothing is left.
+//! Random faults at random times: no data is lost, and nothing is left over.
 //!
-//! `LANTERN_INDEX_FAULT_ROUNDS=100` runs many; the faults are then others each time. `LANTERN_INDEX_FAULT_SEED` repeats those
-//! of a run before, as far as a machine's timing can be repeated.
+//! `LANTERN_INDEX_FAULT_ROUNDS=100` runs more rounds, with other faults each time. `LANTERN_INDEX_FAULT_SEED` repeats the faults of an
+//! earlier run, except for the machine's timing.
 
 mod fault;
 mod lengths;
@@ -16,14 +16,14 @@ use fault::{Fault, Moment};
 use harness::{Form, Random};
 use round::Scene;
 
-/// In a normal run.
+/// Rounds of a normal run.
 const ROUNDS: u32 = 6;
 
 #[test]
 fn faults_lose_nothing() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let rounds = number("LANTERN_INDEX_FAULT_ROUNDS");
-    // A normal run is the same every time. These are six different faults, with TLS and without.
+    // A normal run is the same every time: six different faults, with and without TLS.
     let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
     let seed = number("LANTERN_INDEX_FAULT_SEED").unwrap_or_else(|| rounds.map_or(43, |_| clock()));
     println!("LANTERN_INDEX_FAULT_SEED={seed}");

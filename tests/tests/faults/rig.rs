@@ -4,7 +4,7 @@ use harness::{Builder, BuilderOptions, Direction, Proxy, Session, open_sockets, 
 
 use crate::fault::Moment;
 
-/// What an undisturbed build took.
+/// Bytes and time of an undisturbed build.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usual {
     pub to_builder: u64,
@@ -12,7 +12,7 @@ pub struct Usual {
     pub time: Duration,
 }
 
-/// A builder behind a network.
+/// A builder behind a proxy.
 pub struct Rig {
     pub builder: Builder,
     pub proxy: Proxy,
@@ -23,7 +23,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(tls: bool) -> Self {
-        // A frame whose announced length was altered is not waited for too long.
+        // A short timeout: a frame whose length was altered is waited for until then.
         let arguments = vec!["--idle-timeout".to_owned(), "20s".to_owned()];
         let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
         let proxy = Proxy::start(builder.address()).unwrap();
@@ -34,7 +34,7 @@ impl Rig {
         self.builder.attach_through(session, self.proxy.port()).unwrap();
     }
 
-    /// Runs a statement that builds, undisturbed.
+    /// Runs a build without a fault.
     pub fn build(&mut self, session: &mut Session, sql: &str) {
         self.proxy.reset();
         self.attach(session);
@@ -49,7 +49,7 @@ impl Rig {
         self.memory.push(self.builder.resident_bytes());
     }
 
-    /// Direction and number of the byte that is the moment.
+    /// The direction and byte offset of the moment; `None` for a time.
     pub fn byte(&self, moment: Moment) -> Option<(Direction, u64)> {
         let all = |direction| match direction {
             Direction::ToBuilder => self.usual.to_builder,
@@ -63,12 +63,12 @@ impl Rig {
         }
     }
 
-    /// No build, and no connection but ours for the question.
+    /// Waits until the builder has no build, and no connection but ours for this question.
     pub fn expect_idle(&self) {
         self.builder.expect_idle(Duration::from_secs(30)).unwrap();
         self.proxy.cut();
         let pid = self.builder.pid().expect("it runs");
-        // Two ports, and what its runtimes use to wake each other.
+        // Two listening sockets, and those by which its runtimes wake each other.
         wait_for("the builder's connections to end", Duration::from_secs(10), || {
             Ok((open_sockets(pid) <= 6).then_some(()))
         })

@@ -20,22 +20,22 @@ const ROWS: usize = 3000;
 const SPARE: usize = 4000;
 const DROP: &str = "DROP INDEX IF EXISTS items_idx";
 
-/// The statement that is disturbed.
+/// The statement to disturb.
 fn sql(form: Form) -> String {
     form.sql("items_idx", "items USING hnsw (v vector_l2_ops) WITH (external = true)")
 }
 
-/// A statement ends by then, whatever happens: 30 seconds of silence are the most it waits for.
+/// The time limit for a statement: it tolerates at most 30 seconds of silence.
 const LONGEST: Duration = Duration::from_secs(60);
 
 pub struct Scene {
     cluster: Cluster,
     session: Session,
-    /// With TLS and without; these live as long as the test does.
+    /// One with TLS and one without, for the whole test.
     rigs: [Option<Rig>; 2],
     orphans: Vec<OrphanedFile>,
     crashes: Crashes,
-    /// Failed and other builds by fault.
+    /// By fault, the numbers of failed and of successful builds.
     ended: BTreeMap<Fault, [u32; 2]>,
     messages: BTreeMap<String, u32>,
 }
@@ -61,7 +61,7 @@ impl Scene {
         Self { cluster, session, rigs, orphans, crashes, ended: BTreeMap::new(), messages: BTreeMap::new() }
     }
 
-    /// One fault in one build, and a look at everything afterwards. How the build ended.
+    /// Runs one build with one fault, and checks everything afterwards. Returns how the build ended.
     pub fn round(&mut self, random: &mut Random, form: Form, fault: Fault, moment: Moment, tls: bool) -> String {
         self.change_rows(random);
         let rows = self.digest();
@@ -71,12 +71,12 @@ impl Scene {
         }
         let result = self.disturbed_build(&mut rig, random, fault, moment, sql(form));
 
-        // Rows are what they were; there is the index that was there before, a whole new one, or none.
+        // The rows are unchanged. The index is the one from before, a complete new one, or there is none.
         assert_eq!(self.digest(), rows, "rows are lost or altered");
         let indexes = self.valid_indexes(form, result.is_ok());
         match &result {
             Ok(()) => assert_eq!(indexes, 1, "the statement succeeded"),
-            // After a crash the statement may have come to its end without our hearing of it.
+            // The commit may have succeeded although the connection was lost in the crash.
             Err(_) if fault.is_crash() => assert!(indexes == 1 || !form.is_reindex()),
             Err(_) => assert_eq!(indexes, u32::from(form.is_reindex())),
         }
@@ -88,7 +88,7 @@ impl Scene {
         self.expect_expected_crashes(fault);
         self.expect_expected_files(fault);
 
-        // And it can be built.
+        // The next build works.
         if fault != Fault::KillBuilder {
             self.rigs[usize::from(!tls)] = Some(rig);
         }
@@ -100,14 +100,14 @@ impl Scene {
 
         self.ended.entry(fault).or_default()[usize::from(result.is_ok())] += 1;
         let message = result.err().unwrap_or_else(|| "no failure".to_owned());
-        // Numbers and addresses differ.
+        // Replace numbers and addresses, which differ between rounds.
         let words = message.lines().take(2).flat_map(|line| line.split(' '));
         let same = words.map(|word| if word.contains(|c: char| c.is_ascii_digit()) { "#" } else { word });
         *self.messages.entry(same.collect::<Vec<_>>().join(" ")).or_default() += 1;
         message.replace('\n', " ")
     }
 
-    /// A builder that is to be killed is an extra one, so that the others' memory can be watched.
+    /// The rig for a round. A builder to be killed is an extra one, so that the memory of the others can be measured.
     fn take_rig(&mut self, fault: Fault, tls: bool) -> Rig {
         let kept = &mut self.rigs[usize::from(!tls)];
         if fault == Fault::KillBuilder {
@@ -145,7 +145,7 @@ impl Scene {
         if fault.corrupts().is_none() {
             match (moment, byte) {
                 (Moment::Time(share), _) => thread::sleep(rig.usual.time.mul_f64(share)),
-                // It may be over before: with TLS, or with heartbeats, builds differ by some bytes.
+                // The moment may never come: with TLS or heartbeats, builds differ by some bytes.
                 (_, Some((direction, at))) => wait_for("the moment", LONGEST, || {
                     Ok((rig.proxy.passed(direction) >= at || building.is_finished()).then_some(()))
                 })
@@ -190,21 +190,21 @@ impl Scene {
             }
             Fault::CorruptRows | Fault::CorruptPages => {}
         }
-        // What is on its way arrives.
+        // Release the bytes on their way.
         rig.proxy.reset();
     }
 
-    /// A session in place of a lost one.
+    /// Replaces a lost session, once the server has recovered.
     fn await_recovery(&mut self) {
         self.session = wait_for("PostgreSQL to be back", Duration::from_secs(60), || {
             let session = self.cluster.session(DATABASE).ok();
-            // Not one of a server that is about to end.
+            // The session must survive a moment: the server may still be about to end it.
             Ok(session.and_then(|mut session| session.query("SELECT pg_sleep(0.2)").is_ok().then_some(session)))
         })
         .unwrap();
     }
 
-    /// Some rows go, some are altered, some are new: of the set's other vectors.
+    /// Deletes, updates and inserts some rows, with other vectors of the set.
     fn change_rows(&mut self, random: &mut Random) {
         let (place, other) = (random.below(50), random.below(100));
         self.session

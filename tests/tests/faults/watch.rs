@@ -1,11 +1,11 @@
 use harness::Cluster;
 
-/// What PostgreSQL's log has counted so far.
+/// Crashes that PostgreSQL has logged so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crashes {
-    /// A process died, so all were ended and the log replayed.
+    /// A process died, so the postmaster ended all processes and replayed the WAL.
     pub of_processes: usize,
-    /// The server as a whole had to recover.
+    /// The server started with crash recovery.
     pub of_servers: usize,
     pub panics: usize,
 }

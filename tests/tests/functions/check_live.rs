@@ -8,7 +8,7 @@ use harness::{Session, wait_for};
 use crate::check::check;
 use crate::{CLUSTER, database, failure, vectors};
 
-/// Does `work` in a session of a new database, while others insert rows into its table `t`, delete some, and vacuum it.
+/// Runs `work` in a session of a new database, while other sessions insert rows into its table `t`, delete some, and vacuum it.
 pub fn while_rows_change(name: &str, work: impl FnOnce(&mut Session)) -> Session {
     let mut session = database(name);
     session
@@ -53,7 +53,7 @@ fn no_false_errors_while_rows_come_and_go() {
         while checks < 8 || (start.elapsed() < Duration::from_secs(6) && checks < 60) {
             let checked = check(session, "'t_idx', 5");
             assert_eq!(checked.errors, 0, "{checked:?}");
-            // Rows that were deleted take places among those found, until VACUUM removes them.
+            // Until VACUUM removes them, deleted rows take places in the results.
             assert!(checked.recall.is_some_and(|recall| recall > 0.1), "{checked:?}");
             checks += 1;
         }

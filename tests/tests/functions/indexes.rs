@@ -6,7 +6,7 @@ use harness::Session;
 
 use crate::{CLUSTER, database, vectors};
 
-/// Advice and reason of each index, by its name.
+/// Advice and reason for each index, by its name.
 fn advice(session: &mut Session) -> HashMap<String, (String, String)> {
     let rows = session
         .query("SELECT index_name, advice, reason FROM lantern_index.indexes ORDER BY 1")
@@ -65,13 +65,13 @@ fn one_word_for_each() {
             vectors(8)
         ))
         .unwrap();
-    // A build that fails at the end: CONCURRENTLY leaves it behind.
+    // A build that fails: CONCURRENTLY leaves an invalid index.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
     session
         .execute("CREATE INDEX CONCURRENTLY left_over ON t USING hnsw (v vector_l2_ops) WITH (external = true)")
         .unwrap_err();
     session.execute("RESET hnsw.external_index_port").unwrap();
-    // Statistics are there when the session that made them has gone.
+    // A session reports its statistics when it ends.
     drop(session);
     let mut session = CLUSTER.session("indexes_advice").unwrap();
     harness::wait_for("the statistics", std::time::Duration::from_secs(20), || {
@@ -84,7 +84,7 @@ fn one_word_for_each() {
     assert_eq!(found["fine"], ("ok".into(), String::new()));
     assert_eq!(found["nothing"].0, "unused");
     assert_eq!(found["left_over"].0, "invalid");
-    // As another session locks the table that makes indexes CONCURRENTLY: it may be at work on this one, whatever its progress says just now.
+    // CONCURRENTLY locks the table like this: the other session may be working on this index, whatever its progress says.
     let mut other = CLUSTER.session("indexes_advice").unwrap();
     other.execute("BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let locked = advice(&mut session);
@@ -146,7 +146,7 @@ fn a_locked_index_and_a_foreign_table() {
     other.execute("ROLLBACK").unwrap();
     session.execute("RESET search_path; SET ROLE stranger_of_indexes").unwrap();
     assert_eq!(advice(&mut session)["t_idx"], ("unknown".into(), "you may not read the table".into()));
-    // What was read is not locked until the end of a transaction.
+    // Reading the view takes no locks to the end of the transaction.
     session.execute("RESET ROLE; BEGIN").unwrap();
     advice(&mut session);
     let locks = "SELECT count(*) FROM pg_locks WHERE relation = 't_idx'::regclass";

@@ -1,4 +1,4 @@
-//! What the extension answers in SQL: `ping`, `estimate`, `advise`, `check`, the view `indexes`.
+//! The extension's SQL functions and view: `ping`, `estimate`, `advise`, `check`, `indexes`.
 
 mod advise;
 mod check;
@@ -15,7 +15,7 @@ use harness::{Builder, Cluster, Session};
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
 
-/// A database with the extension, whose session knows the builder.
+/// Makes a database with the extension, and a session that uses the builder.
 fn database(name: &str) -> Session {
     let mut session = CLUSTER.database(name).unwrap();
     session.execute("CREATE EXTENSION lantern_index; GRANT USAGE ON SCHEMA lantern_index TO public").unwrap();
@@ -37,7 +37,7 @@ fn failure(session: &mut Session, sql: &str) -> (String, String) {
     (error.server().sqlstate.clone(), error.server().message.clone())
 }
 
-/// Random vectors, always the same, as an expression of the row's number `i`.
+/// An SQL expression for reproducible random vectors, by the row number `i`.
 fn vectors(dims: u32) -> String {
     format!("(SELECT array_agg(sin(i * 0.7 + i * j * 1.3 + j * j)) FROM generate_series(1, {dims}) j)::vector({dims})")
 }

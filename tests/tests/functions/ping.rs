@@ -10,7 +10,7 @@ use crate::{database, failure, row};
 const PING: &str =
     "SELECT address, tls, verified, builder_version, protocol, latency_ms, memory_free FROM lantern_index.ping()";
 
-/// Address, TLS and verification, when the rest is as it should be.
+/// Address, TLS and verification of a ping; checks all other columns.
 fn ping(session: &mut Session) -> [String; 3] {
     let row = row(session, PING);
     let [address, tls, verified, version, protocol, latency, memory] = row.try_into().unwrap();
@@ -48,7 +48,7 @@ fn plain_and_encrypted() {
 fn nobody_there() {
     let mut session = database("ping_nobody");
     let builder = Builder::start().unwrap();
-    // Another certificate than the one that is trusted.
+    // A builder whose certificate is not trusted.
     let stranger = Builder::start().unwrap();
     builder.attach(&mut session).unwrap();
     let root = stranger.certificate().display().to_string();
@@ -58,7 +58,7 @@ fn nobody_there() {
     drop(builder);
     assert_eq!(failure(&mut session, PING).0, "08001");
 
-    // Somebody who listens and says nothing.
+    // A program that listens and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     session

@@ -1,4 +1,4 @@
-//! The index that a builder should send, to be spoiled before it is sent.
+//! The correct answer of a builder, which tests corrupt before it is sent.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use crate::fake::{Peer, Row, accept};
 /// Layout, pages and Done.
 pub struct Answer {
     pub layout: Layout,
-    /// Block numbers as they are sent, one page to a frame.
+    /// Pages with their block numbers, in the order in which they are sent, one per frame.
     pub pages: Vec<(u32, PageBytes)>,
     pub done: Done,
-    /// What to flip in the checksum of the pages.
+    /// Bits to flip in the checksum of the pages.
     pub checksum_error: u32,
 }
 
@@ -27,12 +27,12 @@ impl ElementValues for Values<'_> {
 }
 
 impl Answer {
-    /// A graph of few rows, each an element that is linked to all others.
+    /// A graph of few rows, all at layer 0, each an element that is linked to all others.
     pub fn new(hello: &Hello, rows: &[Row]) -> Self {
         Self::with_levels(hello, rows, vec![0; rows.len()])
     }
 
-    /// The same with levels of the test's choice. The upper layers have no links.
+    /// The same graph with given levels. The upper layers have no links.
     pub fn with_levels(hello: &Hello, rows: &[Row], levels: Vec<u8>) -> Self {
         let slots = 2 * usize::from(hello.m);
         let count = u32::try_from(rows.len()).unwrap();
@@ -98,17 +98,17 @@ impl Answer {
         peer.say(&BuilderMessage::Done(Done { checksum: checksum.value() ^ self.checksum_error, ..self.done }))
     }
 
-    /// Writes into a page.
+    /// Overwrites bytes of a page.
     pub fn put(&mut self, block: usize, at: usize, bytes: &[u8]) {
         self.pages[block].1[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Where the first element tuple of the index starts: block and byte.
+    /// The position of the first element tuple: block, and offset in bytes.
     pub fn first_element(&self) -> (usize, usize) {
         self.find(|tuple| matches!(tuple, Tuple::Element(_)))
     }
 
-    /// Where the first neighbor tuple starts.
+    /// The position of the first neighbor tuple.
     pub fn first_neighbors(&self) -> (usize, usize) {
         self.find(|tuple| matches!(tuple, Tuple::Neighbor(_)))
     }
@@ -123,13 +123,13 @@ impl Answer {
     }
 }
 
-/// Builds the index of the rows it gets, and sends it.
+/// Answers a Hello and builds the index of the received rows correctly.
 pub fn honest(peer: &mut Peer) -> io::Result<()> {
     let hello = peer.hello()?;
     build(peer, &hello)
 }
 
-/// The same from Hello on.
+/// The same, once the Hello has been read.
 pub fn build(peer: &mut Peer, hello: &Hello) -> io::Result<()> {
     peer.say(&accept(PROTOCOL_VERSION))?;
     let rows = peer.rows()?;

@@ -1,4 +1,4 @@
-//! An index that is sent to a builder for a check.
+//! A check by a builder: the backend sends pages as fast as the builder reads them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use protocol::{BuilderMessage, ErrorReport, SqlState, capability};
 use crate::fake::{FakeBuilder, accept_of};
 use crate::scene::CLUSTER;
 
-/// Longer than a busy machine keeps a process waiting, and shorter than the half second after which a backend looks again.
+/// Longer than a busy machine delays a process, and shorter than the backend's polling interval of half a second.
 const PAUSE: Duration = Duration::from_millis(300);
 
 #[test]
@@ -25,7 +25,7 @@ fn pages_come_while_the_builder_takes_them() {
     let builder = FakeBuilder::play_with_buffers(|peer| {
         peer.hello()?;
         peer.say(&accept_of(capability::CHECK))?;
-        // The script sends no progress meanwhile, which would wake the backend.
+        // No progress is sent meanwhile: it would wake the backend.
         let (pages, pauses) = peer.index(PAUSE)?;
         println!("{pages} pages, {pauses} pauses");
         assert!(pages > 4000 && pauses < 4, "{pages} pages, {pauses} pauses");

@@ -1,4 +1,4 @@
-//! An index is taken if it is one of the rows that were sent, and no other.
+//! A received index is accepted only if it is an index of exactly the rows that were sent.
 
 use harness::{Notice, inspect};
 use pages::PAGE_SIZE;
@@ -26,7 +26,7 @@ fn a_right_index_is_taken() {
             let answer = Answer::new(&hello, &rows);
             assert_eq!((rows.len(), answer.pages.len()), (24, 4));
             answer.send(peer)?;
-            // The client closes, or says that it is still here.
+            // The client closes the connection, or sends heartbeats.
             while let Ok(message) = peer.message() {
                 assert_eq!(message, ClientMessage::Heartbeat);
             }
@@ -47,7 +47,7 @@ fn a_right_index_is_taken() {
     scene.session.execute("INSERT INTO items SELECT id + 100, v FROM items; DELETE FROM items WHERE id < 10").unwrap();
     scene.session.execute("VACUUM items").unwrap();
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
-    // To be rebuilt: the old index stays until the new one is there.
+    // In a REINDEX the old index remains until the new one is complete.
     let error = scene.run("REINDEX INDEX items_idx", |peer| {
         let hello = peer.accept()?;
         let rows = peer.rows()?;
@@ -59,7 +59,7 @@ fn a_right_index_is_taken() {
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
 }
 
-/// An index of other rows, as many as were announced.
+/// The build fails if the index has other rows than were sent, in the announced number.
 fn rows_refused(scene: &mut Scene, case: &str, words: &str, change: fn(&mut Vec<Row>)) {
     scene.fails_with(case, (NOT_VALID, words), move |peer| {
         let hello = peer.accept()?;
@@ -91,7 +91,7 @@ fn other_rows_are_refused() {
     });
 }
 
-/// Right, but for a change.
+/// The build fails if a correct answer is changed by `change`.
 fn refused(scene: &mut Scene, case: &str, words: &str, change: fn(&mut Answer)) {
     scene.fails_with(case, (NOT_VALID, words), move |peer| {
         let hello = peer.accept()?;
@@ -173,7 +173,7 @@ fn broken_links_are_refused() {
     });
 }
 
-/// Each layer of an element takes room on pages: at level 63 more than half a page.
+/// Each layer of an element takes space on pages: at level 63 more than half a page.
 #[test]
 fn an_index_is_not_inflated() {
     let mut scene = Scene::new("corrupt_levels");

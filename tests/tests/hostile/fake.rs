@@ -1,4 +1,4 @@
-//! A builder that acts out a script, for one connection and without encryption.
+//! A simulated builder that runs a script for one connection, without encryption.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,13 +16,13 @@ use protocol::{
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-/// How long a peer waits for PostgreSQL before it gives up; no test gets there.
+/// How long a script waits for PostgreSQL before it fails; no test takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a builder does with one client.
+/// What a simulated builder does with one client.
 pub type Script = Box<dyn FnOnce(&mut Peer) -> io::Result<()> + Send>;
 
-/// A row as it was received.
+/// A received row.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub tid: HeapTid,
@@ -36,20 +36,20 @@ pub struct FakeBuilder {
 }
 
 impl FakeBuilder {
-    /// Listens, and plays `script` to the first client. The script may fail: most end in PostgreSQL hanging up.
+    /// Listens, and runs `script` with the first client. The script may fail: most end when PostgreSQL closes the connection.
     pub fn play(script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Self {
         Self::play_in_turn(vec![Box::new(script)])
     }
 
-    /// The same with one client after the other.
+    /// Runs the scripts with one client after another.
     pub fn play_in_turn(scripts: Vec<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Rows that are not read must not all fit into the system's buffers.
+        // A small buffer, so that unread rows do not all fit into it.
         set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
         Self::listen(listener, scripts)
     }
 
-    /// A builder whose system takes as many bytes as it likes before the script reads them.
+    /// Like [`Self::play`], with the system's default buffers: they accept many bytes before the script reads them.
     pub fn play_with_buffers(script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Self {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), vec![Box::new(script)])
     }
@@ -77,13 +77,13 @@ impl FakeBuilder {
         self.port
     }
 
-    /// Waits until the script says [`Peer::reached`].
+    /// Waits until the script calls [`Peer::reached`].
     pub fn wait_until_reached(&self) {
         let reached = || Ok(self.reached.load(Ordering::Relaxed).then_some(()));
         wait_for("the script to get there", PATIENCE, reached).unwrap();
     }
 
-    /// The connection must be closed by now, or in a moment: a failed statement keeps no socket.
+    /// Checks that the client closes the connection within a moment: a failed statement must not keep its socket.
     pub fn expect_left(self) {
         let left = || Ok(self.thread.is_finished().then_some(()));
         wait_for("PostgreSQL to close the connection", Duration::from_secs(2), left).unwrap();
@@ -91,7 +91,7 @@ impl FakeBuilder {
     }
 }
 
-/// PostgreSQL, as the script sees it.
+/// The connection to PostgreSQL, for a script.
 pub struct Peer {
     stream: TcpStream,
     buffer: BytesMut,
@@ -104,7 +104,7 @@ impl Peer {
         self.send(&Greeting::builder().to_bytes())
     }
 
-    /// Greets and reads what is wanted.
+    /// Sends the greeting and reads the Hello.
     pub fn hello(&mut self) -> io::Result<Hello> {
         self.greet()?;
         match self.choice()? {
@@ -113,7 +113,7 @@ impl Peer {
         }
     }
 
-    /// The choice of the protocol, and the message behind it.
+    /// Reads the choice of the protocol and the first message.
     pub fn choice(&mut self) -> io::Result<ClientMessage> {
         while self.buffer.len() < MAGIC.len() {
             self.read()?;
@@ -122,7 +122,7 @@ impl Peer {
         self.message()
     }
 
-    /// The same, and takes the build.
+    /// Like [`Self::hello`], and accepts the build.
     pub fn accept(&mut self) -> io::Result<Hello> {
         let hello = self.hello()?;
         self.say(&accept(PROTOCOL_VERSION))?;
@@ -150,7 +150,7 @@ impl Peer {
         }
     }
 
-    /// Reads the pages of an index. Returns their number, and how often nothing came for as long as `pause`.
+    /// Reads the pages of an index. Returns their number, and how often nothing arrived for `pause`.
     pub fn index(&mut self, pause: Duration) -> io::Result<(usize, usize)> {
         let (mut pages, mut pauses) = (0, 0);
         self.stream.set_read_timeout(Some(pause))?;
@@ -190,7 +190,7 @@ impl Peer {
         self.stream.write_all(bytes)
     }
 
-    /// Sends the same bytes until PostgreSQL hangs up.
+    /// Sends the same bytes until PostgreSQL closes the connection.
     pub fn flood(&mut self, bytes: &[u8]) -> io::Result<()> {
         let many = bytes.repeat((64 << 10) / bytes.len() + 1);
         loop {
@@ -198,12 +198,12 @@ impl Peer {
         }
     }
 
-    /// Tells the test that the interesting part begins.
+    /// Signals to the test that the step to be tested begins.
     pub fn reached(&self) {
         self.reached.store(true, Ordering::Relaxed);
     }
 
-    /// Closes at once, whatever is still to be read.
+    /// Closes at once, even with unread bytes.
     pub fn hang_up(&mut self) {
         self.abrupt = true;
     }
@@ -219,7 +219,7 @@ impl Peer {
         }
     }
 
-    /// Closes as the protocol asks for: reads until the client has closed.
+    /// Closes as the protocol requires: reads until the client has closed.
     fn leave(mut self) {
         if self.abrupt {
             return;
@@ -235,7 +235,7 @@ pub fn accept(protocol: u16) -> BuilderMessage {
     acceptance(protocol, 0)
 }
 
-/// Accepts what needs these capabilities.
+/// An Accept with these capabilities.
 pub fn accept_of(capabilities: u64) -> BuilderMessage {
     acceptance(PROTOCOL_VERSION, capabilities)
 }
@@ -263,7 +263,7 @@ pub fn encoded(message: &BuilderMessage) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// A frame of anything, with the right checksum.
+/// A frame with arbitrary content and a correct checksum.
 pub fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind, flags, 0, 0];
     bytes.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());

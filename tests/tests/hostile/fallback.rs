@@ -24,12 +24,12 @@ fn refuse(peer: &mut Peer) -> std::io::Result<()> {
     }))
 }
 
-/// A port where nobody listens.
+/// A port on which no program listens.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The index is there and answers; then it is gone. Returns the warnings.
+/// Checks that the index exists and returns rows, and drops it. Returns the warnings.
 fn expect_index(scene: &mut Scene) -> Vec<Notice> {
     let mut warnings = scene.session.take_notices();
     warnings.retain(|notice| notice.severity == "WARNING");
@@ -55,7 +55,7 @@ fn without_a_builder_the_database_builds() {
         assert!(warning.detail.contains(words), "{warning}");
     };
     scene.point_at(free_port());
-    // The default is to fail.
+    // By default, the statement fails.
     assert_eq!(scene.session.execute(CREATE).unwrap_err().server().sqlstate, "08001");
     scene.expect_clean();
     scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
@@ -70,7 +70,7 @@ fn without_a_builder_the_database_builds() {
     scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
     scene.run(CREATE, |peer| peer.message().map(drop)).unwrap();
     expect_reason(&mut scene, "sent no greeting");
-    // Where a builder can be had, it is used.
+    // If a builder is available, it is used.
     scene.run(CREATE, honest).unwrap();
     assert!(expect_index(&mut scene).is_empty());
 }
@@ -128,7 +128,7 @@ fn a_setting_makes_every_build_external() {
     let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let mut scene = Scene::new("by_default");
     builder.attach(&mut scene.session).unwrap();
-    // INFO lines, and builds that the builder has finished in all.
+    // INFO lines, and the number of builds that the builder has finished.
     let external = |scene: &mut Scene, sql: &str| {
         scene.session.take_notices();
         scene.session.execute(sql).unwrap();

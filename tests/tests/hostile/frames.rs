@@ -1,4 +1,4 @@
-//! Greetings and frames that are none.
+//! Invalid greetings and frames.
 
 use protocol::{FLAG_LENGTHS, FLAG_OPTIONAL, Greeting, kind};
 
@@ -28,7 +28,7 @@ fn greetings() {
     });
 }
 
-/// Sent in place of Accept.
+/// Sends `bytes` in place of Accept, and expects the build to fail.
 fn in_place_of_accept(scene: &mut Scene, case: &str, expected: (&str, &str), bytes: Vec<u8>) {
     scene.fails_with(case, expected, move |peer| {
         peer.hello()?;
@@ -114,17 +114,17 @@ fn what_later_versions_may_add_is_skipped() {
             let hello = peer.hello()?;
             let optional = frame(0xf0, FLAG_OPTIONAL, &[0xff; 60_000]);
             peer.send(&optional)?;
-            // A field more.
+            // With an additional field, as of a later version.
             let accept = [&encoded(&accept(2))[12..], b"more"].concat();
             peer.send(&frame(kind::ACCEPT, 0, &accept))?;
             peer.send(&optional)?;
             let rows = peer.rows()?;
-            // A phase more.
+            // With an additional phase, as of a later version.
             peer.send(&frame(kind::PROGRESS, 0, &[0xff; 40]))?;
             peer.say(&progress())?;
             peer.send(&optional)?;
             Answer::new(&hello, &rows).send(peer)?;
-            // Nobody waits for this any more.
+            // After Done, the client does not read this.
             peer.send(&[0xff; 4096])
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! What a builder announces must be possible before anything is written or memory is taken.
+//! Impossible announcements are rejected before pages are written or memory is allocated.
 
 use protocol::{BuilderMessage, Layout};
 
@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::fake::{accept, progress};
 use crate::scene::Scene;
 
-/// A change of what is announced.
+/// A change of the announcement.
 type Lie = fn(&mut Layout);
 
 #[test]
@@ -50,7 +50,7 @@ fn messages_out_of_order() {
         let layout = layout.clone();
         move |peer| {
             peer.hello()?;
-            // In one segment: the client has both before it sends a row.
+            // In one segment, so that the client has received both before it sends a row.
             peer.send(&[crate::fake::encoded(&accept(2)), crate::fake::encoded(&layout)].concat())
         }
     });

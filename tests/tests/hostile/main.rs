@@ -1,4 +1,5 @@
-//! A builder may say anything at any time: the statement ends with words that help, PostgreSQL goes on, nothing is left behind.
+//! A malicious builder may send anything at any time: the statement fails with a helpful message,
+//! PostgreSQL survives, and nothing is left over.
 
 mod answer;
 mod checker;

@@ -1,4 +1,4 @@
-//! `hnsw.external_index_max_rate`, and how long it took.
+//! `hnsw.external_index_max_rate`, and the times that the last INFO line reports.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use harness::{Builder, BuilderOptions, Session, inspect};
 
 use crate::scene::{CLUSTER, CREATE, SOON, Scene};
 
-/// Rows and pages of about 3 MB each.
+/// Rows and pages take about 3 MB each.
 fn scene(database: &str) -> (Session, Builder) {
     let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let mut session = CLUSTER.database(database).unwrap();
@@ -22,7 +22,7 @@ fn scene(database: &str) -> (Session, Builder) {
     (session, builder)
 }
 
-/// Seconds that the phases took, as the last line says.
+/// The seconds of each phase, from the last INFO line.
 fn timings(session: &mut Session) -> [f64; 3] {
     let notices = session.take_notices();
     let last = notices.iter().find(|notice| notice.message == "indexed 2000 elements").unwrap();
@@ -42,7 +42,7 @@ fn rows_and_pages_keep_to_the_rate() {
     let index: f64 = session.value("SELECT pg_relation_size('items_idx')").unwrap();
     let [scan, _, pages] = timings(&mut session);
     let rate = f64::from(2 << 20);
-    // A batch and a tenth of a second's worth are free.
+    // A batch, and the bytes of a tenth of a second, pass without a pause.
     assert!(scan > 0.99 * 2000.0 * 1600.0 / rate - 0.3, "{scan}");
     assert!(pages > 0.99 * index / rate - 0.3, "{pages}");
 }

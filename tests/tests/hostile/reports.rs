@@ -1,4 +1,4 @@
-//! A builder that says why it ends is quoted, whenever it does.
+//! The reason with which a builder ends a build is shown to the user, in every phase.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A router names the builder; whatever else it names, the statement fails with words that help.
+//! A router sends the address of a builder; if the address is invalid, the statement fails with a helpful message.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ fn redirect(host: &str, port: u16) -> BuilderMessage {
     BuilderMessage::Redirect(Redirect { port, host: host.into(), server_name: String::new(), ticket: TICKET.into() })
 }
 
-/// What a router reads from a client.
+/// Reads what a client sends to a router.
 fn ask(peer: &mut Peer) -> io::Result<Hello> {
     peer.send(&Greeting::router().to_bytes())?;
     match peer.choice()? {
@@ -25,7 +25,7 @@ fn ask(peer: &mut Peer) -> io::Result<Hello> {
     }
 }
 
-/// What a router reads from a client whose builder was not there: it gives the ticket back.
+/// Reads what a client sends that could not reach its builder: it returns the ticket.
 fn ask_again(peer: &mut Peer) -> io::Result<Hello> {
     peer.send(&Greeting::router().to_bytes())?;
     match (peer.choice()?, peer.message()?) {
@@ -37,7 +37,7 @@ fn ask_again(peer: &mut Peer) -> io::Result<Hello> {
     }
 }
 
-/// A builder that wants a ticket.
+/// A builder that requires a ticket.
 fn ticket_and_build(peer: &mut Peer) -> io::Result<()> {
     peer.greet()?;
     match peer.choice()? {

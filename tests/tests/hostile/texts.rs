@@ -1,4 +1,4 @@
-//! Texts of a builder are shown as text, whatever is in them.
+//! Texts of a builder are shown as plain text, whatever bytes they contain.
 
 use harness::Notice;
 use protocol::{Accept, BuilderMessage, ErrorReport, FLAG_OPTIONAL, PROTOCOL_VERSION, SqlState, Wait, kind};
@@ -7,7 +7,7 @@ use crate::answer::Answer;
 use crate::fake::frame;
 use crate::scene::{CLUSTER, CREATE, Scene};
 
-/// An Error frame with any bytes in it.
+/// An Error frame with arbitrary bytes.
 fn report(sqlstate: &[u8; 5], texts: [&[u8]; 3]) -> Vec<u8> {
     let mut payload = sqlstate.to_vec();
     for text in texts {
@@ -58,7 +58,7 @@ fn texts_are_data() {
 #[test]
 fn codes_are_those_of_errors() {
     let mut scene = Scene::new("texts_codes");
-    // A code that PostgreSQL has no name for is at least shown.
+    // A code without a name in PostgreSQL is at least shown.
     for code in [b"ZZ999", b"5320X", b"XXXXX"] {
         let found = fails(&mut scene, report(code, [b"no name", b"", b""]));
         let shown = std::str::from_utf8(code).unwrap();
@@ -71,7 +71,7 @@ fn codes_are_those_of_errors() {
         assert_eq!((found.severity.as_str(), found.sqlstate.as_str()), ("ERROR", "08P01"), "{code:?}: {found}");
         assert!(found.detail.contains("is not an error code"), "{found}");
     }
-    // The user's own cancel and a shutdown look different.
+    // SQLSTATEs of cancellation and shutdown are passed on, but the message differs from PostgreSQL's own.
     for code in [b"57014", b"57P01", b"57P02", b"57P03", b"40001"] {
         let found = fails(&mut scene, report(code, [b"so it says", b"", b""]));
         assert_eq!((found.severity.as_str(), found.sqlstate.as_bytes()), ("ERROR", code.as_slice()), "{found}");
@@ -79,7 +79,8 @@ fn codes_are_those_of_errors() {
     }
 }
 
-/// The rows end while the reason comes, and the connection is closed right behind it: whoever finds that first, the reason counts.
+/// The reason arrives while the last rows are sent, and the connection closes right after it: the statement must
+/// report the reason, not the lost connection.
 #[test]
 fn the_reason_is_not_lost_with_the_connection() {
     let mut scene = Scene::new("texts_reason");
@@ -98,7 +99,7 @@ fn the_reason_is_not_lost_with_the_connection() {
 #[test]
 fn other_texts_are_no_better() {
     let mut scene = Scene::new("texts_other");
-    // Waiting is no failure: the build goes on.
+    // Waiting is no failure, so the build continues.
     let queued = |reason: &str, position| BuilderMessage::Wait(Wait { position, reason: reason.to_owned() });
     let (loud, mute) = (queued("\x1b[2J 100 %s", 3), queued("", 0));
     let result = scene.run(CREATE, move |peer| {
@@ -132,7 +133,7 @@ fn other_texts_are_no_better() {
     scene.expect_clean();
 }
 
-/// A client may have fewer characters than the database: PostgreSQL raises an error where it would send one of the others.
+/// The client's encoding may lack characters of the database's encoding: PostgreSQL would raise an error when it sends one.
 #[test]
 fn a_client_of_another_encoding() {
     let mut scene = Scene::new("texts_client");
@@ -144,7 +145,7 @@ fn a_client_of_another_encoding() {
         let result = scene.run(CREATE, move |peer| {
             let hello = peer.hello()?;
             peer.say(&BuilderMessage::Wait(wait))?;
-            // So that the notice is not left out.
+            // Wait, so that the notice is not suppressed as too frequent.
             std::thread::sleep(std::time::Duration::from_millis(200));
             peer.say(&BuilderMessage::Accept(Accept {
                 protocol: PROTOCOL_VERSION,

@@ -1,4 +1,4 @@
-//! The token goes to the builder and nowhere else.
+//! The token is sent to the builder, and appears nowhere else.
 
 use protocol::{BuilderMessage, Refuse, SqlState};
 
@@ -51,7 +51,7 @@ fn nobody_is_shown_it() {
     assert!(!CLUSTER.log().contains("tell nobody"));
 }
 
-/// What is shown in place of the token must not become the token.
+/// The mask that SHOW returns for the token must never be used as a token.
 #[test]
 fn it_is_not_copied_from_what_is_shown() {
     let mut scene = Scene::new("token_copy");

@@ -1,4 +1,4 @@
-//! The Helm chart: what it installs builds, and builds go on while the release is replaced.
+//! The Helm chart: its release builds indexes, and running builds survive an upgrade.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use crate::scene::{CREATE, KUBERNETES, PATIENCE, POSTGRES, Scene};
 
-/// What `helm install --wait` and its like may take.
+/// The time limit for `helm install --wait` and similar commands.
 const LIMIT: &str = "--timeout=3m";
 
-/// A release that is taken away at the end, also if the test fails.
+/// A release that is uninstalled at the end, also if the test fails.
 struct Release<'a> {
     scene: &'a Scene,
 }
@@ -26,7 +26,7 @@ impl<'a> Release<'a> {
         release
     }
 
-    /// `helm install` or `upgrade`, with the settings of all tests and further ones.
+    /// Runs `helm install` or `upgrade`, with settings common to all tests and further ones.
     fn say(&self, command: &str, further: &[&str]) {
         let chart = root().join("deploy/helm/lantern-index").display().to_string();
         let settings = "router.maxBuilders=3,router.idleTtl=1s,router.graceSeconds=100,router.startTimeout=60s,\
@@ -43,7 +43,7 @@ impl<'a> Release<'a> {
         kubernetes.helm(&[&["--namespace", &self.scene.namespace], arguments].concat()).unwrap()
     }
 
-    /// The names and addresses of the routers' pods that are not about to end.
+    /// Names and addresses of routers' pods that are not terminating.
     fn routers(&self) -> Vec<(String, String)> {
         let columns = "custom-columns=N:.metadata.name,I:.status.podIP,D:.metadata.deletionTimestamp";
         let arguments = ["get", "pods", "-l", "app.kubernetes.io/component=router", "--no-headers", "-o", columns];
@@ -53,7 +53,7 @@ impl<'a> Release<'a> {
         here.map(|words| (words[0].to_owned(), words[1].to_owned())).collect()
     }
 
-    /// The routers once all of them are others than `before`.
+    /// Waits until no router of `before` is left, and returns the new ones.
     fn replaced(&self, before: &[(String, String)]) -> Vec<(String, String)> {
         wait_for("new routers", PATIENCE, || {
             let now = self.routers();
@@ -62,7 +62,7 @@ impl<'a> Release<'a> {
         .unwrap()
     }
 
-    /// What the routers' status ports say.
+    /// The answers of all routers' status ports.
     fn statuses(&self) -> Vec<String> {
         let addresses = self.routers().into_iter().map(|(_, address)| format!("{address}:8999").parse().unwrap());
         addresses.map(|address: SocketAddr| http_get(address, "/metrics").unwrap().1).collect()
@@ -77,7 +77,7 @@ impl Drop for Release<'_> {
     }
 }
 
-/// The certificate that the chart has made, for PostgreSQL.
+/// The certificate that the chart has made, in a file for PostgreSQL.
 fn trust(scene: &Scene) -> String {
     let secret = scene.kubectl(&[
         "get",
@@ -89,7 +89,7 @@ fn trust(scene: &Scene) -> String {
     scene.file("chart.pem", &secret)
 }
 
-/// Points a session at a router's pod, whose certificate is checked.
+/// Makes a session use a router's pod, and verify its certificate.
 pub fn attach(session: &mut Session, host: &str, port: u16, certificate: &str) {
     session
         .execute(&format!(
@@ -144,7 +144,7 @@ fn eight_partitions_at_once_on_three_pods() {
         .map(|valid: String| valid == "t")
         .unwrap();
     assert!(valid, "every partition has its index");
-    // A build is counted a moment after the client has its index.
+    // The router counts a build shortly after the client has its index.
     let statuses = wait_for("eight builds", PATIENCE, || {
         let statuses = release.statuses();
         let succeeded = statuses.iter().map(|text| metric(text, "lantern_index_builds_total{outcome=\"succeeded\"}"));
@@ -159,18 +159,18 @@ fn eight_partitions_at_once_on_three_pods() {
     scene.wait_for_pods(0);
 }
 
-/// A metric of one line.
+/// The value of a metric with a single line.
 fn metric(text: &str, name: &str) -> f64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     value.unwrap_or_else(|| panic!("no {name} in\n{text}"))
 }
 
-/// Asks for a pod to make way, as who drains its node does: an error if it may stay.
+/// Evicts a pod, as `kubectl drain` does; an error if eviction is refused.
 fn evict(scene: &Scene, pod: &str) -> Result<String, String> {
     let name = pod.trim_start_matches("pod/");
     let eviction = json!({
         "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": scene.namespace },
-        // Only to hear whether it would be done.
+        // A dry run: only checks whether eviction would be allowed.
         "deleteOptions": { "dryRun": ["All"] },
     });
     let path = format!("/api/v1/namespaces/{}/pods/{name}/eviction", scene.namespace);
@@ -201,7 +201,7 @@ fn an_upgrade_and_a_rollback_leave_a_build_alone() {
     })
     .unwrap();
 
-    // Secrets that were made stay, and so do routers for which nothing has changed.
+    // Existing Secrets stay, and so do routers whose settings have not changed.
     release.say("upgrade", &[]);
     assert_eq!(release.routers(), before);
     release.say("upgrade", &["--set", "router.logLevel=debug"]);
@@ -209,7 +209,7 @@ fn an_upgrade_and_a_rollback_leave_a_build_alone() {
     release.helm(&["rollback", "lantern", "2", "--wait", LIMIT]);
     let back = release.replaced(&after);
     assert!(!building.is_finished(), "the build is in the middle of its rows");
-    // A new one works beside it, with a router of the last release.
+    // A new router works beside it, with a router of the last release.
     let mut other = scene.another_session();
     attach(&mut other, &back[0].1, 8998, &certificate);
     other.execute("CREATE TABLE other AS SELECT * FROM items LIMIT 500; CREATE INDEX other_idx ON other USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
@@ -255,7 +255,7 @@ fn a_changed_secret_replaces_routers_and_builders() {
         Ok((scene.pods().len() == 1 && uids(&scene) != builder).then_some(()))
     })
     .unwrap();
-    // The router knows builders by the authority of their certificate.
+    // The router verifies builders by the authority of their certificates.
     let mut session = scene.another_session();
     let authority =
         scene.kubectl(&["get", "secret", "issued", "-o", "go-template={{index .data \"ca.crt\" | base64decode}}"]);
@@ -266,12 +266,12 @@ fn a_changed_secret_replaces_routers_and_builders() {
     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
 }
 
-/// Which builders there are.
+/// The uids of all builders' pods.
 fn uids(scene: &Scene) -> String {
     scene.kubectl(&["get", "pods", "-l", "lantern-index/instance", "-o", "jsonpath={.items[*].metadata.uid}"])
 }
 
-/// Makes a Secret as cert-manager does: a certificate for `host`, its key, and the authority that has issued it.
+/// Makes a Secret like cert-manager's: a certificate for `host`, its key, and the certificate of the issuer.
 fn issue(scene: &Scene, name: &str, host: &str) {
     let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -286,7 +286,7 @@ fn issue(scene: &Scene, name: &str, host: &str) {
     }));
 }
 
-/// What the chart makes of these settings, without a cluster to ask.
+/// Renders the chart with these settings, without a cluster.
 fn render(further: &str) -> anyhow::Result<String> {
     let chart = root().join("deploy/helm/lantern-index").display().to_string();
     let version = "--kube-version=1.35.4";
@@ -358,7 +358,7 @@ fn indexes_are_looked_after_only_if_that_is_wanted() {
     ] {
         assert!(job.contains(part), "{part} is missing in\n{job}");
     }
-    // The program understands them.
+    // The program accepts these flags.
     let flags = job.split("args:\n").nth(1).unwrap().split("envFrom:").next().unwrap();
     let flags = flags.lines().filter_map(|line| Some(line.trim().strip_prefix("- ")?.trim_matches('"')));
     let mut command = Command::new(binary().unwrap());

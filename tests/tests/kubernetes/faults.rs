@@ -1,4 +1,4 @@
-//! What goes wrong in a cluster is said to the client, nothing is left, and the next build works.
+//! Failures of the cluster are reported to the client, nothing is left over, and the next build works.
 
 use std::thread;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn a_quota_that_is_used_up() {
     }));
     expect(&scene.build_and_fail(&router), &["exceeded quota", "no room for another builder"]);
     scene.kubectl(&["delete", "resourcequota", "none"]);
-    // Once the pause after the failures is over.
+    // The pause after the failures has passed.
     thread::sleep(Duration::from_secs(5));
     scene.build_and_drop(&router);
 }

@@ -1,4 +1,4 @@
-//! What is lost while a build runs, or while its pod starts: the client hears of it, nothing is left, and the next build works.
+//! Losses during a build, or while its pod starts: the client gets an error, nothing is left over, and the next build works.
 
 use std::thread;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::scene::{KUBERNETES, PATIENCE, POSTGRES, Scene};
 
-/// Takes a while to build.
+/// A build that takes a while.
 const SLOW: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
                     WITH (m = 100, ef_construction = 1000, external = true)";
-/// How long controllers may take to see that a node is no more.
+/// The time limit for controllers to notice that a node is gone.
 const COLLECTED: Duration = Duration::from_secs(150);
 
 impl Scene {
-    /// Starts a build through `proxy` and comes back when it is in the middle of a phase.
+    /// Starts a build through `proxy` and returns when it is stopped in the middle of a phase.
     fn build_until(&self, phase: Phase, router: &Builder, proxy: &Proxy) -> Building {
         let (mut session, mut watcher) = (self.another_session(), self.another_session());
         router.attach_through(&mut session, proxy.port()).unwrap();
@@ -53,7 +53,7 @@ fn a_pod_that_is_lost_in_each_phase() {
             proxy.reset();
             let (mut session, result) = building.join().unwrap();
             let error = match result {
-                // All pages were on their way already.
+                // All pages were in flight before the loss.
                 Ok(()) if phase == Phase::Pages => {
                     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
                     session.execute("DROP INDEX items_idx").unwrap();
@@ -63,10 +63,10 @@ fn a_pod_that_is_lost_in_each_phase() {
             };
             println!("{error}\n");
             let (state, text) = (error.server().sqlstate.as_str(), error.to_string());
-            // A builder that is told to end says so, if its client reads.
+            // A builder that is asked to end sends a reason, if its client reads.
             let expected: &[&str] = if delete { &["08006", "57P01"] } else { &["08006"] };
             assert!(expected.contains(&state), "{phase:?}, deleted: {delete}: {text}");
-            // Within a page nothing can be said.
+            // In the middle of a page the builder cannot send a message.
             assert!(delete || phase == Phase::Pages || text.contains("OOMKilled"), "{phase:?}: {text}");
             scene.build_and_drop(&router);
         }
@@ -85,7 +85,7 @@ fn a_router_that_is_killed_in_each_phase() {
         router.kill();
         proxy.cut();
         assert_eq!(failed(building).server().sqlstate, "08006", "{phase:?}");
-        // The same pod again, as when its container was restarted: it takes the builder over, which is idle soon.
+        // The router restarts with the same pod name, as after a container restart: it takes the builder over, which is soon idle.
         let again = scene.router("router-a", &template, &[]);
         scene.build_and_drop(&again);
         scene.wait_for_pods(0);
@@ -140,13 +140,13 @@ fn a_node_that_is_gone() {
     let router = scene.router("router-a", &apart("fragile"), &["--max-builders", "2"]);
     let proxy = Proxy::start(router.address()).unwrap();
     let building = scene.build_until(Phase::Graph, &router, &proxy);
-    // No word to anybody, as when the power goes.
+    // The node disappears without notice, as in a power failure.
     node.shutdown_timeout(Duration::from_secs(5));
     proxy.reset();
     let error = failed(building);
     assert_eq!(error.server().sqlstate, "08006", "{error}");
     assert!(error.to_string().contains("lost its connection to builder"), "{error}");
-    // Who runs a cluster takes nodes out that are gone for good, and replaces them; their pods go with them, a little later.
+    // Administrators delete lost nodes; controllers delete their pods a little later.
     scene.kubectl(&["delete", "node", "node-2"]);
     let other = KUBERNETES.read().unwrap().play(machine(3)).unwrap();
     scene.build_and_drop(&router);
@@ -157,7 +157,7 @@ fn a_node_that_is_gone() {
     other.shutdown_timeout(Duration::from_secs(5));
 }
 
-/// A template for pods that run on nodes set apart.
+/// A pod template that selects dedicated nodes.
 fn apart(name: &str) -> Value {
     Scene::template(|pod| {
         pod["spec"]["nodeSelector"] = json!({ "apart": name });
@@ -166,7 +166,7 @@ fn apart(name: &str) -> Value {
     })
 }
 
-/// `kill -9` for the process that is the pod's container, as the system does when memory runs out.
+/// Kills the process of a pod's container with SIGKILL, as the kernel does when memory runs out.
 fn kill_builder_of(scene: &Scene, pod: &str) {
     let uid = scene.kubectl(&["get", pod, "-o", "jsonpath={.metadata.uid}"]);
     for pid in with_variable("LANTERN_INDEX_TICKET_NAME", &uid) {

@@ -1,4 +1,4 @@
-//! Builders as pods, on a real control plane. The router has the role that `deploy/kubernetes` gives it.
+//! Builders as pods, with a real control plane. Routers have the role of `deploy/kubernetes`.
 
 mod chart;
 mod cloudnative_pg;

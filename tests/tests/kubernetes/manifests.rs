@@ -1,4 +1,4 @@
-//! The manifests for those without Helm, as `deploy/kubernetes/README.md` says.
+//! The manifests for installations without Helm, applied as `deploy/kubernetes/README.md` describes.
 
 use std::fs;
 use std::process::Command;
@@ -46,7 +46,7 @@ fn a_router_without_helm() {
     session.execute(CREATE).unwrap();
     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
     assert_eq!(scene.pods().len(), 1);
-    // The pods of builders go with their owner.
+    // The pods of builders are deleted with their owner.
     KUBERNETES.read().unwrap().kubectl(&["delete", "namespace", &scene.namespace, "--wait=false"]).unwrap();
     scene.wait_for_pods(0);
 }

@@ -1,4 +1,4 @@
-//! A namespace, a router that has nothing but its role, and a table.
+//! A namespace, a router with only the rights of its role, and a table.
 
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
@@ -8,20 +8,20 @@ use harness::kubernetes::{Cluster, Machine, Namespace, template};
 use harness::{Builder, Column, Session, copy_rows, data_set, wait_for};
 use serde_json::Value;
 
-/// PostgreSQL; each test has its own database.
+/// A PostgreSQL cluster for all tests; each test has its own database.
 pub static POSTGRES: LazyLock<harness::Cluster> = LazyLock::new(|| harness::Cluster::start().unwrap());
 
-/// Every scene reads it; who takes parts of Kubernetes away writes.
+/// Every scene holds it for reading; a test that stops parts of Kubernetes holds it for writing.
 static WHOLE: RwLock<()> = RwLock::new(());
 
-/// Kubernetes; each test has its own namespace.
+/// A control plane for all tests; each test has its own namespace.
 pub static KUBERNETES: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let cluster = Cluster::start().unwrap();
     std::mem::forget(cluster.play(Machine { number: 1, memory: 64 << 10, apart: None }).unwrap());
     RwLock::new(cluster)
 });
 
-/// Long enough for any machine.
+/// Long enough for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
@@ -34,7 +34,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// `name` is one for a namespace and, with underscores, for a database.
+    /// `name` is the namespace and, with underscores, the database.
     pub fn new(name: &str) -> Self {
         let shared = Some(WHOLE.read().unwrap_or_else(PoisonError::into_inner));
         let database = name.replace('-', "_");
@@ -45,13 +45,13 @@ impl Scene {
         Self { namespace: name.to_owned(), session, here, shared }
     }
 
-    /// Waits until there is no other scene, and keeps others away.
+    /// Waits until no other scene exists, and prevents new ones.
     pub fn alone(&mut self) -> RwLockWriteGuard<'static, ()> {
         self.shared = None;
         WHOLE.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What kubectl says in this namespace.
+    /// Runs kubectl in this namespace and returns its output.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.here.kubectl(&KUBERNETES.read().unwrap(), arguments).unwrap()
     }
@@ -61,14 +61,14 @@ impl Scene {
         KUBERNETES.read().unwrap().apply(&self.namespace, &manifest.to_string()).unwrap();
     }
 
-    /// A pod that runs a builder, as `change` has it.
+    /// A pod template of a builder, after `change`.
     pub fn template(change: impl FnOnce(&mut Value)) -> Value {
         let mut pod = template(&["--threads", "1"]);
         change(&mut pod);
         pod
     }
 
-    /// A router with a pod's name, and with no more rights than its service account.
+    /// Starts a router with a pod's name and only the rights of its service account.
     pub fn router(&self, identity: &str, template: &Value, arguments: &[&str]) -> Builder {
         let idle: &[&str] = if arguments.contains(&"--idle-ttl") { &[] } else { &["--idle-ttl", "1s"] };
         let options = {
@@ -78,17 +78,17 @@ impl Scene {
         Builder::start_with(&options).unwrap()
     }
 
-    /// A file that PostgreSQL can read.
+    /// Writes a file that PostgreSQL can read, and returns its path.
     pub fn file(&self, name: &str, text: &str) -> String {
         self.here.file(name, text).unwrap()
     }
 
-    /// Another session of the same database.
+    /// Another session with the same database.
     pub fn another_session(&self) -> Session {
         POSTGRES.session(&self.namespace.replace('-', "_")).unwrap()
     }
 
-    /// Builds an index, looks at every page of it and drops it.
+    /// Builds an index, verifies its pages and drops it.
     pub fn build_and_drop(&mut self, router: &Builder) {
         router.attach(&mut self.session).unwrap();
         self.session.execute(CREATE).unwrap();
@@ -96,7 +96,7 @@ impl Scene {
         self.session.execute("DROP INDEX items_idx").unwrap();
     }
 
-    /// A build that must fail: SQLSTATE, and what the user reads.
+    /// Runs a build that must fail; returns SQLSTATE and message.
     pub fn build_and_fail(&mut self, router: &Builder) -> (String, String) {
         router.attach(&mut self.session).unwrap();
         let error = self.session.execute(CREATE).unwrap_err();
@@ -109,7 +109,7 @@ impl Scene {
         self.here.pods(&KUBERNETES.read().unwrap()).unwrap()
     }
 
-    /// Waits for builds that go on at the same time: how many pods there were at most.
+    /// Waits for concurrent builds; returns the largest number of pods meanwhile.
     pub fn most_pods(&self, builds: Vec<JoinHandle<()>>) -> usize {
         let mut most = 0;
         while builds.iter().any(|build| !build.is_finished()) {
@@ -120,7 +120,7 @@ impl Scene {
         most
     }
 
-    /// Waits until there are this many.
+    /// Waits until there are `count` builders' pods.
     pub fn wait_for_pods(&self, count: usize) {
         wait_for("the pods to come or go", PATIENCE, || Ok((self.pods().len() == count).then_some(()))).unwrap();
     }

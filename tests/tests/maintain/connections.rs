@@ -19,7 +19,7 @@ fn connections_that_cannot_be() {
     assert_eq!(run("host=/nowhere user=postgres"), 1);
     assert_eq!(run("host='x"), 64);
     assert_eq!(run("service=none_such"), 64);
-    // All databases of the server, by the environment.
+    // All databases of the server that the environment names.
     let mut command = Command::new(binary().unwrap());
     command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
     let (code, text) = finished(command.output().unwrap());

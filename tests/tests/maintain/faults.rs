@@ -1,4 +1,4 @@
-//! Whatever ends a rebuild, no index is left over and no writer fails.
+//! However a rebuild is interrupted, no index is left over and no writer fails.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use harness::{Direction, Session, wait_for};
 
 use crate::scene::{PATIENCE, Running, Scene, Writers, files, wait_for_advice, worn};
 
-/// What a rebuild waits for.
+/// What a rebuild waits for when it is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
-    /// A transaction that wrote to the table before.
+    /// A transaction that wrote to the table before the rebuild.
     Writer,
     /// The builder.
     Builder,
-    /// A transaction that wrote to the table meanwhile.
+    /// A transaction that wrote to the table during the build.
     LateWriter,
-    /// A transaction that would miss rows in the new index.
+    /// A transaction whose snapshot would miss rows in the new index.
     Snapshot,
-    /// A transaction that may use the old index, which has been replaced already.
+    /// A transaction that may still use the replaced index.
     Reader,
 }
 
 impl Held {
     const ALL: [Self; 5] = [Self::Writer, Self::Builder, Self::LateWriter, Self::Snapshot, Self::Reader];
 
-    /// As PostgreSQL names the phase.
+    /// PostgreSQL's name for the phase.
     fn phase(self) -> &'static str {
         match self {
             Self::Writer => "waiting for writers before build",
@@ -35,15 +35,15 @@ impl Held {
         }
     }
 
-    /// Begins a rebuild and comes back when it waits; the session is the one that is waited for.
+    /// Begins a rebuild and returns when it waits, with the session that it waits for.
     fn reach(self, scene: &Scene, database: &str, watcher: &mut Session) -> (Running, Session) {
         let mut other = scene.session(database);
-        // Bytes of earlier builds do not count.
+        // Reset the byte counts of earlier builds.
         scene.network.reset();
         let writes = "BEGIN; INSERT INTO a VALUES (1000, '[1,2,3,4,5,6,7,8]')";
         match self {
             Self::Writer => other.execute(writes).unwrap(),
-            // In the middle of the rows: pages that the builder has sent already would arrive even after it ends.
+            // In the middle of the rows: pages that are already in flight would arrive even if the builder dies.
             Self::Builder => scene.network.stop_after(Direction::ToBuilder, 4 << 10),
             Self::LateWriter => scene.network.stop_after(Direction::ToClient, 16 << 10),
             Self::Snapshot => other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM pg_class").unwrap(),
@@ -65,7 +65,7 @@ impl Held {
     }
 }
 
-/// What ends the rebuild.
+/// How the rebuild is interrupted.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Signal,
@@ -74,7 +74,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// The exit code that follows.
+    /// Causes the fault; returns the expected exit code.
     fn happen(self, running: &Running, watcher: &mut Session) -> i32 {
         let of_rebuild = |function: &str| format!("SELECT {function}(pid) FROM pg_stat_progress_create_index");
         match self {
@@ -94,7 +94,7 @@ impl Fault {
     }
 }
 
-/// No other hnsw index is there, and all can be searched.
+/// Checks that there is no further hnsw index, and that all can be searched.
 fn expect_nothing_left(session: &mut Session, what: &str) {
     let names: Vec<String> = files(session).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a_worn"], "{what}");
@@ -172,7 +172,7 @@ fn a_fault_in_each_phase() {
     drop(_other);
     assert_eq!(scene.maintain("faulty", &["--rebuild"]).0, 0);
     writers.expect_no_error();
-    // Rows that died during the last rebuild may call for a check.
+    // Rows that were deleted during the last rebuild may make a check advisable.
     let good = "SELECT count(*) FROM lantern_index.indexes WHERE advice IN ('ok', 'unused', 'check')";
     wait_for("good advice", PATIENCE, || Ok((session.value::<u32>(good)? == 1).then_some(()))).unwrap();
 }
@@ -199,7 +199,7 @@ fn a_restart_of_the_server() {
         session = scene.session("restarted");
         expect_nothing_left(&mut session, "a restart");
         assert_eq!(files(&mut session), before, "{said}");
-        // A crash resets the statistics.
+        // A crash resets statistics.
         if !crashes {
             wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
         }
@@ -222,7 +222,7 @@ fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
     assert!(code == 3 && said.contains("stopped: told to stop"), "{said}");
     assert_eq!(files(&mut session), before);
     scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
-    // Nor does a step that still waits begin.
+    // A waiting step does not begin either.
     other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let running = scene.begin("stopped", &["--rebuild"]);
     running.wait_for_words("waiting: another session");

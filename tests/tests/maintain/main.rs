@@ -1,4 +1,4 @@
-//! `lantern-index maintain`: worn indexes are rebuilt, no other index is touched, and no writer fails.
+//! `lantern-index maintain`: worn indexes are rebuilt, others are untouched, and no writer fails.
 
 mod connections;
 mod faults;

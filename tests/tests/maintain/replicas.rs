@@ -1,4 +1,4 @@
-//! Replicas that lag, and replicas that keep dead rows on the primary.
+//! Replicas that lag, and replicas that retain dead rows on the primary.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use harness::{Cluster, Session, wait_for};
 
 use crate::scene::{PATIENCE, Scene, command, files, finished, wait_for_advice, worn};
 
-/// Runs `maintain` on the primary, which must not touch an index.
+/// Runs `maintain` on the primary, and checks that it leaves all indexes alone.
 fn expect(scene: &Scene, arguments: &[&str], words: &str) {
     let mut session = scene.session("copied");
     let before = files(&mut session);
@@ -17,7 +17,7 @@ fn expect(scene: &Scene, arguments: &[&str], words: &str) {
     assert_eq!(files(&mut session), before, "{arguments:?}");
 }
 
-/// Begins a query on the standby that sees the rows as they are now, then runs transactions on the primary.
+/// Begins a query on the standby with a snapshot of the present rows, then runs transactions on the primary.
 fn old_query(standby: &Cluster, primary: &mut Session) -> Session {
     standby.catch_up(primary).unwrap();
     let mut query = standby.session("copied").unwrap();
@@ -42,7 +42,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
         |arguments: &[&str]| -> Command { command(standby.dir(), "user=postgres dbname=copied", arguments) };
     assert_eq!(finished(on_standby(&[]).output().unwrap()).0, 0, "a standby has statistics of its own");
 
-    // An invalid index is invalid on the standby too, and only the primary can repair it.
+    // An index that is invalid on the primary is so on the standby, where it cannot be repaired.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
     session.execute("CREATE INDEX CONCURRENTLY failed ON noise USING hnsw ((ARRAY[n]::vector(1)) vector_l2_ops) WITH (external = true)").unwrap_err();
     standby.catch_up(&mut session).unwrap();
@@ -66,7 +66,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     replay.execute("SELECT pg_wal_replay_resume()").unwrap();
     wait_for_lag("f");
 
-    // VACUUM keeps the rows that the query sees.
+    // VACUUM on the primary retains the rows that the query can see.
     standby.configure("hot_standby_feedback = on").unwrap();
     standby.reload().unwrap();
     let mut query = old_query(&standby, &mut session);
@@ -75,7 +75,7 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     expect(&scene, &["--patience", "1s"], "(hot_standby_feedback) keeps VACUUM from removing dead rows");
     query.execute("ROLLBACK").unwrap();
 
-    // The same, by the slot of a standby that is away.
+    // Likewise for the replication slot of a disconnected standby.
     session.execute("SELECT pg_create_physical_replication_slot('away')").unwrap();
     standby.configure("primary_slot_name = 'away'").unwrap();
     standby.reload().unwrap();

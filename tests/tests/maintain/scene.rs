@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster whose sessions reach a builder through a network that can be stopped.
+/// A cluster whose sessions connect to a builder through a proxy.
 pub struct Scene {
     pub cluster: Cluster,
     pub builder: Builder,
@@ -26,7 +26,7 @@ impl Scene {
         scene
     }
 
-    /// Replaces a lost builder by another one.
+    /// Replaces a lost builder.
     pub fn replace_builder(&mut self) {
         self.builder = Builder::start().unwrap();
         self.network = Proxy::start(self.builder.address()).unwrap();
@@ -41,7 +41,7 @@ impl Scene {
         ));
     }
 
-    /// Sets the server's settings, which are in force for existing sessions too.
+    /// Changes the server's settings, for existing sessions too.
     pub fn configure(&self, settings: &str) {
         self.cluster.configure(settings).unwrap();
         self.cluster.reload().unwrap();
@@ -61,12 +61,12 @@ impl Scene {
         command(self.cluster.dir(), &format!("user=postgres dbname={database}"), arguments)
     }
 
-    /// Runs to the end; returns exit code and stdout.
+    /// Runs `maintain` to its end; returns exit code and stdout.
     pub fn maintain(&self, database: &str, arguments: &[&str]) -> (i32, String) {
         finished(self.command(database, arguments).output().unwrap())
     }
 
-    /// Begins a run in the background.
+    /// Begins a run of `maintain` in the background.
     pub fn begin(&self, database: &str, arguments: &[&str]) -> Running {
         let path = self.cluster.dir().join("maintain.log");
         let log = File::create(&path).unwrap();
@@ -75,7 +75,7 @@ impl Scene {
     }
 }
 
-/// `lantern-index maintain` of the cluster whose socket is in `dir`.
+/// The command `lantern-index maintain` for the cluster whose socket is in `dir`.
 pub fn command(dir: &Path, dsn: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary().unwrap());
     command.arg("maintain").arg(format!("host={} {dsn}", dir.display())).args(arguments);
@@ -148,7 +148,7 @@ pub fn kill_rows(session: &mut Session, table: &str, count: u32) {
     session.execute(&format!("DELETE FROM {table} WHERE id <= {count}")).unwrap();
 }
 
-/// Waits until the view has the advice: statistics come a little later.
+/// Waits until the view has the advice: statistics are updated with a delay.
 pub fn wait_for_advice(scene: &Scene, database: &str, index: &str, advice: &str) {
     let mut session = scene.session(database);
     let sql = format!("SELECT advice FROM lantern_index.indexes WHERE index_name = '{index}'::regclass");
@@ -163,11 +163,11 @@ pub fn files(session: &mut Session) -> Vec<(String, String)> {
     rows.into_iter().map(|row| (row[0].clone().unwrap(), row[1].clone().unwrap())).collect()
 }
 
-/// Two clients that run a script again and again.
+/// Two pgbench clients that run a script repeatedly.
 pub struct Writers(Child);
 
 impl Writers {
-    /// `rate`: scripts per second, of both together; as fast as they can without.
+    /// `rate`: scripts per second of both clients together; `None` for no limit.
     pub fn start(scene: &Scene, database: &str, rate: Option<u32>, script: &str) -> Self {
         let path = scene.cluster.dir().join("script.sql");
         fs::write(&path, script).unwrap();
@@ -183,7 +183,7 @@ impl Writers {
     /// Stops the clients, and asserts that no statement has failed.
     pub fn expect_no_error(mut self) {
         assert!(self.0.try_wait().unwrap().is_none(), "pgbench writes still");
-        // Shells start background commands with SIGINT ignored, and pgbench inherits that.
+        // SIGTERM: shells start background commands with SIGINT ignored, and pgbench inherits that.
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
         let output = self.0.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);

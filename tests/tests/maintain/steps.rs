@@ -1,4 +1,4 @@
-//! Obstacles to a step, and indexes that change before it begins.
+//! Obstacles to a step, and indexes that change between plan and step.
 
 use crate::scene::{Scene, files, finished, wait_for_advice, worn};
 
@@ -37,12 +37,12 @@ fn steps_that_may_not_begin() {
         expect(&["--max-transaction", "1s", "--patience", "1s"], 3, words);
     }
     other.execute("ROLLBACK PREPARED 'forgotten'").unwrap();
-    // As CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY lock it: an index that is invalid then may be theirs.
+    // The lock of CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY: an invalid index may belong to a build under way.
     other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     expect(&["--patience", "1s"], 3, "another session builds an index of the table");
     other.execute("ROLLBACK").unwrap();
     expect(&["--window", "1-2"], 64, "is no window");
-    // The step fails, and leaves nothing.
+    // The step fails and leaves nothing.
     scene.configure("hnsw.external_index_port = 1");
     expect(&[], 1, "could not connect to external indexing server");
 }

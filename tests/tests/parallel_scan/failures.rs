@@ -1,4 +1,4 @@
-//! What goes wrong while workers read ends the statement, with its reason, and nothing else.
+//! A failure while parallel workers read ends the statement with its reason, and has no other effect.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{CLUSTER, Scene};
 
-/// An index that takes the backend long, so that workers read nearly all of it.
+/// An expression that takes the backend long, so that workers read nearly all rows.
 const LONG: &str =
     "CREATE INDEX items_idx ON items USING hnsw ((long(v)::vector(32)) vector_l2_ops) WITH (external = true)";
 
@@ -30,7 +30,7 @@ fn slow_scene(mut scene: Scene) -> Scene {
 
 type Building = JoinHandle<(Session, Result<(), SqlError>)>;
 
-/// Starts a build in a session of its own and waits until two workers read. Returns the backend's process and theirs.
+/// Starts a build in another session and waits until two workers read. Returns the process ids of the backend and of the workers.
 fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
     let mut watcher = scene.watcher();
     let mut session = scene.watcher();
@@ -93,7 +93,7 @@ fn the_builder_is_lost() {
     scene.expect_next_build();
 }
 
-/// The postmaster ends all sessions, and recovers.
+/// When a worker is killed, the postmaster ends all sessions and recovers.
 #[test]
 fn a_worker_is_killed() {
     let mut scene = slow_scene(Scene::alone(""));
@@ -104,13 +104,13 @@ fn a_worker_is_killed() {
         SqlError::Server(error) => assert_eq!(error.sqlstate, "57P02", "{error}"),
         SqlError::Connection(_) => {}
     }
-    // The builder notices that nobody wants its index any more.
+    // The builder notices that the client is gone.
     scene.builder.expect_idle(Duration::from_secs(30)).unwrap();
     scene.reconnect();
     scene.expect_next_build();
 }
 
-/// Its thread sends from memory that goes away with the transaction.
+/// The backend's thread sends from memory that is freed with the transaction.
 #[test]
 fn the_backend_is_terminated() {
     let mut scene = Scene::new("backend_terminated");
@@ -123,7 +123,7 @@ fn the_backend_is_terminated() {
         )
         .unwrap();
     for round in 0..10u32 {
-        // 24 MB of rows.
+        // Release the 24 MB of rows.
         proxy.reset();
         proxy.slow(Direction::ToBuilder, 4_000_000 + round * 1_000_000);
         let mut session = scene.watcher();
@@ -140,13 +140,13 @@ fn the_backend_is_terminated() {
         scene.session.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
         building.join().unwrap();
     }
-    // No process was lost, or this session were.
+    // No process was lost: otherwise this session would be lost too.
     scene.expect_next_build();
     let log = CLUSTER.log();
     assert!(!log.contains("was terminated by signal"), "{log}");
 }
 
-/// Each function raises in a worker only, and the backend leaves workers something to read.
+/// The functions raise errors only in workers, and slow the backend down so that workers have rows to read.
 #[test]
 fn errors_of_workers_are_the_same() {
     let mut scene = scene("worker_errors");

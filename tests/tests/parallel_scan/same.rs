@@ -1,10 +1,10 @@
-//! The same index, whoever reads its rows.
+//! The index is the same, whichever process reads its rows.
 
 use harness::{Session, inspect};
 
 use crate::scene::{CLUSTER, CREATE, ROWS, Scene, build, bytes, read_by_workers, taken_part, workers_of};
 
-/// Builds an index with each number of workers, and compares.
+/// Builds an index with each number of workers, and compares the pages.
 fn expect_same(session: &mut Session, table: &str, create: &str, index: &str) {
     let mut first = None;
     for workers in [0, 1, 2, 4] {
@@ -24,12 +24,12 @@ fn expect_same(session: &mut Session, table: &str, create: &str, index: &str) {
     }
 }
 
-/// Tables large enough for workers to come to life while they are read.
+/// Tables large enough for workers to start while the backend reads.
 #[test]
 fn bytes_do_not_depend_on_workers() {
     let mut scene = Scene::new("same_bytes");
     let session = &mut scene.session;
-    // Of each type, with values in many rows, zeros and NULLs.
+    // Tables of each type, with duplicates, zeros and NULLs.
     session
         .execute(
             "SELECT setseed(0.5);
@@ -69,7 +69,7 @@ fn predicates_and_expressions() {
     for create in [CREATE, &partial] {
         expect_same(&mut scene.session, "items", create, "items_idx");
     }
-    // With so slow an expression, workers read more than one row in two.
+    // With such a slow expression, workers read at least a third of the rows.
     scene.workers(2);
     scene.session.execute("DROP INDEX items_idx").unwrap();
     let notices = build(&mut scene.session, CREATE).unwrap();
@@ -99,13 +99,13 @@ fn concurrently_and_reindex() {
     }
 }
 
-/// A row that an old snapshot still sees with another value, in a HOT chain: the index is not for that snapshot.
+/// An old snapshot sees another value of a row in the same HOT chain: such a snapshot must not use the index.
 #[test]
 fn workers_notice_broken_hot_chains() {
     let mut scene = Scene::new("same_hot");
     let mut old = scene.watcher();
     let session = &mut scene.session;
-    // The first block, which the backend may read, has none.
+    // The first block, which only the backend may read, has no such chain.
     session.execute("ALTER TABLE items SET (fillfactor = 40)").unwrap();
     session.execute("VACUUM FULL items").unwrap();
     old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items").unwrap();
@@ -122,7 +122,7 @@ fn workers_notice_broken_hot_chains() {
     let broken: String =
         session.value("SELECT indcheckxmin FROM pg_index WHERE indexrelid = 'items_idx'::regclass").unwrap();
     assert_eq!(broken, "t");
-    // Rows that only the old snapshot sees are not in the index, all others are.
+    // Rows visible only to the old snapshot are not in the index, all others are.
     let report = inspect(&CLUSTER, session, "items_idx").unwrap();
     assert!(report.contains(&format!(" {ROWS} rows of which")), "{report}");
     old.execute("COMMIT").unwrap();

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use harness::{Builder, Cluster, Notice, PgConfig, Session, SqlError, wait_for};
 
-/// One cluster for all, with workers enough for tests that run at a time; each test has its own database.
+/// A cluster for all tests, with enough workers for concurrent tests; each test has its own database.
 pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
     let settings = "shared_preload_libraries = 'lantern_index'\nmax_worker_processes = 64\nmax_parallel_workers = 64";
     Cluster::start_with(PgConfig::require().unwrap(), settings).unwrap()
 });
 
-/// Parallel workers of a test's own database.
+/// The number of parallel workers in the test's database.
 const WORKERS: &str = "SELECT count(*) FROM pg_stat_activity \
                        WHERE backend_type = 'parallel worker' AND datname = current_database()";
 
-/// Rows of [`Scene::new`].
+/// The number of rows of [`Scene::new`].
 pub const ROWS: u32 = 6000;
 
-/// Builds an index of `slow` values; so workers come to life before the backend has read all.
+/// Builds an index on slow values, so that workers start before the backend has read all rows.
 pub const CREATE: &str =
     "CREATE INDEX items_idx ON items USING hnsw ((slow(v)::vector(32)) vector_l2_ops) WITH (external = true)";
 
-/// A table of random values, some of them in many rows, and a function that makes each of them take a while.
+/// A table of random values with duplicates, and a function that slows the evaluation of each value down.
 pub struct Scene {
     pub session: Session,
     pub builder: Builder,
@@ -36,11 +36,11 @@ impl Scene {
         Self::on(&CLUSTER, database)
     }
 
-    /// On a cluster of its own with further settings, for a test that others would notice.
+    /// A scene with a cluster of its own and further settings, for a test that would affect others.
     pub fn alone(settings: &str) -> Self {
         let settings = format!("shared_preload_libraries = 'lantern_index'\n{settings}");
         let cluster = Cluster::start_with(PgConfig::require().unwrap(), &settings).unwrap();
-        // As that of all: it ends with this process.
+        // Leaked, as the shared cluster is: it ends with this process.
         Self::on(Box::leak(Box::new(cluster)), "alone")
     }
 
@@ -67,7 +67,7 @@ impl Scene {
         Self { session, builder, cluster, database: database.to_owned() }
     }
 
-    /// How many workers may take part from now on.
+    /// Sets the number of workers that may take part from now on.
     pub fn workers(&mut self, workers: u32) {
         workers_of(&mut self.session, "items", workers);
     }
@@ -77,14 +77,14 @@ impl Scene {
         self.cluster.session(&self.database).unwrap()
     }
 
-    /// A new session in place of one that was lost with all others, once the server is there again.
+    /// Replaces the session after a crash, once the server has recovered.
     pub fn reconnect(&mut self) {
         let limit = Duration::from_secs(30);
         self.session = wait_for("the server", limit, || Ok(self.cluster.session(&self.database).ok())).unwrap();
         self.builder.attach(&mut self.session).unwrap();
     }
 
-    /// Builds with two workers; nothing of what went wrong before is left.
+    /// Checks that a build with two workers works, and that nothing of earlier failures is left.
     pub fn expect_next_build(&mut self) {
         self.workers(2);
         let mut watcher = self.watcher();
@@ -100,7 +100,7 @@ impl Scene {
     }
 }
 
-/// How many workers may take part in reading a table from now on.
+/// Sets the number of workers that may read a table.
 pub fn workers_of(session: &mut Session, table: &str, workers: u32) {
     session
         .execute(&format!(
@@ -109,7 +109,7 @@ pub fn workers_of(session: &mut Session, table: &str, workers: u32) {
         .unwrap();
 }
 
-/// Runs a statement, and returns all that it said.
+/// Runs a statement and returns its notices.
 pub fn build(session: &mut Session, sql: &str) -> Result<Vec<Notice>, SqlError> {
     session.execute("SET client_min_messages = debug1")?;
     session.take_notices();
@@ -119,7 +119,7 @@ pub fn build(session: &mut Session, sql: &str) -> Result<Vec<Notice>, SqlError> 
     result.map(|()| notices)
 }
 
-/// The parallel workers of a build.
+/// The number of parallel workers in a build, from its notices.
 pub fn taken_part(notices: &[Notice]) -> u32 {
     let last = notices.iter().find(|notice| notice.message.starts_with("indexed ")).expect("the build's last line");
     let (_, scan) = last.detail.split_once("Scan ").unwrap();
@@ -127,13 +127,13 @@ pub fn taken_part(notices: &[Notice]) -> u32 {
     scan.split_once('(').map_or(0, |(_, workers)| workers.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Rows of the index that workers have read.
+/// The number of index rows that workers have read, from the notices.
 pub fn read_by_workers(notices: &[Notice]) -> u32 {
     let line = notices.iter().find_map(|notice| notice.message.strip_prefix("parallel workers have read "));
     line.map_or(0, |line| line.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// All bytes of an index but where its log records are, and the checksums, which depend on that.
+/// The bytes of an index without LSNs and checksums, which depend on LSNs.
 pub fn bytes(session: &mut Session, index: &str) -> Vec<u8> {
     let mut bytes = fs::read(CLUSTER.relation_file(session, index).unwrap()).unwrap();
     for page in bytes.chunks_mut(8192) {

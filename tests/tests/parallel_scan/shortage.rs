@@ -1,4 +1,4 @@
-//! Where there is nothing for parallel workers, the backend reads alone.
+//! If no parallel workers are available, the backend reads alone.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn no_worker_processes() {
     assert_eq!(taken_part(&build(&mut scene.session, CREATE).unwrap()), 0);
 }
 
-/// The limit is for the workers of all sessions: the cluster is that of this test alone.
+/// The limit on workers applies to all sessions, so this test has its own cluster.
 #[test]
 fn as_many_workers_as_may_run_at_a_time() {
     let mut scene = Scene::alone("");
@@ -25,7 +25,7 @@ fn as_many_workers_as_may_run_at_a_time() {
     }
 }
 
-/// Another session's query has as many parallel parts as the server has room for segments: each keeps its own until the end.
+/// Another session's query uses all dynamic shared memory segments that the server allows, until its end.
 #[test]
 fn no_dynamic_shared_memory() {
     let mut scene = Scene::alone("max_connections = 10\nmax_wal_senders = 0\nmax_worker_processes = 4");

@@ -9,7 +9,7 @@ mod scene;
 mod sent;
 mod throughput;
 
-// Lantern's client, as the builder's own tests play it.
+// The simulated Lantern client of the builder's own tests.
 #[allow(dead_code)]
 #[path = "../../../crates/server/tests/lantern/client.rs"]
 mod client;
@@ -27,7 +27,7 @@ use harness::{Builder, BuilderOptions, Phase, Scratch, inspect, is_running, wait
 use rustix::process::{Pid, Signal, kill_process};
 use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
 
-/// Ended builds, by outcome, as the router counts them.
+/// The router's count of ended builds with this outcome.
 fn ended(router: &Builder, outcome: &str) -> f64 {
     router.metric(&format!("lantern_index_builds_total{{outcome=\"{outcome}\"}}")).unwrap()
 }
@@ -86,7 +86,7 @@ fn eight_at_once_take_turns_on_three_builders() {
 
 #[test]
 fn a_builder_that_dies_is_named_and_the_next_build_works() {
-    // With room for more, the router starts another one while it takes the last one back.
+    // With room for more builders, the router might start another one while the last one returns to the pool.
     let mut scene = Scene::new("builder_dies", &["--max-builders", "1"]);
     for phase in Phase::ALL {
         let building = scene.build_until(phase);
@@ -112,7 +112,7 @@ fn a_builder_that_dies_before_it_takes_a_build_is_replaced() {
     wait_for_builders(&scene.router, 1);
     scene.build_and_drop();
     let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
-    // It still accepts connections, in the system's queue, but answers nothing; then it is gone.
+    // A stopped process still accepts connections, in the kernel's queue, but does not answer; then it is killed.
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::STOP).unwrap();
     let building = scene.start(CREATE_QUICKLY);
     thread::sleep(Duration::from_millis(300));
@@ -206,7 +206,7 @@ fn a_list_of_builders_will_do() {
     scene.build_and_drop();
     first.expect_builds(1).unwrap();
     drop(first);
-    // The other one shows another certificate, which nobody vouches for.
+    // The other builder uses another certificate, which no trusted authority has signed.
     let error = scene.session.as_mut().unwrap().execute(CREATE).unwrap_err();
     println!("{error}\n");
     assert_eq!(error.server().sqlstate, "57P03", "{error}");

@@ -1,4 +1,4 @@
-//! Clients that read slowly, or not at all.
+//! Clients that read slowly or not at all.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::scene::{CLUSTER, CREATE_QUICKLY, PATIENCE, Scene};
 #[test]
 fn a_slow_client_gets_its_whole_index() {
     let mut scene = Scene::new("slow_reader", &[]);
-    // The builder ends long before the client has read what lies in the buffers between the two.
+    // The builder finishes long before the client has read what the buffers on the way contain.
     scene.proxy.slow(Direction::ToClient, 300 << 10);
     let session = scene.session.as_mut().unwrap();
     session.execute("CREATE TABLE few AS SELECT * FROM items WHERE id <= 3000").unwrap();
     session.execute("CREATE INDEX items_idx ON few USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
     inspect(&CLUSTER, session, "items_idx").unwrap();
-    // What was relayed is known.
+    // The router has seen the result of the relayed build.
     scene.router.expect_builds(1).unwrap();
     let (_, status) = scene.router.get("/status").unwrap();
     let rows = session.value::<u64>("SELECT count(*) FROM few").unwrap();
@@ -42,13 +42,13 @@ fn a_client_that_does_not_read_is_given_up() {
 #[test]
 fn a_build_that_takes_too_long_is_ended() {
     let mut scene = Scene::with("overdue", &BuilderOptions::router(&["--max-build-time", "4s"]));
-    // Its rows trickle, and it says all the time that it is alive.
+    // A client that sends its rows slowly, with heartbeats in between.
     let session = scene.session.as_mut().unwrap();
     session.execute("SET hnsw.external_index_max_rate = '200kB'").unwrap();
     let error = session.execute(CREATE_QUICKLY).unwrap_err();
     assert_eq!(error.server().sqlstate, "54000", "{error}");
     assert!(error.server().hint.contains("--max-build-time"), "{error}");
-    // A table of its own: deleted rows are indexed as long as any session of the cluster might see them.
+    // A new table: deleted rows are indexed as long as any session of the cluster might see them.
     let few =
         "CREATE TABLE few AS SELECT * FROM items WHERE id <= 100; DROP TABLE items; ALTER TABLE few RENAME TO items";
     session.execute(&format!("RESET hnsw.external_index_max_rate; {few}")).unwrap();

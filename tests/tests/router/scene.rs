@@ -1,4 +1,4 @@
-//! A router with builders as processes of this machine, a table, and a network between PostgreSQL and the router.
+//! A router with builders as processes of this machine, a table, and a proxy between PostgreSQL and the router.
 
 use std::sync::LazyLock;
 use std::thread;
@@ -9,20 +9,20 @@ use harness::{
     wait_for,
 };
 
-/// One cluster for all; each test has its own database.
+/// A cluster for all tests; each test has its own database.
 pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 
-/// Long enough for any machine.
+/// Long enough for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Takes a while to build after the last row was sent.
+/// After the last row was sent, the builder needs some time for the graph.
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
                       WITH (m = 32, ef_construction = 1000, external = true)";
 
-/// The same with pgvector's defaults.
+/// The same index with pgvector's defaults.
 pub const CREATE_QUICKLY: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// The processes of a router's builders.
+/// The process ids of a router's builders.
 pub fn builders(router: &Builder) -> Vec<u32> {
     router.pid().map(children).unwrap_or_default()
 }
@@ -54,14 +54,14 @@ impl Scene {
         Self { database: database.to_owned(), session: Some(session), router, proxy }
     }
 
-    /// Another session of the same database, which builds through the same router.
+    /// Another session with the same database and router.
     pub fn another_session(&self) -> Session {
         let mut session = CLUSTER.session(&self.database).unwrap();
         self.router.attach(&mut session).unwrap();
         session
     }
 
-    /// Builds an index, looks at every page of it and drops it.
+    /// Builds an index, verifies its pages and drops it.
     pub fn build_and_drop(&mut self) {
         self.proxy.reset();
         let session = self.session.as_mut().expect("no build is running");
@@ -79,7 +79,7 @@ impl Scene {
         })
     }
 
-    /// Starts a build and comes back when it is in the middle of `phase`, where it stays.
+    /// Starts a build and returns when it is stopped in the middle of `phase`.
     pub fn build_until(&mut self, phase: Phase) -> Building {
         let session = self.session.take().expect("one build at a time");
         let mut watcher = CLUSTER.session(&self.database).unwrap();

@@ -1,4 +1,4 @@
-//! PostgreSQL sent to its builder: it goes there by itself, with the ticket that the router gave it.
+//! Redirects of PostgreSQL: the backend connects to the builder itself, with the ticket of the router.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::scene::{CLUSTER, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
 use crate::{ended, kill};
 
-/// A router that sends, and a table.
+/// A scene with a redirecting router.
 fn scene(database: &str, arguments: &[&str]) -> Scene {
     Scene::new(database, &[&["--mode", "redirect"], arguments].concat())
 }
 
-/// The ports that the session has connected to since it was last asked.
+/// The ports that the session has connected to since the last call.
 fn connected(session: &mut Session) -> Vec<u16> {
     let notices = session.take_notices();
     let ports = notices.iter().filter_map(|notice| {
@@ -26,7 +26,7 @@ fn connected(session: &mut Session) -> Vec<u16> {
 fn every_form_of_the_statement_is_sent() {
     let mut scene = scene("sent", &["--idle-ttl", "1s"]);
     let session = scene.session.as_mut().unwrap();
-    // The steps of a partition's build are for those who look for them.
+    // For partitions, connections are reported at DEBUG1.
     session.execute("SET client_min_messages = debug1").unwrap();
     connected(session);
     for sql in [
@@ -42,7 +42,7 @@ fn every_form_of_the_statement_is_sent() {
         "CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)",
         "REINDEX INDEX CONCURRENTLY items_idx",
     ] {
-        // Some may not be in a transaction with others.
+        // Statements by themselves: some must not run in a transaction block.
         session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let ports = connected(session);
         let builds =
@@ -72,7 +72,7 @@ fn the_certificate_is_checked_at_the_builder_too() {
             .unwrap();
         scene.build_and_drop();
     }
-    // Builders of others: one behind the certificate that the client knows, and one that nobody vouches for.
+    // Two builders that the routers do not start: the client trusts the certificate of the first, but not of the second.
     let [known, stranger] = [(); 2].map(|()| Builder::start().unwrap());
     let files = Scratch::new("certificates", 0o755).unwrap();
     let [key, both] = ["key", "both.pem"].map(|name| files.path().join(name).display().to_string());
@@ -82,7 +82,7 @@ fn the_certificate_is_checked_at_the_builder_too() {
         let port = builder.address().port();
         let place = format!("127.0.0.1:{port}/{}", builder.status_address().port());
         let mut arguments = vec!["--mode", "redirect", "--builders", "static", "--builder", &place];
-        // The builders ask for no ticket, but one that comes back tells the router that the client did not get there.
+        // The builders require no ticket, but a ticket that returns tells the router that the client did not reach its builder.
         arguments.extend(["--builder-ca", &ca, "--builder-name", "localhost", "--ticket-key", &key]);
         let router = Builder::start_with(&BuilderOptions::router(&arguments)).unwrap();
         let texts = [&router, &known].map(|daemon| std::fs::read_to_string(daemon.certificate()).unwrap());
@@ -103,7 +103,7 @@ fn the_certificate_is_checked_at_the_builder_too() {
             println!("{error}\n");
             assert_eq!(went, [at, port, at, port], "it asks once more");
             assert!(error.to_string().contains("certificate"), "{error}");
-            // The only builder is kept for 60 s for a client that was sent there.
+            // The only builder stays reserved for 60 s if its client does not come back.
             assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
             assert_eq!(stranger.metric("lantern_index_tuples_received_total").unwrap(), 0.0, "no row for a stranger");
         }
@@ -117,7 +117,7 @@ fn a_builder_that_is_gone_before_the_client_comes_is_replaced() {
     let mut scene = Scene::with("sent_late", &options);
     wait_for_builders(&scene.router, 1);
     let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
-    // The client hears the greeting; where to go it hears when nobody is there any more.
+    // The greeting passes; the redirect arrives only after the builder has gone.
     scene.proxy.stop_after(Direction::ToClient, 8);
     let building = scene.start(CREATE_QUICKLY);
     wait_for("the client to be sent", PATIENCE, || {

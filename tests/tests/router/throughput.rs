@@ -1,6 +1,6 @@
-//! Rows and pages through a router that relays, against the same without one. It measures, so it wants the machine for itself, and a
-//! release build: `LANTERN_INDEX=target/release/lantern-index cargo test -p lantern-index-tests --test router throughput -- --ignored
-//! --nocapture`. What it said is in `benches/results`.
+//! Throughput of rows and pages through a relaying router, compared with a direct connection. It measures time, so it needs an otherwise
+//! idle machine and a release build: `LANTERN_INDEX=target/release/lantern-index cargo test -p lantern-index-tests --test router throughput
+//! -- --ignored --nocapture`. A report is in `benches/results`.
 
 use std::time::Instant;
 
@@ -11,11 +11,11 @@ use crate::scene::CLUSTER;
 const ROWS: usize = 50_000;
 const DIMS: usize = 384;
 const ROUNDS: usize = 15;
-/// Few neighbors: it is about bytes, not graphs.
+/// Few neighbors: the graph should take little time.
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
                       WITH (m = 4, ef_construction = 16, external = true)";
 
-/// Seconds of the scan, of the pages, and of the whole statement.
+/// Seconds of the scan, of the pages, and of the statement.
 fn build(session: &mut Session, daemon: &Builder) -> [f64; 3] {
     daemon.attach(session).unwrap();
     session.take_notices();
@@ -28,7 +28,7 @@ fn build(session: &mut Session, daemon: &Builder) -> [f64; 3] {
     [seconds[0], seconds[2], whole]
 }
 
-/// Bytes that the index has.
+/// The size of the index in bytes.
 fn pages(session: &mut Session) -> f64 {
     session.value("SELECT pg_relation_size('items_idx')").unwrap()
 }
@@ -50,7 +50,7 @@ fn own_seconds(router: &Builder) -> f64 {
 #[ignore = "measures"]
 fn relayed_bytes_against_direct_ones() {
     let mut session = CLUSTER.database("throughput").unwrap();
-    // Not normally distributed, but no two alike: the graph is of no interest.
+    // Not normally distributed, but all different: the graph does not matter.
     let mut random = Random::new(1);
     let base = Vectors::new(DIMS, (0..ROWS * DIMS).map(|_| random.unit()).collect());
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
@@ -62,11 +62,11 @@ fn relayed_bytes_against_direct_ones() {
         let (mut rounds, mut bytes_of_pages, mut own) = (Vec::new(), 0.0, 0.0);
         for round in 0..=ROUNDS {
             let mut taken = [[0.0; 3]; 2];
-            // Neither is always the one that comes after the other.
+            // Alternate which of the two comes first.
             for which in [round % 2, 1 - round % 2] {
                 let before = own_seconds(&daemons[1]);
                 taken[which] = build(&mut session, &daemons[which]);
-                // The first one warms up.
+                // The first round is a warm-up.
                 own += if round > 0 && which == 1 { own_seconds(&daemons[1]) - before } else { 0.0 };
                 bytes_of_pages = pages(&mut session);
                 session.execute("DROP INDEX items_idx; CHECKPOINT").unwrap();

@@ -1,4 +1,4 @@
-//! Dump and restore: with the library the restored index is built by the builder; without it, once the option is gone.
+//! Dump and restore: with the library, the builder builds the restored index; without it, restoring works once the option is removed.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use super::CLUSTER;
 
 const INDEXES: u32 = 3;
 
-/// A client program of PostgreSQL, as superuser.
+/// Runs a client program of PostgreSQL as superuser.
 fn client(cluster: &Cluster, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(cluster.config().program(program));
     command.arg("--host").arg(cluster.dir()).args(["--port", "5432", "--username", "postgres"]).args(arguments);
@@ -20,7 +20,7 @@ fn expect_success(output: &Output) {
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
-/// A database with indexes that have the option, and one that has it not.
+/// A database with indexes that have the option, and one without it.
 fn original(builder: &Builder, name: &str) -> Session {
     let mut session = CLUSTER.database(name).unwrap();
     builder.attach(&mut session).unwrap();
@@ -38,7 +38,7 @@ fn original(builder: &Builder, name: &str) -> Session {
     session
 }
 
-/// The definitions of all hnsw indexes and what they find.
+/// The definitions of all hnsw indexes, and the results of searches.
 fn answers(session: &mut Session) -> Vec<String> {
     let definitions = session.query("SELECT indexdef FROM pg_indexes WHERE indexdef LIKE '%hnsw%' ORDER BY 1").unwrap();
     let mut answers: Vec<String> = definitions.into_iter().flatten().flatten().collect();
@@ -112,7 +112,7 @@ fn without_the_library_once_the_option_is_gone() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("unrecognized parameter \"external\""), "{said}");
 
-    // The statement of docs/recipes.md, whose \gexec is psql's.
+    // The statement of docs/recipes.md; \gexec is a command of psql.
     let recipes = std::fs::read_to_string(harness::root().join("docs/recipes.md")).unwrap();
     let (_, rest) = recipes.split_once("```sql\nSELECT format('ALTER INDEX").unwrap();
     let reset = format!("SELECT format('ALTER INDEX{}", rest.split_once("```").unwrap().0);

@@ -1,4 +1,4 @@
-//! A build while a session still sees the table as it was: rows that are dead to everybody else belong into the index.
+//! A build while an old snapshot is in use: rows that are dead for all other sessions must be in the index.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{BUILDER, CLUSTER};
 const READ: &str = "SELECT id FROM items ORDER BY v <-> '[0,0,0]' LIMIT 1000";
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_sort = off; SET hnsw.ef_search = 1000";
 
-/// A table of 300 rows and a session that sees it as it is now.
+/// A table of 300 rows, and a session with a snapshot of its present state.
 fn scene(database: &str, options: &str, external: bool) -> (Session, Session) {
     let mut session = CLUSTER.database(database).unwrap();
     BUILDER.attach(&mut session).unwrap();
@@ -26,7 +26,7 @@ fn scene(database: &str, options: &str, external: bool) -> (Session, Session) {
     (session, old)
 }
 
-/// Makes the session use the index or not, and says whether it does.
+/// Makes the session prefer or avoid the index; returns whether the plan uses it.
 fn uses_index(session: &mut Session, by_index: bool) -> bool {
     let settings =
         if by_index { BY_INDEX } else { "SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort" };
@@ -48,7 +48,7 @@ fn ids(session: &mut Session, by_index: bool) -> Vec<u32> {
 fn dead_rows_are_found_by_those_who_see_them() {
     for external in [true, false] {
         let database = format!("dead_rows_{external}");
-        // Full pages: a new version goes to another page, so no version is updated in place.
+        // Full pages, so that a new version goes to another page and is no HOT update.
         let (mut session, mut old) = scene(&database, "fillfactor = 100", external);
         session.execute("DELETE FROM items WHERE id % 3 = 0").unwrap();
         session.execute("CREATE INDEX items_v ON items USING hnsw (v vector_l2_ops)").unwrap();
@@ -71,13 +71,13 @@ fn rows_updated_in_place() {
     for external in [true, false] {
         let database = format!("in_place_{external}");
         let (mut session, mut old) = scene(&database, "fillfactor = 40", external);
-        // The indexed column changes as well: one chain of versions has two values.
+        // The indexed column changes as well, so that the versions of a HOT chain have different values.
         session.execute("UPDATE items SET note = 1 WHERE id % 2 = 0").unwrap();
         session.execute("UPDATE items SET v = ARRAY[id, 100, 2]::vector WHERE id % 5 = 0").unwrap();
         session.execute("DELETE FROM items WHERE id % 7 = 0").unwrap();
         session.execute("CREATE INDEX items_v ON items USING hnsw (v vector_l2_ops)").unwrap();
         assert_eq!(session.take_notices().iter().any(|notice| notice.message.starts_with("indexed ")), external);
-        // PostgreSQL itself keeps the index from those who must not use it.
+        // PostgreSQL itself keeps transactions with old snapshots from using the index.
         let fenced: String =
             session.value("SELECT indcheckxmin FROM pg_index WHERE indexrelid = 'items_v'::regclass").unwrap();
         assert_eq!(fenced, "t");
@@ -85,7 +85,7 @@ fn rows_updated_in_place() {
         old.execute("COMMIT").unwrap();
 
         let alive: Vec<u32> = (1..=300).filter(|id| id % 7 != 0).collect();
-        // Other tests' transactions, which are short, keep it away too.
+        // Short transactions of other tests delay it too.
         wait_for("the index to be used", Duration::from_secs(30), || Ok(uses_index(&mut session, true).then_some(())))
             .unwrap();
         assert_eq!(ids(&mut session, true), alive);

@@ -1,4 +1,4 @@
-//! Measures what each pass of the engine gains: builds of several sets with one pass left out at a time.
+//! What does each pass of the engine gain? Builds several sets with one pass left out at a time.
 
 use anyhow::Result;
 use benches::hard::HardSet;
@@ -21,7 +21,7 @@ const SHOWN: [usize; 3] = [0, 2, 4];
 /// The sets, and how they are built.
 #[derive(Args)]
 pub struct Ablation {
-    /// Sets as of --set, with `:ip` or another metric behind the name, and families of hard data
+    /// Sets as for --set, which may have `:ip` or another metric appended, and families of hard data
     #[arg(
         value_name = "SET",
         value_delimiter = ',',
@@ -33,25 +33,25 @@ pub struct Ablation {
     without: Vec<Pass>,
     #[command(flatten)]
     set: SetOptions,
-    /// Parameters of the index; hard families have their own
+    /// Options of the index; families of hard data have their own
     #[arg(long, default_value_t = 16)]
     m: u16,
     #[arg(long, default_value_t = 64)]
     ef_construction: u16,
-    /// How often each is built, taking turns
+    /// Rounds; in each round every contestant builds once
     #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "3")]
     rounds: usize,
-    /// Threads; 0 takes all
+    /// Threads; 0 takes one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
 
-/// Who builds.
+/// What builds the graph.
 #[derive(Clone, Copy, PartialEq)]
 enum Contestant {
     Whole,
     Without(Pass),
-    /// Insertion one by one, as in pgvector, which the passes replace.
+    /// Insertion one by one, as in pgvector, instead of the passes.
     Insertion,
 }
 
@@ -107,7 +107,7 @@ impl Ablation {
         step::timed("finding the distances of the true neighbors", make)
     }
 
-    /// Searches give the same in every round, so only the first has them.
+    /// Results of searches are the same in every round, so only the first round searches.
     fn measure(&self, set: &GraphSet, who: Contestant, search: bool) -> Result<Outcome> {
         let before = cpu_seconds(std::process::id());
         let finished = match who {
@@ -132,7 +132,7 @@ impl Contestant {
     }
 }
 
-/// The pass of a name on the command line.
+/// Parses the name of a pass.
 fn pass(word: &str) -> Result<Pass, String> {
     let name = |pass: Pass| pass.name().replace(' ', "-");
     let known = || format!("one of {} is needed", Pass::ALL.map(name).join(", "));

@@ -4,7 +4,7 @@ use harness::{Cluster, Metric, Session};
 use super::NEIGHBORS;
 use super::stage::DATABASE;
 
-/// How many pages of the index on `v` PostgreSQL reads per query of `table` with an empty cache: the server restarts before each query.
+/// The pages of the index on `v` that PostgreSQL reads per query of `table` with an empty cache. The server restarts before each query.
 pub fn pages_per_query(
     cluster: &mut Cluster,
     table: &str,
@@ -25,7 +25,7 @@ pub fn pages_per_query(
     Ok((pages_read(cluster, table)? - before) / queries as f64)
 }
 
-/// Sessions report their counts when they end: the server is stopped first.
+/// Sessions report their statistics when they end, so the server is stopped first.
 fn pages_read(cluster: &mut Cluster, table: &str) -> Result<f64> {
     cluster.restart()?;
     let mut session: Session = cluster.session(DATABASE)?;

@@ -1,8 +1,8 @@
-//! Contestants take turns, so that other load on the machine affects all alike.
+//! Alternates contestants, so that other load on the machine affects all alike.
 
 use anyhow::Result;
 
-/// Runs each contestant once per round, each round beginning with another one. Results are by contestant, then round.
+/// Runs each contestant once per round; the contestant that begins changes with each round. Results are indexed by contestant, then round.
 pub fn alternate<C, T>(
     rounds: usize,
     contestants: &[C],
@@ -18,7 +18,7 @@ pub fn alternate<C, T>(
     Ok(results)
 }
 
-/// The median; of an even count the mean of the two middle numbers; `None` for no numbers.
+/// The median, or the mean of the two middle numbers; `None` without numbers.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = numbers.into_iter().collect();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench documents`: repeats measurements of articles about pgvector and external builds, on a small scale.
+//! `cargo xtask bench documents`: repeats measurements of articles about pgvector and about external builds, at a small scale.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ use ground::Ground;
 use section::Section;
 use sizes::Sizes;
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Benchmark {
     Offload,
@@ -39,10 +39,10 @@ pub enum Benchmark {
     Distributed,
 }
 
-/// Which benchmarks, and of which sizes.
+/// Which benchmarks to run, and their sizes.
 #[derive(Args)]
 pub struct Documents {
-    /// Which, with commas between them
+    /// Benchmarks, separated by commas
     #[arg(value_enum, value_delimiter = ',', default_values_t = Benchmark::ALL)]
     benchmarks: Vec<Benchmark>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Benchmark {
     }
 }
 
-/// Runs the benchmarks one after the other; each has its section in the report, and replaces an existing one.
+/// Runs the benchmarks in order. Each has a section in the report, and replaces the section of an earlier run.
 pub fn run(Documents { benchmarks, sizes }: &Documents) -> Result<()> {
     let mut ground = Ground::find(sizes)?;
     let mut failed = Vec::new();

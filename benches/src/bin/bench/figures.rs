@@ -2,15 +2,15 @@ use super::EF_SEARCH;
 use super::contest::median;
 use super::programs::Visits;
 
-/// Figures of searches at one ef_search.
+/// Results of searches at one ef_search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Search {
     pub recall: Option<f64>,
-    /// Index tuples visited per query, or distances computed.
+    /// Index tuples visited per query, which are distances computed.
     pub visited: Option<f64>,
-    /// Pages of the index per query, as the links lie in its file.
+    /// Distinct pages of the index per query, from its file.
     pub pages: Option<f64>,
-    /// Pages of the index that PostgreSQL read per query with nothing in its cache.
+    /// Pages of the index that PostgreSQL read per query with an empty cache.
     pub cold: Option<f64>,
 }
 
@@ -18,22 +18,22 @@ pub struct Search {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     pub seconds: f64,
-    /// CPU seconds of the database and of the builder.
+    /// CPU seconds of the database, and of the builder.
     pub cpu: Option<(f64, f64)>,
-    /// Seconds by phase: reading the table, waiting for the graph, writing pages.
+    /// Seconds per phase: reading the table, waiting for the graph, writing pages.
     pub phases: Option<[f64; 3]>,
-    /// The most bytes of memory that the build took.
+    /// Peak memory of the build in bytes.
     pub memory: Option<f64>,
-    /// Bytes of the index.
+    /// The size of the index in bytes.
     pub size: Option<f64>,
-    /// At each of [`EF_SEARCH`].
+    /// Results at each of [`EF_SEARCH`].
     pub searches: [Search; EF_SEARCH.len()],
-    /// Searches of the index in its file, at more values of ef_search.
+    /// Searches of the index file, at more values of ef_search.
     pub curve: Vec<Visits>,
 }
 
 impl Figures {
-    /// The median of each figure.
+    /// The median of each figure over the rounds.
     pub fn median(rounds: &[Self]) -> Self {
         let of = |get: &dyn Fn(&Self) -> Option<f64>| median(rounds.iter().filter_map(get));
         let pair = |get: &dyn Fn(&Self) -> Option<(f64, f64)>| {
@@ -60,14 +60,14 @@ impl Figures {
         }
     }
 
-    /// In short, for the terminal.
+    /// The main figures in a line, for the terminal.
     pub fn line(&self) -> String {
         let recall = self.searches.iter().map(|search| search.recall.map_or("-".to_owned(), |r| format!("{r:.4}")));
         format!("{:.2} s, recall {}", self.seconds, recall.collect::<Vec<_>>().join(" "))
     }
 }
 
-/// The median at each ef_search.
+/// The median curve: at each ef_search, the median of each figure.
 fn curve(rounds: &[Figures]) -> Vec<Visits> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let middle = |at: usize, get: fn(&Visits) -> f64| {

@@ -1,4 +1,4 @@
-//! Tables as Markdown that is also readable as plain text.
+//! Markdown tables that are also readable as plain text.
 
 /// A table; the first column is text, the others are numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ impl Table {
         Self { head: head.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; cells that it lacks are empty.
+    /// Adds a row; missing cells are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut cells: Vec<String> = cells.into_iter().collect();
         cells.resize(self.head.len(), String::new());

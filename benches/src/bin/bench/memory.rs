@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Resets the peak memory of a process.
 pub fn forget_peak(pid: u32) {
-    // If that is not allowed, the peak may be that of an earlier, larger build.
+    // Without permission, the peak may be that of an earlier, larger build.
     let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }
 
@@ -21,21 +21,21 @@ pub fn available() -> usize {
     text.lines().find_map(|line| bytes(line, "MemAvailable:")).unwrap_or_default() as usize
 }
 
-/// Anonymous resident bytes of a process: of a builder, all but its spool.
+/// Anonymous resident bytes of a process; those of a builder are everything but its spool.
 pub fn anonymous(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines().find_map(|line| bytes(line, "RssAnon:")).unwrap_or_default()
 }
 
-/// Bytes of the files in `dir` that a process has open, those without a name too.
+/// Bytes of the files in `dir` that a process has open, including deleted ones.
 pub fn in_files(pid: u32, dir: &Path) -> u64 {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     let inside = open.filter(|file| fs::read_link(file).is_ok_and(|target| target.starts_with(dir)));
     inside.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
-/// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. Other shared memory, such as the graph of
-/// a parallel build, counts once.
+/// Bytes of a backend and its parallel workers, without PostgreSQL's shared buffers. Other shared memory, such as
+/// the graph of a parallel build, counts once.
 pub fn of_backend(pid: u32) -> u64 {
     let worker = format!("parallel worker for PID {pid}");
     let is_worker = |other: &u32| {
@@ -48,7 +48,7 @@ pub fn of_backend(pid: u32) -> u64 {
     of(pid) + pids.filter(is_worker).map(of).sum::<u64>()
 }
 
-/// Adds up the proportional set size of all mappings but shared buffers, an anonymous shared mapping.
+/// Sums the proportional set sizes (PSS) of all mappings except shared buffers, which are an anonymous shared mapping.
 fn unshared(smaps: &str) -> u64 {
     let (mut sum, mut counts) = (0, false);
     for line in smaps.lines() {

@@ -6,55 +6,55 @@ use harness::{Column, Metric};
 use super::flags;
 use super::peer::Peer;
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Args, Debug)]
 pub struct BenchOptions {
-    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 and
-    /// wordnet-1152 (116,659 definitions, embedded the first time), synthetic-DIMS, or the path of an .npy or .fvecs file
+    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 and wordnet-1152 (116,659
+    /// definitions, embedded at first use), synthetic-DIMS, or the path of an .npy or .fvecs file
     #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
     pub sets: Vec<String>,
     #[command(flatten)]
     pub set: SetOptions,
-    /// Every combination of these and those of --ef-construction
+    /// Values of m; every combination with those of --ef-construction is built
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16")]
     pub m: Vec<u32>,
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64")]
     pub ef_construction: Vec<u32>,
-    /// Who builds
+    /// What builds the index
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = Peer::ALL)]
     pub peers: Vec<Peer>,
-    /// How often each builds, taking turns
+    /// Rounds; in each round every peer builds once
     #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "3")]
     pub rounds: usize,
-    /// Queries that find an empty cache, for the pages read; 0 is none
+    /// Queries with an empty cache, to count pages read; 0 for none
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub cold: usize,
-    /// Of the report in benches/results
+    /// Name of the report in benches/results
     #[arg(long, default_value = "bench")]
     pub name: String,
 }
 
-/// What is taken of a set.
+/// The part of a set to use.
 #[derive(Args, Clone, Debug)]
 pub struct SetOptions {
-    /// Queries for a set from a path [default: X_query for X_base, or its last rows]
+    /// File with queries for a set from a path [default: X_query for X_base, or the set's last rows]
     #[arg(long, value_name = "PATH")]
     pub queries_from: Option<String>,
-    /// Rows [default: all of the set; of a synthetic one 100000]
+    /// Rows [default: all of the set; 100000 for a synthetic one]
     #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
-    /// Queries
+    /// Number of queries
     #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "1000")]
     pub queries: usize,
-    /// l2, ip or cosine [default: what suits the set; l2 for a path]
+    /// l2, ip or cosine [default: the metric that suits the set; l2 for a path]
     #[arg(long, value_name = "M", value_parser = flags::metric)]
     pub metric: Option<Metric>,
-    /// vector or halfvec
+    /// Column type: vector or halfvec
     #[arg(long = "type", value_name = "T", value_parser = flags::column, default_value = "vector")]
     pub column: Column,
 }
 
-/// Parameters of an index.
+/// Options of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     pub m: u32,
@@ -68,7 +68,7 @@ impl fmt::Display for Case {
 }
 
 impl BenchOptions {
-    /// Every combination of parameters.
+    /// Every combination of options.
     pub fn cases(&self) -> Vec<Case> {
         let of = |&m: &u32| self.ef_construction.iter().map(move |&ef_construction| Case { m, ef_construction });
         self.m.iter().flat_map(of).collect()

@@ -6,16 +6,16 @@ use harness::{PgConfig, binary};
 
 use super::venv;
 
-/// Who builds an index, or only its graph.
+/// What builds an index, or only its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Peer {
     /// `external = true`
     External,
-    /// pgvector itself, with a worker on each further core and all memory that it wants
+    /// pgvector itself, with a parallel worker on each further core and enough memory
     Database,
-    /// `external = true`, by `--engine usearch`
+    /// `external = true` with `--engine usearch`
     Usearch,
-    /// The engine of `external`, without a database
+    /// The engine of `external` without a database
     Graph,
     /// The library hnswlib
     Hnswlib,
@@ -37,13 +37,13 @@ impl Peer {
         }
     }
 
-    /// Whether it makes an index that PostgreSQL can search.
+    /// Whether it builds an index that PostgreSQL can search.
     pub fn is_indexed(self) -> bool {
         matches!(self, Self::External | Self::Database | Self::Usearch)
     }
 }
 
-/// The programs that take part.
+/// The programs that are compared.
 pub struct Tools {
     pub config: PgConfig,
     /// `lantern-index`
@@ -52,12 +52,12 @@ pub struct Tools {
     pub graph: PathBuf,
     /// `visits`
     pub visits: PathBuf,
-    /// Python with the libraries, if they can be had.
+    /// Python with the libraries, if they could be installed.
     pub python: Option<PathBuf>,
 }
 
 impl Tools {
-    /// Finds what `cargo xtask bench` has built and installed; `libraries`: those of others take part too.
+    /// Finds what `cargo xtask bench` has built and installed; `libraries`: with hnswlib and faiss.
     pub fn find(libraries: bool) -> Result<Self> {
         let config = PgConfig::require()?;
         let program = binary()?;

@@ -1,4 +1,4 @@
-//! What builds graphs without a database, and what searches an index in its file. All print the same lines.
+//! Programs that build graphs without a database, or search an index file. All print lines of the same form.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,18 +11,18 @@ use super::peer::{Peer, Tools};
 use super::set::Set;
 use super::warm;
 
-/// Builds with the libraries of others.
+/// The script that builds with hnswlib and faiss.
 const PEERS: &str = include_str!("peers.py");
 
-/// A graph that was built and searched.
+/// The result of building and searching a graph.
 pub struct Graph {
     pub seconds: f64,
-    /// Bytes of memory beyond the vectors given.
+    /// Peak memory in bytes besides the given vectors.
     pub memory: f64,
     pub searches: Vec<Visits>,
 }
 
-/// Searches with one ef_search; means per query.
+/// Results of searches with one ef_search, as means per query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visits {
     pub ef: u32,
@@ -56,7 +56,7 @@ pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case) -> Result<Graph> 
     Ok(Graph { seconds: field(line, "seconds")?, memory: field(line, "peak")?, searches: searches(&text)? })
 }
 
-/// Searches an index in its file.
+/// Searches an index file.
 pub fn visits(tools: &Tools, set: &Set, index: &Path) -> Result<Vec<Visits>> {
     let mut command = Command::new(&tools.visits);
     searches(&output(command.arg(index).arg(&set.query_file).args(["--metric", metric(set.metric)]))?)
@@ -78,7 +78,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// All lines like `ef 40 recall 0.98 distances 812.5 pages 210.0`.
+/// Parses all lines like `ef 40 recall 0.98 distances 812.5 pages 210.0`.
 fn searches(text: &str) -> Result<Vec<Visits>> {
     let of = |line: &str| {
         let [recall, distances, pages] = [field(line, "recall")?, field(line, "distances")?, field(line, "pages")?];
@@ -87,7 +87,7 @@ fn searches(text: &str) -> Result<Vec<Visits>> {
     text.lines().filter(|line| line.starts_with("ef ")).map(of).collect()
 }
 
-/// The number behind a word.
+/// The number that follows a word.
 fn field(line: &str, name: &str) -> Result<f64> {
     let mut words = line.split(' ').skip_while(|&word| word != name);
     let value = words.nth(1).and_then(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! Tables and plots of builds.
+//! Tables and plots of the comparison of builds.
 
 use super::EF_SEARCH;
 use super::figures::Figures;
@@ -13,7 +13,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// What the builds took.
+/// A table of the builds' costs.
 pub fn building(medians: &Medians) -> Table {
     let database = medians.iter().find(|(peer, _)| *peer == Peer::Database).map(|(_, figures)| figures.seconds);
     let mut table = Table::new(&[
@@ -48,7 +48,7 @@ pub fn building(medians: &Medians) -> Table {
     table
 }
 
-/// What searches find at each ef_search, and what they visit.
+/// A table of recall at each ef_search, and of tuples and pages visited.
 pub fn searching(medians: &Medians) -> Table {
     let mut head = vec!["searching".to_owned()];
     for what in ["recall", "visited", "pages", "read cold"] {
@@ -66,7 +66,7 @@ pub fn searching(medians: &Medians) -> Table {
     table
 }
 
-/// What a search of ours takes to find as much as one of the database's index.
+/// A table of what searches of each other peer's index visit, relative to the database's index, at equal recall.
 pub fn equal_recall(medians: &Medians) -> Option<Table> {
     let database = medians.iter().find(|(peer, _)| *peer == Peer::Database).map(|(_, figures)| figures)?;
     let mut head = vec!["at the database's recall".to_owned()];
@@ -89,7 +89,7 @@ pub fn equal_recall(medians: &Medians) -> Option<Table> {
     Some(table)
 }
 
-/// The value at `x` on the line through points of rising `x`; none outside.
+/// Interpolates linearly at `x` between points of ascending `x`; `None` outside of them.
 fn interpolate(points: impl Iterator<Item = (f64, f64)>, x: f64) -> Option<f64> {
     let points: Vec<_> = points.collect();
     let pair = points.windows(2).find(|pair| (pair[0].0..=pair[1].0).contains(&x))?;
@@ -98,7 +98,7 @@ fn interpolate(points: impl Iterator<Item = (f64, f64)>, x: f64) -> Option<f64> 
     Some(pair[0].1 + share * (pair[1].1 - pair[0].1))
 }
 
-/// Seconds of each round.
+/// The seconds of each round.
 pub fn raw(medians: &Medians, rounds: &[Vec<Figures>]) -> String {
     let line = |((peer, _), rounds): (&(Peer, Figures), &Vec<Figures>)| {
         let lines = rounds.iter().map(Figures::line).collect::<Vec<_>>().join("; ");
@@ -107,7 +107,7 @@ pub fn raw(medians: &Medians, rounds: &[Vec<Figures>]) -> String {
     medians.iter().zip(rounds).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Recall at the smallest ef_search against build time, a line for each peer and m through its values of ef_construction.
+/// A plot of recall at the smallest ef_search over build time: a line for each peer and m, through its values of ef_construction.
 pub fn recall_plot(title: &str, all: &[(Case, Vec<(Peer, Figures)>)]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for (case, medians) in all {

@@ -1,4 +1,4 @@
-//! Reports in `benches/results`: command, machine, versions and results.
+//! Reports in `benches/results`: command, machine, versions, results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use harness::{PgConfig, cores, pgvector_version, root};
 use super::markdown::Table;
 use plot::Plot;
 
-/// A report that grows.
+/// A report that is written piece by piece.
 pub struct Results {
     dir: PathBuf,
-    /// Date and name, which all of its files begin with.
+    /// Date and name, with which the names of its files begin.
     stem: String,
     text: String,
 }
 
 impl Results {
-    /// Begins one: date, machine, versions, command.
+    /// Begins a report with date, machine, versions and command.
     pub fn new(name: &str, config: &PgConfig) -> Result<Self> {
         let dir = root().join("benches/results");
         fs::create_dir_all(&dir)?;
@@ -37,17 +37,17 @@ impl Results {
         self.text += &format!("\n{title}:\n\n{}\n", table.render());
     }
 
-    /// Markdown that another program wrote.
+    /// Adds Markdown text.
     pub fn markdown(&mut self, text: &str) {
         self.text += &format!("\n{text}");
     }
 
-    /// Raw data of the tables.
+    /// Adds raw data of the tables.
     pub fn raw(&mut self, title: &str, text: &str) {
         self.text += &format!("\n{title}, each round:\n\n```\n{text}\n```\n");
     }
 
-    /// A picture next to the report.
+    /// Adds a plot, in a file beside the report.
     pub fn plot(&mut self, name: &str, plot: &Plot) -> Result<()> {
         let file = format!("{}-{}.svg", self.stem, plain(name));
         let path = self.dir.join(&file);
@@ -64,18 +64,18 @@ impl Results {
         self.dir.join(format!("{}.md", self.stem))
     }
 
-    /// Writes it as far as it has come.
+    /// Writes the report as far as it is complete.
     pub fn write(&self) -> Result<()> {
         fs::write(self.path(), &self.text).with_context(|| format!("cannot write {}", self.path().display()))
     }
 }
 
-/// Today.
+/// Today's date.
 pub fn date() -> String {
     said("date", &["+%F"])
 }
 
-/// Processor, cores, memory, versions.
+/// A description of the machine: processor, cores, memory, versions.
 pub fn machine(config: &PgConfig) -> String {
     format!(
         "{}, {} cores, {}, {}, PostgreSQL {}, pgvector {}",
@@ -94,13 +94,13 @@ pub fn commit() -> String {
     said("git", &["rev-parse", "--short", "HEAD"]) + if changed { " and changes" } else { "" }
 }
 
-/// How this program was called.
+/// The command line of this program.
 pub fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     format!("`{}`", [&["cargo".to_owned(), "xtask".to_owned(), "bench".to_owned()], &words[..]].concat().join(" "))
 }
 
-/// A name for files: the last part of a path without its ending, and nothing unusual in it.
+/// A name for files: the last part of a path without extension and without unusual characters.
 pub fn plain(name: &str) -> String {
     let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     stem.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()

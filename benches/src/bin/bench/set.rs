@@ -8,7 +8,7 @@ use super::options::SetOptions;
 use super::{NEIGHBORS, results, wordnet};
 
 const SYNTHETIC_ROWS: usize = 100_000;
-/// Of synthetic sets: with the same seed and more rows, the first rows are the same.
+/// The seed of synthetic sets. A larger set begins with the rows of a smaller one.
 pub const SEED: u64 = 42;
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
 
@@ -19,16 +19,16 @@ pub struct Set {
     pub queries: Vectors,
     pub metric: Metric,
     pub column: Column,
-    /// The true nearest rows per query.
+    /// The true nearest rows of each query.
     pub exact: Vec<Vec<u32>>,
-    /// Base, queries and the true neighbors in files, for programs that want to read them.
+    /// Files with base vectors, queries and true neighbors, for other programs.
     pub base_file: PathBuf,
     pub query_file: PathBuf,
     pub exact_file: PathBuf,
 }
 
 impl Set {
-    /// Reads or makes a set, and finds the true neighbors.
+    /// Reads or generates a set, and finds the true neighbors.
     pub fn find(name: &str, options: &SetOptions) -> Result<Self> {
         let (base, queries, metric) = vectors(name, options)?;
         let metric = options.metric.unwrap_or(metric);
@@ -50,17 +50,17 @@ impl Set {
         Ok(Self { name: results::plain(name), base, queries, metric, column, exact, base_file, query_file, exact_file })
     }
 
-    /// For instance `minilm-384: 7000 x 384, vector_cosine_ops`.
+    /// Such as `minilm-384: 7000 x 384, vector_cosine_ops`.
     pub fn title(&self) -> String {
         format!("{}: {} x {}, {}", self.name, self.base.rows(), self.base.dims(), self.opclass())
     }
 
-    /// The part of a file's name that tells this set from others.
+    /// The part of a file's name that distinguishes this set from others.
     pub fn file_name(&self) -> String {
         format!("{}-{}", self.name, self.opclass())
     }
 
-    /// Whether the column has binary32 elements, as the libraries of others do.
+    /// Whether the column has full precision, which the libraries require.
     pub fn is_vector(&self) -> bool {
         self.column == Column::Vector
     }
@@ -70,7 +70,7 @@ impl Set {
         4 * self.base.rows() * self.base.dims()
     }
 
-    /// What the database's own build wants as maintenance_work_mem, in MB: values, links as pgvector keeps them, and a reserve.
+    /// The maintenance_work_mem in MB for the build in the database: values, links in pgvector's representation, and a reserve.
     pub fn graph_megabytes(&self, m: u32) -> usize {
         let each = 4 * self.base.dims() + 40 * m as usize + 400;
         (self.base.rows() * each + self.base.rows() * each / 6) / 1_000_000 + 64
@@ -115,7 +115,7 @@ fn vectors(name: &str, options: &SetOptions) -> Result<(Vectors, Vectors, Metric
     Ok((base.truncated(rows), queries.truncated(options.queries), metric))
 }
 
-/// A file, with queries from another one or its own last rows.
+/// Reads a file, with queries from another file or from its own last rows.
 fn from_path(path: &Path, options: &SetOptions) -> Result<(Vectors, Vectors)> {
     let base = Vectors::read(path)?;
     let text = path.display().to_string();
@@ -129,7 +129,7 @@ fn from_path(path: &Path, options: &SetOptions) -> Result<(Vectors, Vectors)> {
     }
 }
 
-/// The pictures of an IDX file: magic number, three sizes, bytes.
+/// Reads the images of an IDX file: magic number, three sizes, bytes.
 fn images(name: &str) -> Result<Vectors> {
     let path = Path::new(FASHION_MNIST).join(name);
     if !path.is_file() {

@@ -43,7 +43,7 @@ impl<'a> Stage<'a> {
         let mut session = cluster.database(DATABASE)?;
         copy_rows(&mut session, "items", set.column, &set.base)?;
         load_queries(&mut session, "queries", set.column, &set.queries)?;
-        // Use all cores, however small the table is without its TOASTed values.
+        // Use all cores, even if the table is small without its TOASTed values.
         session.execute(&format!("ALTER TABLE items SET (parallel_workers = {})", cores() - 1))?;
         let largest_m = options.m.iter().copied().max().unwrap_or_default();
         let mut stage = Self { tools, set, cluster, session, bulk, usearch, cold: options.cold, largest_m };
@@ -51,7 +51,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Those of the wanted peers that can build this set.
+    /// The requested peers that can build this set.
     pub fn peers(&self, options: &BenchOptions) -> Vec<Peer> {
         let can = |peer: &Peer| match peer {
             Peer::External | Peer::Database | Peer::Usearch => true,
@@ -61,7 +61,7 @@ impl<'a> Stage<'a> {
         options.peers.iter().copied().filter(can).collect()
     }
 
-    /// Lets a peer build, and searches what it built; with an empty cache too if that is wanted.
+    /// Builds by a peer and measures searches; `cold`: with an empty cache too.
     pub fn build(&mut self, peer: &Peer, case: Case, cold: bool) -> Result<Figures> {
         if peer.is_indexed() {
             let mut figures = self.create_index(*peer, case)?;
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
         Ok(figures)
     }
 
-    /// `CREATE INDEX`, and what it takes.
+    /// Runs `CREATE INDEX` and measures its cost.
     pub fn create_index(&mut self, peer: Peer, case: Case) -> Result<Figures> {
         let builder = match peer {
             Peer::External => Some(&self.bulk),
@@ -123,7 +123,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// `CREATE INDEX` by a builder, or in the database.
+/// Runs `CREATE INDEX` externally or in the database.
 pub fn create_index(
     cluster: &Cluster,
     session: &mut Session,
@@ -141,7 +141,7 @@ pub fn create_index(
         "CREATE INDEX {INDEX} ON items USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}{external})",
         set.opclass()
     );
-    // Warm the page cache, and write the hint bits that the first scan sets, before the build is timed.
+    // Before timing: warm the page cache, and write the hint bits that the first scan sets.
     session.execute("SELECT count(v) FROM items")?;
     session.execute("CHECKPOINT")?;
     warm::up(set.bytes());
@@ -154,7 +154,7 @@ pub fn create_index(
         (built, start.elapsed().as_secs_f64())
     });
     built.context("the index was not built")?;
-    // Parallel workers count once the postmaster has waited for them.
+    // CPU time of parallel workers counts once the postmaster has waited for them.
     thread::sleep(Duration::from_millis(300));
     let after = cpu();
     let notices = session.take_notices();
@@ -171,7 +171,7 @@ pub fn create_index(
     })
 }
 
-/// Settings with ample resources. Shared memory goes to /dev/shm if there is room, since files would be written to disk.
+/// Settings with ample resources. Dynamic shared memory is in /dev/shm if there is room, since files would be written to disk.
 pub fn settings() -> String {
     let workers = cores() + 4;
     let memory = if shared_memory() > 8 << 30 { "dynamic_shared_memory_type = posix\n" } else { "" };

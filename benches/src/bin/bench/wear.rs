@@ -1,5 +1,5 @@
-//! Measures how updates and deletes wear an index, and what VACUUM and `lantern-index maintain` cost and repair then; and from which share of
-//! new rows on a rebuild costs less than inserts.
+//! How much do updates and deletes wear an index, and what do VACUUM and `lantern-index maintain` cost and repair? From which share of new
+//! rows on does a rebuild cost less than inserts?
 
 use std::process::Command;
 use std::thread;
@@ -21,12 +21,12 @@ use super::set::{SEED, Set};
 use super::{NEIGHBORS, programs, stage};
 
 const EF_SEARCH: u32 = 40;
-/// Of this many rows, one is updated and one deleted.
+/// One of this many rows is updated, and one deleted.
 const PART: usize = 8;
 const INDEX: &str = "items_v_idx";
 const WORN: &str = "worn";
 
-/// How much.
+/// Sizes of the benchmark.
 #[derive(Args)]
 pub struct Wear {
     /// Rows; a quarter of them is updated or deleted
@@ -36,10 +36,10 @@ pub struct Wear {
     dims: usize,
     #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "500")]
     queries: usize,
-    /// Inserts of which the mean is taken
+    /// Inserts whose mean cost is taken
     #[arg(long, value_name = "N", value_parser = positive::<usize>, default_value = "2000")]
     inserts: usize,
-    /// Of the report in benches/results
+    /// Name of the report in benches/results
     #[arg(long, default_value = "wear")]
     name: String,
 }
@@ -67,13 +67,13 @@ struct Bench<'a> {
     options: &'a Wear,
     tools: &'a Tools,
     set: Set,
-    /// The rows of the set, then those that come later.
+    /// The rows of the set, followed by those that are inserted later.
     all: Vectors,
     cluster: Cluster,
     builder: Builder,
 }
 
-/// A cost.
+/// The cost of a step.
 struct Cost {
     cpu: f64,
     seconds: f64,
@@ -98,7 +98,7 @@ impl<'a> Bench<'a> {
         Ok(Self { options, tools, set, all, cluster, builder })
     }
 
-    /// A database with the first rows and their index.
+    /// Makes a database with the first rows and their index.
     fn load(&self, name: &str, rows: usize, external: bool) -> Result<(Session, Cost)> {
         let mut session = self.cluster.database(name)?;
         session.execute("CREATE EXTENSION lantern_index")?;
@@ -115,13 +115,13 @@ impl<'a> Bench<'a> {
         Ok((session, cost))
     }
 
-    /// CPU seconds of server and builder, and seconds.
+    /// Runs a step; measures CPU seconds of server and builder, and elapsed seconds.
     fn cost(&self, mut what: impl FnMut() -> Result<()>) -> Result<Cost> {
         let cpu = || self.cluster.cpu_seconds() + self.builder.pid().map_or(0.0, cpu_seconds);
         let (before, start) = (cpu(), Instant::now());
         what()?;
         let seconds = start.elapsed().as_secs_f64();
-        // Processes that have ended count once the postmaster has waited for them.
+        // CPU time of ended processes counts once the postmaster has waited for them.
         thread::sleep(Duration::from_millis(300));
         Ok(Cost { cpu: cpu() - before, seconds })
     }
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
             let exact = self.exact_after();
             self.row(&mut table, "updates and deletes", &worn, &exact, &cost)?;
             drop(session);
-            // Each contestant gets its own copy of the worn state.
+            // Each contestant gets its own copy of the worn database.
             for (what, arguments) in [("VACUUM", None), ("maintain", Some(&[][..]))] {
                 let copy = format!("{worn}_{what}");
                 self.copy(&worn, &copy)?;
@@ -166,9 +166,9 @@ impl<'a> Bench<'a> {
     fn copy(&self, from: &str, to: &str) -> Result<()> {
         let mut session = self.cluster.session("postgres")?;
         let sql = format!("CREATE DATABASE \"{to}\" TEMPLATE \"{from}\"");
-        // The last session of the template ends a moment after it is left.
+        // The last session of the template database ends shortly after it is dropped.
         harness::wait_for("the template", Duration::from_secs(20), || Ok(session.execute(&sql).ok()))?;
-        // Statistics are not copied.
+        // Statistics are not copied with the template.
         self.cluster.session(to)?.execute("ANALYZE items")?;
         Ok(())
     }
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
         exact.into_iter().map(|near| near.into_iter().map(|at| ids[at as usize]).collect()).collect()
     }
 
-    /// Inserts into indexes of several sizes against a rebuild.
+    /// Compares inserts into indexes of several sizes with a rebuild.
     fn shares(&self) -> Result<Table> {
         let mut table = Table::new(&[
             "rows",

@@ -1,5 +1,5 @@
-//! 116,659 real embeddings that anybody can reproduce: the definitions of WordNet, by the model all-MiniLM-L6-v2. They have 384
-//! dimensions, or 1,152 with three ways of pooling concatenated.
+//! 116,659 real embeddings that anyone can reproduce: the definitions of WordNet, embedded by the model all-MiniLM-L6-v2. They have 384
+//! dimensions, or 1,152 by concatenating three ways of pooling.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,11 @@ use harness::{Vectors, apt, step};
 
 use super::venv;
 
-/// Of Debian's package wordnet-base.
+/// The directory of Debian's package wordnet-base.
 const TEXTS: &str = "/usr/share/wordnet";
 const SCRIPT: &str = include_str!("wordnet.py");
 
-/// Rows and queries of 384 or 1,152 dimensions; made the first time, for some minutes.
+/// Rows and queries of 384 or 1,152 dimensions. They are embedded at first use, which takes some minutes.
 pub fn embeddings(dims: usize) -> Result<(Vectors, Vectors)> {
     let dir = step::work_dir()?.join("bench");
     let [base, queries] = ["base", "query"].map(|part| dir.join(format!("wordnet-{dims}_{part}.npy")));

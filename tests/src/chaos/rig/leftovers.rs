@@ -1,4 +1,4 @@
-//! Checks what builds leave behind.
+//! Checks that builds leave nothing behind.
 
 use std::fs;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::daemon::{Daemon, Usage};
 use crate::fault::Party;
 use crate::pods::Pods;
 
-/// By how much a daemon's memory may vary.
+/// The tolerance for a daemon's memory in bytes.
 const SLACK: u64 = 32 << 20;
-/// Connections to the API server that a router may keep: more than it has requests at a time.
+/// Connections to the API server that a router may keep: more than its concurrent requests.
 const KEPT: usize = 16;
-/// How soon a build must leave nothing behind.
+/// The time limit for everything of a build to be gone.
 pub(super) const SOON: Duration = Duration::from_secs(15);
-/// The same if another router may have to take over builders, which it looks for four times a minute.
+/// The limit if another router may have to take over builders: it searches for them four times a minute.
 const TAKEN_OVER: Duration = Duration::from_secs(35);
-/// The same if a redirected client may have been cancelled on its way, so that its builder waits for it.
+/// The limit if a redirected client may have been cancelled on its way: its builder stays reserved for a minute.
 const WAITED_FOR: Duration = Duration::from_secs(70);
 
 impl Rig {
@@ -29,7 +29,7 @@ impl Rig {
         self.daemons.iter().map(of).collect()
     }
 
-    /// Records the present state: nothing more may be left later.
+    /// Records the present state as the expected one.
     pub fn settle(&mut self) -> Result<Vec<String>> {
         let left = self.leftovers(&[], true);
         for daemon in &mut self.daemons {
@@ -39,7 +39,7 @@ impl Rig {
         Ok(left)
     }
 
-    /// Everything that is left of builds and clients, after some time for it to go. `builders` are processes that were seen.
+    /// What is left of builds and clients after the time limit. `builders` are processes that were seen.
     pub fn leftovers(&self, builders: &[u32], is_first: bool) -> Vec<String> {
         let mut left = Vec::new();
         let patience = match self.mode {
@@ -94,7 +94,7 @@ impl Rig {
     }
 }
 
-/// The resources of a daemon without its idle connections to the API server, whose number varies.
+/// The resources of a daemon, without its idle connections to the API server: their number varies.
 fn usage(daemon: &Daemon, pods: Option<&Pods>) -> Usage {
     let Usage { files, resident } = daemon.usage();
     let kept = pods.map_or(0, |pods| pods.connections(daemon.pid()));

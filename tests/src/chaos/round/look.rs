@@ -13,13 +13,13 @@ use crate::plan::{Build, Plan};
 use crate::rig::Rig;
 use crate::{strike, tables};
 
-/// How soon daemons have read their files again.
+/// The time limit for daemons to reload their files.
 const SOON: Duration = Duration::from_secs(5);
-/// The longest that a router starts no builder after failures, and more.
+/// More than the longest pause of a router after failed starts.
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl Rounds {
-    /// Which statements may have failed, and how.
+    /// Checks which statements failed, and how.
     pub(super) fn judge(&self, plan: &Plan, results: &[Result<(), SqlError>], outcome: &mut Outcome) {
         for (at, result) in results.iter().enumerate() {
             match result {
@@ -33,13 +33,13 @@ impl Rounds {
                 }
             }
         }
-        // Each build has a builder of its own.
+        // Each build has its own builder, so that at most one of them is hit.
         if plan.fault.is_of_one_builder() && plan.mode.has_router() && outcome.errors.len() > 1 {
             outcome.findings.push(format!("one builder was lost, and {} statements failed", outcome.errors.len()));
         }
     }
 
-    /// Indexes are right, and PostgreSQL has nothing left of builds that failed.
+    /// Checks that indexes are correct, and that PostgreSQL keeps nothing of failed builds.
     pub(super) fn look_at_databases(
         &mut self,
         plan: &Plan,
@@ -51,7 +51,7 @@ impl Rounds {
             let mut session = self.databases.recovered(build.database)?;
             let table = tables::ALL[build.table];
             let right = checks::indexes(&mut session, plan, build, result).and_then(|is_there| match is_there {
-                // The index from before a failed build may have been built in the database, if daemons were to fail.
+                // With daemons that are made to fail, the index before a failed build was built in the database.
                 true => checks::is_right(&mut session, &table, result.is_err() && plan.fault.has_own_rig()),
                 false => Ok(()),
             });
@@ -61,7 +61,7 @@ impl Rounds {
             }
             session.execute(&format!("DROP INDEX IF EXISTS {}", checks::index(build)))?;
             let is_hit = cluster_of(build.database) == first;
-            // A crash leaves the files that a statement has made: PostgreSQL does not look for them.
+            // After a crash the files of the interrupted statement remain: PostgreSQL does not clean them up.
             let orphans = self.databases.new_orphans(build.database)?;
             if orphans > 0 && !(plan.fault.is_crash() && is_hit) {
                 outcome.findings.push(format!("{orphans} files that belong to no relation"));
@@ -78,7 +78,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Checks that daemons run, and that builds left nothing in them. Returns how long restarts took.
+    /// Checks that daemons run and keep nothing of ended builds. Returns how long restarts took.
     pub(super) fn look_at_daemons(
         &self,
         plan: &Plan,
@@ -105,7 +105,7 @@ impl Rounds {
         Ok(mended)
     }
 
-    /// Checks that a token is revoked, or soon will be.
+    /// Checks that a token is revoked, or will be within the time limit.
     fn expect_refused(&self, plan: &Plan, rig: &Rig, token: &str) -> Result<()> {
         let mut session = self.databases.session(plan.builds[0].database)?;
         rig.attach(&mut session, 0)?;
@@ -113,7 +113,7 @@ impl Rounds {
         wait_for("its refusal", SOON, || Ok((!builds_unless(&mut session, plan, "28000")?).then_some(())))
     }
 
-    /// The router starts builders, once the pause that it makes after failures is over.
+    /// Waits until the router starts builders again, after its pause for failures.
     pub(super) fn await_builders(&self, plan: &Plan, rig: &Rig) -> Result<()> {
         let mut session = self.databases.session(plan.builds[0].database)?;
         rig.attach(&mut session, 0)?;
@@ -121,7 +121,7 @@ impl Rounds {
     }
 }
 
-/// Whether a little build works; it may fail with one SQLSTATE only.
+/// Whether a small build succeeds; it may fail only with this SQLSTATE.
 fn builds_unless(session: &mut Session, plan: &Plan, sqlstate: &str) -> Result<bool> {
     let build = Build { form: Form::Create, table: tables::ONE, ..plan.builds[0] };
     match session.execute(&sql(&build)) {

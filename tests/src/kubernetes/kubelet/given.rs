@@ -1,4 +1,4 @@
-//! The files that containers are given.
+//! Files that containers get: kubeconfig, secrets, configuration.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 use super::Kubelet;
 
 impl Kubelet {
-    /// The file by which the container is known as its service account, unless that is the default one, which may do nothing.
+    /// The kubeconfig file of the container's service account; `None` for the default account, which has no rights.
     pub(super) async fn access(&self, uid: &str, pod: &Pod) -> Result<Option<PathBuf>> {
         let spec = pod.spec.as_ref().context("a pod without spec")?;
         let account = spec.service_account_name.as_deref().unwrap_or("default");
@@ -32,7 +32,7 @@ impl Kubelet {
         Ok(Some(file))
     }
 
-    /// Folders for the secrets and configuration that the container mounts, and where it expects them.
+    /// Directories with the secrets and configuration that the container mounts, and their mount paths.
     pub(super) async fn mounts(&self, uid: &str, pod: &Pod, container: &Container) -> Result<Vec<(String, PathBuf)>> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Whether a container takes requests.
+//! Is a container ready?
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::Running;
 
-/// What the container's readiness probe says.
+/// The result of the container's readiness probe.
 pub(super) async fn is_ready(running: &Running) -> bool {
     let container = running.pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let Some(probe) = container.and_then(|container| container.readiness_probe.as_ref()?.http_get.as_ref()) else {

@@ -6,18 +6,18 @@ use super::{DATABASE, Scene};
 use crate::fault::Fault;
 use crate::watch::Crashes;
 
-/// What a builder's memory may vary by; the rows of one build and its graph are 6 MB.
+/// The tolerance for a builder's memory; the rows and the graph of a build take 6 MB.
 const SLACK: u64 = 32 << 20;
 
 impl Scene {
-    /// Tells whether a row is lost or altered.
+    /// A digest of all rows, which shows whether one is lost or altered.
     pub fn digest(&mut self) -> String {
         let sql =
             "SELECT format('%s %s', count(*), sum(hashtextextended(encode(vector_send(v), 'hex'), id))) FROM items";
         self.session.value(sql).unwrap()
     }
 
-    /// The number of valid indexes. Others are dropped; there is one at most, and only after a failure that may leave it.
+    /// The number of valid indexes. Drops an invalid one, which only certain failures may leave.
     pub fn valid_indexes(&mut self, form: Form, succeeded: bool) -> u32 {
         let others = "SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'items'::regclass AND NOT indisvalid";
         let others = self.session.query(others).unwrap();
@@ -28,11 +28,11 @@ impl Scene {
         self.session.value("SELECT count(*) FROM pg_index WHERE indrelid = 'items'::regclass AND indisvalid").unwrap()
     }
 
-    /// The index is without errors, leads to every row, and finds what an exact search finds.
+    /// Checks that the index has no errors, returns every row, and agrees with an exact search.
     pub fn expect_whole(&mut self) {
         inspect(&self.cluster, &mut self.session, "items_idx").unwrap();
         expect_every_row(&mut self.session, "items").unwrap();
-        // Rows with the same vector stand for each other; from round to round there are more of them.
+        // Rows with the same vector are interchangeable, and each round adds some: map them to the least id.
         let first = self.session.query("SELECT id, min(id) OVER (PARTITION BY v) FROM items").unwrap();
         let number = |cell: &Option<String>| cell.as_ref().and_then(|text| text.parse().ok()).unwrap();
         let first: BTreeMap<u32, u32> = first.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
@@ -45,13 +45,13 @@ impl Scene {
         assert!(hits * 100 >= exact.len() * 97, "{hits} of {} rows are found", exact.len());
     }
 
-    /// PostgreSQL has crashed if that was the fault, and not otherwise.
+    /// Checks that PostgreSQL has crashed if the fault does that, and otherwise has not.
     pub fn expect_expected_crashes(&mut self, fault: Fault) {
         let mut expected = self.crashes;
         let now = Crashes::count(&self.cluster);
         match fault {
             Fault::KillServer | Fault::KillPostmaster => expected.of_servers += 1,
-            // Others are ended, too, and the log says so of each that did not end by itself.
+            // PostgreSQL ends the other processes too, and logs those that did not end by themselves.
             Fault::KillBackend => {
                 assert!(now.of_processes > expected.of_processes);
                 (expected.of_processes, expected.of_servers) = (now.of_processes, expected.of_servers + 1);
@@ -62,7 +62,7 @@ impl Scene {
         self.crashes = now;
     }
 
-    /// A crash leaves one file at most, as it does in the middle of pgvector's own builds; nothing else leaves any.
+    /// A crash leaves at most one file, as during pgvector's own builds; other faults leave none.
     pub fn expect_expected_files(&mut self, fault: Fault) {
         let now = self.cluster.orphaned_files(DATABASE).unwrap();
         let new: Vec<_> = now.iter().filter(|file| !self.orphans.contains(file)).collect();
@@ -70,7 +70,7 @@ impl Scene {
         self.orphans = now;
     }
 
-    /// The builders' memory stays what it was after some builds.
+    /// Checks that the builders' memory does not grow after the first builds.
     pub fn expect_no_creep(&self) {
         for rig in self.rigs.iter().flatten() {
             let (first, last) = rig.memory.split_at(2.min(rig.memory.len()));
@@ -80,7 +80,7 @@ impl Scene {
         }
     }
 
-    /// What happened in all.
+    /// Numbers of builds by fault, and the messages.
     pub fn summary(&self) -> String {
         let mut text = String::from("fault: failed builds, others\n");
         for (fault, [failed, others]) in &self.ended {

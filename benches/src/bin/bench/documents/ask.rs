@@ -1,4 +1,4 @@
-//! Searches as an application sends them: one statement each, with the vector as text.
+//! Searches as applications send them: single statements with the vector as a literal.
 
 use std::fmt::Write;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use harness::{Session, Vectors};
 
-/// Vectors as literals of SQL: `'[1,0.5]'`.
+/// Vectors as SQL literals: `'[1,0.5]'`.
 pub fn literals(vectors: &Vectors) -> Vec<String> {
     let literal = |row: usize| {
         let mut text = "'[".to_owned();
@@ -20,7 +20,7 @@ pub fn literals(vectors: &Vectors) -> Vec<String> {
     (0..vectors.rows()).map(literal).collect()
 }
 
-/// Recall of the statements, one per query, whose first column has the ids found.
+/// Recall of the statements, one per query, whose first column contains the ids of the rows found.
 pub fn recall(session: &mut Session, statements: &[String], exact: &[Vec<u32>]) -> Result<f64> {
     ensure!(statements.len() == exact.len(), "{} statements for {} queries", statements.len(), exact.len());
     let mut hits = 0;
@@ -33,7 +33,7 @@ pub fn recall(session: &mut Session, statements: &[String], exact: &[Vec<u32>]) 
     Ok(hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64)
 }
 
-/// A number of statements, and the time they took.
+/// The number of statements that were run, and the time they took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     pub count: usize,
@@ -46,7 +46,7 @@ impl Asked {
     }
 }
 
-/// All sessions search at the same time, each cycling through the statements from another start.
+/// Runs searches in all sessions concurrently; each cycles through the statements from another start.
 pub fn rate(sessions: &mut [Session], statements: &[String], time: Duration) -> Result<Asked> {
     let count = sessions.len();
     let start = Instant::now();
@@ -62,7 +62,7 @@ pub fn rate(sessions: &mut [Session], statements: &[String], time: Duration) -> 
     Ok(Asked { count: asked.into_iter().sum::<Result<usize>>()?, seconds })
 }
 
-/// Cycles through the statements until a moment; returns how many were run.
+/// Cycles through the statements until `until`; returns the number of statements run.
 fn go_round(session: &mut Session, statements: &[String], from: usize, until: Instant) -> Result<usize> {
     let mut asked = 0;
     for statement in statements.iter().cycle().skip(from) {

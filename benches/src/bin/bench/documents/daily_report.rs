@@ -13,7 +13,7 @@ Figures of different machines do not compare; what was measured here together do
 
 /// A report that keeps the sections of earlier runs on the same day.
 pub struct DailyReport {
-    /// Path without its ending; plots have the benchmark's name behind it.
+    /// The path without extension; files of plots have the benchmark's name appended.
     stem: PathBuf,
     head: String,
     /// In the order of [`Benchmark::ALL`].
@@ -35,7 +35,7 @@ impl DailyReport {
         self.stem.with_extension("md")
     }
 
-    /// Adds or replaces a section, writes the report, and returns the section's text. `made` says how it was made.
+    /// Adds or replaces a section, writes the report, and returns the text of the section. `made` describes how it was made.
     pub fn put(&mut self, benchmark: Benchmark, section: &Section, made: &str) -> Result<String> {
         let mut text = format!("## {}: {}\n\n{made}.\n", benchmark.name(), section.title);
         for part in &section.parts {

@@ -1,4 +1,4 @@
-//! After "Distributed queries for pgvector": one node against two, behind a head with postgres_fdw and a partitioned table.
+//! After "Distributed queries for pgvector": one node compared with two nodes behind a head with postgres_fdw and a partitioned table.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use builds::Builds;
 use nodes::{Head, Node};
 use query::Form;
 
-/// As in the document.
+/// The value in the document.
 const M: u32 = 16;
 const EF_CONSTRUCTION: u32 = 256;
 const EF_SEARCH: [u32; 8] = [10, 20, 40, 80, 120, 200, 400, 800];
 
-/// Sets, and so many rows of a synthetic one.
+/// The sets, and the rows of a synthetic one.
 const SETS: [&str; 2] = ["glove-100", "synthetic-960"];
 const ROWS: usize = 15_000;
 const QUERIES: usize = 200;
 const SECONDS: u64 = 1;
 
-/// Searches at one ef_search.
+/// Results of searches at one ef_search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Searched {
     form: Form,
@@ -39,7 +39,7 @@ struct Searched {
     per_second: f64,
 }
 
-/// A set on one node and on two.
+/// Results for a set on one node and on two.
 struct Measured {
     title: String,
     builds: Builds,

@@ -22,22 +22,22 @@ impl Ground {
         Ok(Self { tools: Tools::find(false)?, sizes: sizes.clone(), started: Instant::now() })
     }
 
-    /// The next benchmark's time begins.
+    /// Starts the time limit of the next benchmark.
     pub fn begin(&mut self) {
         self.started = Instant::now();
     }
 
-    /// Whether the benchmark's time is over: it then skips the rest, and its section says so.
+    /// Whether the time limit has passed: the benchmark then skips the rest, and its section says so.
     pub fn is_over(&self) -> bool {
         self.started.elapsed().as_secs() > self.seconds()
     }
 
-    /// How long a benchmark may take.
+    /// The time limit of a benchmark in seconds.
     pub fn seconds(&self) -> u64 {
         60 * self.sizes.minutes
     }
 
-    /// A set as `--set` of `bench` has it (`minilm-384`, `synthetic-1536`, ...), cosine, with its true neighbors.
+    /// A set as for `--set` of `bench` (`minilm-384`, `synthetic-1536`, …) under cosine, with its true neighbors.
     pub fn set(&self, name: &str, rows: usize, queries: usize) -> Result<Set> {
         Set::find(
             name,
@@ -45,14 +45,14 @@ impl Ground {
         )
     }
 
-    /// A cluster with ample memory and workers; `settings` are further lines of its configuration. Nothing waits for the disk, as
-    /// in all clusters of the harness. Statements are limited to the time of a benchmark.
+    /// A cluster with ample memory and workers; `settings` are further lines of its configuration. It does not wait for the disk, like all
+    /// clusters of the harness. Statements time out after a benchmark's time limit.
     pub fn cluster(&self, settings: &str) -> Result<Cluster> {
         let own = format!("statement_timeout = {}s\n", self.seconds());
         Cluster::start_with(self.tools.config.clone(), &format!("{}{own}{settings}\n", stage::settings()))
     }
 
-    /// A builder on this machine, encrypted, with these further flags of `serve`.
+    /// A builder on this machine, with TLS and these further flags of `serve`.
     pub fn builder(&self, arguments: &[&str]) -> Result<Builder> {
         Builder::start_with(&BuilderOptions {
             program: Some(self.tools.program.clone()),
@@ -61,8 +61,8 @@ impl Ground {
         })
     }
 
-    /// What a session needs for the database's own build at its best: memory for the graph of `set`, and a worker on each further
-    /// of the `cores` it may use, at least one.
+    /// Settings for the best build in the database: memory for the graph of `set`, and a parallel worker for
+    /// each further one of `cores`, at least one.
     pub fn build_settings(set: &Set, m: u32, cores: usize) -> String {
         let workers = (cores - 1).max(1);
         format!(

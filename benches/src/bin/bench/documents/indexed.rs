@@ -6,15 +6,15 @@ use harness::{Builder, Session};
 use super::super::options::Case;
 use super::super::watch;
 
-/// What a build took.
+/// The cost of a build.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Built {
     pub seconds: f64,
-    /// Of an external build: reading the table, waiting for the graph, writing pages.
+    /// Seconds of an external build's phases: reading the table, waiting for the graph, writing pages.
     pub phases: Option<[f64; 3]>,
 }
 
-/// `CREATE INDEX` on the column `v`, externally if there is a builder; its name is the table's with `_v_idx`.
+/// Runs `CREATE INDEX` on the column `v`, externally if there is a builder. The index is named after the table, with `_v_idx`.
 pub fn create_index(
     session: &mut Session,
     table: &str,
@@ -28,7 +28,7 @@ pub fn create_index(
     create(session, table, opclass, case, builder.is_some())
 }
 
-/// The same, by the builder that the session's settings name.
+/// The same by the builder in the session's settings.
 pub fn create(session: &mut Session, table: &str, opclass: &str, case: Case, external: bool) -> Result<Built> {
     let external = if external { ", external = true" } else { "" };
     let Case { m, ef_construction } = case;

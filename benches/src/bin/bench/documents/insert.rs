@@ -1,4 +1,4 @@
-//! Inserts per second into an index built externally and into one built in the database.
+//! Inserts per second into an index built externally, and into one built in the database.
 
 use anyhow::{Result, ensure};
 use harness::{Vectors, copy_rows, exact_neighbors, step, synthetic};
@@ -19,7 +19,7 @@ const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searc
 (AWS Database Blog): inserts per second of random vectors into an index that is empty at first, pgvector 0.5.1, m = 16, \
 ef_construction 64, L2, db.m7g.16xlarge (64 cores), 15 minutes for each figure.";
 
-/// Inserts per second by clients on m7g.16xlarge with pgvector 0.5.1.
+/// The document's inserts per second by number of clients, on m7g.16xlarge with pgvector 0.5.1.
 const THEIRS: [(usize, [u32; 7]); 2] =
     [(128, [309, 541, 950, 1683, 3051, 5489, 8960]), (1536, [71, 130, 238, 442, 772, 1039, 1031])];
 const THEIR_CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -69,7 +69,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
                 break;
             }
             for (at, &clients) in clients.iter().enumerate() {
-                // Both tables have the same number of rows when compared; the first one alternates.
+                // When compared, both tables have the same number of rows; they take turns in being first.
                 for twin in [round % 2, 1 - round % 2] {
                     rates[at][twin].push(inserts_per_second(&twins, TWINS[twin].1, clients, transactions)?);
                 }
@@ -130,7 +130,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     Ok(())
 }
 
-/// A table with all rows, and for each twin the number of the next row to take from it.
+/// Makes a table with all rows, and for each twin a sequence with the next row to insert.
 fn load_pool(twins: &Twins, set: &Set, all: &Vectors) -> Result<()> {
     let mut session = twins.session()?;
     copy_rows(&mut session, "pool", set.column, all)?;

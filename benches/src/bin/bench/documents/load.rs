@@ -1,5 +1,5 @@
-//! After "Load vector embeddings up to 67x faster with pgvector and Amazon Aurora": tables filled and indexed, with whole, halved
-//! and binary vectors.
+//! After "Load vector embeddings up to 67x faster with pgvector and Amazon Aurora": loads tables and indexes them, as
+//! vectors, as halfvec and binary-quantised.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ mod report;
 
 use form::{Form, Place};
 
-/// As in the document.
+/// The value in the document.
 const M: u32 = 16;
 const EF_CONSTRUCTION: u32 = 256;
 const EF_SEARCH: u32 = 256;
@@ -27,16 +27,16 @@ const DIMS: usize = 768;
 const QUERIES: usize = 200;
 const ROUNDS: usize = 1;
 
-/// Cost and quality of one index, medians of some rounds.
+/// Cost and quality of an index, as medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Built {
     seconds: f64,
-    /// Bytes.
+    /// The size of the index in bytes.
     size: f64,
     recall: f64,
 }
 
-/// A set that was loaded once and indexed by all means.
+/// A set that was loaded once and indexed in all ways.
 struct Measured {
     title: String,
     /// Seconds of COPY and ANALYZE.
@@ -88,7 +88,7 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     Ok(Measured { title: format!("{} rows x {}", set.base.rows(), set.base.dims()), load, built })
 }
 
-/// Builds `items_idx`: seconds.
+/// Builds `items_idx` and returns the seconds.
 fn create(session: &mut Session, builder: &Builder, indexed: &str, place: Place, with: &str) -> Result<f64> {
     let workers = if place == Place::Parallel { (cores() - 1).max(1) } else { 0 };
     let external = if place == Place::External { ", external = true" } else { "" };

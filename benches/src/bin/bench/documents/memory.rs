@@ -1,5 +1,5 @@
-//! After "Improve the performance of generative AI workloads on Amazon Aurora with Optimized Reads and pgvector": what does not fit
-//! into memory. Here also builds whose vectors do not.
+//! After "Improve the performance of generative AI workloads on Amazon Aurora with Optimized Reads and pgvector": searches of an index
+//! larger than memory; in addition, builds whose vectors exceed the memory.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ mod builds;
 mod report;
 mod searches;
 
-/// As in the document.
+/// The value in the document.
 const M: u32 = 16;
 const EF_CONSTRUCTION: u32 = 64;
 
@@ -21,7 +21,7 @@ pub fn measure(ground: &Ground) -> Result<Section> {
     Ok(report::section(&builds, &searches))
 }
 
-/// Parameters of all indexes.
+/// The options of all indexes.
 fn case(ground: &Ground) -> Case {
     let sizes = &ground.sizes;
     Case { m: sizes.m.unwrap_or(M), ef_construction: sizes.ef_construction.unwrap_or(EF_CONSTRUCTION) }

@@ -1,4 +1,4 @@
-//! How builds, in the database and outside, affect its users.
+//! How do builds, in the database and external ones, affect the database's users?
 
 use anyhow::Result;
 
@@ -116,7 +116,7 @@ fn phases(runs: &[(String, Vec<Run>)]) -> Table {
     table
 }
 
-/// Transactions per second from the idle seconds to the end of each first build.
+/// A plot of transactions per second, from the idle seconds to the end of each setup's first build.
 fn plot(set: &Set, runs: &[(String, Vec<Run>)]) -> Plot {
     let line = |(name, runs): &(String, Vec<Run>)| {
         let run = runs.first()?;

@@ -11,39 +11,39 @@ use harness::{Cluster, cores, step, wait_for};
 
 use super::pin;
 
-/// What sessions do.
+/// The load of the sessions.
 #[derive(Clone, Copy)]
 pub struct Load<'a> {
     pub cluster: &'a Cluster,
     pub database: &'a str,
-    /// In pgbench's language; empty is its own `simple-update`, of the tables that [`Self::prepare`] makes.
+    /// A script in pgbench's language; empty for its built-in `simple-update` on the tables that [`Self::prepare`] makes.
     pub script: &'a str,
     pub clients: usize,
     /// Settings of the sessions.
     pub settings: &'a [(&'a str, &'a str)],
-    /// Where pgbench itself runs; None is anywhere.
+    /// The cores that pgbench itself runs on; `None` for all.
     pub cores: Option<&'a [usize]>,
 }
 
-/// How long they do it.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     Seconds(u64),
-    /// By all sessions together, as near as can be divided among them.
+    /// Transactions of all sessions together, rounded to a multiple of the number of sessions.
     Transactions(usize),
 }
 
-/// What came of a run of known length.
+/// The result of a run of known length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Transactions per second, without the time to connect.
+    /// Transactions per second, without the time for connecting.
     pub rate: f64,
     pub transactions: u64,
-    /// Milliseconds, on average.
+    /// Mean latency in milliseconds.
     pub latency: f64,
 }
 
-/// One transaction: when it ended, in seconds since 1970, and how long it took, in seconds.
+/// A transaction: its end in seconds since 1970, and its latency in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transaction {
     pub end: f64,
@@ -51,28 +51,28 @@ pub struct Transaction {
 }
 
 impl Load<'_> {
-    /// Makes the tables of pgbench's own scripts, `scale` times 100,000 accounts.
+    /// Makes the tables of pgbench's built-in scripts, with `scale` times 100,000 accounts.
     pub fn prepare(&self, scale: usize) -> Result<()> {
         let scale = scale.to_string();
         output(self.command().args(["-i", "-q", "-s", &scale, self.database])).map(drop)
     }
 
-    /// Lets the sessions work.
+    /// Runs the sessions to their end.
     ///
     /// # Errors
-    /// Also when a transaction failed.
+    /// pgbench fails, or a transaction fails.
     pub fn run(&self, amount: Amount) -> Result<Outcome> {
         let mut command = self.sessions(amount, cores())?;
         parse(&output(&mut command)?)
     }
 
-    /// Lets them work until they are stopped, and notes each transaction.
+    /// Runs the sessions until they are stopped, and logs each transaction.
     pub fn start(&self, most_seconds: u64) -> Result<Running> {
         let prefix = step::work_dir()?.join(format!("bench/pgbench-{}", std::process::id()));
         let mut command = self.sessions(Amount::Seconds(most_seconds), 1)?;
         command.arg("-l").arg("--log-prefix").arg(&prefix).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().context("cannot run pgbench")?;
-        // taskset becomes pgbench: the process is the same.
+        // taskset replaces itself by pgbench, so the process id is the same.
         let log = PathBuf::from(format!("{}.{}", prefix.display(), child.id()));
         Ok(Running { child, log })
     }
@@ -107,14 +107,14 @@ impl Load<'_> {
     }
 }
 
-/// Sessions that work.
+/// A running pgbench.
 pub struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    /// Stops the sessions once the log has reached the present; returns all transactions.
+    /// Stops the sessions once the log is complete up to now; returns all transactions.
     pub fn stop(mut self) -> Result<Vec<Transaction>> {
         let now = now();
         wait_for("the log of pgbench", Duration::from_secs(60), || {
@@ -135,18 +135,18 @@ impl Drop for Running {
     }
 }
 
-/// Seconds since 1970.
+/// The time in seconds since 1970.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Transactions per second that ended in a span of time.
+/// Transactions per second that ended between `from` and `to`.
 pub fn rate(transactions: &[Transaction], from: f64, to: f64) -> f64 {
     let count = transactions.iter().filter(|transaction| (from..to).contains(&transaction.end)).count();
     count as f64 / (to - from).max(1e-9)
 }
 
-/// Milliseconds within which a share of the transactions of a span of time ended; none if there were none.
+/// The latency in milliseconds at the quantile `share`, of transactions that ended between `from` and `to`; `None` if there were none.
 pub fn latency(transactions: &[Transaction], from: f64, to: f64, share: f64) -> Option<f64> {
     let within = transactions.iter().filter(|transaction| (from..to).contains(&transaction.end));
     let mut all: Vec<f64> = within.map(|transaction| 1e3 * transaction.seconds).collect();
@@ -155,7 +155,7 @@ pub fn latency(transactions: &[Transaction], from: f64, to: f64, share: f64) -> 
     Some(all[at])
 }
 
-/// Transactions of each session.
+/// The number of transactions per session.
 pub fn each(transactions: usize, clients: usize) -> usize {
     (transactions / clients).max(1)
 }
@@ -167,7 +167,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What pgbench prints at the end.
+/// Parses pgbench's final output.
 fn parse(text: &str) -> Result<Outcome> {
     let fields: HashMap<&str, &str> = text
         .lines()
@@ -183,7 +183,8 @@ fn parse(text: &str) -> Result<Outcome> {
     Ok(Outcome { rate: number("tps")?, transactions, latency: number("latency average")? })
 }
 
-/// Lines of a log: client, number, microseconds, script, seconds since 1970 and microseconds. The last may be cut off.
+/// Parses a log. Its columns are client, number, microseconds, script, seconds since 1970 and
+/// microseconds; the last line may be incomplete.
 fn transactions(log: &str) -> Vec<Transaction> {
     let of = |line: &str| {
         let mut fields = line.trim_end_matches('\n').split(' ').skip(2);

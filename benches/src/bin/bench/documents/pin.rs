@@ -1,4 +1,4 @@
-//! Pins processes to cores, by taskset of util-linux, which every Debian has.
+//! Pins processes to cores, by `taskset` of util-linux, which every Debian system has.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::cores;
 
-/// The cores of a machine, divided between parties that would have machines of their own.
+/// The cores of this machine, divided among parties that would otherwise have their own machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// Of the database and its clients.
+    /// Cores of the database and its clients.
     pub database: Vec<usize>,
-    /// Of the builder; None where there is but one.
+    /// Cores of the builder; `None` if the machine has only one core.
     pub builder: Option<Vec<usize>>,
 }
 
 impl Cores {
-    /// The upper half is the builder's.
+    /// Gives the upper half of the cores to the builder.
     pub fn of_machine() -> Self {
         Self::of(cores())
     }
@@ -30,7 +30,7 @@ impl Cores {
     }
 }
 
-/// A command that runs on these cores only; with None on any.
+/// A command that runs on these cores only; `None` for all.
 pub fn command(cores: Option<&[usize]>, program: &Path) -> Command {
     match cores {
         None => Command::new(program),
@@ -42,7 +42,7 @@ pub fn command(cores: Option<&[usize]>, program: &Path) -> Command {
     }
 }
 
-/// Makes a process run on these cores only, with all of its threads and those that it starts later.
+/// Restricts a process to these cores, with all its present and future threads.
 pub fn process(pid: u32, cores: &[usize]) -> Result<()> {
     let output = Command::new("taskset").args(["-a", "-c", "-p", &list(cores), &pid.to_string()]).output();
     let output = output.context("cannot run taskset")?;

@@ -1,4 +1,4 @@
-//! Searches per second of an index built externally and of one built in the database.
+//! Searches per second of an index built externally, and of one built in the database.
 
 use anyhow::Result;
 use harness::step;
@@ -21,7 +21,7 @@ const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searc
 (64 cores). It tells no recall.";
 
 const THEIR_EF_SEARCH: [u32; 6] = [20, 40, 80, 200, 400, 800];
-/// Searches per second on m7g.16xlarge: dimensions, clients, rates at each ef_search.
+/// The document's searches per second on m7g.16xlarge: dimensions, clients, and the rate at each ef_search.
 const THEIRS: [(u32, u32, [u32; 6]); 6] = [
     (128, 1, [1120, 671, 371, 173, 88, 47]),
     (128, 8, [6616, 3925, 2228, 1016, 533, 277]),
@@ -30,7 +30,7 @@ const THEIRS: [(u32, u32, [u32; 6]); 6] = [
     (1536, 8, [3788, 2260, 1307, 609, 335, 180]),
     (1536, 64, [28798, 18506, 9568, 4256, 2237, 1265]),
 ];
-/// Queries that find an empty cache.
+/// Queries with an empty cache.
 const COLD: usize = 6;
 const COLD_EF_SEARCH: [u32; 2] = [40, 200];
 
@@ -55,12 +55,12 @@ pub fn measure(ground: &Ground) -> Result<Section> {
     Ok(section)
 }
 
-/// What is measured of one twin: per ef_search, and per clients at each.
+/// The results of one twin.
 struct Measured {
     recall: Vec<f64>,
     visits: Vec<Visits>,
     cold: Vec<f64>,
-    /// By ef_search, clients, round.
+    /// Searches per second, indexed by ef_search, clients, round.
     rates: Vec<Vec<Vec<f64>>>,
 }
 
@@ -108,7 +108,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     Ok(())
 }
 
-/// Figures that do not depend on time: recall, visits, pages read with an empty cache.
+/// Figures that do not depend on timing: recall, visited tuples, pages read with an empty cache.
 fn unhurried(
     ground: &Ground,
     twins: &mut Twins,

@@ -1,7 +1,7 @@
 use super::super::markdown::Table;
 use plot::Plot;
 
-/// A part of a section, in the order of the page.
+/// A part of a section, in the order of the report.
 pub enum Part {
     Text(String),
     Table { title: String, table: Table },
@@ -15,27 +15,27 @@ pub struct Section {
 }
 
 impl Section {
-    /// Begins one. `source` says whose figures are reproduced: author, title, date, set and machine.
+    /// Begins a section. `source` cites the document: author, title, date, data set and machine.
     pub fn new(title: &str, source: &str) -> Self {
         Self { title: title.to_owned(), parts: vec![Part::Text(source.to_owned())] }
     }
 
-    /// The document's own figures.
+    /// Adds figures of the document.
     pub fn theirs(&mut self, what: &str, table: Table) {
         self.parts.push(Part::Table { title: format!("Theirs, {what}"), table });
     }
 
-    /// What was measured here.
+    /// Adds figures measured here.
     pub fn ours(&mut self, what: &str, table: Table) {
         self.parts.push(Part::Table { title: format!("Ours, {what}"), table });
     }
 
-    /// A plot; `name` distinguishes its file from the section's others.
+    /// Adds a plot; `name` distinguishes its file from those of other plots.
     pub fn plot(&mut self, name: &str, plot: Plot) {
         self.parts.push(Part::Plot { name: name.to_owned(), plot });
     }
 
-    /// A paragraph, as on what differs between theirs and ours.
+    /// Adds a paragraph, such as one about differences from the document.
     pub fn text(&mut self, paragraph: &str) {
         self.parts.push(Part::Text(paragraph.to_owned()));
     }

@@ -2,34 +2,34 @@ use clap::Args;
 
 use crate::flags::positive;
 
-/// How much is to be measured. What is not given has the benchmark's own default, made for two cores.
+/// Sizes of benchmarks. Where one is not given, the benchmark has its own default, which suits two cores.
 #[derive(Args, Clone, Debug)]
 pub struct Sizes {
     /// Rows of the table
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     pub rows: Option<usize>,
-    /// Dimensions; each of them is a set of its own where the document has several
+    /// Dimensions; each is a set of its own if the document has several
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive::<usize>)]
     pub dims: Option<Vec<usize>>,
-    /// Sessions at a time
+    /// Numbers of concurrent sessions
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive::<usize>)]
     pub clients: Option<Vec<usize>>,
     /// Values of hnsw.ef_search
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive::<u32>)]
     pub ef_search: Option<Vec<u32>>,
-    /// How long each figure is measured
+    /// Seconds per figure
     #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     pub seconds: Option<u64>,
-    /// How often each is measured, taking turns
+    /// Rounds; in each round every contestant is measured once
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     pub rounds: Option<usize>,
-    /// Queries, for the recall
+    /// Queries for recall
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     pub queries: Option<usize>,
-    /// Of the indexes
+    /// Option m of the indexes
     #[arg(long, value_name = "N", value_parser = positive::<u32>)]
     pub m: Option<u32>,
-    /// Of the indexes
+    /// Option ef_construction of the indexes
     #[arg(long, value_name = "N", value_parser = positive::<u32>)]
     pub ef_construction: Option<u32>,
     /// Inserts per figure (insert only)
@@ -38,13 +38,13 @@ pub struct Sizes {
     /// hnsw.external_index_max_rate of the slow build (offload only)
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<String>,
-    /// A builder elsewhere (offload only) [default: one on this machine, on a core of its own if there are two]
+    /// Address of a builder elsewhere (offload only) [default: one on this machine, on its own core if there are two]
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub builder: Option<(String, u16)>,
-    /// How long each benchmark may take; what is left then is left out
+    /// Time limit of each benchmark in minutes; figures that do not fit are skipped
     #[arg(long, value_name = "N", value_parser = positive::<u64>, default_value = "10")]
     pub minutes: u64,
-    /// Of the report in benches/results, in which sections of the same day are replaced
+    /// Name of the report in benches/results; sections of the same day are replaced
     #[arg(long, default_value = "documents")]
     pub name: String,
 }

@@ -8,19 +8,19 @@ use super::super::stage::DATABASE;
 use super::ground::Ground;
 use super::indexed::{Built, create_index};
 
-/// Tables with the same rows, and whether a builder made the index.
+/// Names and tables of the twins, and whether a builder built the index.
 pub const TWINS: [(&str, &str, bool); 2] =
     [("external", "items_external", true), ("database", "items_database", false)];
 
-/// A cluster with the same table twice: one with an index built externally, one with an index built in the database.
+/// A cluster with the same table twice: one indexed externally, the other in the database.
 pub struct Twins {
     pub cluster: Cluster,
-    /// In the order of [`TWINS`].
+    /// The builds, in the order of [`TWINS`].
     pub built: [Built; 2],
 }
 
 impl Twins {
-    /// Loads the rows and builds both; all cores are for each build.
+    /// Loads the rows and builds both indexes, each build with all cores.
     pub fn new(ground: &Ground, set: &Set, case: Case) -> Result<Self> {
         let cluster = ground.cluster("")?;
         let builder = ground.builder(&[])?;
@@ -51,12 +51,12 @@ impl Twins {
         recall(&mut self.session()?, search, ef_search)
     }
 
-    /// Settings with which a search uses the index.
+    /// Settings that make searches use the index.
     pub fn search_settings(ef_search: &str) -> [(&'static str, &str); 4] {
         [("hnsw.ef_search", ef_search), ("enable_seqscan", "off"), ("enable_sort", "off"), ("jit", "off")]
     }
 
-    /// A random query, in pgbench's language.
+    /// A search with a random query, as a pgbench script.
     pub fn search_script(set: &Set, table: &str) -> String {
         format!(
             "\\set n random(0, {})\nSELECT id FROM {table} ORDER BY v {} (SELECT v FROM queries WHERE id = :n) LIMIT {NEIGHBORS};\n",

@@ -1,5 +1,5 @@
-//! A builder that builds once: it lets a real one answer the first client, and from then on takes the same rows as fast as they come
-//! and sends the same pages, so that only the database has work to do.
+//! A builder that replays a recorded answer: a real builder serves the first client; from then on the same rows are read as fast as they
+//! come, and the same pages are sent, so that only the database has work to do.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,28 +14,28 @@ use protocol::{
 };
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// The name of the thread that speaks with the client.
+/// The name of the thread that serves the client.
 pub const THREAD: &str = "replay";
 const BUFFER: usize = 256 << 10;
 const GREETING: usize = 8;
 
-/// What a builder answered.
+/// The recorded answer of a builder.
 pub struct Recording {
     greeting: Vec<u8>,
     accept: BytesMut,
-    /// Layout, pages and Done.
+    /// The frames Layout, pages and Done.
     answer: BytesMut,
     pub layout: Layout,
 }
 
 impl Recording {
-    /// Relays a build to the builder at `upstream`, which has no TLS, and keeps what it answers. `build` is given the port.
+    /// Relays a build to the builder at `upstream`, without TLS, and records its answer. `build` gets the port to connect to.
     pub fn make(upstream: SocketAddr, build: impl FnOnce(u16) -> Result<()>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let relay = thread::spawn(move || relay(&listener, upstream));
         build(port)?;
-        // Ends the relay if the build did not connect.
+        // This connection ends the relay if the build did not connect.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
         let bytes = relay.join().ok().context("the relay has failed")??;
         Self::parse(&bytes)
@@ -62,7 +62,7 @@ impl Recording {
         Ok(Self { greeting: greeting.to_vec(), accept, answer, layout })
     }
 
-    /// Serves one build.
+    /// Serves one build from the recording.
     fn serve(&self, stream: &mut (impl BufRead + Write)) -> io::Result<()> {
         stream.write_all(&self.greeting)?;
         stream.flush()?;
@@ -86,7 +86,7 @@ impl Recording {
     }
 }
 
-/// Passes on what both sides say. Returns the builder's bytes.
+/// Relays the bytes of both sides. Returns those of the builder.
 fn relay(listener: &TcpListener, upstream: SocketAddr) -> io::Result<Vec<u8>> {
     let (client, _) = listener.accept()?;
     let mut builder = TcpStream::connect(upstream)?;
@@ -111,14 +111,14 @@ fn relay(listener: &TcpListener, upstream: SocketAddr) -> io::Result<Vec<u8>> {
     Ok(said)
 }
 
-/// A frame that was read without its payload, but for its first bytes.
+/// The header of a frame, and the first bytes of its payload.
 struct Skipped {
     kind: u8,
     crc: u32,
     head: Vec<u8>,
 }
 
-/// Reads a frame. Neither its checksum is computed nor is it copied.
+/// Reads a frame without copying it or computing its checksum.
 fn skip_frame(stream: &mut impl BufRead) -> io::Result<Skipped> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
@@ -138,7 +138,7 @@ fn skip_frame(stream: &mut impl BufRead) -> io::Result<Skipped> {
     Ok(Skipped { kind: header[0], crc: number(8), head })
 }
 
-/// Takes all rows. `None`: they are not those that their end announces.
+/// Reads all rows. `None` if their number or checksum is not the announced one.
 fn take_rows(stream: &mut impl BufRead) -> io::Result<Option<EndOfTuples>> {
     let (mut rows, mut checksum) = (0, StreamChecksum::new());
     loop {
@@ -159,7 +159,7 @@ fn take_rows(stream: &mut impl BufRead) -> io::Result<Option<EndOfTuples>> {
     }
 }
 
-/// Replays a recording to one client after the other, until it is dropped.
+/// Replays a recording to one client after another, until dropped.
 pub struct Replay {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -167,7 +167,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Starts it, with encrypted connections if there is a `tls` configuration.
+    /// Starts replaying, with TLS if `tls` is given.
     pub fn start(recording: Arc<Recording>, tls: Option<Arc<ServerConfig>>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -195,7 +195,7 @@ impl Replay {
 impl Drop for Replay {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // Ends its wait for a client.
+        // This connection ends the wait for a client.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -218,7 +218,7 @@ fn replay(recording: &Recording, socket: TcpStream, tls: Option<&Arc<ServerConfi
             recording.serve(&mut stream)?;
             stream.conn.send_close_notify();
             stream.flush()?;
-            // A client that has its index may leave without a farewell.
+            // A client that has its index may close without a TLS closure alert.
             let _ = io::copy(&mut stream, &mut io::sink());
         }
     }
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// What a builder says of an index of one row.
+    /// A builder's messages for an index of one row.
     fn said() -> Vec<u8> {
         let mut bytes = BytesMut::from(&Greeting::builder().to_bytes()[..]);
         let accept = Accept {
@@ -300,7 +300,7 @@ mod tests {
         bytes.to_vec()
     }
 
-    /// Sends a row `count` times. Returns what the builder says.
+    /// Sends a row `count` times and returns the builder's bytes.
     fn client(port: u16, count: u64) -> Vec<u8> {
         let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let mut bytes = BytesMut::from(&MAGIC[..]);

@@ -1,15 +1,15 @@
-//! What the figures say.
+//! The tables of the report.
 
 use super::super::markdown::Table;
 use super::threads::Party;
 use super::work::{Span, Spans, Work};
 
-/// Where the parts of a build are among its spans.
+/// Positions of a build's parts in its spans.
 const SCAN: usize = 0;
 const GRAPH: usize = 1;
 const PAGES: usize = 2;
 
-/// Medians for a table.
+/// Medians of all statements on a table.
 pub struct Measured {
     pub value_bytes: f64,
     pub index_bytes: f64,
@@ -17,7 +17,7 @@ pub struct Measured {
 }
 
 impl Span {
-    /// CPU seconds of the busiest thread: how long it takes at least, however many cores are free.
+    /// CPU seconds of the busiest thread, a lower bound of the time with any number of cores.
     fn least(&self) -> f64 {
         self.used.busiest.into_iter().fold(0.0, f64::max)
     }
@@ -32,7 +32,7 @@ impl Measured {
         self.of(work).get(part)
     }
 
-    /// Replays, and the builds of a real builder.
+    /// The builds by replay and by a real builder.
     fn builds(&self) -> impl Iterator<Item = (Work, String)> + '_ {
         self.medians.iter().filter_map(|&(work, _)| match work {
             Work::Replay(workers) => Some((work, format!("replayed, {workers} workers"))),
@@ -41,7 +41,7 @@ impl Measured {
         })
     }
 
-    /// All parts: those that read, the graph, those that write.
+    /// A table of all parts: reading, graph, writing.
     pub fn parts(&self) -> Table {
         let mut table = Table::new(&[
             "",
@@ -85,7 +85,7 @@ impl Measured {
         table
     }
 
-    /// Scan and pages, builder replayed, divided by what they are compared with.
+    /// A table of ratios: scan and pages of replayed builds, relative to the corresponding plain statements.
     pub fn ratios(&self, workers: &[u32]) -> Table {
         let mut table = Table::new(&["builder replayed", "seconds", "CPU of the busiest thread"]);
         let mut row = |what: String, of: Option<&Span>, by: Option<&Span>| {
@@ -105,8 +105,8 @@ impl Measured {
         table
     }
 
-    /// What the build would take with builders of many cores: of scan and pages the busiest thread, of the graph the builder's CPU
-    /// seconds by how much faster it is than one core.
+    /// The time of builds with builders of many cores: for scan and pages the CPU seconds of the busiest thread, for the graph the
+    /// builder's CPU seconds divided by its speed-up.
     pub fn critical_path(&self, builders: &[(u32, f64)]) -> Table {
         let mut table =
             Table::new(&["cores of the builder", "scan", "graph", "pages", "in all", "times COPY out and raw pages"]);
@@ -120,7 +120,7 @@ impl Measured {
         let floor: f64 =
             [Work::Copy, Work::Insert].into_iter().filter_map(|work| self.part(work, 0)).map(Span::least).sum();
         for &(cores, times) in builders {
-            // Rows are taken in by one thread of the builder, pages are made by all.
+            // One thread of the builder receives rows, all threads make pages.
             let scan = database(SCAN).max(real[SCAN].used.busiest[Party::Builder as usize]);
             let graph = real[GRAPH].used.builder / times;
             let pages = database(PAGES).max(real[PAGES].used.builder / times);
@@ -132,7 +132,7 @@ impl Measured {
     }
 }
 
-/// Seconds of the parts and, in parentheses, of the busiest threads.
+/// Seconds of the parts and, in parentheses, CPU seconds of the busiest threads.
 pub fn line(spans: &[Span]) -> String {
     let part = |span: &Span| {
         let used = span.used.busiest.map(|seconds| format!("{seconds:.3}"));

@@ -1,4 +1,4 @@
-//! The tables that are measured.
+//! The tables to measure.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use harness::Column;
 pub struct Shape {
     pub column: Column,
     pub dims: usize,
-    /// Whether values are kept in line, whatever their size.
+    /// Whether values are stored in the table whatever their size (STORAGE PLAIN).
     pub plain: bool,
 }
 
 impl Shape {
-    /// For instance `vector-768` or `halfvec-1536:plain`.
+    /// Parses a shape such as `vector-768` or `halfvec-1536:plain`.
     pub fn parse(word: &str) -> Result<Self, String> {
         let wanted = || "TYPE-DIMS or TYPE-DIMS:plain is needed, where TYPE is vector or halfvec".to_owned();
         let (name, plain) = word.strip_suffix(":plain").map_or((word, false), |name| (name, true));
@@ -35,7 +35,7 @@ impl Shape {
         }
     }
 
-    /// Columns in SQL, before values come.
+    /// The SQL definition of the columns, for an empty table.
     pub fn definition(self) -> String {
         format!("id int, v {}({})", self.column.name(), self.dims)
     }

@@ -1,4 +1,4 @@
-//! CPU time of threads while a statement runs.
+//! CPU time of threads during a statement.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,12 +11,12 @@ use super::replay;
 /// Interval of samples.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Who takes part in a statement.
+/// The parties to a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// The backend's own thread.
     Backend,
-    /// The backend's thread that has the connection to the builder.
+    /// The backend's thread with the connection to the builder.
     Connection,
     /// Parallel workers.
     Worker,
@@ -28,16 +28,16 @@ impl Party {
     pub const ALL: [Self; 4] = [Self::Backend, Self::Connection, Self::Worker, Self::Builder];
 }
 
-/// Where a builder's threads are.
+/// Where the builder's threads run.
 #[derive(Clone, Copy, Debug)]
 pub enum Builder {
     None,
     Process(u32),
-    /// A thread of this process replays.
+    /// A thread of this process replays a recording.
     Replay,
 }
 
-/// The processes that are watched.
+/// The processes to sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched {
     pub postmaster: u32,
@@ -45,23 +45,23 @@ pub struct Watched {
     pub builder: Builder,
 }
 
-/// CPU seconds by party in a part of the time.
+/// CPU seconds by party in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
-    /// Of the busiest thread of each of [`Party::ALL`].
+    /// The busiest thread of each of [`Party::ALL`].
     pub busiest: [f64; Party::ALL.len()],
-    /// Of all of a builder's threads.
+    /// All threads of the builder together.
     pub builder: f64,
 }
 
-/// What was seen of a thread: when, and its CPU seconds by then.
+/// Samples of a thread: time, and CPU seconds until then.
 struct Thread {
     party: Party,
     samples: Vec<(Instant, f64)>,
 }
 
 impl Thread {
-    /// CPU seconds by then.
+    /// CPU seconds until `when`, interpolated between samples.
     fn by(&self, when: Instant) -> f64 {
         let after = self.samples.partition_point(|&(time, _)| time <= when);
         let before = after.checked_sub(1).map(|at| self.samples[at]);
@@ -76,7 +76,7 @@ impl Thread {
     }
 }
 
-/// What was seen of all threads.
+/// The samples of all threads.
 pub struct Timeline(Vec<Thread>);
 
 impl Timeline {
@@ -94,7 +94,7 @@ impl Timeline {
     }
 }
 
-/// Runs `work` while another thread looks on.
+/// Runs `work` while another thread takes samples.
 pub fn during<T>(watched: Watched, work: impl FnOnce() -> T) -> (T, Timeline) {
     let (done, over) = channel::<()>();
     let (ready, is_ready) = channel::<()>();
@@ -122,7 +122,7 @@ struct Seen {
     /// The server's processes before the statement.
     others: Vec<u32>,
     threads: HashMap<(u32, u32), Thread>,
-    /// The last look.
+    /// The time of the last sample.
     last: Option<Instant>,
 }
 
@@ -161,7 +161,7 @@ impl Seen {
             let (Some(seconds), now) = (cpu_seconds(pid, tid), Instant::now()) else { continue };
             if !self.threads.contains_key(&(pid, tid)) {
                 let Some(party) = party(pid, tid) else { continue };
-                // One that has come since the last look has used nothing by then.
+                // A thread that is new since the last sample had used no CPU time then.
                 let samples = self.last.map(|last| (last, 0.0)).into_iter().collect();
                 self.threads.insert((pid, tid), Thread { party, samples });
             }
@@ -172,7 +172,7 @@ impl Seen {
     }
 }
 
-/// CPU seconds of a thread, in nanoseconds where the kernel counts them.
+/// CPU seconds of a thread, with a resolution of nanoseconds if the kernel provides it.
 fn cpu_seconds(pid: u32, tid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let nanoseconds: u64 = text.split(' ').next()?.parse().ok()?;

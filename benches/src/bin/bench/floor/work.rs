@@ -1,4 +1,4 @@
-//! Statements that are timed.
+//! The statements to time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use super::shape::Shape;
 use super::threads::{self, Used, Watched};
 
 const INDEX: &str = "items_v_idx";
-/// Characters of a row of the table that stands for raw pages: four rows fill a page, and none of them is compressed or moved out.
+/// Characters per row in the table for raw pages: four rows fill a page, and no value is compressed or moved to TOAST.
 const FILLER: usize = 1980;
 
-/// What is timed.
+/// The statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// The column is copied out of the database, to nowhere.
+    /// COPY of the column to the client, which discards it.
     Copy,
-    /// A query reads all values, with so many workers.
+    /// A query that reads all values, with this number of parallel workers.
     Read(u32),
-    /// Rows that fill as many pages as the index has.
+    /// INSERT of rows that fill as many pages as the index has.
     Insert,
-    /// PostgreSQL copies the finished index to another tablespace.
+    /// ALTER INDEX … SET TABLESPACE, by which PostgreSQL copies the finished index.
     Move,
-    /// The whole build, by a builder.
+    /// A whole build by a builder, with this number of parallel workers.
     Build(u32),
-    /// The same with a builder that replays.
+    /// A build by replay, with this number of parallel workers.
     Replay(u32),
 }
 
@@ -43,10 +43,10 @@ pub struct Span {
     pub used: Used,
 }
 
-/// The spans of a statement; of a build scan, graph, pages and all of it.
+/// The spans of a statement; those of a build are scan, graph, pages, and the whole.
 pub type Spans = Vec<Span>;
 
-/// A table in a cluster, with two builders.
+/// A table in a cluster, with a builder and a replay.
 pub struct Bench<'a> {
     options: &'a Floor,
     shape: Shape,
@@ -57,7 +57,7 @@ pub struct Bench<'a> {
     tls: Tls,
     /// Blocks of the index.
     pub blocks: u32,
-    /// Whether most values are out of line.
+    /// Whether most values are in the TOAST table.
     pub out_of_line: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Has the index built once, and makes the replaying builder.
+    /// Builds the index once and records the builder's answer.
     fn record(&mut self, tools: &Tools) -> Result<()> {
         let plain = Builder::start_with(&BuilderOptions {
             program: Some(tools.program.clone()),
@@ -203,7 +203,7 @@ impl<'a> Bench<'a> {
     }
 
     fn timed(&mut self, sql: &str, builder: threads::Builder) -> Result<Spans> {
-        // The table in the cache, its hint bits set, nothing left to be written, and memory at hand.
+        // Before timing: the table is cached with hint bits set, dirty pages are written, and free memory is available.
         self.session.execute("SELECT count(v) FROM items")?;
         self.session.execute("CHECKPOINT")?;
         warm::up(self.value_bytes() as usize);

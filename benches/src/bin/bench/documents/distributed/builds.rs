@@ -8,21 +8,21 @@ use super::super::super::set::Set;
 use super::super::super::watch;
 use super::nodes::Node;
 
-/// How often builders are counted.
+/// The interval at which builders are counted.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Seconds of builds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Builds {
-    /// In the database: all rows on one node; each half on its node, one after the other; both halves at once.
+    /// In the database: all rows on one node; each half on its node, one after the other; both halves concurrently.
     pub inside: [f64; 3],
-    /// The same through the router.
+    /// The same three builds through the router.
     pub outside: [f64; 3],
-    /// The most builders that the router had at a time.
+    /// The most concurrent builders of the router.
     pub builders: u64,
 }
 
-/// Builds on all nodes, in the databases and through a router; those of the router stay.
+/// Builds on all nodes, in the databases and through a router. The indexes built through the router remain.
 pub fn measure(single: &mut Node, nodes: &mut [Node; 2], router: &Builder, set: &Set, with: &str) -> Result<Builds> {
     let sql = |external: &str| {
         let operators = set.opclass();
@@ -42,7 +42,7 @@ pub fn measure(single: &mut Node, nodes: &mut [Node; 2], router: &Builder, set: 
     Ok(Builds { inside, outside, builders })
 }
 
-/// On the single node; on one node after the other; on both at once, which leaves all indexes there.
+/// Seconds of builds on the single node, on both nodes one after the other, and on both concurrently; the last indexes remain.
 fn of_all(single: &mut Node, [first, second]: &mut [Node; 2], sql: &str) -> Result<[f64; 3]> {
     let alone = create(&mut single.session, sql)?;
     let mut turns = 0.0;

@@ -19,7 +19,7 @@ impl Node {
         let mut session = cluster.database(DATABASE)?;
         session.execute(&Ground::build_settings(set, ground.sizes.m.unwrap_or(M), cores()))?;
         session.execute("SET jit = off; SET enable_seqscan = off; SET client_min_messages = notice")?;
-        // The vectors where the rows are, as in the document.
+        // The vectors stay in the table (no TOAST), as in the document.
         let columns = columns(set);
         session.execute(&format!("CREATE TABLE items ({columns}); ALTER TABLE items ALTER v SET STORAGE PLAIN"))?;
         session.execute(&format!("ALTER TABLE items SET (parallel_workers = {})", (cores() - 1).max(1)))?;
@@ -33,7 +33,7 @@ impl Node {
     }
 }
 
-/// A server whose table `items` is on two nodes, by the hash of the id.
+/// A server whose table `items` is partitioned over two nodes by hash of the id.
 pub struct Head {
     pub session: Session,
     _cluster: Cluster,
@@ -48,7 +48,7 @@ impl Head {
         Ok(Self { session, _cluster: cluster })
     }
 
-    /// Gives each node its rows.
+    /// Fills the tables of both nodes.
     pub fn fill(&mut self, set: &Set) -> Result<()> {
         copy_rows(&mut self.session, "loaded", set.column, &set.base)?;
         Ok(self.session.execute("INSERT INTO items SELECT * FROM loaded; DROP TABLE loaded")?)

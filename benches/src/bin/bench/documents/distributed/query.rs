@@ -3,16 +3,16 @@ use harness::{Metric, Session};
 
 use super::super::super::NEIGHBORS;
 
-/// How a query gets the nearest rows.
+/// Forms of a nearest-neighbor query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// All rows on one node.
+    /// On one node with all rows.
     OneNode,
-    /// As in the document: a query of the partitioned table. The head sends ORDER BY to the nodes but no LIMIT, and queries one node
-    /// after the other.
+    /// A query of the partitioned table, as in the document. The head pushes down ORDER BY but no
+    /// LIMIT, and queries one node after the other.
     Partitioned,
-    /// A query of each partition with its own LIMIT, which the head sends to the nodes. Without a merge of sorted results, the
-    /// head queries both nodes at once.
+    /// A query of each partition with its own LIMIT, which the head pushes down. Without a merge of sorted results,
+    /// the head queries both nodes concurrently.
     Each,
 }
 
@@ -34,7 +34,7 @@ impl Form {
         };
         match self {
             Self::OneNode | Self::Partitioned => nearest("items"),
-            // OFFSET 0 prevents that the outer ORDER BY is pushed into the parts.
+            // OFFSET 0 keeps the planner from pushing the outer ORDER BY into the parts.
             Self::Each => format!(
                 "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",
                 nearest("items_1"),
@@ -43,7 +43,7 @@ impl Form {
         }
     }
 
-    /// Checks that the plan is the one that the form is for.
+    /// Checks that the plan is the one that the form is meant to have.
     pub fn check_plan(self, session: &mut Session, statement: &str) -> Result<()> {
         let plan = session.query(&format!("EXPLAIN (VERBOSE, COSTS OFF) {statement}"))?;
         let lines: Vec<&String> = plan.iter().flatten().flatten().collect();

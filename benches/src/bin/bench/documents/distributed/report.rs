@@ -35,7 +35,7 @@ pub fn section(all: &[Measured]) -> Section {
     section
 }
 
-/// Recall and queries per second of both by set, a row for each ef_search.
+/// The document's recall and queries per second for both sets, a row for each ef_search.
 fn theirs() -> Table {
     let mut head = vec!["ef_search".to_owned()];
     for set in ["sift-128", "dbpedia-1536", "gist-960"] {

@@ -1,22 +1,22 @@
 use super::super::super::NEIGHBORS;
 
-/// What of the column `v` is indexed.
+/// What is indexed of the column `v`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The vectors.
     Vector,
-    /// binary16 elements.
+    /// Half precision.
     Halfvec,
-    /// One bit per dimension; candidates are reranked by the vectors in the table.
+    /// One bit per dimension (binary quantisation); candidates are re-ranked by the vectors in the table.
     Binary,
 }
 
-/// Who builds.
+/// Where the index is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The database, in one process.
+    /// In the database, by one process.
     Serial,
-    /// The database, with a worker on each further core.
+    /// In the database, with a parallel worker on each further core.
     Parallel,
     External,
 }
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// The statement that finds the nearest rows to a literal; `candidates` are reranked.
+    /// The statement that finds the rows nearest to a literal; `candidates` of them are re-ranked.
     pub fn search(self, dims: usize, query: &str, candidates: u32) -> String {
         match self {
             Self::Vector => format!("SELECT id FROM items ORDER BY v <=> {query} LIMIT {NEIGHBORS}"),

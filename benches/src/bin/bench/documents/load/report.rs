@@ -25,7 +25,7 @@ pub fn section(all: &[Measured]) -> Section {
     section
 }
 
-/// Tables 2 to 6 of the document, in one.
+/// The document's tables 2 to 6 in one.
 fn theirs() -> Table {
     let mut table = Table::new(&["set", "load + build s", "speed-up", "table and index GB", "recall"]);
     for row in [

@@ -15,22 +15,22 @@ const DIMS: usize = 1536;
 const QUERIES: usize = 200;
 const EF_SEARCH: u32 = 100;
 
-/// Interval of memory samples: a builder's figures are cheap, a backend's are not.
+/// The interval of memory samples. A sample of a backend is expensive, one of a builder is not.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What one build took, with how much memory.
+/// The cost of a build, and its memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Build {
     pub name: &'static str,
-    /// Bytes that were allowed.
+    /// The memory limit in bytes.
     pub limit: Option<f64>,
-    /// Peak memory in bytes, of a builder without files, of a database without shared buffers.
+    /// Peak memory in bytes: of a builder without mapped files, of the database without shared buffers.
     pub memory: f64,
-    /// The most bytes in the spool.
+    /// The largest size of the spool in bytes.
     pub spooled: f64,
     pub seconds: f64,
     pub recall: f64,
-    /// The database's message about its memory.
+    /// The database's NOTICE about its memory.
     pub said: Option<String>,
 }
 
@@ -45,11 +45,11 @@ struct Stage<'a> {
     set: &'a Set,
     session: Session,
     spool: Scratch,
-    // Dropped after all that use it.
+    // After the fields that use it, so that it is dropped after them.
     _cluster: Cluster,
 }
 
-/// Four builds of a table: outside and in the database, with all the memory they want and without.
+/// Runs four builds of a table: externally and in the database, with enough memory and with too little.
 pub fn measure(ground: &Ground) -> Result<Builds> {
     let sizes = &ground.sizes;
     let dims = sizes.dims.as_ref().and_then(|dims| dims.iter().copied().max()).unwrap_or(DIMS);
@@ -69,7 +69,7 @@ pub fn measure(ground: &Ground) -> Result<Builds> {
     Ok(Builds { title: format!("{rows} rows x {dims}"), builds })
 }
 
-/// Bytes that a build needs apart from its vectors, by `lantern-index estimate`.
+/// Bytes that a build needs besides its vectors, according to `lantern-index estimate`.
 fn limit(ground: &Ground, set: &Set) -> Result<u64> {
     let (rows, dims) = (set.base.rows(), set.base.dims());
     let mut estimate = Command::new(&ground.tools.program);
@@ -82,7 +82,7 @@ fn limit(ground: &Ground, set: &Set) -> Result<u64> {
     Ok(all.saturating_sub(4 * (rows * dims) as u64))
 }
 
-/// A field of a line of JSON.
+/// A numeric field of a line of JSON.
 fn number(json: &str, field: &str) -> Option<u64> {
     let (_, rest) = json.split_once(&format!("\"{field}\":"))?;
     rest.split([',', '}']).next()?.trim().parse().ok()
@@ -102,7 +102,7 @@ impl<'a> Stage<'a> {
         Ok(Self { ground, set, session, spool: Scratch::new("spool", 0o700)?, _cluster: cluster })
     }
 
-    /// By a builder with these flags.
+    /// Builds externally, by a builder with these flags.
     fn outside(&mut self, name: &'static str, flags: &[&str]) -> Result<Build> {
         let builder: Builder = self.ground.builder(flags)?;
         builder.attach(&mut self.session)?;
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
         self.finish(Build { name, memory: most as f64, spooled: spooled as f64, seconds: created?, ..Build::default() })
     }
 
-    /// In the database, with this maintenance_work_mem in kB.
+    /// Builds in the database, with this maintenance_work_mem in kB.
     fn inside(&mut self, name: &'static str, memory: u64) -> Result<Build> {
         self.session.execute(&format!("SET maintenance_work_mem = '{memory}kB'"))?;
         self.session.take_notices();
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
         )
     }
 
-    /// Searches the index, and drops it.
+    /// Measures searches of the index, and drops it.
     fn finish(&mut self, build: Build) -> Result<Build> {
         let Set { metric, ref exact, .. } = *self.set;
         let recall =

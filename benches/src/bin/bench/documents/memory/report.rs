@@ -76,7 +76,7 @@ fn of_builds(builds: &Builds) -> Table {
     table
 }
 
-/// A row for both layouts.
+/// A table with a row for both layouts.
 fn of_searches(searched: &[Searched]) -> Table {
     let mut head =
         vec!["pages that are not in shared buffers come from".to_owned(), "ef_search".to_owned(), "clients".to_owned()];

@@ -20,29 +20,29 @@ const EF_SEARCH: [u32; 2] = [40, 400];
 const CLIENTS: [usize; 3] = [1, 2, 4];
 const SECONDS: u64 = 2;
 
-/// The document's share of an index of 781 GB that shared buffers of 250 GB hold.
+/// Shared buffers as a fraction of the index: 250 GB of 781 GB in the document.
 const SHARE: f64 = 0.32;
 
-/// How often the page cache is emptied of the files.
+/// The interval at which the files are evicted from the page cache.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who made the index and its layout.
+/// Where the index was built, which determines its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     Database,
     External,
 }
 
-/// Where pages come from that are not in shared buffers.
+/// The source of pages that are not in shared buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The system's cache.
+    /// The system's page cache.
     Cache,
-    /// The disk, as far as the machine has no other cache.
+    /// The disk, unless the machine has a further cache.
     Disk,
 }
 
-/// Searches by some clients.
+/// The result of searches by some clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Searched {
     pub layout: Layout,
@@ -51,19 +51,19 @@ pub struct Searched {
     pub clients: usize,
     pub recall: f64,
     pub per_second: f64,
-    /// Pages of the index per query that were not in shared buffers.
+    /// Pages of the index per query that were read, since they were not in shared buffers.
     pub read: f64,
-    /// All pages of the index per query, those in shared buffers too.
+    /// All pages of the index per query, including those in shared buffers.
     pub touched: f64,
 }
 
-/// Searches of one table.
+/// The results for one table.
 pub struct Searches {
     pub title: String,
-    /// Bytes of the database's index, of the external one, and of shared buffers.
+    /// Bytes of the index built in the database, of the external one, and of shared buffers.
     pub sizes: [f64; 3],
     pub searched: Vec<Searched>,
-    /// Whether there was not enough time for all of it.
+    /// Whether some searches were skipped for lack of time.
     pub is_cut: bool,
 }
 
@@ -77,7 +77,7 @@ impl Layout {
         }
     }
 
-    /// One of the twins.
+    /// The table with this layout.
     fn table(self) -> &'static str {
         match self {
             Self::Database => "items_database",
@@ -101,8 +101,7 @@ impl Source {
     }
 }
 
-/// Two tables with the same rows, one indexed in the database and one outside, searched with shared buffers that hold a third of the
-/// index.
+/// Searches two tables with the same rows, one indexed in the database and one externally, with shared buffers for a third of the index.
 pub fn measure(ground: &Ground) -> Result<Searches> {
     let sizes = &ground.sizes;
     let dims = sizes.dims.as_ref().and_then(|dims| dims.iter().copied().min()).unwrap_or(DIMS);
@@ -145,7 +144,7 @@ struct Search {
 }
 
 impl Search {
-    /// Runs all queries once, for the recall and to fill shared buffers with this index; then for some time.
+    /// Runs all queries once, for the recall and to fill shared buffers with this index; then measures searches for some time.
     fn run(self, ground: &Ground, twins: &Twins, set: &Set) -> Result<Searched> {
         let Self { layout, source, ef_search, clients } = self;
         let table = layout.table();
@@ -178,7 +177,7 @@ impl Search {
         Ok(Searched { layout, source, ef_search, clients, recall, per_second, read, touched: read + each(1) })
     }
 
-    /// Pages of the index read and found so far. A session's are counted when it has ended.
+    /// Pages of the index read and hit so far. A session's statistics are counted when it has ended.
     fn pages(self, twins: &Twins) -> Result<[f64; 2]> {
         let mut session = twins.session()?;
         wait_for("the end of the sessions", Duration::from_secs(30), || {
@@ -194,7 +193,7 @@ impl Search {
     }
 }
 
-/// Runs `work` while the page cache is repeatedly emptied of files.
+/// Runs `work` while the files are repeatedly evicted from the page cache.
 fn without_cache<T>(files: &[PathBuf], work: impl FnOnce() -> T) -> Result<T> {
     let files: Vec<CachedFiles> = files.iter().map(|file| CachedFiles::of(file)).collect::<Result<_>>()?;
     files.iter().try_for_each(CachedFiles::write)?;

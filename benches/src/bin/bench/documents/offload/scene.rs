@@ -13,21 +13,21 @@ use super::super::pgbench::{self, Load, Transaction};
 use super::super::pin::{self, Cores};
 
 const TABLE: &str = "items";
-/// pgbench's scale: the table of accounts has this many times 100,000 rows.
+/// pgbench's scale: the table of accounts has 100,000 rows per unit.
 const SCALE: usize = 10;
 const EF_SEARCH: u32 = 40;
-/// Seconds after the start of pgbench that do not count.
+/// Seconds after the start of pgbench that are not counted.
 const WARM_UP: Duration = Duration::from_secs(2);
 const MAX_RATE: &str = "10MB";
 
-/// Who builds.
+/// What builds the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
     Database,
     External,
-    /// External, with a limit to what the database moves per second.
+    /// An external build with a limit to the database's rate of bytes.
     Slow,
-    /// The database, which also has the cores that are the builder's otherwise.
+    /// The database, which also uses the cores that are otherwise the builder's.
     AllCores,
 }
 
@@ -42,10 +42,10 @@ impl Setup {
     }
 }
 
-/// One build beside pgbench.
+/// A build with pgbench running beside it.
 pub struct Run {
     pub built: Built,
-    /// When it began and ended, in seconds since 1970.
+    /// Begin and end, in seconds since 1970.
     pub span: (f64, f64),
     pub idle_from: f64,
     pub transactions: Vec<Transaction>,
@@ -65,7 +65,7 @@ impl Run {
         self.rate(self.span.0, self.span.1)
     }
 
-    /// Transactions per second while the table is read, the builder is waited for, pages are written.
+    /// Transactions per second in each phase: reading the table, waiting for the builder, writing pages.
     pub fn by_phase(&self) -> Option<[(f64, f64); 3]> {
         let phases = self.built.phases?;
         let mut to = self.span.1;
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Where it happens.
+/// The cluster, the builder and the table.
 pub struct Scene<'a> {
     ground: &'a Ground,
     set: &'a Set,
@@ -131,7 +131,7 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// pgbench's own transactions, on the database's cores.
+    /// pgbench's built-in transactions, on the database's cores.
     fn load(&self) -> Load<'_> {
         Load {
             cluster: &self.cluster,
@@ -146,7 +146,7 @@ impl<'a> Scene<'a> {
     pub fn run(&mut self, setup: Setup) -> Result<Run> {
         let all: Vec<usize> = (0..cores()).collect();
         let cores = if setup == Setup::AllCores { all } else { self.cores.database.clone() };
-        // Processes that the postmaster starts from now on inherit this.
+        // Processes that the postmaster starts from now on inherit the affinity.
         pin::process(self.cluster.postmaster().context("the server is not running")?, &cores)?;
         pin::process(self.session.pid(), &cores)?;
         let rate = if setup == Setup::Slow { self.max_rate.as_str() } else { "0" };
