@@ -2,48 +2,50 @@
 
 mod memory;
 
+pub use memory::sizes;
+
 use pgvector::{ValueType, max_level};
 
 use crate::PAGE_SIZE;
 use crate::datum::datum_len;
 use crate::format::{LINE_POINTER_LEN, PAGE_SPACE, element_len, neighbor_count, neighbor_len};
 
-/// The number of elements whose layout is simulated; a larger index is scaled from it.
+/// The number of elements whose layout is simulated; larger indexes are scaled from it.
 const SAMPLE: u64 = 50_000;
 
 /// Overhead of a batch of rows or pages on the wire, in bytes: frame header, counts, TLS and TCP.
 const PER_BATCH: u64 = 60;
-/// Bytes of a batch, which is a few hundred KiB in both directions.
+/// Bytes of a batch: a few hundred KiB in both directions.
 const BATCH: u64 = 256 << 10;
 
-/// An index to be.
+/// The size of an index before it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// The type of the indexed column.
     pub value_type: ValueType,
-    /// Bytes of a value without pgvector's header; the mean where values differ in length.
+    /// Bytes of a value without pgvector's header; the mean where lengths vary.
     pub value_len: usize,
     /// Neighbors per element on layers above 0.
     pub m: u16,
     /// Rows to be indexed.
     pub rows: u64,
-    /// Elements that they share: fewer than rows where values are equal.
+    /// Distinct elements: fewer than rows where values are equal.
     pub elements: u64,
 }
 
 impl Estimate {
-    /// Threads assumed of a builder that is not known; each needs a fixed amount of memory.
+    /// Threads assumed for an unknown builder; each needs a fixed amount of memory.
     pub const ASSUMED_THREADS: u32 = 16;
 
-    /// Blocks of the index as a [`crate::Layout`] makes it: the arithmetic is exact but for the levels, which are drawn at random
-    /// for a real index and evenly here.
+    /// Blocks of the index as a [`crate::Layout`] makes it. Exact except for levels, which are distributed evenly here and
+    /// drawn at random for a real index.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        // pgvector's meta page, and a data page even if it is empty.
+        // The meta page, and at least one data page.
         self.data_pages().max(1).saturating_add(1)
     }
 
-    /// Elements of an index that has this number of `blocks`, all of them as full as a build makes them.
+    /// The number of elements in an index of `blocks` blocks that are as full as a build makes them.
     #[must_use]
     pub fn elements_in(value_type: ValueType, value_len: usize, m: u16, blocks: u32) -> u64 {
         let sample = Self { value_type, value_len, m, rows: SAMPLE, elements: SAMPLE };
@@ -56,7 +58,7 @@ impl Estimate {
         self.blocks().saturating_mul(PAGE_SIZE as u64)
     }
 
-    /// Bytes between database and builder, in both directions: heap TIDs and values, and pages.
+    /// Bytes sent between database and builder, in both directions: heap TIDs and values, and pages.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         let length = if self.value_type.value_len(1).is_none() { 4 } else { 0 };
@@ -97,7 +99,7 @@ impl Estimate {
     }
 }
 
-/// Levels as pgvector draws them, but spread evenly: fractions of the golden ratio in place of random numbers.
+/// Levels in pgvector's distribution, from evenly spread fractions (of the golden ratio) instead of random numbers.
 struct Levels {
     fraction: f64,
     factor: f64,
@@ -132,9 +134,9 @@ mod tests {
     fn small_indexes_are_exact() {
         assert_eq!(vectors(3, 16, 0).blocks(), 2);
         assert_eq!(vectors(3, 16, 1).blocks(), 2);
-        // As in the test of the writer: a page for each element and its neighbors.
+        // As in the test of the writer: one page for each element with its neighbors.
         assert_eq!(vectors(1536, 16, 120).blocks(), 121);
-        // Neither fits beside another one.
+        // An element page has room for one element only, and a neighbor tuple does not fit beside it.
         assert_eq!(vectors(2000, 50, 120).blocks(), 1 + 120 + 120 / 13 + 1);
     }
 
@@ -144,7 +146,7 @@ mod tests {
         let ratio = large.index_bytes() as f64 / small.index_bytes() as f64;
         assert!((999.0..1001.0).contains(&ratio), "{ratio}");
         assert!(large.wire_bytes() > 40_000_000 * (6 + 1536) + large.index_bytes());
-        // No overflow, whatever is asked.
+        // No overflow at the extremes.
         let most = vectors(2000, 100, u64::MAX >> 20);
         assert!(most.wire_bytes() >= most.index_bytes() && most.blocks() >= most.elements);
         assert_eq!(vectors(64, 16, 1).index_bytes(), 2 * PAGE_SIZE as u64);

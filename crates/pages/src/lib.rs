@@ -26,7 +26,7 @@ pub use datum::{Datum, value_len};
 pub use digest::RowDigest;
 pub use draw::one_of_each_part;
 pub use error::{LayoutError, MetaError, PageError};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, sizes};
 pub use format::{NO_BLOCK, PageBytes, SEGMENT_BLOCKS};
 pub use incoming::{IncomingError, IncomingSpec, IncomingVerifier, max_blocks};
 pub use layout::Layout;

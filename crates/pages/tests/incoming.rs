@@ -1,4 +1,4 @@
-//! The stream verifier takes what the writer makes, and nothing else.
+//! The incoming verifier accepts what the writer makes, and nothing else.
 
 mod support;
 
@@ -10,7 +10,7 @@ use lantern_index_pages::{
 };
 use support::{KEY, Sample, Values, sample, samples};
 
-/// A byte that may differ: in a slot of a neighbor list, or the entry point.
+/// Whether a byte may differ: in a slot of a neighbor list, or in the entry point.
 fn is_free(pages: &[PageBytes], block: usize, at: usize) -> bool {
     if block == 0 {
         return (40..46).contains(&at);
@@ -22,13 +22,13 @@ fn is_free(pages: &[PageBytes], block: usize, at: usize) -> bool {
     })
 }
 
-/// Flips bits of one byte. What is taken must be an index that pgvector can work with.
+/// Flips bits of one byte. If the pages are still accepted, pgvector must be able to work with the index.
 fn mutate(sample: &Sample, pages: &mut [PageBytes], block: usize, at: usize, bits: u8) {
     pages[block][at] ^= bits;
     if sample.receive(pages).is_ok() {
         assert!(is_free(pages, block, at), "block {block}, byte {at}, bits {bits:#x}");
         let report = verify(&mut &pages[..], Options { value_type: Some(sample.meta.value_type) });
-        // Links to elements that are not on the layer are skipped by searches.
+        // Allowed: searches skip links to elements that are not on the layer.
         let off_layer = report.errors.first().iter().filter(|error| error.ends_with("is not on the layer")).count();
         assert_eq!(off_layer as u64, report.errors.count(), "block {block}, byte {at}, bits {bits:#x}\n{report}");
     }
@@ -56,7 +56,7 @@ fn flipped_bytes_of_large_indexes_are_found() {
         let mut pages = sample.pages();
         for _ in 0..400 {
             let block = random.usize(..pages.len());
-            // Half of them near the ends of the page, where headers and line pointers are.
+            // Half of them near the start or the end of the page, where header, line pointers and special area are.
             let at =
                 [random.usize(..64), random.usize(..PAGE_SIZE), random.usize(..PAGE_SIZE), 8100 + random.usize(..92)];
             let bits = 1 << random.usize(..8);
@@ -145,13 +145,13 @@ fn announcements_are_bounded() {
     assert_eq!(announce(0, 0, 2), Ok(()));
     assert_eq!(announce(100, 9, 3).unwrap_err(), "9 elements announced, must be between 10 and 100");
     assert!(announce(100, 101, 3).is_err() && announce(0, 0, 3).is_err() && announce(0, 0, 1).is_err());
-    // 24 elements of 64 dimensions to a page, 39 lists of layer 0, and some more for the upper layers.
+    // 24 elements of 64 dimensions fit on a page, 39 lists of layer 0, and upper layers take a little more.
     assert_eq!(max_blocks(&meta, 100), 1 + 5 + 4);
     assert!(announce(100, 100, 11).is_err());
     assert!(announce(u64::MAX, u64::MAX, u32::MAX).is_err());
 }
 
-/// Whatever a builder sends, the index is hardly larger than that of an honest one.
+/// Whatever a builder announces, the index is hardly larger than an honest one.
 #[test]
 fn announcements_of_large_indexes_are_close() {
     use ValueType::{Bit, HalfVec, Vector};
@@ -163,7 +163,7 @@ fn announcements_of_large_indexes_are_close() {
                 let honest = Estimate { value_type, value_len, m, rows: elements, elements }.blocks();
                 let most = max_blocks(&meta, elements);
                 assert!(most >= honest, "{value_type:?}({dims}), m = {m}: {most} blocks, honest {honest}");
-                // Where neighbors fit beside their elements the pages themselves tell: they must lie there.
+                // Where neighbor tuples fit beside their elements, the page verifier requires them there.
                 let beside = 8160 / (96 + value_len) * (96 + value_len) + 100 < 8160 && value_len > 1000;
                 let close = most as f64 <= 1.1 * honest as f64;
                 assert!(close || beside, "{value_type:?}({dims}), m = {m}: {most} blocks, honest {honest}");
@@ -179,7 +179,7 @@ fn levels_are_those_drawn_at_random() {
         let error = sample.receive(&sample.pages()).unwrap_err().to_string();
         assert!(error.ends_with("more elements of its level than levels drawn at random give"), "{error}");
     }
-    // Not one that is too high, but too many.
+    // No level is too high, but too many are.
     let mut sample = sample(ValueType::Vector, 3, 16, 500, 0);
     let mut levels = vec![0; 500];
     levels[..100].fill(1);
@@ -231,7 +231,7 @@ fn values_of_another_length_are_refused() {
     assert!(matches!(sample.receive(&pages), Err(IncomingError::MetaPage { at: 32, .. })));
 }
 
-/// Two elements, two neighbor tuples, one page: 96, 96, 32 and 32 bytes.
+/// One page with two elements and two neighbor tuples, of 96, 96, 32 and 32 bytes.
 fn pair() -> (Sample, Vec<PageBytes>) {
     let mut sample = sample(ValueType::Vector, 3, 2, 2, 0);
     sample.order = vec![0, 1];
@@ -276,7 +276,7 @@ fn each_broken_rule_is_found() {
     }
 }
 
-/// A data page of these tuples.
+/// A data page with these tuples.
 fn compose(tuples: &[&[u8]], next: u32) -> PageBytes {
     let mut page = [0; PAGE_SIZE];
     let mut upper = 8184;
@@ -294,7 +294,7 @@ fn compose(tuples: &[&[u8]], next: u32) -> PageBytes {
 }
 
 #[test]
-fn an_index_is_not_blown_up() {
+fn an_index_cannot_be_inflated() {
     let (sample, pages) = pair();
     let tuple = |from: usize, len: usize| pages[1][8184 - from..8184 - from + len].to_vec();
     let (first, mut second, mut first_list, second_list) =
@@ -318,7 +318,7 @@ fn an_index_is_not_blown_up() {
     verifier.page(1, &pages[1]).unwrap();
     assert_eq!(verifier.page(2, &pages[2]).unwrap_err().to_string(), "(2,1): the page before has room for it");
 
-    // Both neighbor tuples on a page of their own.
+    // Both neighbor tuples on a separate page.
     let mut first = tuple(96, 96);
     first[64..70].copy_from_slice(&[0, 0, 2, 0, 1, 0]);
     second[64..70].copy_from_slice(&[0, 0, 2, 0, 2, 0]);

@@ -2,82 +2,103 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
+use sizes::{CANDIDATE, INVERTED, LINK, PACKED, REVERSE, kept, room};
 
-/// The program before it builds anything.
-const PROGRAM_BYTES: u64 = 10 << 20;
+/// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
+pub mod sizes {
+    /// Points of a leaf that is compared by products of f32.
+    pub const PACKED: u64 = 3 << 9;
+    /// Points of a leaf of sparse values.
+    pub const INVERTED: u64 = 1000;
 
-/// A build's connection, and batches of rows and pages on their way.
+    /// Bytes of a candidate: distance and element.
+    pub const CANDIDATE: u64 = 8;
+    /// Bytes of a neighbor in a list.
+    pub const LINK: u64 = 4;
+    /// For each element, where its reverse links begin and how many there are, while they are collected.
+    pub const REVERSE: u64 = 24;
+
+    /// Candidates that are kept for a list of so many slots, at most. Where codes are of principal components there are a few more, but codes are
+    /// shorter by as much and more.
+    #[must_use]
+    pub const fn kept(list: u64) -> u64 {
+        (if 2 * list > 64 { 2 * list } else { 64 }) - 8
+    }
+
+    /// Candidates come in beyond those that are kept, before they are sorted.
+    #[must_use]
+    pub const fn room(kept: u64) -> u64 {
+        kept + kept / 4 + 2
+    }
+}
+
+/// The program apart from its builds: 2 MiB of data, and the code that a build has executed, 10 to 12 MiB of a mapped file.
+const PROGRAM_BYTES: u64 = 14 << 20;
+
+/// A build's connection, and batches of rows and pages in transit.
 const PER_BUILD: u64 = 6 << 20;
 
-/// Values that a thread has packed as f32: those of a leaf.
-const PACKED: u64 = 3 << 9;
-/// Or as codes, both by dimensions and by vectors as AMX wants them: a leaf, and a cell with the candidates of its points.
+/// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs: a leaf, and a cell with the candidates of its points.
 const PACKED_CODES: u64 = 7 << 9;
 
-/// Sparse values of a leaf, and bytes for each number of theirs in inverted lists: the number in its list and with its value, three times the
-/// place of the list, and up to four times its place in a table of dimensions.
-const INVERTED: u64 = 1000;
+/// Bytes of a leaf's inverted lists for each entry of a sparse value: the entry in its list and in its value, three offsets of its list,
+/// and up to four slots of a hash table of dimensions.
 const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
 
-/// For each element, while groups are made and when neighbors are chosen, its lists left out: numbers, levels, order and pivots.
+/// Bytes per element besides its lists, during partition, and while neighbors are chosen: numbers, levels, order and pivots.
 const GROUPED: u64 = 140;
 const CHOOSING: u64 = 75;
-/// Of those, notes on codes, and pivots that only those have who are compared by products.
+/// The part of both that only types with codes need: notes on codes, and pivots that are compared by products.
 const BY_PRODUCTS: u64 = 32;
-/// For each element, where its value stands, if rows came in another order than that of the table.
+/// Bytes per element for the position of its value, needed if rows did not come in the order of the table.
 const PLACED: u64 = 4;
 
-/// Bytes of a candidate: distance and element.
-const CANDIDATE: u64 = 8;
-/// Bytes of a neighbor in a list.
-const LINK: u64 = 4;
-/// For each element, where its reverse links begin and how many there are, while they are collected.
-const REVERSE: u64 = 24;
-
-/// Batches of rows and pages on their way between the backend and its thread, with what TLS keeps of them.
+/// Batches of rows and pages in transit between the backend and its thread, and their copies in TLS buffers.
 const PER_BACKEND: u64 = 4 << 20;
 
 impl Estimate {
-    /// The most memory in bytes that the backend of CREATE INDEX needs for the build, in its own process and outside the accounting of
-    /// PostgreSQL: batches on their way, and what it knows of the pages while it verifies them.
+    /// The most memory in bytes that the backend of CREATE INDEX needs for the build, in its own process and outside
+    /// PostgreSQL's memory contexts: batches in transit, and the state of page verification.
     #[must_use]
     pub fn backend_memory_bytes(&self) -> u64 {
         IncomingVerifier::most_memory_bytes(self.elements, self.blocks()).saturating_add(PER_BACKEND)
     }
 
-    /// The most memory in bytes that a builder needs for this build alone, the program included.
+    /// The most memory in bytes that a builder needs for this build alone, including the program.
     #[must_use]
     pub fn builder_memory_bytes(&self, threads: u32) -> u64 {
         self.build_memory_bytes(threads).saturating_add(PROGRAM_BYTES)
     }
 
-    /// The most memory in bytes that the build needs at a time: the sum of what is alive when the neighbors
-    /// of layer 0 are chosen for the first time or, if that is more, when the graph is made navigable. The graph's memory is free again before the index is complete; pages are made a few
-    /// at a time.
-    /// The engines' own structures are the measure; a change of theirs is a change here.
+    /// The peak memory of the build in bytes: when neighbors at layer 0 are chosen for the first time or, if that is more, when
+    /// the graph is made navigable. The graph's memory is freed before the index is complete; pages are made a few at a time.
+    ///
+    /// The constants and [`sizes`] mirror the structures of the engines: whoever changes those changes these.
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value, and its codes: a byte for each dimension, less where values vary in few directions; 2 × m slots of 8; m slots of 4 for each upper layer it is on; candidates; about 80 for numbers, levels, order and pivots |
+    /// | element | its value and its codes: a byte per dimension, or per principal component |
+    /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
+    /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or, where there are codes, its codes and those of a cell; sparse values in inverted lists |
+    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; sparse values in inverted lists |
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
     }
 
-    /// [`Self::build_memory_bytes`] when the values are in a file.
+    /// [`Self::build_memory_bytes`] with the values in a spool file.
     #[must_use]
     pub fn spooled_memory_bytes(&self, threads: u32) -> u64 {
         let m = u64::from(self.m);
         let rest = (2 * m * CANDIDATE + CHOOSING).max(GROUPED) - if self.codes() > 0 { 0 } else { BY_PRODUCTS };
         let upper = 4 * m / (m - 1).max(1);
-        // Those of the upper layers are gone by then.
+        // Candidates of layer 0 only: those of upper layers are freed by then.
         let candidates = CANDIDATE * room(kept(2 * m));
-        // Where searches lose their way: the lists so far, and new ones of the first and the second round with their reverse links.
+        // If the graph is made navigable: its lists so far, and candidates of both rounds of selection with their reverse links.
         let navigating = 2 * m * (LINK + 3 * CANDIDATE) + REVERSE + CHOOSING;
         let element = PLACED + upper + (candidates + rest).max(navigating);
-        // TIDs are sorted from one array into another.
+        // TIDs are sorted from one array into another; until then each row also has the number of its element.
         let row = 2 * 6 + 4;
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
         let leaf = match self.value_type {
@@ -89,8 +110,8 @@ impl Estimate {
         all.saturating_add(PER_BUILD).saturating_add(u64::from(threads).saturating_mul(leaf))
     }
 
-    /// Bytes of the values, each once, and of what is kept with them: an int8 code for each dimension. Processors that have no use
-    /// for codes have leaves of f32 in their place, which are in [`Self::spooled_memory_bytes`] and larger than leaves of codes.
+    /// Bytes of the distinct values and of their int8 codes, one per dimension. Processors without kernels for codes have
+    /// leaves of f32 instead, which are larger and are included in [`Self::spooled_memory_bytes`].
     #[must_use]
     pub fn values_bytes(&self, threads: u32) -> u64 {
         let larger = u64::from(threads) * (4 * PACKED - PACKED_CODES);
@@ -107,17 +128,6 @@ impl Estimate {
         };
         codes as u64
     }
-}
-
-/// Candidates that are kept for a list of so many. Where codes are of few directions there are a few more, but codes are shorter by as
-/// much and more.
-fn kept(list: u64) -> u64 {
-    (2 * list).max(64) - 8
-}
-
-/// Candidates come in beyond those that are kept, before they are sorted.
-fn room(kept: u64) -> u64 {
-    kept + kept / 4 + 2
 }
 
 #[cfg(test)]

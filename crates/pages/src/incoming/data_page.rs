@@ -8,7 +8,7 @@ use crate::format::{
 use crate::incoming::{IncomingError, IncomingVerifier, outstanding::Owner};
 use crate::{Datum, ElementTuple, Item, NO_BLOCK, NeighborTuple, Page, Tid, Tuple};
 
-/// Neighbor tuples expected on the page of their elements: their offset, and whose they are.
+/// Neighbor tuples expected on the page of their elements: offset and owner.
 type Inline = VecDeque<(u16, Owner)>;
 
 fn require(holds: bool, tid: Tid, problem: &'static str) -> Result<(), IncomingError> {
@@ -20,9 +20,9 @@ fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|&word| u128::from_ne_bytes(word) == 0) && rest.iter().all(|&byte| byte == 0)
 }
 
-/// One of them that is there twice.
+/// An entry that occurs twice, if any.
 fn repeated(list: &mut [Tid]) -> Option<Tid> {
-    // Mostly a bit each shows that they differ.
+    // Fast path: a filter of 4,096 bits mostly shows that all entries differ.
     let mut seen = [0u64; 64];
     let mut bit = |tid: &Tid| {
         let at = tid.block as usize * 8 + usize::from(tid.offset);
@@ -86,10 +86,10 @@ impl IncomingVerifier {
         Ok(())
     }
 
-    /// The page's elements have been read: links to them can be checked now.
+    /// Called when all elements of a page have been read: links to them can be checked now.
     fn elements_end(&mut self, block: u32, elements: u8, mut room: usize) -> Result<(), IncomingError> {
         let frame = |holds, problem| if holds { Ok(()) } else { Err(IncomingError::Frame { block, problem }) };
-        // Room that is left goes to neighbors, or an index could be blown up.
+        // Free space must be used for neighbor tuples: otherwise a malicious builder could inflate the index.
         for &(Owner { tid, level }, inline) in &self.placed {
             let len = neighbor_len(neighbor_count(level, self.spec.meta.m)) + LINE_POINTER_LEN;
             require(inline || len > room, tid, "its page has room for its neighbor tuple")?;
@@ -100,7 +100,7 @@ impl IncomingVerifier {
         }
         if !self.targets.closed() {
             frame(self.outstanding.first_block() == Some(block), "neighbor tuples begin on another block")?;
-            // The page before was one of elements, its room says nothing here.
+            // The page before has elements: its free space does not matter for neighbor tuples.
             self.room = 0;
         }
         self.targets.close()
@@ -148,7 +148,7 @@ impl IncomingVerifier {
         self.outstanding.announce(owner, neighbor)
     }
 
-    /// No page may be left before it is full, or an index could be blown up.
+    /// Pages must be full before the next one begins: otherwise a malicious builder could inflate the index.
     fn require_full_page_before(&self, tid: Tid, len: usize) -> Result<(), IncomingError> {
         let fitted = tid.offset == 1 && len + LINE_POINTER_LEN <= self.room;
         require(!fitted, tid, "the page before has room for it")
@@ -201,10 +201,42 @@ impl IncomingVerifier {
                 self.list.push(slot);
             }
         }
-        // VACUUM searches the neighbors of every element anew whose list could be longer.
+        // VACUUM searches for new neighbors of every element whose layer-0 list is not full.
         if layer == 0 && ended && self.spec.elements > 2 * u64::from(self.spec.meta.m) {
             return refuse(Tid::INVALID, "leaves the list unfilled");
         }
         repeated(&mut self.list).map_or(Ok(()), |neighbor| refuse(neighbor, "is repeated"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgvector::ValueType;
+
+    use super::repeated;
+    use crate::{IncomingSpec, IncomingVerifier, IndexMeta, Tid};
+
+    #[test]
+    fn a_page_is_full_when_the_next_tuple_has_no_room() {
+        let meta = IndexMeta { value_type: ValueType::Vector, dims: 3, m: 16, ef_construction: 64 };
+        let spec = IncomingSpec { meta, rows: 100, elements: 100, blocks: 3 };
+        let mut verifier = IncomingVerifier::new(spec, [1, 2, 3, 4]).unwrap();
+        // A tuple of 96 bytes, and its line pointer of four.
+        for (room, is_full) in [(0, true), (96, true), (99, true), (100, false), (101, false), (384, false)] {
+            verifier.room = room;
+            assert_eq!(verifier.require_full_page_before(Tid::new(2, 1), 96).is_ok(), is_full, "{room}");
+            assert!(verifier.require_full_page_before(Tid::new(2, 2), 96).is_ok(), "not the first of its page");
+        }
+    }
+
+    #[test]
+    fn repeats_are_found_among_those_that_share_a_bit() {
+        // 512 blocks later, and eight offsets in place of a block, the bit is the same.
+        let tids = [Tid::new(3, 1), Tid::new(515, 1), Tid::new(2, 9), Tid::new(3, 2)];
+        assert_eq!(repeated(&mut tids.clone()), None);
+        for tid in tids {
+            let mut list = [tids.as_slice(), &[tid]].concat();
+            assert_eq!(repeated(&mut list), Some(tid));
+        }
     }
 }
