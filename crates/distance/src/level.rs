@@ -15,9 +15,9 @@ pub enum Level {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// The same with dot products of int8 (VNNI).
+    /// [`Self::Avx512`] with dot products of int8 (VNNI).
     Vnni,
-    /// The same with AMX for int8, which the system lets this process use.
+    /// [`Self::Vnni`] with AMX for int8, which the operating system lets this process use.
     Amx,
     /// aarch64, all of which have NEON with fused multiply-add and conversion of f16.
     Neon,
@@ -34,10 +34,10 @@ pub enum LevelError {
     /// No level has this name.
     #[error("no processor level is called {0:?}; there are {names}", names = list(&Level::ALL))]
     Unknown(String),
-    /// The processor, or the system, lacks the instructions.
+    /// The processor lacks the instructions, or the operating system withholds them.
     #[error("this processor does not have {0}; it has {available}", available = list(&Level::available()))]
     Missing(Level),
-    /// Kernels of another level are in use.
+    /// The process uses another level already.
     #[error("the processor level is {0} already")]
     Chosen(Level),
 }
@@ -50,14 +50,14 @@ impl Level {
     /// The level that this process uses: the one chosen, else the highest that the processor has.
     #[must_use]
     pub fn current() -> Self {
-        let highest = || Self::of_architecture().iter().rev().copied().find(|level| level.is_here());
+        let highest = || Self::of_architecture().iter().rev().copied().find(|level| level.is_available());
         *CURRENT.get_or_init(|| highest().unwrap_or(Self::Portable))
     }
 
-    /// The level of a name.
+    /// The level with this name.
     ///
     /// # Errors
-    /// If there is none, or the processor does not have it.
+    /// If no level has this name, or the processor does not have the level.
     pub fn named(name: &str) -> Result<Self, LevelError> {
         let level = Self::ALL.into_iter().find(|level| level.name() == name);
         let level = level.ok_or_else(|| LevelError::Unknown(name.to_owned()))?;
@@ -69,8 +69,8 @@ impl Level {
         if Self::available().contains(&self) { Ok(()) } else { Err(LevelError::Missing(self)) }
     }
 
-    /// Makes the process use this level. To be called before the first kernel is asked for: kernels and packed values of
-    /// different levels do not go together.
+    /// Makes the process use this level. Call it before the first kernel is chosen: kernels and packed values of different
+    /// levels are not compatible.
     ///
     /// # Errors
     /// If the processor does not have the level, or another one is in use.
@@ -84,11 +84,11 @@ impl Level {
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut levels = vec![Self::Portable];
-        levels.extend(Self::of_architecture().iter().filter(|level| level.is_here()));
+        levels.extend(Self::of_architecture().iter().filter(|level| level.is_available()));
         levels
     }
 
-    /// As it is written on the command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Level {
         }
     }
 
-    /// Those that this architecture knows beyond the portable one, lowest first.
+    /// The levels of this architecture above the portable one, lowest first.
     fn of_architecture() -> &'static [Self] {
         if cfg!(target_arch = "aarch64") {
             &[Self::Neon, Self::NeonDot]
@@ -112,14 +112,14 @@ impl Level {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn is_here(self) -> bool {
+    fn is_available(self) -> bool {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("popcnt");
         match self {
-            Self::Amx => Self::Vnni.is_here() && amx::is_here(),
-            Self::Vnni => Self::Avx512.is_here() && is_x86_feature_detected!("avx512vnni"),
+            Self::Amx => Self::Vnni.is_available() && amx::is_available(),
+            Self::Vnni => Self::Avx512.is_available() && is_x86_feature_detected!("avx512vnni"),
             Self::Avx512 => {
                 avx2 && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -131,7 +131,7 @@ impl Level {
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn is_here(self) -> bool {
+    fn is_available(self) -> bool {
         match self {
             Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
             level => level == Self::Neon,
@@ -139,7 +139,7 @@ impl Level {
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn is_here(self) -> bool {
+    fn is_available(self) -> bool {
         false
     }
 }
@@ -150,15 +150,15 @@ impl fmt::Display for Level {
     }
 }
 
-/// Names, as in a sentence.
+/// The names, separated by commas.
 fn list(levels: &[Level]) -> String {
     levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// One portable body, compiled for each level: `fn name(level: Level) -> Kernel`.
 ///
-/// The body gets a type that says how to load and multiply at that level, and must be `#[inline(always)]`, so that it is
-/// compiled with the features of the function it ends up in.
+/// The body is generic over a type that loads and multiplies as the level does, and must be `#[inline(always)]`, so that it is
+/// compiled with the features of the function that it is inlined into.
 macro_rules! for_each_level {
     ($name:ident, $body:ident, $portable:ty, $fused:ty) => {
         pub(crate) fn $name(level: $crate::Level) -> $crate::Kernel {
@@ -186,7 +186,7 @@ macro_rules! for_each_level {
             }
             #[cfg(target_arch = "aarch64")]
             if level != $crate::Level::Portable {
-                // Everything that the bodies use belongs to the architecture.
+                // NEON is part of the architecture: no feature to enable.
                 return |a, b| $body::<$fused>(a, b);
             }
             let _ = level;

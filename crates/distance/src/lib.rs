@@ -9,8 +9,8 @@
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
 //! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
-//! | tiles of int8 codes | products | AMX, AVX-512 VNNI | dot products | portable, for tests |
-#![allow(unsafe_code)] // what is compiled for a processor feature, or written in its instructions, is called after that was detected
+//! | tiles of int8 codes | products | AMX, AVX-512 VNNI, AVX2 | dot products | portable, for tests |
+#![allow(unsafe_code)] // intrinsics, and functions compiled for a processor feature, are called only after it was detected
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -33,10 +33,10 @@ pub use tile::{
     Tile, TileInput, TileKernel, code_kernels, encode, tile_kernel,
 };
 
-/// The distance of two values of equal length; smaller is nearer. Never NaN: what cannot be told is infinitely far.
+/// The distance of two values of equal length (in bytes, except sparse ones); smaller is nearer. Never NaN: a NaN becomes infinity.
 pub type Kernel = fn(&[u8], &[u8]) -> f32;
 
-/// The kernel for a type and metric on this processor; `None` where pgvector has no such operator class.
+/// The kernel for an encoding and a metric on this processor; `None` where pgvector has no such operator class.
 #[must_use]
 pub fn kernel(elements: Elements, metric: Metric) -> Option<Kernel> {
     kernel_at(elements, metric, Level::current())
@@ -62,7 +62,26 @@ fn kernel_at(elements: Elements, metric: Metric, level: Level) -> Option<Kernel>
     })
 }
 
-/// NaN (an overflow on the way, as in inf - inf) would break every ordering; infinitely far is what it means.
+/// Starts to load the first bytes of a value into the processor's cache, so that a later distance does not wait for them. The processor
+/// loads the rest by itself as soon as the distance is computed.
+#[inline]
+pub fn prefetch(value: &[u8]) {
+    /// Bytes per cache line.
+    const LINE: usize = 64;
+    /// A kilobyte of each of 32 neighbors fits into the first cache of most processors.
+    const LINES: usize = 16;
+    for line in value.chunks(LINE).take(LINES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE is part of the architecture, and a prefetch changes nothing that a program can see.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
+/// Replaces NaN, the result of an overflow such as inf - inf, by infinity: NaN has no place in an order.
 #[must_use]
 pub fn ordered(distance: f32) -> f32 {
     if distance.is_nan() { f32::INFINITY } else { distance }

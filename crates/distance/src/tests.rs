@@ -3,7 +3,7 @@ use half::f16;
 use crate::dense::f16_decoder;
 use crate::{Elements, Level, LevelError, Metric, kernel, kernel_at};
 
-/// Sums of f32 in another order, for values around 1.
+/// Allowed error per dimension of sums of f32 in another order, for values around 1.
 const EPSILON: f64 = 1e-5;
 
 /// Repeatable numbers between -1 and 1.
@@ -82,10 +82,20 @@ fn bits_are_exact_on_every_length() {
 
 #[test]
 fn overflow_is_infinitely_far_not_nan() {
-    let (a, b) = (encode(Elements::F32, &[3e38, 3e38]), encode(Elements::F32, &[3e38, -3e38]));
-    for metric in [Metric::InnerProduct, Metric::L2, Metric::L1] {
-        for level in Level::available() {
-            assert!(!kernel_at(Elements::F32, metric, level).unwrap()(&a, &b).is_nan());
+    // Products of the first and the last dimension, which are in different lanes of every level: inf - inf.
+    let of = |first: f32, last: f32| {
+        let mut value = vec![0.0; 40];
+        (value[0], value[39]) = (first, last);
+        value
+    };
+    let (a, b) = (of(3e38, 3e38), of(3e38, -3e38));
+    for elements in [Elements::F32, Elements::Sparse] {
+        let (a, b) = (encode(elements, &a), encode(elements, &b));
+        for metric in [Metric::InnerProduct, Metric::Cosine, Metric::L2, Metric::L1] {
+            for level in Level::available() {
+                let found = kernel_at(elements, metric, level).unwrap()(&a, &b);
+                assert_eq!(found, f32::INFINITY, "{elements:?} {metric:?} {level:?}");
+            }
         }
     }
 }

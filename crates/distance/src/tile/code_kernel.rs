@@ -1,40 +1,41 @@
-//! Tiles of int8 codes: exact sums of products of codes, then the same as with f32.
+//! Tiles of int8 codes: exact integer products, then distances and hits as with f32.
 
 use super::codes::{CodeBlock, CodePanel, GROUP};
 use super::{BLOCK, ROWS, Tile, TileInput};
 use crate::Level;
 
-/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, at least one. The products are those of
-/// what the codes stand for.
+/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, at least one. Products are
+/// of decoded values: of codes, times the factors of both vectors.
 pub type CodeKernel = fn(rows: CodeBlock<'_>, cols: [CodeBlock<'_>; 2], input: &TileInput<'_>, tile: &mut Tile);
 
-/// Computes the distances between all vectors of a panel: `scale` times their product, and the terms of both. There are as many
-/// terms as a row of `distances` has entries: one for each place of the panel's blocks. Entries below the diagonal, and those
-/// of blocks without a vector, are not to be used.
+/// Computes the distances of all pairs of a panel: `scale * product + term of a + term of b`. `terms` has one entry for each
+/// place of the panel's blocks, padding included, and a row of `distances` has as many. Entries below the diagonal, and those
+/// of padding, are undefined.
 ///
 /// # Panics
-/// If there is no room for a row of each place of a block that has vectors.
+/// If `distances` has no row for each vector of the blocks that have vectors.
 pub type AllPairs = fn(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [f32]);
 
-/// The product of the codes of two vectors, as bytes, two's complement, of the same number of dimensions.
+/// The inner product of the codes of two vectors of the same number of dimensions; bytes in two's complement.
 pub type CodeProduct = fn(a: &[u8], b: &[u8]) -> i32;
 
-/// What a processor does with codes.
+/// The kernels of a level for codes.
 #[derive(Clone, Copy)]
 pub struct CodeKernels {
-    /// Distances between some vectors and others, and which of them are worth a look.
+    /// Distances between two groups of vectors, with hits.
     pub tile: CodeKernel,
-    /// Distances of a few vectors from each other.
+    /// Distances of all pairs of a small group.
     pub all_pairs: AllPairs,
-    /// The product of two.
+    /// The product of two vectors.
     pub product: CodeProduct,
 }
 
-/// The kernels for codes on this processor, where they are several times faster than that for f32; else none.
+/// The kernels for codes on this processor, if they are faster than f32; else `None`.
 #[must_use]
 pub fn code_kernels() -> Option<CodeKernels> {
     let level = Level::current();
-    matches!(level, Level::Vnni | Level::Amx | Level::NeonDot).then(|| code_kernels_at(level))
+    let is_fast = !matches!(level, Level::Portable | Level::Neon);
+    is_fast.then(|| code_kernels_at(level))
 }
 
 pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
@@ -43,6 +44,8 @@ pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
         Level::Amx => super::x64_amx::amx(),
         #[cfg(target_arch = "x86_64")]
         Level::Vnni => super::x64_codes::vnni(),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => super::x64_codes_256::avx2(),
         #[cfg(target_arch = "aarch64")]
         Level::NeonDot => super::neon_codes::dot(),
         _ => CodeKernels {
@@ -53,7 +56,7 @@ pub(crate) fn code_kernels_at(level: Level) -> CodeKernels {
     }
 }
 
-/// Products of a block of rows and one of columns.
+/// Integer products of a block of rows and a block of columns.
 fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
     assert!(cols.len() >= rows.len());
     let mut products = [[0; BLOCK]; ROWS];
@@ -71,7 +74,7 @@ pub(super) fn product(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(a.cast_signed()) * i32::from(b.cast_signed())).sum()
 }
 
-/// A tile by products of blocks.
+/// Computes a tile, given how to multiply two blocks.
 #[inline(always)]
 pub(super) fn tile_of(
     multiply: impl Fn(CodeBlock<'_>, CodeBlock<'_>) -> [[i32; BLOCK]; ROWS],
@@ -95,7 +98,7 @@ pub(super) fn tile_of(
     }
 }
 
-/// All pairs by products of blocks.
+/// Computes the distances of all pairs, given how to multiply two blocks.
 #[inline(always)]
 pub(super) fn all_pairs_of(
     multiply: impl Fn(CodeBlock<'_>, CodeBlock<'_>) -> [[i32; BLOCK]; ROWS],

@@ -1,8 +1,8 @@
 //! Distances of many pairs at once, by products of blocks of vectors.
 //!
-//! A pair of vectors that are compared once costs as much memory traffic as arithmetic. In a block of [`ROWS`] x [`COLS`] pairs
-//! every element that was loaded is used many times. The distances are `scale * product + term of a + term of b`: approximate
-//! where terms cancel, so what is kept should be measured again by a [`crate::Kernel`].
+//! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every loaded
+//! element is used many times. A distance is `scale * product + term of a + term of b`: approximate where terms cancel, so kept
+//! pairs should be measured again by a [`crate::Kernel`].
 
 mod code_kernel;
 mod codes;
@@ -21,6 +21,8 @@ mod x64_amx;
 #[cfg(target_arch = "x86_64")]
 mod x64_codes;
 #[cfg(target_arch = "x86_64")]
+mod x64_codes_256;
+#[cfg(target_arch = "x86_64")]
 mod x64_nearest;
 
 use crate::Level;
@@ -29,30 +31,30 @@ pub use codes::{CodeBlock, CodeNote, CodePanel, encode};
 pub use nearest::Nearest;
 pub use panel::{BLOCK, Panel};
 
-/// Vectors of one side of a tile: one block.
+/// Rows of a tile: one block of vectors.
 pub const ROWS: usize = BLOCK;
-/// Vectors of the other side: two blocks.
+/// Columns of a tile: two blocks of vectors.
 pub const COLS: usize = 2 * BLOCK;
 
-/// What a product becomes, and what is worth a look.
+/// How products become distances, and which distances are hits: those below the limit of their row or of their column.
 pub struct TileInput<'a> {
-    /// Factor of the products.
+    /// Factor of all products: -2 for squared distances.
     pub scale: f32,
     /// Added to all distances of a row.
     pub row_terms: &'a [f32; ROWS],
     /// Added to all distances of a column.
     pub col_terms: &'a [f32; COLS],
-    /// A distance below this is worth a look, by row.
+    /// By row: a distance below this is a hit.
     pub row_limits: &'a [f32; ROWS],
-    /// Or below this, by column.
+    /// By column: a distance below this is a hit.
     pub col_limits: &'a [f32; COLS],
 }
 
 /// The distances of a tile.
 pub struct Tile {
-    /// Distances of the rows that have a hit; others are left as they were.
+    /// Distances of the rows that have a hit; other rows may hold old ones.
     pub distances: [[f32; COLS]; ROWS],
-    /// For each row, a bit for each column that is worth a look.
+    /// For each row, a bit mask of the columns that are hits.
     pub hits: [u32; ROWS],
 }
 
@@ -83,7 +85,7 @@ impl Default for Tile {
     }
 }
 
-/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions.
+/// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, as [`Panel::block`] has them.
 pub type TileKernel = fn(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile);
 
 /// The tile kernel for this processor.
