@@ -10,15 +10,15 @@ const STRIPE: usize = 64;
 
 /// For each point, a bounded list of the nearest distinct elements found for it.
 ///
-/// The result does not depend on the order or the threads in which candidates are added. Of several distances of an element the
-/// least is kept.
+/// The result does not depend on the order or the threads in which candidates are added. If an element is added with several distances, the
+/// least counts.
 pub(crate) struct Candidates {
     stripes: Vec<Mutex<Stripe>>,
     keep: usize,
 }
 
 struct Stripe {
-    /// `room` entries for each point, once there is one.
+    /// `room` entries per point; empty until a candidate is added to one of the stripe's points.
     entries: Vec<Candidate>,
     points: [Point; STRIPE],
 }
@@ -28,7 +28,7 @@ struct Point {
     len: u16,
     /// Whether the entries are sorted, distinct and at most `keep`.
     settled: bool,
-    /// Candidates that are not nearer than this one are dropped: `keep` others are.
+    /// Admission limit: the `keep`th nearest candidate so far. Only nearer ones are added.
     limit: Candidate,
 }
 
@@ -58,12 +58,12 @@ impl Candidates {
         }
     }
 
-    /// How many are kept for each point.
+    /// Candidates kept per point.
     pub(crate) fn keep(&self) -> usize {
         self.keep
     }
 
-    /// Replaces the candidates of a point by the nearest of others, which are distinct and in any order.
+    /// Replaces a point's candidates by the nearest of `others`, which are distinct and in any order.
     pub(crate) fn replace(&self, point: usize, others: &mut [Candidate]) {
         let mut stripe = self.stripe(point);
         let (entries, point) = stripe.of(point, room(self.keep));
@@ -86,7 +86,7 @@ impl Candidates {
         out.extend_from_slice(&entries[..usize::from(point.len)]);
     }
 
-    /// Drops all but the nearest. An element may have come several times, from several leaves.
+    /// Sorts, and keeps the `keep` nearest distinct elements: several leaves may have added the same one.
     fn settle(&self, entries: &mut [Candidate], point: &mut Point) {
         let list = &mut entries[..usize::from(point.len)];
         list.sort_unstable();
@@ -98,7 +98,7 @@ impl Candidates {
         point.settled = true;
     }
 
-    /// Frees the memory, of which there is much, by many threads.
+    /// Frees the memory in parallel: candidates take the most memory of a build.
     pub(crate) fn free(self, control: &Control) -> Result<(), BuildError> {
         let stripes = self.stripes.into_par_iter().chunks(STRIPE);
         control.section("candidates freed").for_each(stripes, |stripes| {
@@ -116,7 +116,7 @@ impl Candidates {
 impl Stripe {
     fn of(&mut self, point: usize, room: usize) -> (&mut [Candidate], &mut Point) {
         if self.entries.is_empty() {
-            // Allocated by the thread that uses it, since the system has to clear this memory.
+            // Allocated on first use, so that all threads share the cost of zeroed pages.
             self.entries.resize(STRIPE * room, Candidate::NONE);
         }
         let at = point % STRIPE;
@@ -129,9 +129,9 @@ fn room(keep: usize) -> usize {
     keep + keep / 4 + 2
 }
 
-/// Moves the first of each element to the front of candidates that are in order, up to `most`. Returns their number.
+/// Moves the first candidate of each element to the front of the sorted `list`, `most` of them at most, and returns their number.
 pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
-    // A bit for each element, by its lowest digits, rules out most repeats.
+    // A bitmap of the elements' low bits rules out most repeats.
     let mut seen = [0u64; 16];
     let mut kept = 0;
     for at in 0..list.len() {
@@ -152,7 +152,20 @@ pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Candidates, distinct};
+    use super::{Candidate, Candidates, distinct, room};
+
+    #[test]
+    fn they_have_the_room_of_the_estimate() {
+        assert_eq!(size_of::<Candidate>() as u64, pages::sizes::CANDIDATE);
+        for keep in [16u32, 24, 56, 64, 72, 120, 392] {
+            assert_eq!(room(keep as usize) as u64, pages::sizes::room(keep.into()), "{keep}");
+            let candidates = Candidates::new(1, keep as usize);
+            candidates.add(0, std::iter::once(Candidate::new(1.0, 0)));
+            let stripe = candidates.stripe(0);
+            let of_a_point = size_of_val(stripe.entries.as_slice()) / stripe.points.len();
+            assert_eq!(of_a_point as u64, pages::sizes::room(keep.into()) * pages::sizes::CANDIDATE, "{keep}");
+        }
+    }
 
     #[test]
     fn the_first_of_each_element_stays() {

@@ -11,7 +11,7 @@ pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,
     entry: Option<u32>,
-    /// Empty until there is a list.
+    /// Empty until a list is set.
     layer0: Vec<u32>,
     /// `(element, where its lists start in upper)`, for elements of level 1 and more.
     upper_starts: Vec<(u32, usize)>,
@@ -67,7 +67,7 @@ impl Draft {
         (0u32..).zip(&self.levels).filter(move |&(_, &level)| level >= layer).map(|(element, _)| element)
     }
 
-    /// Frees the lists of layer 0, which are empty then.
+    /// Frees the lists of layer 0; they are then empty.
     pub(crate) fn drop_layer0(&mut self) {
         self.layer0 = Vec::new();
     }
@@ -93,21 +93,21 @@ impl Draft {
         used(self.slots(element, layer))
     }
 
-    /// Replaces a list; what does not fit is left out.
+    /// Replaces a list; neighbors beyond its width are dropped.
     pub(crate) fn set(&mut self, element: u32, layer: u8, neighbors: impl IntoIterator<Item = u32>) {
         fill(self.slots_mut(element, layer), neighbors);
     }
 
-    /// Replaces the lists of layer 0 for which `neighbors` has some. Runs on the threads of the pool it is called from.
+    /// Replaces the lists of layer 0 for which `neighbors` returns some. Runs on the threads of the pool it is called from.
     pub(crate) fn set_layer0<N: Iterator<Item = u32>>(
         &mut self,
         neighbors: impl Fn(usize) -> Option<N> + Sync + Send,
         control: &Control,
     ) -> Result<(), BuildError> {
-        /// Lists a task sets.
+        /// Lists that a task sets.
         const LISTS: usize = 512;
         let width = self.width(0);
-        // Memory that was never used is zero: the tasks touch it first.
+        // Zeroed memory is mapped when it is first written: here by the tasks, in parallel.
         let fresh = self.layer0.is_empty();
         if fresh {
             self.layer0 = vec![0; self.levels.len() * width];
@@ -135,7 +135,7 @@ impl Draft {
         (layer, start..start + self.m)
     }
 
-    /// Checks everything and makes the finished graph.
+    /// Validates the draft in parallel, and returns the finished graph.
     pub(crate) fn finish(self, heap_tids: HeapTids, control: &Control) -> Result<Graph, BuildError> {
         /// Elements that a task checks.
         const AT_ONCE: u32 = 4096;
@@ -158,7 +158,7 @@ impl Draft {
     }
 }
 
-/// Replaces a list; what does not fit is left out.
+/// Replaces a list; neighbors beyond its width are dropped.
 fn fill(slots: &mut [u32], neighbors: impl IntoIterator<Item = u32>) {
     slots.fill(NO_NEIGHBOR);
     slots.iter_mut().zip(neighbors).for_each(|(slot, neighbor)| *slot = neighbor);
@@ -168,4 +168,19 @@ fn fill(slots: &mut [u32], neighbors: impl IntoIterator<Item = u32>) {
 pub(crate) fn used(slots: &[u32]) -> &[u32] {
     let end = slots.iter().position(|&slot| slot == NO_NEIGHBOR).unwrap_or(slots.len());
     &slots[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Draft;
+
+    #[test]
+    fn links_have_the_bytes_of_the_estimate() {
+        const M: u64 = 16;
+        let mut draft = Draft::new(M as u16, vec![2, 0]);
+        draft.set(0, 0, [1]);
+        assert_eq!(size_of_val(draft.slots(0, 0)) as u64, 2 * M * pages::sizes::LINK);
+        assert_eq!(size_of_val(draft.layer0.as_slice()) as u64, 2 * 2 * M * pages::sizes::LINK);
+        assert_eq!(size_of_val(draft.upper.as_slice()) as u64, 2 * M * pages::sizes::LINK);
+    }
 }

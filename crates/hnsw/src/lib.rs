@@ -1,7 +1,7 @@
 //! Builds HNSW graphs from vectors. No I/O except a spool file for values that do not fit into memory.
 //!
-//! [`start`] returns an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The folders below are in the order of
-//! the data's path; each `mod.rs` names input, output and cost.
+//! [`start`] returns an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The picture follows the data
+//! through the folders; each `mod.rs` states input, output and cost.
 //!
 //! ```text
 //!   rows                                                          Finished: graph, page order, report
@@ -10,18 +10,19 @@
 //!  input      check, duplicates, values in memory or in a spool file               order
 //!    │ elements                                                                     ▲
 //!    ▼                                                                              │
-//!  space      metric; int8 codes, principal components, extra coordinate for inner product  │
+//!  space      int8 codes, principal components, augmentation for inner product      │
 //!    │                                                                              │
 //!    ▼                                                                              │
-//!  partition  plan, pivots, split, leaf (all pairs), refine ─► candidates           │
+//!  partition  plan, pivots, split, leaf (all pairs), refine, more ─► candidates     │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
-//!  select     diversity rule, mutual choice, in-degree, outward ► draft             │
+//!  select     diversity rule, reverse edges, in-degree, outward ► draft             │
 //!    │                                                             │                │
 //!    ▼                                                             ▼                │
 //!  repair     guard (searches), across, navigate, missed, duplicates, reach ────────┘
 //!
-//!  engines    bulk: this picture as code; insertion and usearch: drafts by other algorithms
+//!  engines    bulk: the pipeline above; insertion and usearch: drafts by other algorithms
+//!  exact      exact neighbors of a sample, to measure candidates and graphs
 //!  tasks      parallel work of all passes: sections of tasks, which a benchmark can record
 //! ```
 
@@ -30,6 +31,7 @@ mod candidates;
 mod draft;
 mod engines;
 mod error;
+mod exact;
 mod input;
 pub mod memory;
 mod order;
@@ -53,5 +55,5 @@ pub use input::Storage;
 pub use pass::Pass;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
-pub use search::{Links, Searcher, search, search_with};
+pub use search::{Distances, Links, Searcher, search, search_with};
 pub use tasks::{Recorder, Step};

@@ -3,21 +3,23 @@
 pub enum Pass {
     /// Under inner product: the extra coordinate that gives vectors equal norms.
     Augmentation,
-    /// Under inner product: the longest elements as candidates of all.
+    /// Under inner product: the longest vectors as candidates of every element.
     Longest,
-    /// Int8 codes: without them exact values are compared.
+    /// Int8 codes of all values, computed once per build. Without them, each group of elements is quantised by itself.
     Codes,
-    /// Codes of principal components: without them codes have all dimensions.
+    /// Codes of principal components. Without them, codes have all dimensions.
     Components,
-    /// The removal of pivots that are nearest to very many elements.
+    /// Removal of pivots that are among the nearest of very many elements.
     HubRemoval,
-    /// The second look, at the candidates of neighbors.
+    /// Refinement: each element is compared with the candidates of its cell (`partition/refine.rs`).
     SecondLook,
+    /// Further partitions while candidates lack too many true neighbors (`partition/more.rs`).
+    MorePartitions,
     /// An element's nearest pivots as candidates.
     PivotLinks,
-    /// The second choice, in which an element considers the elements that chose it.
+    /// Reverse-edge selection: each element selects again, among its neighbors and the elements that chose it (`select/mutual.rs`).
     MutualChoice,
-    /// Links to elements of low in-degree.
+    /// More links to elements of low in-degree.
     InDegree,
     /// Links out of groups of near-identical elements.
     LinksOut,
@@ -27,19 +29,20 @@ pub enum Pass {
     MissedElements,
     /// Links to unreachable elements.
     Reach,
-    /// The order of elements on pages: without it, the order of the rows.
+    /// Page order by links. Without it, elements are in the order of their heap TIDs.
     PageOrder,
 }
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Augmentation,
         Self::Longest,
         Self::Codes,
         Self::Components,
         Self::HubRemoval,
         Self::SecondLook,
+        Self::MorePartitions,
         Self::PivotLinks,
         Self::MutualChoice,
         Self::InDegree,
@@ -60,6 +63,7 @@ impl Pass {
             Self::Components => "components",
             Self::HubRemoval => "hub removal",
             Self::SecondLook => "second look",
+            Self::MorePartitions => "more partitions",
             Self::PivotLinks => "pivot links",
             Self::MutualChoice => "mutual choice",
             Self::InDegree => "in-degree",

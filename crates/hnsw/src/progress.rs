@@ -8,11 +8,11 @@ use crate::{BuildError, Recorder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// Taking rows. Only the `usearch` engine inserts elements meanwhile.
+    /// Taking rows. Only the `usearch` engine already inserts elements.
     Rows = 0,
-    /// Finding candidates for all lists.
+    /// Finding candidates for all lists, or inserting elements.
     Graph = 1,
-    /// Selecting neighbors, measuring the graph, linking unreachable elements.
+    /// Selecting neighbors, measuring the graph, repairs.
     Repair = 2,
     /// Ordering elements for the pages.
     Order = 3,
@@ -27,7 +27,7 @@ pub struct Progress {
     begun: Instant,
     /// Nanoseconds from `begun` until the phase was entered.
     entered: AtomicU64,
-    /// Nanoseconds in each phase that was left.
+    /// Nanoseconds in each phase, without the time since `entered`.
     spent: [AtomicU64; 4],
 }
 
@@ -45,7 +45,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Enters a phase with `total` steps.
+    /// Enters a phase of `total` steps, 0 if not known.
     pub fn enter(&self, phase: Phase, total: u64) {
         let now = self.nanoseconds();
         let before = self.entered.swap(now, Ordering::Relaxed);
@@ -55,7 +55,12 @@ impl Progress {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Counts steps of the phase.
+    /// Adds further steps to the phase.
+    pub(crate) fn expect_more(&self, steps: u64) {
+        self.total.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// Adds finished steps of the phase.
     pub fn add(&self, steps: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
     }
@@ -72,7 +77,7 @@ impl Progress {
         (phase, self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
-    /// The time spent in each phase so far, in their order.
+    /// The time spent in each phase so far, in the order of [`Phase`].
     #[must_use]
     pub fn spent(&self) -> [Duration; 4] {
         let mut spent = self.spent.each_ref().map(|spent| spent.load(Ordering::Relaxed));
@@ -85,7 +90,7 @@ impl Progress {
     }
 }
 
-/// The handle by which a build is watched and stopped. Clones are the same handle.
+/// A handle to watch and cancel a build. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     cancelled: Arc<AtomicBool>,
@@ -94,7 +99,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// A handle for a build whose tasks are noted.
+    /// A handle for a build whose tasks are recorded.
     #[must_use]
     pub fn recorded(recorder: Arc<Recorder>) -> Self {
         Self { recorder: Some(recorder), ..Self::default() }
@@ -110,7 +115,7 @@ impl Control {
         self.recorder.as_deref()
     }
 
-    /// Asks the build to stop; it does within about 100 ms.
+    /// Cancels the build, which then ends within about 100 ms.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -129,7 +134,7 @@ impl Control {
         if self.is_cancelled() { Err(BuildError::Cancelled) } else { Ok(()) }
     }
 
-    /// How far the build is.
+    /// The build's progress.
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.progress
@@ -142,6 +147,18 @@ mod tests {
     use std::time::Duration;
 
     use super::{Phase, Progress};
+
+    #[test]
+    fn further_steps_count() {
+        let progress = Progress::default();
+        progress.enter(Phase::Repair, 10);
+        progress.add(10);
+        progress.expect_more(5);
+        progress.add(4);
+        assert_eq!(progress.get(), (Phase::Repair, 14, 15));
+        progress.enter(Phase::Order, 3);
+        assert_eq!(progress.get(), (Phase::Order, 0, 3));
+    }
 
     #[test]
     fn time_goes_to_the_phase_in_which_it_was_spent() {

@@ -10,7 +10,7 @@ use graph::Graph;
 pub trait Links {
     /// The number of elements, which are numbered from 0.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether the graph has no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -34,21 +34,16 @@ impl Links for Graph {
     }
 }
 
-/// [`search_with`] without a watcher.
-pub fn search(graph: &Graph, distance: impl FnMut(u32) -> f32, ef: usize) -> Vec<u32> {
+/// [`search_with`] without a callback for expanded elements.
+pub fn search(graph: &Graph, distance: impl Distances, ef: usize) -> Vec<u32> {
     search_with(graph, distance, |_| {}, ef)
 }
 
-/// Down through the layers with one candidate, then layer 0 with `ef` of them (algorithms 2 and 5 of the HNSW paper).
+/// Descends through the upper layers with one candidate, then searches layer 0 with `ef` candidates (algorithms 2 and 5 of the HNSW paper).
 ///
 /// Returns at most `ef` elements, nearest first. `distance` is an element's distance to the query, `expand` is called with each element
 /// whose neighbors are read.
-pub fn search_with(
-    graph: &impl Links,
-    distance: impl FnMut(u32) -> f32,
-    expand: impl FnMut(u32),
-    ef: usize,
-) -> Vec<u32> {
+pub fn search_with(graph: &impl Links, distance: impl Distances, expand: impl FnMut(u32), ef: usize) -> Vec<u32> {
     let found = Searcher::default().search(graph, distance, expand, ef);
     found.into_iter().map(|near| near.element()).collect()
 }
@@ -59,6 +54,39 @@ pub struct Searcher {
     visited: Visited,
     candidates: BinaryHeap<Reverse<Candidate>>,
     results: BinaryHeap<Candidate>,
+    /// Neighbors of the expanded element that were not visited before.
+    fresh: Vec<u32>,
+}
+
+/// The distances of elements from a query. Any function of an element's number will do.
+pub trait Distances {
+    /// The distance of an element.
+    fn of(&mut self, element: u32) -> f32;
+    /// Called for the neighbors of an element before [`Self::of`] is, so that the processor can load all their values at once.
+    fn announce(&mut self, _element: u32) {}
+}
+
+impl<F: FnMut(u32) -> f32> Distances for F {
+    fn of(&mut self, element: u32) -> f32 {
+        self(element)
+    }
+}
+
+/// Distances by a function that reads some bytes of each element, which are loaded when it is announced.
+#[derive(Clone, Copy)]
+pub(crate) struct Loading<D, B> {
+    pub(crate) distance: D,
+    pub(crate) bytes: B,
+}
+
+impl<'a, D: Fn(u32) -> f32, B: Fn(u32) -> &'a [u8]> Distances for Loading<D, B> {
+    fn of(&mut self, element: u32) -> f32 {
+        (self.distance)(element)
+    }
+
+    fn announce(&mut self, element: u32) {
+        distance::prefetch((self.bytes)(element));
+    }
 }
 
 impl Searcher {
@@ -66,12 +94,12 @@ impl Searcher {
     pub fn search(
         &mut self,
         graph: &impl Links,
-        mut distance: impl FnMut(u32) -> f32,
+        mut distance: impl Distances,
         mut expand: impl FnMut(u32),
         ef: usize,
     ) -> Vec<Candidate> {
         let Some((entry, level)) = graph.entry() else { return Vec::new() };
-        let mut from = vec![Candidate::new(distance(entry), entry)];
+        let mut from = vec![Candidate::new(distance.of(entry), entry)];
         for layer in (0..=level).rev() {
             let ef = if layer == 0 { ef } else { 1 };
             from = self.layer(graph, &mut distance, &mut expand, &from, ef, layer);
@@ -83,13 +111,13 @@ impl Searcher {
     pub fn layer(
         &mut self,
         graph: &impl Links,
-        mut distance: impl FnMut(u32) -> f32,
+        distance: &mut impl Distances,
         mut expand: impl FnMut(u32),
         from: &[Candidate],
         ef: usize,
         layer: u8,
     ) -> Vec<Candidate> {
-        let Self { visited, candidates, results } = self;
+        let Self { visited, candidates, results, fresh } = self;
         visited.clear();
         for &near in from {
             visited.insert(near.element());
@@ -101,11 +129,11 @@ impl Searcher {
                 break;
             }
             expand(candidate.element());
-            for neighbor in graph.neighbors(candidate.element(), layer) {
-                if !visited.insert(neighbor) {
-                    continue;
-                }
-                let near = Candidate::new(distance(neighbor), neighbor);
+            fresh.clear();
+            fresh.extend(graph.neighbors(candidate.element(), layer).filter(|&neighbor| visited.insert(neighbor)));
+            fresh.iter().for_each(|&neighbor| distance.announce(neighbor));
+            for &neighbor in &*fresh {
+                let near = Candidate::new(distance.of(neighbor), neighbor);
                 if results.len() < ef || results.peek().is_some_and(|furthest| near.distance() < furthest.distance()) {
                     candidates.push(Reverse(near));
                     results.push(near);
@@ -122,7 +150,7 @@ impl Searcher {
     }
 }
 
-/// A hash set of elements that is cleared at no cost: entries of earlier rounds count as free.
+/// A hash set of elements that is cleared in constant time: entries of earlier rounds count as empty.
 #[derive(Default)]
 struct Visited {
     /// Round and element of each entry; the length is a power of two.
@@ -141,7 +169,7 @@ impl Visited {
         self.len = 0;
     }
 
-    /// Whether the element was not there.
+    /// Adds an element, and returns whether it was absent.
     fn insert(&mut self, element: u32) -> bool {
         if 2 * self.len >= self.places.len() {
             let round = self.round;
@@ -170,7 +198,49 @@ impl Visited {
 
 #[cfg(test)]
 mod tests {
-    use super::Visited;
+    use super::{Distances, Links, Searcher, Visited};
+
+    /// A ring of elements, each linked to the next two.
+    struct Ring(u32);
+
+    impl Links for Ring {
+        fn len(&self) -> usize {
+            self.0 as usize
+        }
+
+        fn entry(&self) -> Option<(u32, u8)> {
+            Some((0, 0))
+        }
+
+        fn neighbors(&self, element: u32, _layer: u8) -> impl Iterator<Item = u32> {
+            [1, 2].into_iter().map(move |step| (element + step) % self.0)
+        }
+    }
+
+    #[test]
+    fn neighbors_are_announced_once_and_before_their_distances() {
+        /// Distances from element 10, with the elements that were announced and those measured.
+        #[derive(Default)]
+        struct Recorded {
+            announced: Vec<u32>,
+            measured: Vec<u32>,
+        }
+        impl Distances for &mut Recorded {
+            fn of(&mut self, element: u32) -> f32 {
+                self.measured.push(element);
+                // The entry point is no neighbor of an expanded element.
+                assert!(element == 0 || self.announced.contains(&element));
+                element.abs_diff(10) as f32
+            }
+            fn announce(&mut self, element: u32) {
+                self.announced.push(element);
+            }
+        }
+        let mut recorded = Recorded::default();
+        let found = Searcher::default().search(&Ring(50), &mut recorded, |_| {}, 3);
+        assert_eq!(found.iter().map(|near| near.element()).collect::<Vec<_>>(), [10, 9, 11]);
+        assert_eq!(recorded.announced, recorded.measured[1..]);
+    }
 
     #[test]
     fn a_set_grows_and_forgets() {

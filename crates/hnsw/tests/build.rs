@@ -11,7 +11,7 @@ use hnsw::{
 };
 use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
 
-/// Searches for a sample of rows find them.
+/// Checks that searches for a sample of rows find these rows.
 fn finds_itself(kind: EngineKind, finished: &Finished) {
     // usearch's graphs differ from build to build.
     let least = if kind == EngineKind::Usearch { 0.95 } else { 0.99 };
@@ -38,7 +38,7 @@ fn no_row_to_many_rows_for_each_m() {
 }
 
 #[test]
-fn many_copies() {
+fn many_duplicates() {
     for kind in ENGINES {
         let mut numbers = Numbers(2);
         // 1000 rows of one value among 500 others: pgvector strands hundreds of elements here.
@@ -90,7 +90,7 @@ fn two_clusters_far_apart() {
         let values: Vec<_> = (0..2 * each)
             .map(|row| numbers.vector(16).into_iter().map(|v| v + if row < each { 1e6 } else { -1e6 }).collect())
             .collect();
-        // usearch's threads do not see each other's first elements of the second cluster, so islands of it are left to chance.
+        // With several threads, usearch may leave islands: they do not see each other's first elements of the second cluster.
         let threads = if kind == EngineKind::Usearch { 1 } else { 2 };
         let finished = build_on(threads, kind, &spec(16, 8), &values).unwrap();
         check(&finished, 2 * each);
@@ -99,10 +99,10 @@ fn two_clusters_far_apart() {
 }
 
 #[test]
-fn a_few_that_are_not_told_apart() {
+fn a_few_rows_below_the_resolution() {
     for kind in ENGINES {
         for rows in [2, 3, 10, 100, 500] {
-            // Nearly parallel, and apart by the steps that f32 has there.
+            // Nearly parallel, with differences of one step of f32.
             let values: Vec<_> =
                 (0..rows).map(|row| vec![1e6 + (row % 9) as f32 / 16.0, -1e6, (row / 9) as f32 / 16.0]).collect();
             for metric in [Metric::L2, Metric::Cosine] {

@@ -3,8 +3,8 @@
 mod support;
 
 use distance::Elements;
-use hnsw::{BuildSpec, EngineKind, Metric};
-use support::{Numbers, build, build_on, check, recall, recall_of, spec};
+use hnsw::{BuildSpec, EngineKind, Metric, Pass};
+use support::{Numbers, all, build, build_on, build_without, check, recall, recall_of, spec};
 
 /// Enough rows for principal components to be computed.
 const ROWS: usize = 17_000;
@@ -39,10 +39,15 @@ fn by_every_metric() {
     for (metric, rows) in
         [(Metric::L2, &rows), (Metric::Cosine, &of_unit_length), (Metric::InnerProduct, &of_unit_length)]
     {
-        let finished = build(EngineKind::Bulk, &BuildSpec { metric, ..spec(DIMS as u32, 16) }, rows).unwrap();
+        let spec = BuildSpec { metric, ..spec(DIMS as u32, 16) };
+        let finished = build(EngineKind::Bulk, &spec, rows).unwrap();
         check(&finished, ROWS);
         let recall = recall(&finished, Elements::F32, metric);
         assert!(recall >= 0.97, "{metric:?}: {recall}");
+        // Processors without kernels for codes have no use for components.
+        let by_dimensions = build_without(Pass::Components, &spec, rows);
+        let same = all(&finished) == all(&by_dimensions);
+        assert_eq!(same, distance::code_kernels().is_none(), "{metric:?}: whether components make no difference");
     }
 }
 
@@ -63,7 +68,7 @@ fn a_few_are_unlike_all_others() {
     let mut rows = of_few_directions();
     let mut numbers = Numbers(22);
     let like = rows[0].clone();
-    // Anywhere among the others.
+    // Spread evenly over all rows.
     for row in rows.iter_mut().step_by(ROWS / FEW) {
         row.iter_mut().zip(&like).for_each(|(x, like)| *x = like + 0.3 * numbers.next());
     }

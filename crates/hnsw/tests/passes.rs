@@ -2,28 +2,11 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use hnsw::{BuildSpec, Control, Finished, Metric, Pass, Pool, RowBatch, search, start_without};
-use support::{Numbers, build, check, spec, tid};
+use hnsw::{BuildSpec, Finished, Metric, Pass, search};
+use support::{Numbers, all, build, build_without, check, spec};
 
 const ROWS: usize = 3000;
 const DIMS: usize = 16;
-
-fn build_without(pass: Pass, spec: &BuildSpec, values: &[Vec<f32>]) -> Finished {
-    let mut engine = start_without(pass, spec.clone(), Arc::new(Pool::new(2).unwrap()), Control::default()).unwrap();
-    let tids: Vec<_> = (0..values.len()).map(tid).collect();
-    let values: Vec<u8> = values.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
-    engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
-    engine.finish().unwrap()
-}
-
-/// All lists and the order of the elements.
-fn all(finished: &Finished) -> (Vec<u32>, &[u32]) {
-    let graph = &finished.graph;
-    let lists = |element| (0..=graph.level(element)).flat_map(move |layer| graph.neighbors(element, layer));
-    (graph.elements().flat_map(lists).copied().collect(), &finished.order)
-}
 
 #[test]
 fn a_pass_that_is_left_out_leaves_a_complete_graph() {
@@ -47,6 +30,7 @@ fn a_pass_that_is_left_out_leaves_a_complete_graph() {
             Pass::Reach,
             Pass::Codes,
             Pass::SecondLook,
+            Pass::MorePartitions,
             Pass::LinksOut,
             Pass::MissedElements,
         ];

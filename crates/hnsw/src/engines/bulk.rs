@@ -10,19 +10,19 @@ use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::input::TakenRows;
 use crate::partition::plan::{Compared, Plan};
-use crate::partition::{Partition, longest};
+use crate::partition::{Partition, longest, partition_more};
 use crate::random::Random;
 use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space};
 use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 
-/// Differences in recall of two graphs of a sample up to this may be chance.
+/// Differences in recall between two graphs of a sample may be chance up to this.
 const NO_CHANCE: f32 = 0.004;
 
 /// The bulk engine: finds candidates for all elements at once instead of inserting elements.
 pub(crate) struct BulkEngine {
     intake: Intake,
-    /// Whether insertion may take over where it finds more.
+    /// Whether insertion may build the graph instead, if a trial shows a higher recall.
     trial: bool,
     #[cfg(test)]
     pub(crate) defect: crate::partition::plan::Defect,
@@ -38,7 +38,7 @@ impl BulkEngine {
         }
     }
 
-    /// The engine for a sample, which makes no trial of its own.
+    /// Turns off the trial, for the engine that builds a trial's sample.
     pub(crate) fn without_trial(self) -> Self {
         Self { trial: false, ..self }
     }
@@ -72,7 +72,7 @@ impl Engine for BulkEngine {
             }
             None => {}
         }
-        // Without Euclidean distances, or with an augmentation that changes them much, a trial on the data chooses the engine.
+        // If the metric has no dot-product form, or vectors are augmented, a trial on the data chooses the engine.
         let certain = space.measure.products.is_some() && augmentations.is_none();
         // Comparing sparse values by two metrics costs more than insertion: then bulk must have the higher recall.
         let costly = space.measure.inverts() && augmentations.is_some();
@@ -126,7 +126,8 @@ impl Layers<'_> {
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
         let top = draft.entry().map_or(0, |entry| draft.level(entry));
-        // The upper layers at once, since each has few tasks; layer 0 after them, so that candidates of one or the other take memory.
+        // All upper layers run together, since each has few tasks. Layer 0 follows, so that its candidates and theirs are never in memory
+        // together.
         let gather =
             |layer: u8| self.gather(draft.on_layer(layer).collect(), m, false, &random.fork(2 + u64::from(layer)));
         let upper = (0..usize::from(top)).into_par_iter();
@@ -138,7 +139,7 @@ impl Layers<'_> {
         Ok((draft, lowest))
     }
 
-    /// Finds candidates for the lists of some points, with `list` slots each.
+    /// Finds candidates for the lists of `points`, of `list` slots each. `counted`: whether progress is reported.
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
         let compared = match (self.space.codes, self.space.measure.products) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
@@ -158,10 +159,23 @@ impl Layers<'_> {
             let partition = Partition { space, points: &points, plan: &plan, found, also, control, counted };
             pool.run(|| partition.run(random))
         };
-        // Under inner product, as many candidates as otherwise, by two metrics. The groups are those of the one that is a metric.
+        // Under inner product, three quarters of the candidates are by inner product, one quarter by Euclidean distance, which also makes
+        // the groups, as it is a metric.
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
+            if counted && space.measure.products.is_some() && self.setup.runs(Pass::MorePartitions) {
+                let again = Partition {
+                    space,
+                    points: &points,
+                    plan: &plan,
+                    found: &near,
+                    also: None,
+                    control,
+                    counted: false,
+                };
+                partition_more(&again, random, pool)?;
+            }
             return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true, left_out });
         };
         let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
@@ -185,7 +199,7 @@ pub(super) fn draw_levels(random: &Random, points: &[u32], elements: usize, m: u
     levels
 }
 
-/// A level as pgvector draws it.
+/// A random level, as pgvector draws it: `-ln(u) / ln(m)`, rounded down and capped.
 fn level(random: &mut Random, m: u16) -> u8 {
     let level = -random.unit().ln() / f64::from(m).ln();
     (level as u64).min(max_level(m).into()) as u8

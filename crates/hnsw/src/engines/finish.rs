@@ -13,21 +13,22 @@ use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
-/// By how much the recall of a graph by insertion must be higher for it to be used: at larger ef_search it is usually lower.
+/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower.
 const CLEARLY: f32 = 0.015;
 
-/// Where more recall than this is lost, groups of elements are islands, and links across are tried first. They find as much as navigation where less is
-/// lost, but by more distances.
+/// If more recall than this is lost, groups of elements are islands, and links across are tried before navigation. If less is lost, links
+/// across reach the recall of navigation, but searches compute more distances.
 const ISLANDS: f32 = 0.1;
 
-/// By how much the recall must be higher with links across, and by a third of it for more of them: searches compute up to a third more distances then.
+/// By how much links across must raise the recall to be used; a third of it for each further step with more of them. They make searches
+/// compute up to a third more distances.
 const WORTH: f32 = 0.03;
 
-/// Numbers of random elements among which the nearest are linked. More suit more groups: the nearest of few are of any group. Of many they are of an
-/// element's own group if there are few groups.
+/// Sizes of the random samples from which links across take the nearest elements. With many groups, the nearest of a small sample are of
+/// arbitrary groups; with few groups, the nearest of a large sample are of the element's own group.
 const DRAWN: [usize; 2] = [128, 1024];
 
-/// The branches of random numbers for links across and for missed elements; those below are the layers'.
+/// Random streams for links across and for missed elements; the layers use lower numbers.
 const ACROSS: u64 = 1 << 32;
 const MISSED: u64 = ACROSS + 1;
 
@@ -53,8 +54,8 @@ struct Measured {
 }
 
 impl Completion<'_> {
-    /// Fills the lists, measures the graph and repairs it if searches get lost, links elements that searches miss, duplicates and unreachable
-    /// elements, and orders the elements for the pages.
+    /// Fills the lists, measures the graph and repairs it if searches get lost, links elements that searches miss, duplicates and
+    /// unreachable elements, and orders the elements for the pages.
     pub(crate) fn run(self, draft: Draft, gathered: Gathered, taken: TakenRows) -> Result<Finished, BuildError> {
         let Setup { spec, control, pool, store, .. } = self.setup;
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
@@ -63,8 +64,8 @@ impl Completion<'_> {
         let near = gathered.near_order(&taken.duplicates);
         let by_insertion = !gathered.mutual;
         let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
-        // Links to missed elements would take the place of links across. By inner product the nearest elements are the longest, so that a search for a
-        // short element does not end near it.
+        // Links to missed elements would replace links across. Under inner product the nearest elements are the longest, so that a search
+        // for a short element does not end near it.
         let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
         if links_missed && !by_insertion && self.setup.runs(Pass::MissedElements) {
             let random = Random::new(spec.seed).fork(MISSED);
@@ -98,8 +99,8 @@ impl Completion<'_> {
         Ok(Finished { graph, values: store.clone(), order, report })
     }
 
-    /// Fills the lists of layer 0 and measures the graph. If many searches get lost, groups of elements are linked to each other. If few get lost,
-    /// or that does not help, elements are searched for and linked again. If that is not enough and insertion does better on a sample, insertion
+    /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
+    /// or these do not help, it tries navigation. If searches still get lost and insertion has a higher recall on a sample, insertion
     /// builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
@@ -117,7 +118,7 @@ impl Completion<'_> {
         if !mendable || !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
             return Ok(measured);
         }
-        // What the selection has freed lies in pieces that are too small for what comes next.
+        // The selection has freed many small blocks, which the remedies cannot reuse.
         memory::give_back();
         let quality_of = |draft: &Draft| pool.run(|| sample.quality(draft, control));
         if measured.quality.lost() > ISLANDS {
@@ -138,6 +139,8 @@ impl Completion<'_> {
             && points.len() >= MANY
             && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(2.0 * CLEARLY));
         if inserts {
+            // All points are inserted, and their lists filled once more.
+            control.progress().expect_more(2 * points.len() as u64);
             let (mut draft, gathered) = pool.run(|| insert_all(spec, searched, taken, control))?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;
             let quality = quality_of(&draft)?;
@@ -148,8 +151,7 @@ impl Completion<'_> {
         Ok(measured)
     }
 
-    /// Links groups of elements that lie far apart to each other, if searches find clearly more then: by as many links, and to the nearest of as
-    /// many random elements, as they find most with.
+    /// Tries links across with several sample sizes and numbers of links, and keeps the best graph, if its recall is higher by [`WORTH`].
     fn link_across(
         self,
         mut measured: Measured,
@@ -158,7 +160,7 @@ impl Completion<'_> {
     ) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let m = measured.draft.m();
-        let before = measured.draft.clone();
+        let (before, unlinked) = (measured.draft.clone(), measured.quality);
         for drawn in DRAWN {
             let random = Random::new(spec.seed).fork(ACROSS);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
@@ -166,6 +168,10 @@ impl Completion<'_> {
             for count in [m / 4, m / 2, 3 * m / 4] {
                 across.link(&mut draft, count, control)?;
                 let quality = quality_of(&draft)?;
+                if !quality.finds_more_than(&unlinked, 0.0) {
+                    // More of these links would only replace better ones.
+                    break;
+                }
                 let worth = if measured.remedy == Remedy::None { WORTH } else { WORTH / 3.0 };
                 if quality.finds_more_than(&measured.quality, worth) {
                     measured = Measured { draft: draft.clone(), quality, remedy: Remedy::LinksAcross };

@@ -55,7 +55,7 @@ fn recall(finished: &Finished) -> f32 {
 }
 
 #[test]
-fn defects_are_mended_or_warned_of() {
+fn defects_are_repaired_or_reported() {
     let values = values();
     let sound = build(&values, Defect::None);
     assert_eq!(sound.report.remedy, Remedy::None, "{:?}", sound.report);

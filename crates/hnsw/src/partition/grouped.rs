@@ -1,23 +1,23 @@
-//! Groups items, by counting: by any number of tasks, in each group in the items' order.
+//! Parallel counting sort of items into groups. It is stable: each group has its items in their order, for any number of threads.
 
 use rayon::prelude::*;
 
 use crate::BuildError;
 use crate::tasks::Section;
 
-/// A task takes at least `LEAST` items, and there are at most `MOST` tasks, since each counts the items of every group.
+/// A task takes at least `LEAST` items, and there are at most `MOST` tasks, since each has a counter for every group.
 const LEAST: usize = 1 << 14;
 const MOST: usize = 256;
 
-/// Groups, one behind the other.
+/// The items of all groups, one group after the other.
 pub(crate) struct Grouped {
     starts: Vec<usize>,
     items: Vec<u32>,
 }
 
 impl Grouped {
-    /// Groups `len` items into `groups` groups. `groups_of` has the groups of an item, of which others than `0..groups` do not count, `item` what the
-    /// groups hold of it.
+    /// Groups `len` items into `groups` groups. `groups_of` returns the groups of an item, of which values outside `0..groups` are ignored;
+    /// `item` returns what the groups store for it.
     pub(crate) fn new<'g>(
         section: Section<'_>,
         (len, groups): (usize, usize),
@@ -65,6 +65,13 @@ impl Grouped {
 
     pub(crate) fn group(&self, group: usize) -> &[u32] {
         &self.items[self.starts[group]..self.starts[group + 1]]
+    }
+
+    /// The items of each group, whose order may be changed.
+    pub(crate) fn groups_mut(&mut self) -> Vec<&mut [u32]> {
+        let mut rest = self.items.as_mut_slice();
+        let of_group = |bounds: &[usize]| rest.split_off_mut(..bounds[1] - bounds[0]).unwrap_or_default();
+        self.starts.windows(2).map(of_group).collect()
     }
 
     /// The items of all groups.

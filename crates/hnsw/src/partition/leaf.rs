@@ -13,7 +13,7 @@ const BAND: usize = 2;
 #[derive(Default)]
 pub(crate) struct Leaf {
     elements: Vec<u32>,
-    /// For each element, whether the distance to the last of its list is above the quantisation error.
+    /// For each element, whether the distance of its farthest kept neighbor is above the quantisation error.
     resolved: Vec<bool>,
     /// Whether distances are approximate: by codes around the leaf's mean.
     rough: bool,
@@ -25,7 +25,8 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// Finds the `k` nearest of each of at least two elements among them. Returns whether the distances of most are resolved.
+    /// Finds the `k` nearest neighbors of each element within the leaf, which has at least two elements. Returns whether the distances of
+    /// most elements are resolved.
     pub(crate) fn compare(
         &mut self,
         space: Space<'_>,
@@ -51,7 +52,7 @@ impl Leaf {
         for representation in Representation::of(space, products, &elements) {
             representation.pack(space, products, &elements, &mut self.group);
             self.by_products(products, elements.len(), k, control)?;
-            self.rough = matches!(representation, Representation::Centered(_)) && products.are_rough();
+            self.rough = representation.is_rough(products);
             self.find_resolved(space, &elements);
             resolved = most(self.resolved.iter().copied());
             if resolved && representation.represents_most(space, self.near_pairs(&elements)) {
@@ -77,7 +78,7 @@ impl Leaf {
         self.resolved.iter().enumerate().filter(|&(_, resolved)| !resolved).map(|(at, _)| at)
     }
 
-    /// Compares every pair once by the kernel, for metrics that are not made of products.
+    /// Compares every pair once by the kernel, for metrics without a dot-product form.
     fn one_by_one(&mut self, space: Space<'_>, k: usize) {
         let Self { elements, nearest, query, .. } = self;
         nearest.reset(elements.len(), elements.len(), k);
@@ -91,7 +92,7 @@ impl Leaf {
         }
     }
 
-    /// Compares every pair once, by the dimensions that they share.
+    /// Compares every pair of sparse values once, by the dimensions that both have.
     fn by_inverted_lists(&mut self, space: Space<'_>, k: usize) {
         let Self { elements, nearest, inverted, .. } = self;
         nearest.reset(elements.len(), elements.len(), k);
@@ -129,7 +130,7 @@ impl Leaf {
         }
     }
 
-    /// Notes for each element whether the distance to the last of its list is above the quantisation error.
+    /// Determines for each element whether the distance of its farthest kept neighbor is above the quantisation error.
     fn find_resolved(&mut self, space: Space<'_>, elements: &[u32]) {
         let Self { group, nearest, resolved, .. } = self;
         resolved.clear();
@@ -139,7 +140,7 @@ impl Leaf {
         }));
     }
 
-    /// A sample of elements with their nearest. Few, since values are read, possibly from the spool file.
+    /// A sample of elements with their nearest neighbors: few, since values are read, possibly from the spool file.
     fn near_pairs(&self, elements: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         const SAMPLE: usize = 8;
         let pair = |at: usize| Some((elements[at], elements[self.nearest.of(at).next()?.element() as usize]));
@@ -147,8 +148,8 @@ impl Leaf {
     }
 }
 
-/// A distance whose last three bits differ at random from those of equal distances. Values that share no dimension are all equally far from each other:
-/// if each took the first of the others, all would take the same ones, and no link would lead to the rest.
+/// Breaks ties: replaces the last three bits of a distance by pseudo-random ones. Values that share no dimension are often equally far from
+/// each other. Without this, all would choose the same few of them, and no link would lead to the rest.
 fn untied(distance: f32, a: u32, b: u32) -> f32 {
     let mixed = a.wrapping_mul(0x9E37_79B9) ^ b.wrapping_mul(0x85EB_CA6B);
     let noise = mixed.wrapping_mul(0xC2B2_AE35) >> 29;

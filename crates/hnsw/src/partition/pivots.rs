@@ -1,9 +1,14 @@
 //! The pivots of a split: random points. Every other point goes to the part of its nearest pivots.
 
-use distance::{COLS, Nearest, ROWS, Tile};
+use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::space::representation::most;
 use crate::space::{Group, Inverted, Products, Query, Representation, Space};
+
+/// Fewer pivots are compared with an element one by one.
+const MANY: usize = 32;
+/// Pivots compared with a group of elements at a time: both fit into a core's cache.
+const AT_ONCE: usize = 512;
 
 pub(crate) struct Pivots<'a> {
     elements: Vec<u32>,
@@ -14,9 +19,22 @@ pub(crate) struct Pivots<'a> {
 enum Comparison<'a> {
     /// In blocks, by products.
     Blocks(Packed<'a>),
+    /// In blocks with one pivot of each group of near-identical pivots, then with all pivots of the nearest groups.
+    Merged {
+        first: Packed<'a>,
+        groups: Vec<Merged<'a>>,
+    },
     /// Sparse values, by the dimensions they share with the pivots.
     Inverted(Inverted),
     OneByOne,
+}
+
+/// Pivots whose distances to each other products of all pivots do not resolve.
+struct Merged<'a> {
+    /// Their positions among all pivots.
+    at: Vec<u32>,
+    /// A large group, packed around its own mean, where products resolve its distances.
+    alone: Option<Pivots<'a>>,
 }
 
 struct Packed<'a> {
@@ -25,7 +43,7 @@ struct Packed<'a> {
     group: Group,
 }
 
-/// What a thread reuses from task to task.
+/// Memory that a thread reuses from task to task.
 #[derive(Default)]
 pub(crate) struct Scratch {
     nearest: Nearest,
@@ -37,9 +55,11 @@ pub(crate) struct Scratch {
 
 impl<'a> Pivots<'a> {
     pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
-        let packed = space.measure.products.and_then(|products| Packed::new(space, products, &elements));
-        let comparison = match packed {
-            Some(packed) => Comparison::Blocks(packed),
+        let comparison = match space.measure.products {
+            Some(products) => match Packed::new(space, products, &elements) {
+                Some(packed) => Comparison::Blocks(packed),
+                None => Comparison::merged(space, products, &elements),
+            },
             None if space.measure.inverts() => {
                 let mut inverted = Inverted::default();
                 inverted.fill(space, &elements);
@@ -50,12 +70,18 @@ impl<'a> Pivots<'a> {
         Self { elements, comparison }
     }
 
-    /// Writes the nearest pivots of each element, as many as there is room for, nearest first, by position; `u32::MAX` where there are fewer.
+    /// Writes the positions of each element's nearest pivots into `assigned`, nearest first, as many per element as it has room for;
+    /// `u32::MAX` where there are fewer.
     pub(crate) fn nearest(&self, space: Space<'_>, elements: &[u32], scratch: &mut Scratch, assigned: &mut [u32]) {
         let fan = assigned.len() / elements.len();
         let k = fan.min(self.elements.len());
         let Scratch { nearest, group, tile, query, sums } = scratch;
         match &self.comparison {
+            Comparison::Merged { first, groups } => {
+                first.compare(space, elements, fan.min(groups.len()), (nearest, group, tile));
+                self.nearest_merged(space, elements, (nearest, groups), assigned);
+                return;
+            }
             Comparison::Blocks(packed) => packed.compare(space, elements, k, (nearest, group, tile)),
             Comparison::Inverted(inverted) => {
                 nearest.reset(elements.len(), elements.len(), k);
@@ -81,6 +107,81 @@ impl<'a> Pivots<'a> {
             }
         }
     }
+
+    /// [`Self::nearest`] among the pivots of the nearest groups, by exact distances.
+    fn nearest_merged(
+        &self,
+        space: Space<'_>,
+        elements: &[u32],
+        (nearest, groups): (&Nearest, &[Merged<'_>]),
+        assigned: &mut [u32],
+    ) {
+        let fan = assigned.len() / elements.len();
+        let mut of_group: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
+        for at in 0..elements.len() {
+            nearest.of(at).for_each(|group| of_group[group.element() as usize].push(at));
+        }
+        // Positions of pivots for each element.
+        let mut among: Vec<Vec<u32>> = vec![Vec::new(); elements.len()];
+        let mut scratch = Scratch::default();
+        for (Merged { at: pivots, alone }, of_group) in groups.iter().zip(&of_group).filter(|(_, of)| !of.is_empty()) {
+            let Some(alone) = alone else {
+                of_group.iter().for_each(|&at| among[at].extend(pivots));
+                continue;
+            };
+            let near: Vec<u32> = of_group.iter().map(|&at| elements[at]).collect();
+            let mut found = vec![0; near.len() * fan];
+            alone.nearest(space, &near, &mut scratch, &mut found);
+            for (&at, found) in of_group.iter().zip(found.chunks_exact(fan)) {
+                among[at].extend(found.iter().filter_map(|&found| pivots.get(found as usize)));
+            }
+        }
+        assigned.fill(u32::MAX);
+        let mut near: Vec<Candidate> = Vec::new();
+        for ((&element, among), assigned) in elements.iter().zip(&among).zip(assigned.chunks_exact_mut(fan)) {
+            space.ask(&mut scratch.query, element);
+            let distance = |pivot: u32| space.distance_of(&scratch.query, self.elements[pivot as usize]);
+            near.clear();
+            near.extend(among.iter().map(|&pivot| Candidate::new(distance(pivot), pivot)));
+            near.sort_unstable();
+            assigned.iter_mut().zip(&near).for_each(|(slot, pivot)| *slot = pivot.element());
+        }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    /// Groups pivots whose distances products do not resolve, such as near-identical rows.
+    fn merged(space: Space<'a>, products: Products, pivots: &[u32]) -> Self {
+        let representation = Representation::centered(space, products, pivots);
+        let mut all = Group::default();
+        representation.pack(space, products, pivots, &mut all);
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut query = Query::default();
+        for (at, &pivot) in pivots.iter().enumerate() {
+            space.ask(&mut query, pivot);
+            let is_near = |group: &&mut Vec<u32>| {
+                let other = pivots[group[0] as usize];
+                !all.resolves(at, space.squared(pivot, other, space.distance_of(&query, other)))
+            };
+            match groups.iter_mut().find(is_near) {
+                Some(group) => group.push(at as u32),
+                None => groups.push(vec![at as u32]),
+            }
+        }
+        if groups.len() == 1 {
+            return Self::OneByOne;
+        }
+        let first: Vec<u32> = groups.iter().map(|group| pivots[group[0] as usize]).collect();
+        let mut group = Group::default();
+        representation.pack(space, products, &first, &mut group);
+        let merged = |at: Vec<u32>| {
+            let alone = || Pivots::new(space, at.iter().map(|&at| pivots[at as usize]).collect());
+            let alone = (at.len() >= MANY).then(alone);
+            Merged { at, alone }
+        };
+        let groups = groups.into_iter().map(merged).collect();
+        Self::Merged { first: Packed { products, representation, group }, groups }
+    }
 }
 
 /// For a sample of pivots, the nearest other pivot.
@@ -104,8 +205,8 @@ struct Gap {
 }
 
 impl<'a> Packed<'a> {
-    /// Packs the pivots by the first representation that resolves the distances between most pivots and their nearest neighbors. `None` if none does,
-    /// as between clusters far from each other: then pivots are compared one by one.
+    /// Packs the pivots by the first representation that resolves the distances between most pivots and their nearest neighbors. `None` if
+    /// none does, as between clusters far from each other.
     fn new(space: Space<'a>, products: Products, pivots: &[u32]) -> Option<Self> {
         let gaps = gaps(space, pivots);
         Representation::of(space, products, pivots).find_map(|representation| {
@@ -130,14 +231,73 @@ impl<'a> Packed<'a> {
     ) {
         self.representation.pack(space, self.products, elements, group);
         nearest.reset(elements.len(), group.padded(), k);
-        for row_block in 0..group.blocks() {
-            let first_row = row_block * ROWS;
-            for col_pair in 0..self.group.blocks() / 2 {
-                let first_col = col_pair * COLS;
-                let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-                group.tile(row_block, &self.group, col_pair, self.products, limits, tile);
-                nearest.offer_rows(tile, first_row, first_col);
+        let col_pairs = self.group.blocks() / 2;
+        for first in (0..col_pairs).step_by(AT_ONCE / COLS) {
+            let cached = first..col_pairs.min(first + AT_ONCE / COLS);
+            for row_block in 0..group.blocks() {
+                let first_row = row_block * ROWS;
+                for col_pair in cached.clone() {
+                    let first_col = col_pair * COLS;
+                    let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
+                    group.tile(row_block, &self.group, col_pair, self.products, limits, tile);
+                    nearest.offer_rows(tile, first_row, first_col);
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::Candidate;
+
+    use super::{Comparison, Pivots, Scratch};
+    use crate::space::Space;
+    use crate::testing::{cube, euclidean, store};
+
+    const COUNT: usize = 400;
+    const PIVOTS: usize = 160;
+    const FAN: usize = 6;
+
+    /// The share of the nearest pivots of all points that are found, 0 to 1. The first points are the pivots.
+    fn found(space: Space<'_>, pivots: &Pivots<'_>) -> f32 {
+        let points: Vec<u32> = (0..COUNT as u32).collect();
+        let mut assigned = vec![0; COUNT * FAN];
+        pivots.nearest(space, &points, &mut Scratch::default(), &mut assigned);
+        let mut hits = 0;
+        for (&point, assigned) in points.iter().zip(assigned.chunks(FAN)) {
+            let mut all: Vec<Candidate> =
+                (0..PIVOTS as u32).map(|pivot| Candidate::new(space.distance(point, pivot), pivot)).collect();
+            all.sort_unstable();
+            hits += all[..FAN].iter().filter(|pivot| assigned.contains(&pivot.element())).count();
+        }
+        hits as f32 / (COUNT * FAN) as f32
+    }
+
+    #[test]
+    fn near_identical_pivots_are_resolved() {
+        // All but a few points are in three groups, whose distances products do not resolve.
+        let (centers, mut values) = (cube::<16>(3, 1), cube::<16>(COUNT, 2));
+        for (at, value) in values.iter_mut().enumerate().filter(|(at, _)| at % 8 != 0) {
+            value.iter_mut().zip(centers[at % 3]).for_each(|(x, center)| *x = center + 1e-5 * *x);
+        }
+        let store = store(&values);
+        let space = euclidean::<16>(&store);
+        let pivots = Pivots::new(space, (0..PIVOTS as u32).collect());
+        let Comparison::Merged { groups, .. } = &pivots.comparison else { panic!("no pivots are merged") };
+        assert_eq!(groups.len(), 3 + PIVOTS / 8);
+        assert_eq!(groups.iter().filter(|group| group.alone.is_some()).count(), 3);
+        let found = found(space, &pivots);
+        assert!(found >= 0.95, "{found}");
+    }
+
+    #[test]
+    fn pivots_that_products_resolve_are_compared_in_blocks() {
+        let store = store(&cube::<16>(COUNT, 2));
+        let space = euclidean::<16>(&store);
+        let pivots = Pivots::new(space, (0..PIVOTS as u32).collect());
+        assert!(matches!(pivots.comparison, Comparison::Blocks(_)));
+        let found = found(space, &pivots);
+        assert!(found >= 0.95, "{found}");
     }
 }

@@ -21,30 +21,35 @@ pub(crate) struct Plan {
     least: usize,
     /// Candidates kept for each point, its nearest.
     pub(crate) keep: usize,
+    /// Whether candidates are refined (`refine`): not with the smallest `ef_construction`.
+    pub(crate) looks_again: bool,
+    /// Partitions added at most while candidates lack too many neighbors (`more`): none with a small `ef_construction`.
+    pub(crate) more: u64,
     /// A pass that a benchmark leaves out.
     pub(crate) left_out: Option<Pass>,
     #[cfg(test)]
     pub(crate) defect: Defect,
 }
 
-/// Room for the element itself and its nearest pivots, so that candidates fill whole tiles.
+/// Room for the element itself and its nearest pivots, so that together with the candidates they fill whole tiles.
 const BESIDES: usize = 8;
 
-/// How points of a group are compared.
+/// How the points of a group are compared.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compared {
     /// By tiles of int8 codes, then refined with the candidates of the cell.
     ByCodes,
-    /// The same by codes of principal components, which cost so little that more pairs are compared.
+    /// By tiles of codes of principal components, refined in the same way; more candidates are kept.
     ByComponents,
+    /// Dense vectors without codes, by products.
     ByProducts,
-    /// One by one: bits, and vectors by Manhattan distance.
+    /// One by one: bits, and dense vectors by Manhattan distance.
     Singly,
-    /// By the dimensions that they share: sparse vectors.
+    /// Sparse vectors, by the dimensions that they share.
     Inverted,
 }
 
-/// A deliberate defect, by which a test checks that the guard notices.
+/// A deliberate defect, to test that the guard notices it.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Defect {
@@ -72,7 +77,7 @@ impl Plan {
             (17..=32, ByCodes | ByComponents) => ([8, 1], 48),
             (33..=64, ByCodes) => ([12, 1], 72),
             (_, ByCodes) => ([16, 1], 96),
-            // The same for all ef_construction: more leaves find hardly any other candidates.
+            // Independent of `ef_construction`: more leaves add hardly any candidates.
             (_, ByComponents) => ([12, 1], 72),
             (0..=16, ByProducts) => ([4, 2], 24),
             (17..=32, ByProducts) => ([6, 2], 48),
@@ -86,7 +91,8 @@ impl Plan {
             (65..=128, Inverted) => ([8, 2], 96),
             (_, Inverted) => ([10, 3], 128),
         };
-        // Beyond `max_pivots` a point would be compared with more pivots than points of its leaves: then two splits replace one.
+        // With more than `max_pivots` pivots, a point would be compared with more pivots than points of its leaves: then two splits replace
+        // one.
         let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
         let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByComponents { 16 } else { 0 };
@@ -100,6 +106,8 @@ impl Plan {
             wanted,
             least,
             keep,
+            looks_again: ef_construction > 16,
+            more: if ef_construction <= 32 { 0 } else { 2 },
             left_out: None,
             #[cfg(test)]
             defect: Defect::None,
@@ -158,10 +166,30 @@ mod tests {
     }
 
     #[test]
+    fn plans_are_within_the_estimate() {
+        use Compared::{ByCodes, ByComponents, ByProducts, Inverted, Singly};
+        let most = |list: u16| pages::sizes::kept(list.into());
+        for list in [4, 8, 32, 64, 200] {
+            for compared in [ByCodes, ByComponents, ByProducts, Inverted, Singly] {
+                for ef_construction in [4, 16, 17, 32, 33, 64, 65, 128, 400] {
+                    let plan = Plan::new(ef_construction, list.into(), compared, 100_000);
+                    let by_components = if compared == ByComponents { 16 } else { 0 };
+                    assert!(plan.keep as u64 <= most(list) + by_components, "{list} {ef_construction}");
+                    assert!(ef_construction < 64 || plan.keep as u64 == most(list) + by_components, "{list}");
+                }
+            }
+        }
+        let leaf = |compared| Plan::new(64, 32, compared, 100_000).leaf_max as u64;
+        assert_eq!((leaf(ByProducts), leaf(Inverted)), (pages::sizes::PACKED, pages::sizes::INVERTED));
+    }
+
+    #[test]
     fn small_settings_cost_little() {
         let of = |ef_construction| comparisons(ef_construction, 100_000);
         assert!(of(16) * 5 <= of(64) * 2, "{} {}", of(16), of(64));
         assert!(of(32) < of(64) && of(64) < of(128));
+        let looks_again = |ef_construction| Plan::new(ef_construction, 32, Compared::ByCodes, 100_000).looks_again;
+        assert!(!looks_again(16) && looks_again(17));
         let keep = |ef_construction, list| Plan::new(ef_construction, list, Compared::ByCodes, 100_000).keep;
         assert!(keep(16, 4) < keep(64, 4) && keep(16, 32) == keep(64, 32));
     }

@@ -19,9 +19,9 @@ use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pass};
 
-/// Depth of the last split. Larger groups become leaves as they are: more splits would not separate their points.
+/// Depth of the last split by pivots. Larger groups are then divided at random: more pivots would not separate their points.
 const MAX_DEPTH: usize = 8;
-/// First branch of the random numbers for repeated splits; the parts of a group use the branches below.
+/// First random stream of repeated splits; the parts of a group use lower numbers.
 const REPEATED: u64 = 1 << 32;
 /// How often hubs are removed from the pivots.
 const HUB_ROUNDS: usize = 3;
@@ -29,6 +29,8 @@ const HUB_ROUNDS: usize = 3;
 const HUB_FACTOR: usize = 16;
 /// Points per pivot where all points fit into one leaf.
 const FEW: usize = 64;
+/// Points with the same nearest pivot are sorted by this many further pivots.
+const OTHER_PIVOTS: usize = 2;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -61,7 +63,8 @@ impl Partition<'_> {
         self.partition(all.clone(), 0, random, &pivots_of)?;
         let pivots_of = pivots_of.into_inner().unwrap_or_default();
         let all = if pivots_of.is_empty() { all } else { self.by_pivot(&pivots_of)? };
-        let looks_again = all.len() > self.plan.leaf_max && Pass::SecondLook.runs(self.plan.left_out);
+        let looks_again =
+            all.len() > self.plan.leaf_max && self.plan.looks_again && Pass::SecondLook.runs(self.plan.left_out);
         for (space, found) in self.lists() {
             let products = space.measure.products.filter(|_| space.codes.is_some() && looks_again);
             let Some(products) = products else { continue };
@@ -69,7 +72,7 @@ impl Partition<'_> {
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
             let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &pivots_of)).collect();
-            let known = refine::Known::count(self.points, found, self.control)?;
+            let known = refine::Known::count(self.points, &all, found, self.control)?;
             self.control.section("second look").for_each_init(cells.into_par_iter(), |scratch, cell| {
                 refine::look_again(space, products, self.points, cell, (found, &known), scratch);
                 Ok(())
@@ -79,7 +82,7 @@ impl Partition<'_> {
         let rows = if pivots_of.is_empty() { 0 } else { all.len() };
         let mut nearest = vec![0; rows * far];
         if far > 0 {
-            // As many rows a task as are compared with the pivots.
+            // Tasks of as many rows as in `assign`.
             let tasks = nearest.par_chunks_mut(far * ASSIGN_AT_ONCE).zip(pivots_of.par_chunks(fan * ASSIGN_AT_ONCE));
             self.control.section("far pivots").for_each(tasks, |(nearest, pivots)| {
                 let both = nearest.chunks_exact_mut(far).zip(pivots.chunks_exact(fan));
@@ -111,11 +114,21 @@ impl Partition<'_> {
         let last = pivots.len() as u32;
         let rank = |at: usize| ranks.get(pivots_of[at * fan] as usize).copied().unwrap_or(last);
         let rank = section.fill(points, rank)?;
-        Ok(Grouped::new(section, (points, pivots.len() + 1), |at| &rank[at..=at], |at| at as u32)?.into_items())
+        let mut order = Grouped::new(section, (points, pivots.len() + 1), |at| &rank[at..=at], |at| at as u32)?;
+        // Where two splits replace one, more points have the same nearest pivot than a cell of the refinement takes. Sorted by their next
+        // nearest pivots, near points are adjacent.
+        let others = |at: u32| &pivots_of[at as usize * fan..][1..fan.min(OTHER_PIVOTS + 1)];
+        section.for_each(order.groups_mut().into_par_iter(), |points| {
+            if points.len() > refine::CELL {
+                points.sort_unstable_by(|&a, &b| others(a).cmp(others(b)).then(a.cmp(&b)));
+            }
+            Ok(())
+        })?;
+        Ok(order.into_items())
     }
 
-    /// For each element, if it is one of these pivots, its rank in an order in which near ones are adjacent: by the nearest of a few of them, as many
-    /// as there are regions of pages. Pivots are positions.
+    /// For each element that is a pivot, its rank in an order in which near pivots are adjacent: they are grouped by the nearest of a few
+    /// of them, one per region of pages. `pivots` are positions.
     fn ranks(&self, pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
         let regions = (self.points.len() / REGION).clamp(1, pivots.len());
         let centers = (0..regions).map(|region| self.points[pivots[region * pivots.len() / regions] as usize]);
@@ -147,7 +160,8 @@ impl Partition<'_> {
         pivots_of: &OnceLock<Vec<u32>>,
     ) -> Result<(), BuildError> {
         self.control.check()?;
-        // A group of clusters far from each other is split rather than compared: its distances are below the quantisation error.
+        // A group of clusters far from each other is split rather than compared: distances within its clusters are below the quantisation
+        // error.
         let splits = group.len() > self.plan.leaf_aim && depth < MAX_DEPTH;
         if group.len() <= self.plan.leaf_max && self.leaf(&group, depth, splits)? {
             return Ok(());
@@ -166,7 +180,7 @@ impl Partition<'_> {
         }
         let fan = self.plan.fan(0) as u64;
         let name = if depth == 0 { "groups" } else { "parts of groups" };
-        // The largest first, so that none of them is left at the end.
+        // The largest first: begun last, it would leave the other threads idle.
         let mut groups: Vec<(usize, Vec<u32>)> = groups.into_iter().enumerate().collect();
         groups.sort_by_key(|(_, part)| std::cmp::Reverse(part.len()));
         self.control.section(name).for_each(groups.into_par_iter(), |(at, part)| {
@@ -195,8 +209,8 @@ impl Partition<'_> {
         if fan == 1 || falls_apart(group, &parts) {
             return Ok(parts);
         }
-        // A pivot that is among the nearest of nearly all points is the single nearest of fewer. So the group is split several times by different
-        // pivots, each point going to one part of each split.
+        // A hub is among the nearest pivots of nearly all points, but the single nearest of fewer. So the group is split `fan` times by
+        // different pivots, and each point goes to one part of each split.
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
             parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);
@@ -204,8 +218,8 @@ impl Partition<'_> {
         Ok(parts)
     }
 
-    /// Random overlapping groups, for points that no pivots separate, such as points that are equally far from each other. The overlap keeps the
-    /// graph connected.
+    /// Random overlapping groups, for points that no pivots separate, such as points that are equally far from each other. The overlap
+    /// keeps the graph connected.
     fn shuffled(&self, mut group: Vec<u32>, depth: usize, random: &Random) -> Result<(), BuildError> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             random.fork(REPEATED + again).shuffle(&mut group);
@@ -215,8 +229,8 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// Compares all pairs of a group and keeps candidates. With `must`, a group whose distances are not resolved gets none. Returns whether
-    /// candidates were kept.
+    /// Compares all pairs of a group and keeps candidates. With `must`, only if its distances are resolved. Returns whether candidates were
+    /// kept.
     fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
         thread_local! {
             static LEAF: std::cell::RefCell<Leaf> = std::cell::RefCell::default();
@@ -255,7 +269,7 @@ impl Partition<'_> {
         Ok(true)
     }
 
-    /// Each point goes to its nearest pivots; small groups are put together.
+    /// Each point goes to its nearest pivots; small groups are joined.
     fn split(
         &self,
         group: &[u32],
@@ -282,7 +296,8 @@ impl Partition<'_> {
             // At depth 0 the group is all points, in order.
             _ = pivots_of.set(self.named(&nearest, &pivots)?);
         }
-        // Points with the same nearest pivot become adjacent in each part: near pairs are compared first, and limit what follows.
+        // Points with the same nearest pivot become adjacent in each part: near pairs are then compared first, and later ones are compared
+        // with closer limits.
         let section = self.control.section("scatter");
         let pivots_of = |at: usize| &nearest[at * fan..][..fan];
         let by_nearest = Grouped::new(section, (group.len(), pivots.len()), |at| &pivots_of(at)[..1], |at| at as u32)?;
@@ -350,4 +365,118 @@ impl Partition<'_> {
 /// Whether every part is clearly smaller than the group.
 fn falls_apart(group: &[u32], parts: &[Vec<u32>]) -> bool {
     !parts.is_empty() && parts.iter().all(|part| part.len() <= group.len() - group.len() / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::OnceLock;
+
+    use super::{Partition, falls_apart};
+    use crate::Control;
+    use crate::candidates::Candidates;
+    use crate::partition::plan::{Compared, Plan};
+    use crate::random::Random;
+    use crate::testing::{euclidean, store};
+
+    const POINTS: usize = 4000;
+
+    /// A partition of points on a line, a step from each other.
+    fn on_a_line(plan: &Plan, test: impl FnOnce(&Partition<'_>)) {
+        let values: Vec<[f32; 1]> = (0..POINTS).map(|at| [at as f32]).collect();
+        let store = store(&values);
+        let points: Vec<u32> = (0..POINTS as u32).collect();
+        let (space, control, found) = (euclidean::<1>(&store), Control::default(), Candidates::new(POINTS, plan.keep));
+        let partition =
+            Partition { space, points: &points, plan, found: &found, also: None, control: &control, counted: false };
+        test(&partition);
+    }
+
+    fn plan() -> Plan {
+        Plan::new(64, 32, Compared::ByProducts, POINTS)
+    }
+
+    #[test]
+    fn each_point_is_in_the_groups_of_its_nearest_pivots() {
+        for fan in [1, 2] {
+            let mut plan = plan();
+            (plan.fans, plan.leaf_aim) = ([fan, 1], 6);
+            on_a_line(&plan, |partition| {
+                let pivots_of = OnceLock::new();
+                let groups = partition.split(partition.points, 0, fan, &Random::new(3), &pivots_of).unwrap();
+                let mut times = vec![0; POINTS];
+                groups.iter().flatten().for_each(|&at| times[at as usize] += 1);
+                assert!(times.iter().all(|&times| times == fan), "each point is in {fan}");
+                let nearest = pivots_of.get().unwrap();
+                let pivots: BTreeSet<u32> = nearest.iter().copied().collect();
+                assert_eq!(pivots.len(), plan.pivots(POINTS, 0));
+                for (at, own) in (0u32..).zip(nearest.chunks_exact(fan)) {
+                    let mut far: Vec<u32> = pivots.iter().map(|pivot| pivot.abs_diff(at)).collect();
+                    far.sort_unstable();
+                    let own: Vec<u32> = own.iter().map(|pivot| pivot.abs_diff(at)).collect();
+                    assert_eq!(own, far[..fan], "{at}");
+                }
+                for group in &groups {
+                    let together = |&pivot: &&u32| {
+                        let has = |at: u32| nearest[at as usize * fan..][..fan].contains(pivot);
+                        group.iter().all(|&at| has(at))
+                    };
+                    assert!(pivots.iter().any(|pivot| together(&pivot)), "a group has one pivot");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn hubs_have_sixteen_times_their_share() {
+        let mut plan = plan();
+        plan.leaf_max = 10;
+        on_a_line(&plan, |partition| {
+            // Of 100 pivots each has 40 points of 4000 if they are fair.
+            let mut nearest = vec![0; 640];
+            nearest.extend([1; 641]);
+            nearest.resize(POINTS, u32::MAX);
+            let hubs = partition.hubs(&nearest, 100, POINTS).unwrap();
+            assert_eq!(hubs.iter().position(|&hub| hub), Some(1));
+            assert_eq!(hubs.iter().filter(|&&hub| hub).count(), 1);
+        });
+    }
+
+    #[test]
+    fn many_points_of_a_pivot_are_ordered_by_their_further_pivots() {
+        let mut plan = plan();
+        plan.fans = [3, 1];
+        on_a_line(&plan, |partition| {
+            // The first hundred points fit into a cell.
+            let nearest = |at: u32| [if at < 100 { 7 } else { 5 }, 10 + at % 2, 20 + at % 3];
+            let pivots_of: Vec<u32> = (0..POINTS as u32).flat_map(nearest).collect();
+            let order = partition.by_pivot(&pivots_of).unwrap();
+            let of_pivot = |pivot: u32| order.iter().copied().filter(move |&at| nearest(at)[0] == pivot);
+            assert!(of_pivot(7).eq(0..100), "in the order of the rows");
+            assert!(of_pivot(5).is_sorted_by_key(|at| (nearest(at), at)));
+            assert_eq!((order.len(), of_pivot(5).count()), (POINTS, POINTS - 100));
+            assert!(order.chunk_by(|&a, &b| nearest(a)[0] == nearest(b)[0]).count() == 2, "adjacent");
+        });
+    }
+
+    #[test]
+    fn small_groups_are_joined() {
+        let plan = plan();
+        assert_eq!((plan.leaf_min(), plan.leaf_aim), (133, 800));
+        on_a_line(&plan, |partition| {
+            let group = |range: std::ops::Range<u32>| range.collect::<Vec<_>>();
+            // The second to the fifth have 520 points together, 490 of them distinct. One point remains.
+            let groups =
+                [0..133, 200..330, 300..430, 430..560, 560..690, 700..701].into_iter().map(group).collect::<Vec<_>>();
+            assert_eq!(partition.join_small(groups), [group(0..133), group(200..690)]);
+        });
+    }
+
+    #[test]
+    fn a_group_falls_apart_if_every_part_is_an_eighth_smaller() {
+        let part = |len: usize| vec![0; len];
+        assert!(falls_apart(&part(16), &[part(14), part(14)]));
+        assert!(!falls_apart(&part(16), &[part(1), part(15)]));
+        assert!(!falls_apart(&part(16), &[]));
+    }
 }

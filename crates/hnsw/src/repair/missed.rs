@@ -1,12 +1,12 @@
 //! Links to elements that searches miss.
 //!
-//! Where rows lie in many small groups, most neighbors of an element are of its own group, and a search that arrives in another group may end there.
-//! So some random elements are searched for. If the nearest element that a search finds is farther away than half of the sought element's neighbors,
-//! it gets a link to the sought element. The diversity rule would choose that link: the search has compared all neighbors of the element where it
-//! ended with the sought one, and none is nearer.
+//! Where rows lie in many small groups, most neighbors of an element are of its own group, and a search that arrives in another group may
+//! end there. So some random elements are searched for. If the nearest element that a search finds is farther away than half of the sought
+//! element's neighbors, it gets a link to the sought element. The diversity rule would keep that link: the search has compared all
+//! neighbors of the element where it ended with the sought one, and none is nearer to it.
 //!
-//! If a round of searches misses hardly any element, it is the last. In data without structure searches miss many elements, but end as near to them
-//! as their neighbors are: these get no links, which would take the place of better ones.
+//! If a round of searches misses hardly any element, it is the last. In data without structure searches miss many elements, but end as near
+//! to them as their neighbors are: they get no links, which would replace better ones.
 
 use std::collections::HashMap;
 
@@ -15,22 +15,24 @@ use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::random::Random;
-use crate::search::Searcher;
+use crate::search::{Distances, Searcher};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control};
 
 /// `ef` of these searches: small, since searches with small `ef_search` miss most.
 const EF: usize = 10;
+/// Elements searched for in the first round at most: enough to see whether searches miss one in `FEW`.
+const FIRST: usize = 4096;
 /// One of this many elements is searched for in a round, which takes about a fiftieth of a build's CPU time.
 const ONE_OF: usize = 16;
-/// Rounds at most.
-const ROUNDS: usize = 4;
+/// Rounds after the first, at most.
+const ROUNDS: usize = 3;
 /// A round that misses fewer than one of this many elements is the last.
 const FEW: usize = 256;
 /// An element gives up at most one in this many of its links.
 const GIVEN: usize = 4;
 
-/// Searches for some of `points`, and gives those that are missed links at layer 0. Runs on the threads of the pool it is called from.
+/// Searches for some of `points`, and links those that are missed, at layer 0. Runs on the threads of the pool it is called from.
 pub(crate) fn link(
     draft: &mut Draft,
     points: &[u32],
@@ -39,8 +41,10 @@ pub(crate) fn link(
     control: &Control,
 ) -> Result<(), BuildError> {
     let mut given = HashMap::new();
-    for _ in 0..ROUNDS {
-        let sought: Vec<u32> = (0..points.len().div_ceil(ONE_OF)).map(|_| points[random.below(points.len())]).collect();
+    for round in 0..=ROUNDS {
+        let wanted = points.len().div_ceil(ONE_OF);
+        let wanted = if round == 0 { wanted.min(FIRST) } else { wanted };
+        let sought: Vec<u32> = (0..wanted).map(|_| points[random.below(points.len())]).collect();
         let before = &*draft;
         let search =
             |scratch: &mut (Searcher, Query), &element: &u32| Ok(end_of_search(before, space, scratch, element));
@@ -59,7 +63,7 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// The nearest element that a search for `element` finds, if it misses it and ends farther away than half of its neighbors.
+/// The element where a search for `element` ends, if it misses `element` and ends farther from it than half of its neighbors are.
 fn end_of_search(
     draft: &Draft,
     space: Space<'_>,
@@ -68,20 +72,20 @@ fn end_of_search(
 ) -> Option<u32> {
     let neighbors = draft.neighbors(element, 0);
     let space = space.trusted(element, neighbors);
-    let distance = space.distances_from(query, element);
-    let found = searcher.search(draft, distance, |_| {}, EF);
+    let mut distances = space.distances_from(query, element);
+    let found = searcher.search(draft, distances, |_| {}, EF);
     let end = *found.first()?;
-    if end.distance() <= distance(element) || found.iter().any(|found| found.element() == element) {
+    if end.distance() <= distances.of(element) || found.iter().any(|found| found.element() == element) {
         return None;
     }
-    let mut near: Vec<f32> = neighbors.iter().map(|&other| distance(other)).collect();
+    let mut near: Vec<f32> = neighbors.iter().map(|&other| distances.of(other)).collect();
     let middle = near.len() / 2;
     let farther = near.is_empty() || end.distance() > *near.select_nth_unstable_by(middle, f32::total_cmp).1;
     farther.then_some(end.element())
 }
 
-/// Gives `from` a link to `to`, in a free slot or in place of one of its last. `given` counts the links that elements gave up: those with too many
-/// keep theirs.
+/// Gives `from` a link to `to`, in a free slot or in place of one of its last. `given` counts the links replaced per element; an element
+/// that has reached the limit ([`GIVEN`]) keeps its links.
 fn give_link(draft: &mut Draft, given: &mut HashMap<u32, usize>, from: u32, to: u32) {
     let slots = draft.slots_mut(from, 0);
     if slots.contains(&to) {

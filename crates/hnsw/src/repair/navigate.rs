@@ -5,13 +5,13 @@
 //! neighbor of that element is nearer (RobustPrune of Vamana, DiskANN, on the visited elements of a search).
 //!
 //! A search for each element of a large table would cost several times as much as its graph, so only some elements are searched for; their
-//! neighbors are on the way too. This runs only if the guard's measures ask for it.
+//! neighbors lie on the same paths. This pass runs only if the guard measures a loss.
 
 use distance::Candidate;
 
 use crate::candidates::distinct;
 use crate::draft::Draft;
-use crate::search::{Links, Searcher};
+use crate::search::{Distances, Links, Searcher};
 use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
@@ -19,7 +19,11 @@ use crate::{BuildError, Control, Pool};
 /// `ef` of these searches, at most `ef_construction`: small, since the path matters, not the result.
 const EF: usize = 24;
 /// `(points, n)`: at layer 0, with up to `points` points, every `n`th one is searched for. Searches cost more in larger tables.
-const ONE_OF: [(usize, usize); 3] = [(50_000, 1), (200_000, 2), (usize::MAX, 4)];
+const ONE_OF: [(usize, usize); 2] = [(50_000, 1), (200_000, 2)];
+/// With more points, every `FEWEST`th one is searched for; also where `ef_construction` is at most `CHEAP`: the graph costs so little then
+/// that searches for all points would take longer.
+const FEWEST: usize = 4;
+const CHEAP: u16 = 32;
 
 impl Links for Draft {
     fn len(&self) -> usize {
@@ -46,15 +50,15 @@ struct Scratch {
 
 /// The parameters that all layers share.
 struct Navigation<'a> {
-    /// Elements that a search keeps.
+    /// `ef` of the searches.
     ef: usize,
     space: Space<'a>,
     pool: &'a Pool,
     control: &'a Control,
 }
 
-/// Searches for some of the points, which are in ascending order, and selects the neighbors of all again, layer by layer from the top. `order`
-/// has the points' positions, near points adjacent.
+/// Searches for some of the points, which are in ascending order, and selects the neighbors of all again, layer by layer from the top.
+/// `order` has the points' positions, near points adjacent.
 pub(crate) fn improve(
     draft: &mut Draft,
     (points, order): (&[u32], &[u32]),
@@ -70,8 +74,13 @@ pub(crate) fn improve(
         let order: Vec<u32> = (0..points.len() as u32).collect();
         navigation.improve_layer(draft, layer, (&points, &order), 1)?;
     }
-    let one_of = ONE_OF.iter().find(|(most, _)| points.len() <= *most).map_or(1, |&(_, one_of)| one_of);
-    navigation.improve_layer(draft, 0, (points, order), one_of)
+    navigation.improve_layer(draft, 0, (points, order), one_of(points.len(), ef_construction))
+}
+
+/// At layer 0 with `points` points, every `n`th is searched for; returns `n`.
+fn one_of(points: usize, ef_construction: u16) -> usize {
+    let affordable = ONE_OF.iter().find(|(most, _)| points <= *most && ef_construction > CHEAP);
+    affordable.map_or(FEWEST, |&(_, one_of)| one_of)
 }
 
 impl Navigation<'_> {
@@ -98,16 +107,23 @@ impl Navigation<'_> {
                 }
                 let Scratch { searcher, expanded, candidates, selector, query } = scratch;
                 let space = space.trusted(point, known);
-                let distance = space.distances_from(query, point);
+                let mut distances = space.distances_from(query, point);
                 expanded.clear();
-                let mut from = vec![Candidate::new(distance(entry), entry)];
+                let mut from = vec![Candidate::new(distances.of(entry), entry)];
                 for upper in (layer + 1..=top).rev() {
-                    from = searcher.layer(before, distance, |_| {}, &from, 1, upper);
+                    from = searcher.layer(before, &mut distances, |_| {}, &from, 1, upper);
                 }
                 candidates.clear();
-                candidates.extend(searcher.layer(before, distance, |element| expanded.push(element), &from, ef, layer));
+                candidates.extend(searcher.layer(
+                    before,
+                    &mut distances,
+                    |element| expanded.push(element),
+                    &from,
+                    ef,
+                    layer,
+                ));
                 let others = expanded.iter().chain(known);
-                candidates.extend(others.map(|&other| Candidate::new(distance(other), other)));
+                candidates.extend(others.map(|&other| Candidate::new(distances.of(other), other)));
                 candidates.retain(|candidate| candidate.element() != point);
                 candidates.sort_unstable();
                 let kept = distinct(candidates, usize::MAX);
@@ -116,7 +132,7 @@ impl Navigation<'_> {
                 selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
             })?;
         if layer == 0 {
-            // The second selection needs the memory, and reads only the layers above.
+            // Reverse-edge selection needs the memory, and reads only the layers above.
             draft.drop_layer0();
         }
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;
@@ -125,5 +141,54 @@ impl Navigation<'_> {
             let by_rule = again.place(draft, layer, control)?;
             if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{improve, one_of};
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::testing::{euclidean, pool, store};
+
+    #[test]
+    fn fewer_searches_for_large_tables_and_cheap_graphs() {
+        assert_eq!([50_000, 50_001, 200_001].map(|points| one_of(points, 64)), [1, 2, 4]);
+        assert_eq!([one_of(1000, 32), one_of(1000, 33)], [4, 1]);
+    }
+
+    #[test]
+    fn an_island_gets_links_from_and_to_the_way() {
+        // Two groups on a line, whose lists hold points of their own group. The entry point is in the first.
+        const GROUP: u32 = 20;
+        let point = |at: u32| [(at / GROUP * 100) as f32 + (at % GROUP) as f32 * 0.1];
+        let points: Vec<u32> = (0..2 * GROUP).collect();
+        let store = store(&points.iter().map(|&at| point(at)).collect::<Vec<_>>());
+        let (space, control) = (euclidean::<1>(&store), Control::default());
+        let mut levels = vec![0; points.len()];
+        (levels[3], levels[10]) = (1, 1);
+        let mut draft = Draft::new(4, levels);
+        for &at in &points {
+            let near = (1..=4).flat_map(|step| [at.wrapping_sub(step), at + step]);
+            draft.set(at, 0, near.filter(|other| points.contains(other) && other / GROUP == at / GROUP));
+        }
+        draft.set(3, 1, [10]);
+        draft.set(10, 1, [3]);
+        let seen = |draft: &Draft| {
+            let (mut seen, mut next) = (vec![3], 0);
+            while next < seen.len() {
+                let new: Vec<u32> = draft.neighbors(seen[next], 0).to_vec();
+                seen.extend(new.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
+                next += 1;
+            }
+            seen.len()
+        };
+        assert_eq!(seen(&draft), GROUP as usize);
+        improve(&mut draft, (&points, &points), 64, space, &pool(), &control).unwrap();
+        assert_eq!(seen(&draft), points.len());
+        // The ends that face each other, and the nearest of their own groups.
+        assert!(draft.neighbors(20, 0).contains(&19) && draft.neighbors(19, 0).contains(&20));
+        assert_eq!([draft.neighbors(20, 0)[0], draft.neighbors(19, 0)[0]], [21, 18]);
+        assert_eq!([draft.neighbors(3, 1), draft.neighbors(10, 1)], [[10], [3]]);
     }
 }

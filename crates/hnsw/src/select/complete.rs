@@ -26,14 +26,14 @@ pub(crate) struct Gathered {
     pub(crate) far: Far,
     /// A point with fewer candidates also gets its candidates' candidates.
     pub(crate) at_least: usize,
-    /// Whether there is a second round, in which each element considers the elements that chose it.
+    /// Whether reverse-edge selection follows ([`mutual`]).
     pub(crate) mutual: bool,
     /// A pass that a benchmark leaves out.
     pub(crate) left_out: Option<Pass>,
 }
 
-/// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps
-/// through a long thin cloud, and finds no path between separate clouds.
+/// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps along a long
+/// thin cluster, and finds no path between separate clusters.
 pub(crate) struct Far {
     per_point: usize,
     elements: Vec<u32>,
@@ -105,7 +105,7 @@ struct Scratch {
 }
 
 impl Gathered {
-    /// All elements, near ones adjacent, and `(duplicate, first element of the same value)` behind it.
+    /// All elements, near ones adjacent. Each of `duplicates`, `(duplicate, first element of the same value)`, follows that first element.
     pub(crate) fn near_order(&self, duplicates: &[(u32, u32)]) -> Vec<u32> {
         let points = self.order.iter().map(|&at| self.points[at as usize]);
         if duplicates.is_empty() {
@@ -178,10 +178,10 @@ impl Gathered {
         }
     }
 
-    /// Adds any other points, for a point whose part of the graph is smaller than a list.
+    /// Adds arbitrary points, for a point whose part of the graph is smaller than a list.
     fn everybody(&self, space: Space<'_>, at: usize, wanted: usize, known: &mut Vec<Candidate>) {
         let element = self.points[at];
-        // Start behind the point, so that not all isolated points link to the same elements.
+        // Start after the point, so that not all isolated points link to the same elements.
         for &other in self.points[at + 1..].iter().chain(&self.points[..at]) {
             if known.len() >= wanted {
                 return;
@@ -196,10 +196,10 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::{Far, Gathered, fill};
-    use crate::Control;
     use crate::candidates::Candidates;
     use crate::draft::Draft;
     use crate::testing::{cube, euclidean, pool, store};
+    use crate::{Control, Pass};
 
     fn gathered(count: usize, at_least: usize) -> Gathered {
         let points: Vec<u32> = (0..count as u32).collect();
@@ -247,8 +247,33 @@ mod tests {
         (0..COUNT).for_each(|at| gathered.near.add(at, std::iter::once(next(at))));
         for (element, list) in lists(gathered).into_iter().enumerate() {
             let is_near = |other: &&u32| (1..=8).contains(&((**other as usize + COUNT - element) % COUNT));
-            // The in-degree pass gives superfluous slots to elements that nobody has found.
+            // The in-degree pass gives refilled slots to elements of low in-degree.
             assert!(list.len() == 4 && list.iter().filter(is_near).count() >= 2, "{element}: {list:?}");
         }
+    }
+
+    #[test]
+    fn passes_run_on_the_layers_that_they_are_for() {
+        const COUNT: usize = 300;
+        let mut values = cube::<3>(COUNT, 2);
+        // Far from all others: few choose them.
+        values[COUNT - 20..].iter_mut().flatten().for_each(|x| *x *= 20.0);
+        let store = store(&values);
+        let space = euclidean::<3>(&store);
+        let lists = |layer: u8, left_out| {
+            let gathered = Gathered { mutual: true, left_out, ..gathered(COUNT, 16) };
+            for at in 0..COUNT as u32 {
+                gathered
+                    .near
+                    .add(at as usize, (0..COUNT as u32).filter(|&it| it != at).map(|it| space.candidate(at, it)));
+            }
+            let mut draft = Draft::new(8, vec![layer; COUNT]);
+            fill(&mut draft, layer, gathered, space, &pool(), &Control::default()).unwrap();
+            (0..COUNT as u32).flat_map(|element| draft.neighbors(element, layer).to_vec()).collect::<Vec<u32>>()
+        };
+        let differ = |layer, pass| lists(layer, Some(pass)) != lists(layer, None);
+        // Layer 0 alone balances in-degrees.
+        assert_eq!([0, 1].map(|layer| differ(layer, Pass::InDegree)), [true, false]);
+        assert_eq!([0, 1].map(|layer| differ(layer, Pass::MutualChoice)), [true, true]);
     }
 }

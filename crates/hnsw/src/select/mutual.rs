@@ -1,8 +1,8 @@
-//! The second round of selection: each element considers the neighbors it chose, and the elements that chose it.
+//! Reverse-edge selection, the second round: each element selects again, among the neighbors it chose and the elements that chose it.
 //!
-//! Being a nearest neighbor is not mutual. If vectors differ in norm, or around a dense region, a few central elements are near all others but
-//! choose only each other: no path leads outwards. So each element also considers the elements that chose it, like insertion with its reverse
-//! links; the diversity rule decides.
+//! Being a nearest neighbor is not mutual. If vectors differ in norm, or around a dense region, a few central elements are near all others
+//! but choose only each other: no path leads outwards. So each element also considers the elements that chose it, like insertion with its
+//! reverse links; the diversity rule decides.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -17,17 +17,17 @@ use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pool};
 
-/// The nearest 3 × list width candidates are kept: a central element is chosen by hundreds, of which it can use few.
+/// Candidates kept, in list widths: a central element is chosen by hundreds of elements and can use few of them.
 const MOST: usize = 3;
 
-/// Reverse links in a block of memory, each of which is allocated and first written by one task.
+/// Reverse edges per block of memory. Each block is allocated and zeroed by one task.
 const BLOCK: usize = 1 << 14;
 
-/// Reverse links: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements
-/// choose each other, so that in this order a thread reads few pages of memory.
+/// Reverse edges: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements choose
+/// each other, so that a thread that follows the order reads few pages of memory.
 struct Choosers {
     starts: Vec<usize>,
-    /// In blocks of `BLOCK`.
+    /// Packed candidates, in blocks of `BLOCK`.
     choosers: Vec<Vec<AtomicU64>>,
 }
 
@@ -37,7 +37,7 @@ struct Scratch {
     selector: Selector,
 }
 
-/// All points choose again. `draft` has the layers above.
+/// Every point selects again. `draft` has the lists of the layers above.
 pub(crate) fn choose_again<'a>(
     before: &Chosen<'a>,
     draft: &Draft,
@@ -91,7 +91,7 @@ impl Choosers {
         control.section("choosers").for_each_init(ranges(order.len()), |slots: &mut Vec<usize>, range| {
             for place in range {
                 let (list, chooser) = (chosen.list(place), points[order[place] as usize]);
-                // Reserve all slots before writing to any: reserving is atomic, and would wait for earlier writes.
+                // Reserve all slots before writing to any: an atomic increment waits for earlier writes.
                 slots.clear();
                 slots.extend(list.clone().map(|other| next[place_of(other)].fetch_add(1, Ordering::Relaxed)));
                 for (other, &slot) in list.zip(&*slots) {
@@ -104,7 +104,7 @@ impl Choosers {
         Ok(Self { starts, choosers })
     }
 
-    /// In no particular order.
+    /// The elements that chose the one at a place, in no particular order.
     fn of(&self, place: usize) -> impl Iterator<Item = Candidate> {
         let chooser = |slot: usize| self.choosers[slot / BLOCK][slot % BLOCK].load(Ordering::Relaxed);
         (self.starts[place]..self.starts[place + 1]).map(move |slot| Candidate::from_bits(chooser(slot)))
@@ -115,7 +115,7 @@ impl Choosers {
 mod tests {
     use distance::Candidate;
 
-    use super::choose_again;
+    use super::{Choosers, choose_again};
     use crate::Control;
     use crate::draft::Draft;
     use crate::select::Choosing;
@@ -134,11 +134,22 @@ mod tests {
             list.extend((turn.at != 0).then(|| space.candidate(turn.at as u32, 0)));
             list.len()
         });
+        let chosen = chosen.unwrap();
+        reverse_links_have_the_bytes_of_the_estimate(&Choosers::new(&chosen, &control).unwrap());
         let mut draft = Draft::new(2, vec![0; 5]);
-        let again = choose_again(&chosen.unwrap(), &draft, 0, space, &pool, &control).unwrap();
+        let again = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
         let by_rule = again.place(&mut draft, 0, &control).unwrap();
         assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
         assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
         assert_eq!(by_rule, [4, 1, 1, 1, 1]);
+    }
+
+    fn reverse_links_have_the_bytes_of_the_estimate(choosers: &Choosers) {
+        fn each<T>(_: &[T]) -> u64 {
+            size_of::<T>() as u64
+        }
+        assert_eq!(each(&choosers.choosers[0]), pages::sizes::CANDIDATE);
+        // Where the links of an element begin, the next free slot while they are collected, and its place in the order.
+        assert!(2 * each(&choosers.starts) + size_of::<u32>() as u64 <= pages::sizes::REVERSE);
     }
 }

@@ -1,4 +1,4 @@
-//! A round of selection, in which every element of a layer chooses its neighbors.
+//! One round of selection: every element of a layer chooses its neighbors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,14 +10,14 @@ use crate::space::{Representation, Space, representation};
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pool};
 
-/// The points of a layer, and the order in which they choose, as positions: near points are adjacent.
+/// The points of a layer, and the order in which they choose: positions in `points`, near points adjacent.
 #[derive(Clone, Copy)]
 pub(crate) struct Choosing<'a> {
     pub(crate) points: &'a [u32],
     pub(crate) order: &'a [u32],
     /// Slots of a list.
     pub(crate) width: usize,
-    /// What a record of the build calls this round.
+    /// The name of the round's section in a recorded build.
     pub(crate) name: &'static str,
     /// Whether progress is counted.
     pub(crate) counted: bool,
@@ -30,17 +30,17 @@ pub(crate) struct Turn {
     pub(crate) place: usize,
     /// Its position in `points`.
     pub(crate) at: usize,
-    /// Whether the quantised vectors, if there are any, resolve the distances of points like this one.
+    /// Whether the build's codes, if there are any, represent the distances between points near this one.
     pub(crate) resolved: bool,
 }
 
 /// The lists that the points of a layer chose, before they are placed in the draft.
 pub(crate) struct Chosen<'a> {
     of: Choosing<'a>,
-    /// `width` slots for each point, in `order`: bits of candidates, 0 behind the last one. One block of memory, which the system gets back at once:
-    /// the allocator would keep many small ones.
+    /// `width` slots for each point, in `order`: packed candidates, 0 after the last. One allocation, whose memory returns to the system at
+    /// once; the allocator would keep many small ones.
     lists: Vec<u64>,
-    /// In `order`: how many neighbors the diversity rule chose.
+    /// For each point, in `order`: how many neighbors the diversity rule chose.
     by_rule: Vec<u16>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Choosing<'a> {
         self.points[self.order[place] as usize]
     }
 
-    /// Has every point choose. `choose` fills the list of one point and returns how many neighbors the diversity rule chose.
+    /// Calls `choose` for every point, which fills the point's list and returns how many neighbors the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
         space: Space<'_>,
@@ -61,7 +61,7 @@ impl<'a> Choosing<'a> {
         control: &Control,
         choose: impl Fn(&mut S, Turn, &mut Vec<Candidate>) -> usize + Sync,
     ) -> Result<Chosen<'a>, BuildError> {
-        // Memory that was never used is zero: the tasks touch it first.
+        // Zeroed memory is mapped when it is first written: here by the tasks, in parallel.
         let (mut lists, mut by_rule) = (vec![0; self.order.len() * self.width], vec![0; self.order.len()]);
         let slots = lists.par_chunks_mut(PART * self.width).zip(by_rule.par_chunks_mut(PART));
         let parts = self.order.par_chunks(PART).zip(slots).enumerate();
@@ -84,7 +84,7 @@ impl<'a> Choosing<'a> {
         Ok(Chosen { of: self, lists, by_rule })
     }
 
-    /// For each element up to the last point, its place in `order`; `u32::MAX` for others.
+    /// For each element up to the last point, its place in `order`; `u32::MAX` if it is no point.
     pub(super) fn places(self, control: &Control) -> Result<Vec<u32>, BuildError> {
         let elements = self.points.last().map_or(0, |&last| last as usize + 1);
         let places: Vec<AtomicU32> = (0..elements).map(|_| AtomicU32::new(u32::MAX)).collect();
@@ -100,7 +100,7 @@ impl<'a> Choosing<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// The points that chose.
+    /// The round in which these lists were chosen.
     pub(crate) fn by(&self) -> Choosing<'a> {
         self.of
     }
@@ -126,5 +126,48 @@ impl<'a> Chosen<'a> {
         control
             .section("chosen by the rule")
             .fill(points.len(), |at| self.by_rule[place_of[points[at] as usize] as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::Candidate;
+
+    use super::Choosing;
+    use crate::Control;
+    use crate::draft::Draft;
+    use crate::testing::{euclidean, pool, store};
+
+    #[test]
+    fn every_point_has_the_list_that_it_chose() {
+        // Three points of six elements, which choose in another order: 5, 0, 3.
+        let store = store(&[[0.0]; 6]);
+        let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
+        let choosing = Choosing { points: &[0, 3, 5], order: &[2, 0, 1], width: 2, name: "choice", counted: true };
+        let to = |elements: &[u32]| elements.iter().map(|&element| Candidate::new(0.0, element)).collect::<Vec<_>>();
+        let choose = |turns: &mut Vec<usize>, turn: super::Turn, list: &mut Vec<Candidate>| {
+            turns.push(turn.at);
+            // Nobody has codes that would not resolve distances.
+            assert!(turn.resolved);
+            assert_eq!(turns.len(), turn.place + 1, "one thread takes all turns, in order");
+            *list = match turn.at {
+                0 => to(&[3]),
+                1 => to(&[5, 0, 4]),
+                _ => to(&[]),
+            };
+            list.len()
+        };
+        let chosen = choosing.run(space, &pool, &control, choose).unwrap();
+        assert_eq!(choosing.places(&control).unwrap(), [1, u32::MAX, u32::MAX, 2, u32::MAX, 0]);
+        assert_eq!(size_of_val(chosen.lists.as_slice()) as u64, 3 * 2 * pages::sizes::CANDIDATE);
+        let list = |place| chosen.list(place).map(Candidate::element).collect::<Vec<_>>();
+        assert_eq!([list(0), list(1), list(2)], [vec![], vec![3], vec![5, 0]], "what does not fit is left out");
+        for layer in [0, 1] {
+            let chosen = choosing.run(space, &pool, &control, choose).unwrap();
+            let mut draft = Draft::new(2, vec![layer; 6]);
+            assert_eq!(pool.run(|| chosen.place(&mut draft, layer, &control)).unwrap(), [1, 3, 0]);
+            let lists = [0, 3, 5, 4].map(|element| draft.neighbors(element, layer).to_vec());
+            assert_eq!(lists, [vec![3], vec![5, 0], vec![], vec![]], "layer {layer}");
+        }
     }
 }

@@ -4,12 +4,12 @@ use distance::Candidate;
 
 use crate::space::{Group, Inverted, Query, Space};
 
-/// The distances by which neighbors are chosen, and their number.
+/// The distances by which neighbors are chosen, and the number of neighbors.
 #[derive(Clone, Copy)]
 pub(crate) struct Rule<'a> {
     pub(crate) space: Space<'a>,
     pub(crate) wanted: usize,
-    /// Whether the quantised vectors, if there are any, resolve the distances of elements like this one.
+    /// Whether the build's codes, if there are any, represent the distances between elements near this one.
     pub(crate) resolved: bool,
 }
 
@@ -24,7 +24,7 @@ const MOST_COMPARED: usize = 512;
 /// Chooses neighbors; keeps its memory from one element to the next.
 #[derive(Default)]
 pub(crate) struct Selector {
-    /// The candidates by number, nearest first.
+    /// The candidates' elements, nearest first. Below, a candidate's number is its position here.
     members: Vec<u32>,
     /// The distance of each candidate from the element.
     distances: Vec<f32>,
@@ -41,7 +41,7 @@ pub(crate) struct Selector {
     width: usize,
     /// For each candidate, the distance to the nearest neighbor chosen so far.
     closest: Vec<f32>,
-    /// For each candidate, the least such distance that the rule allows.
+    /// For each candidate: the rule prunes it unless `closest` exceeds this.
     limits: Vec<f32>,
     /// Numbers of the chosen candidates.
     chosen: Vec<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Selector {
     query: Query,
 }
 
-/// What is known of the distances between candidates.
+/// Which distances between candidates have been computed.
 #[derive(Clone, Copy, PartialEq)]
 enum Known {
     /// All, from codes.
@@ -60,8 +60,8 @@ enum Known {
 }
 
 impl Selector {
-    /// Chooses the neighbors of an element from distinct candidates, nearest first. Where codes do not resolve their distances, exact ones are
-    /// computed.
+    /// Chooses the neighbors of an element from distinct candidates, nearest first. Where codes do not resolve their distances, exact ones
+    /// are computed.
     ///
     /// Under inner product the longest vectors are nearest to all others. Queries end there, but a path from one vector to another follows
     /// Euclidean distance: so a quarter of the neighbors is chosen by Euclidean distance.
@@ -115,7 +115,7 @@ impl Selector {
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
-            // Distances between candidates that come from values are of the other metric.
+            // The computed distances between candidates are of the other metric.
             Known::Nothing
         };
         self.sorted.clear();
@@ -132,9 +132,9 @@ impl Selector {
         by_metric + by_distance
     }
 
-    /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`, and the slack of DiskANN's
-    /// RobustPrune): takes candidates, nearest first, that are nearer to the element than to any neighbor chosen before;
-    /// what is then left of the list gets the nearest of the rest. Returns how many the rule chose.
+    /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`, and the slack of DiskANN's RobustPrune):
+    /// takes candidates, nearest first, that are nearer to the element than to any neighbor chosen before; the nearest of the pruned
+    /// candidates then fill the list. Returns how many the rule chose.
     fn pick(&mut self, rule: Rule<'_>, known: Known, element: u32) -> usize {
         self.chosen.clear();
         if self.ranked.len() <= rule.wanted {
@@ -177,7 +177,7 @@ impl Selector {
         }
     }
 
-    /// The same rule on the distances between all candidates, from tiles: more distances, but each one is much cheaper.
+    /// [`Self::one_by_one`] with the distances between all candidates, which tiles have computed: more distances, but each is much cheaper.
     fn by_distances(&mut self, rule: Rule<'_>, element: u32) {
         let width = self.width;
         self.closest.clear();
@@ -196,7 +196,7 @@ impl Selector {
                     continue;
                 }
                 let row = &self.between[number * width..];
-                // `closest` has the chosen candidates of lower numbers only; mostly there are no others.
+                // `closest` covers only chosen candidates of lower numbers; mostly there are no others.
                 let mut behind = self.chosen.iter().filter(|&&chosen| chosen > at);
                 if at < last && !behind.all(|&chosen| apart(row[chosen as usize])) {
                     continue;
@@ -210,8 +210,8 @@ impl Selector {
         }
     }
 
-    /// Computes the distances between candidates by tiles, if the metric has tiles. Where codes do not resolve them, exact distances are used, also
-    /// to the element.
+    /// Computes the distances between candidates by tiles, if the metric has tiles. Where codes do not resolve them, exact distances are
+    /// used, also to the element.
     fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
         let space = rule.space;
         let count = self.members.len();
@@ -244,8 +244,8 @@ impl Selector {
         Known::ByValues
     }
 
-    /// Computes the distances between sparse candidates by inverted lists, unless they share most of their dimensions: then comparing each with
-    /// the chosen neighbors costs less.
+    /// Computes the distances between sparse candidates by inverted lists, unless they share most of their dimensions: then comparing each
+    /// with the chosen neighbors costs less.
     fn invert(&mut self, rule: Rule<'_>) -> Known {
         self.inverted.fill(rule.space, &self.members);
         if self.inverted.shared() > self.inverted.entries() * rule.wanted / 2 {
@@ -262,7 +262,7 @@ impl Selector {
         self.inverted.all_pairs(|a, b, distance| self.between[a * count + b] = distance);
     }
 
-    /// Turns distances under inner product into squared Euclidean distances, without the extra coordinate, which was one more dimension.
+    /// Turns distances under inner product into squared Euclidean distances, without the part of the augmentation coordinate.
     fn turn_euclidean(&mut self, space: Space<'_>, element: u32) {
         let of = |&element: &u32| {
             (space.squared_length(element).unwrap_or_default(), space.extra_coordinate(element).unwrap_or_default())
@@ -280,10 +280,10 @@ impl Selector {
 
 #[cfg(test)]
 mod tests {
-    use distance::Candidate;
+    use distance::{Candidate, Elements, Metric};
 
     use super::{MOST_COMPARED, Rule, SLACKS, Selector};
-    use crate::space::Space;
+    use crate::space::{Measure, Space};
     use crate::testing::{cube, euclidean, store};
 
     /// The neighbors of element 0 from all others, and how many of them the rule chose.
@@ -316,6 +316,17 @@ mod tests {
         // 2 is hardly nearer to 1 than to 0: pruned without slack, and so a neighbor by the second slack.
         let store = store(&[[0.0, 0.0], [1.0, 0.0], [0.52, 0.9], [0.0, -3.0], [0.1, -3.1]]);
         assert_eq!(choose(euclidean::<2>(&store), 5, 3), (vec![1, 3, 2], 3));
+    }
+
+    #[test]
+    fn a_candidate_as_near_to_a_neighbor_only_refills() {
+        // 1 and 2 have the value of 0; 3 is a step away from all of them.
+        let store = store(&[[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0]]);
+        let by_tiles = euclidean::<2>(&store);
+        let one_by_one = Space::exact(Measure::new(Elements::F32, Metric::L1, 2).unwrap(), &store);
+        for space in [by_tiles, one_by_one] {
+            assert_eq!(choose(space, 4, 2), (vec![1, 3], 2), "{:?}", space.measure.metric);
+        }
     }
 
     /// The rule as the papers write it.

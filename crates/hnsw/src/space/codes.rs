@@ -15,13 +15,13 @@ use crate::{BuildError, Control};
 const SAMPLE: usize = 1024;
 /// Codes resolve distances whose squares are at least this many times the expected quantisation error.
 const MARGIN: f32 = 10.0;
-/// The most by which the principal components' share of a distance may differ from its mean.
+/// Largest relative error of a squared distance by principal components.
 const OFF: f32 = 0.125;
 
-/// Int8 codes of all elements' differences from their mean; under inner product with the extra coordinate as one more dimension. Codes are of all
-/// dimensions, or of principal components that keep the order of distances.
+/// Int8 codes of all elements' differences from their mean; under inner product with the extra coordinate as one more dimension. Codes are
+/// of all dimensions, or of principal components that keep the order of distances.
 pub(crate) struct Codes {
-    /// Dimensions or principal components of a code, and bytes from one element to the next.
+    /// Codes per element, of dimensions or principal components; `stride` bytes lead from one element to the next.
     width: usize,
     stride: usize,
     of_components: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Codes {
     /// Factor of the products.
     pub(crate) scale: f32,
     product: CodeProduct,
-    /// Under inner product, the same for Euclidean distances: without the extra coordinate.
+    /// Under inner product, codes for Euclidean distances, which leave out the extra coordinate.
     euclidean: Option<Box<Self>>,
 }
 
@@ -45,7 +45,8 @@ struct Noted {
 }
 
 impl Codes {
-    /// Of the first `elements` elements, kept where the values are; of principal components only where `by_components`. Runs on the threads of the pool it is called from.
+    /// Encodes the first `elements` elements, and stores the codes where the values are: in memory or in the spool. Codes are of principal
+    /// components only if `by_components`, and if these keep the order of distances. Runs on the threads of the pool it is called from.
     pub(crate) fn new(
         space: Space<'_>,
         (products, kernels): (Products, CodeKernels),
@@ -57,7 +58,7 @@ impl Codes {
         let components =
             if by_components { Components::find(space, products, &center, elements, control)? } else { None };
         let extra = usize::from(!space.augmentations.is_empty());
-        // With the extra coordinate, components fill tiles of codes.
+        // Together with the extra coordinate, components fill whole tiles.
         let dims = components.as_ref().map_or(products.dims, |components| components.count() - extra);
         let width = dims + extra;
         let mut noted = vec![Noted::default(); elements];
@@ -103,8 +104,8 @@ impl Codes {
         if space.augmentations.is_empty() { Ok(codes) } else { codes.with_euclidean(dims, control) }
     }
 
-    /// Whether distances of codes are off by no more than their steps explain, for most pairs of a sample. Codes of principal components are checked
-    /// group by group instead.
+    /// Whether distances by codes deviate from exact ones by no more than the rounding of codes explains, for most pairs of a sample. Codes
+    /// of principal components are checked group by group instead.
     pub(crate) fn hold(&self, space: Space<'_>) -> bool {
         const PAIRS: usize = 64;
         const DEVIATIONS: f32 = 6.0;
@@ -163,7 +164,7 @@ impl Codes {
         self.of_components
     }
 
-    /// How many codes an element has.
+    /// Codes per element.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -185,13 +186,13 @@ impl Codes {
         self.scale * a_note.factor * product + self.term(b) + self.term(a)
     }
 
-    /// Whether codes resolve differences between distances of this square from an element.
+    /// Whether codes resolve squared distances of this size from an element.
     pub(crate) fn resolves(&self, element: u32, squared: f32) -> bool {
         resolves(self.width, self.noted[element as usize].note.factor, squared)
     }
 
-    /// Whether principal components, if codes are of them, have about their usual share of the distance of two elements. Where a
-    /// few rows are unlike all others, they may not.
+    /// Whether principal components, if codes are of them, explain about their usual fraction of the distance of two elements. For a few
+    /// rows unlike all others, they may not.
     pub(crate) fn represent_pair(&self, space: Space<'_>, a: u32, b: u32) -> bool {
         if !self.of_components {
             return true;
@@ -201,7 +202,7 @@ impl Codes {
     }
 }
 
-/// Whether codes of `width` dimensions with this step resolve differences between distances of this square.
+/// Whether codes of `width` dimensions with the step `factor` resolve squared distances of this size.
 pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     // Both codes have a uniform rounding error of up to half a step, of variance step² / 12 per dimension.
     let error = width as f32 * factor * factor / 6.0;
@@ -222,4 +223,69 @@ fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
         center.fill(0.0);
     }
     center
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::{CodeKernels, code_kernels};
+
+    use super::{Codes, MARGIN, Noted, resolves};
+    use crate::Control;
+    use crate::input::ValueStore;
+    use crate::testing::{cube, euclidean, store};
+
+    fn codes<const DIMS: usize>(store: &ValueStore, kernels: CodeKernels, elements: usize) -> Codes {
+        let space = euclidean::<DIMS>(store);
+        let products = space.measure.products.unwrap();
+        Codes::new(space, (products, kernels), false, elements, &Control::default()).unwrap()
+    }
+
+    #[test]
+    fn distances_of_differences_that_codes_have_are_exact() {
+        let Some(kernels) = code_kernels() else { return };
+        // Around their mean, (10, -20), these are 127 steps of one.
+        let store = store(&[[137.0, -20.0], [-117.0, -20.0], [10.0, 107.0], [10.0, -147.0]]);
+        let codes = codes::<2>(&store, kernels, 4);
+        let of = |element| codes.of(element).0.iter().map(|code| code.cast_signed()).collect::<Vec<i8>>();
+        assert_eq!([of(0), of(1), of(2), of(3)], [[127, 0], [-127, 0], [0, 127], [0, -127]]);
+        assert_eq!((codes.distance(0, 1), codes.distance(0, 2), codes.distance(3, 3)), (64_516.0, 32_258.0, 0.0));
+        assert!(codes.hold(euclidean::<2>(&store)));
+    }
+
+    #[test]
+    fn a_code_is_at_most_half_a_step_off() {
+        let Some(kernels) = code_kernels() else { return };
+        const COUNT: usize = 100;
+        let values = cube::<24>(COUNT, 5);
+        let store = store(&values);
+        let codes = codes::<24>(&store, kernels, COUNT);
+        let mean: Vec<f32> = (0..24).map(|dim| values.iter().map(|value| value[dim]).sum::<f32>() / 100.0).collect();
+        for (element, value) in (0u32..).zip(&values) {
+            let differences: Vec<f32> = value.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
+            let (own, note) = codes.of(element);
+            let step = differences.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+            assert!((note.factor / step - 1.0).abs() < 1e-4, "{element}: steps of {}, not {step}", note.factor);
+            for (code, difference) in own.iter().zip(&differences) {
+                let off = (f32::from(code.cast_signed()) * note.factor - difference).abs();
+                assert!(off <= 0.501 * step, "{element}: {difference} is off by {off}, a step is {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn distances_are_resolved_from_ten_times_the_expected_error() {
+        // Two codes of six dimensions: 2 * 6 * step² / 12.
+        for (step, error) in [(1.0, 1.0), (2.0, 4.0), (0.5, 0.25)] {
+            assert!(resolves(6, step, MARGIN * error), "step {step}");
+            assert!(!resolves(6, step, 0.999 * MARGIN * error), "step {step}");
+            assert!(!resolves(12, step, MARGIN * error), "step {step}, twice the dimensions");
+        }
+        assert!(!resolves(6, 0.0, 1.0), "without a step there are no codes");
+    }
+
+    /// The memory estimate of `pages` counts a note as part of what comes with products.
+    #[test]
+    fn a_note_has_16_bytes() {
+        assert_eq!(size_of::<Noted>(), 16);
+    }
 }

@@ -6,18 +6,18 @@ use super::components::STEP;
 use super::matrix::{Matrix, dot};
 use crate::{BuildError, Control};
 
-/// Values of the sample, and the number of nearest others for each.
+/// Values measured, and the number of nearest neighbors for each.
 const VALUES: usize = 128;
 const NEAREST: usize = 16;
-/// The explained fraction may vary by this among the nearest others of a value: standard deviation divided by mean. At four times as
-/// much, recall falls by half a hundredth.
+/// How much the explained fraction may vary among the nearest neighbors of a value: standard deviation divided by mean. At four times this,
+/// recall falls by .005.
 const MAX_DEVIATION: f32 = 0.0065;
 /// Above this multiple of the allowed deviation, more components do not help.
 const HOPELESS: f32 = 3.0;
 /// A squared distance below this fraction of the squared length is mostly rounding.
 const TOO_NEAR: f32 = 1e-4;
 
-/// The explained fractions of the squared distances to some others: their sum, and the sum of their squares.
+/// Sum, and sum of squares, of the fractions that components explain of a value's squared distances to its neighbors.
 #[derive(Clone, Copy, Default)]
 struct Explained {
     sum: f32,
@@ -26,12 +26,10 @@ struct Explained {
 
 pub(crate) enum Found {
     /// The first `count` components explain the same fraction of all distances between near values.
-    Few {
-        count: usize,
-        fraction: f32,
-    },
-    /// Not even all of these components do, but more might.
+    Few { count: usize, fraction: f32 },
+    /// All these components together do not, but more might.
     MaybeMore,
+    /// More components would not help.
     Nothing,
 }
 
@@ -67,7 +65,7 @@ pub(crate) fn look(sample: &Matrix, along: &Matrix, control: &Control) -> Result
     Ok(if deviation <= HOPELESS * MAX_DEVIATION { Found::MaybeMore } else { Found::Nothing })
 }
 
-/// For each number of components: what they explain of the squared distances of `own` to `others`.
+/// For each number of components, in steps of [`STEP`], the fractions that they explain of the squared distances of `own` to `others`.
 fn explained(along: &Matrix, own: usize, others: &[(f32, usize)]) -> Vec<Explained> {
     let mut explained = vec![Explained::default(); along.width / STEP];
     for &(square, other) in others {

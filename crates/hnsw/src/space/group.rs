@@ -12,7 +12,7 @@ pub(crate) struct Group {
     panel: Panel,
     codes: CodePanel,
     coded: bool,
-    /// How many codes a point has.
+    /// Codes per point: dimensions or principal components.
     width: usize,
     /// Added to every distance of a point; infinite for the padding.
     terms: Vec<f32>,
@@ -26,15 +26,15 @@ impl Group {
         self.fill(space, products, points, center, false);
     }
 
-    /// Packs points as codes, where the processor compares codes faster: then distances of tiles are approximate.
-    pub(crate) fn pack_roughly(
+    /// Packs points as codes: distances of tiles are approximate. `products` have kernels for codes.
+    pub(crate) fn pack_as_codes(
         &mut self,
         space: Space<'_>,
         products: Products,
         points: &[u32],
         center: Option<&[f32]>,
     ) {
-        self.fill(space, products, points, center, products.codes.is_some());
+        self.fill(space, products, points, center, true);
     }
 
     fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
@@ -92,13 +92,20 @@ impl Group {
         self.terms.resize(self.blocks() * BLOCK, f32::INFINITY);
     }
 
-    /// Whether tiles resolve differences between distances of this square from a point.
+    /// Whether tiles resolve squared distances of this size from the point at `row`.
     pub(crate) fn resolves(&self, row: usize, squared: f32) -> bool {
         if self.coded {
             return codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
         }
-        // |a|² + |b|² - 2ab cancels if the sum is small compared with its terms. Products alone do not cancel.
-        self.terms[row] == 0.0 || squared > LOST * f32::EPSILON * self.terms[row]
+        // Products alone do not cancel.
+        self.terms[row] == 0.0 || squared > self.rounding_error(row, squared)
+    }
+
+    /// A bound on the rounding error of the distance by tiles to the point at `row`, from a point that is `distance` away; not for codes.
+    pub(crate) fn rounding_error(&self, row: usize, distance: f32) -> f32 {
+        // |a|² + |b|² - 2ab cancels if the sum is small compared with its terms.
+        let largest_term = if self.terms[row] == 0.0 { distance.abs() } else { self.terms[row] };
+        LOST * f32::EPSILON * largest_term
     }
 
     /// The number of blocks, even.
@@ -106,12 +113,13 @@ impl Group {
         if self.coded { self.codes.blocks() } else { self.panel.blocks() }
     }
 
-    /// The number of points, filled up to whole pairs of blocks.
+    /// The number of points, rounded up to whole pairs of blocks.
     pub(crate) fn padded(&self) -> usize {
         self.terms.len()
     }
 
-    /// The distances of a block to a pair of blocks of `others`, which are packed in the same way.
+    /// The distances of a block of `ROWS` points to a pair of blocks, `COLS` points, of `others`, which are packed in the same way. A
+    /// distance below the limit of its row or column is a hit.
     pub(crate) fn tile(
         &self,
         row_block: usize,
@@ -180,4 +188,49 @@ pub(crate) fn center(space: Space<'_>, products: Products, points: &[u32]) -> Op
         }
     }
     Some(center).filter(|center| center.iter().all(|x| x.is_finite()))
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::{Elements, Metric};
+
+    use super::{Group, center};
+    use crate::space::{Measure, Space};
+    use crate::testing::{euclidean, store};
+
+    #[test]
+    fn differences_that_cancel_are_not_resolved() {
+        // The square of (1000, 0) is a million, whose 64 units in the last place are 7.63.
+        let store = store(&[[1000.0, 0.0], [1000.0, 2.0], [0.0, 1.0]]);
+        let space = euclidean::<2>(&store);
+        let products = space.measure.products.unwrap();
+        let mut group = Group::default();
+        group.pack(space, products, &[0, 1, 2], None);
+        assert!(!group.resolves(0, 7.6) && group.resolves(0, 7.7));
+        assert!(!group.resolves(2, 7.6e-6) && group.resolves(2, 7.7e-6), "a point near the origin loses less");
+        group.pack(space, products, &[0, 1, 2], Some(&[1000.0, 1.0]));
+        assert!(group.resolves(0, 7.7e-6), "nor does one near the center");
+        // Products alone do not cancel.
+        let measure = Measure::new(Elements::F32, Metric::InnerProduct, 2).unwrap();
+        group.pack(Space::exact(measure, &store), measure.products.unwrap(), &[0, 1, 2], None);
+        assert!(group.resolves(0, 0.0));
+    }
+
+    #[test]
+    fn distances_are_the_same_around_a_center() {
+        let store = store(&[[3.0, 0.0], [0.0, 4.0], [-3.0, 0.0], [0.0, -8.0]]);
+        let space = euclidean::<2>(&store);
+        let products = space.measure.products.unwrap();
+        let all = [0, 1, 2, 3];
+        assert_eq!(center(space, products, &all), Some(vec![0.0, -1.0]));
+        let (mut group, mut distances) = (Group::default(), Vec::new());
+        for center in [None, Some([0.0, -1.0])] {
+            group.pack(space, products, &all, center.as_ref().map(|center| center.as_slice()));
+            group.all_pairs(products, &mut distances);
+            let row = |at: usize| &distances[at * group.padded()..][..group.padded()];
+            assert_eq!(row(0)[1..4], [25.0, 36.0, 73.0]);
+            assert_eq!(row(1)[2..4], [25.0, 144.0]);
+            assert!(row(0)[4..].iter().all(|&distance| distance == f32::INFINITY), "the padding is infinitely far");
+        }
+    }
 }

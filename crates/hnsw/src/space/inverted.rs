@@ -1,35 +1,35 @@
 //! Inverted lists of a group of sparse values: for each dimension, the values that are not zero there.
 //!
-//! Two sparse values mostly share a few of their dimensions. A merge of their indices, or a look-up of each, costs as much as they have indices
-//! together; by inverted lists a pair costs as much as it shares. Sums are in f64, in which products of f32 are exact: |a|² + |b|² - 2ab does not
-//! lose the distance of near-identical values.
+//! Two sparse values mostly share a few of their dimensions. The cost of merging their indices, or looking up each, is proportional to all
+//! indices of both; by inverted lists a pair costs only the dimensions it shares. Sums are in f64, in which products of f32 are
+//! exact: `|a|² + |b|² - 2ab` does not lose the distance of near-identical values.
 
 use distance::Metric;
 
 use super::{Measure, Space};
 
-/// No dimension has this number.
+/// A free place of the table: no dimension has this number.
 const FREE: u32 = u32::MAX;
 
 /// The lists of a group. Keeps its memory from one group to the next.
 #[derive(Default)]
 pub(crate) struct Inverted {
     metric: Option<Metric>,
-    /// Open addressing: a dimension and the number of its list.
+    /// A hash table (open addressing): dimensions and the numbers of their lists.
     table: Vec<(u32, u32)>,
     /// Where each list starts; one more for the end of the last.
     starts: Vec<u32>,
-    /// Position and number of each value that a list has, in ascending order of positions.
+    /// The entries of each list: the position of a value and its coordinate, in ascending order of positions.
     entries: Vec<(u32, f32)>,
-    /// The lists and numbers of each value.
+    /// The entries of each value: the number of a list and the coordinate.
     own: Vec<(u32, f32)>,
-    /// Where the entries in `own` of each value start; one more for the end of the last.
+    /// Where each value's entries in `own` start; one more for the end of the last.
     own_starts: Vec<u32>,
     /// The norm that a value adds to all its distances.
     norms: Vec<f64>,
-    /// The coordinates that are added under inner product; else none.
+    /// Under inner product, the augmentation coordinates; else none.
     extra: Vec<f32>,
-    /// Where the part of each list starts that is behind the current value.
+    /// For each list, where the entries after the current value start.
     behind: Vec<u32>,
     sums: Vec<f64>,
 }
@@ -51,7 +51,7 @@ impl Inverted {
         self.own.clear();
         self.own_starts.clear();
         self.norms.clear();
-        // At first the length of each list.
+        // At first, `starts` has the length of each list.
         self.starts.clear();
         for value in values {
             self.own_starts.push(self.own.len() as u32);
@@ -84,7 +84,7 @@ impl Inverted {
         }
     }
 
-    /// The same values by Euclidean distance, without extra coordinates.
+    /// Switches to Euclidean distances of the same values, without augmentation coordinates.
     pub(crate) fn turn_euclidean(&mut self) {
         self.metric = Some(Metric::L2);
         self.extra.clear();
@@ -103,12 +103,12 @@ impl Inverted {
         place
     }
 
-    /// The numbers of all values together.
+    /// The number of entries of all values.
     pub(crate) fn entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many dimensions all pairs share together: the cost of comparing them.
+    /// The sum of the dimensions that each pair shares: the cost of [`Self::all_pairs`].
     pub(crate) fn shared(&self) -> usize {
         self.starts.windows(2).map(|list| (list[1] - list[0]) as usize).map(|len| len * len / 2).sum()
     }
@@ -145,7 +145,7 @@ impl Inverted {
         self.distances_of(space.value(element), coordinate, sums)
     }
 
-    /// The distances of a value to all values of the group, in order.
+    /// The distances of a value to all values of the group, in order. `coordinate` is its augmentation coordinate, or 0.
     pub(crate) fn distances_of<'s>(
         &'s self,
         value: &[u8],
@@ -169,7 +169,7 @@ impl Inverted {
     }
 }
 
-/// The list or value at a position, by where each starts.
+/// The range of the entries of the list or value at a position.
 fn range(starts: &[u32], at: usize) -> std::ops::Range<usize> {
     starts[at] as usize..starts[at + 1] as usize
 }
@@ -184,7 +184,7 @@ fn norm(metric: Metric, entries: impl Iterator<Item = (u32, f32)>) -> f64 {
     }
 }
 
-/// Adds the terms of one dimension: of a value's number there with those of the values in the dimension's list.
+/// Adds the terms of one dimension to `sums`: of a value's coordinate with each entry of the dimension's list.
 #[inline]
 fn add(metric: Metric, number: f32, entries: &[(u32, f32)], sums: &mut [f64]) {
     let x = f64::from(number);
@@ -200,7 +200,7 @@ fn product(extra: &[f32], a: usize, b: usize) -> f64 {
     if extra.is_empty() { 0.0 } else { f64::from(extra[a]) * f64::from(extra[b]) }
 }
 
-/// Never NaN, as from kernels.
+/// The distance in f32; never NaN, as with kernels.
 fn finish(distance: f64) -> f32 {
     distance::ordered(distance as f32)
 }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn near_identical_values_are_told_apart() {
+    fn near_identical_values_are_resolved() {
         // Squares of 1e6, of which differences of 1e-4 would be lost in f32.
         let values: Vec<Vec<u8>> =
             [0.0, 1.0, 2.0, 4.0].map(|step: f32| sparse(&[(3, 1000.0), (8, 0.01 * step)])).to_vec();

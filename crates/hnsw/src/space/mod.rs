@@ -1,5 +1,5 @@
-//! Distances between values: exact ones of the metric, and cheaper approximations by int8 codes and principal components; under inner product
-//! with an extra coordinate that gives all vectors the same norm.
+//! Distances between values: exact ones of the metric, and cheaper approximations by int8 codes and principal components; under inner
+//! product with an extra coordinate that gives all vectors the same norm.
 //!
 //! In: the values. Out: distances of pairs, and of blocks of pairs ([`Group`]), with a check whether the quantisation resolves
 //! them. A value is encoded once, in parallel.
@@ -17,6 +17,7 @@ use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, Ti
 use graph::ElementValues;
 
 use crate::input::ValueStore;
+use crate::search::Loading;
 pub(crate) use augmentation::{Augmentation, augment};
 pub(crate) use codes::Codes;
 pub(crate) use group::Group;
@@ -30,7 +31,7 @@ pub(crate) struct Measure {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) kernel: Kernel,
-    /// For dense vectors whose distances can be made of products.
+    /// For dense vectors, if the metric has a dot-product form.
     pub(crate) products: Option<Products>,
     /// Searches cannot distinguish two elements nearer than this.
     pub(crate) resolution: f32,
@@ -43,7 +44,7 @@ pub(crate) struct Products {
     pub(crate) metric: Metric,
     pub(crate) dims: usize,
     pub(crate) tile: TileKernel,
-    /// For vectors as codes of a byte for each dimension, where that is faster.
+    /// Kernels for int8 codes, if they are faster on this processor.
     pub(crate) codes: Option<CodeKernels>,
 }
 
@@ -71,7 +72,7 @@ impl Measure {
         self.elements == Elements::Sparse
     }
 
-    /// Prepares for distances of a value, which need not be that of an element, to many others.
+    /// Prepares `query` for distances from a value, which need not be an element's, to many others.
     pub(crate) fn ask(&self, query: &mut Query, value: &[u8]) {
         if self.elements == Elements::Sparse && self.dims <= SparseQuery::MAX_DIMS {
             query.sparse.get_or_insert_default().set(self.metric, self.dims, value);
@@ -110,7 +111,7 @@ impl Measure {
     }
 }
 
-/// An element that is compared with many others. Keeps its memory from one to the next.
+/// An element or value that is compared with many others. Its memory is reused from one to the next.
 #[derive(Default)]
 pub(crate) struct Query {
     element: u32,
@@ -118,7 +119,7 @@ pub(crate) struct Query {
 }
 
 impl<'a> Space<'a> {
-    /// Values by their exact distances.
+    /// A space of exact distances.
     pub(crate) fn exact(measure: Measure, store: &'a ValueStore) -> Self {
         Self { measure, store, augmentations: &[], codes: None }
     }
@@ -140,12 +141,19 @@ impl Space<'_> {
     }
 
     /// The distances of other elements from `element`, by codes if there are codes.
-    pub(crate) fn distances_from<'s>(&'s self, query: &'s mut Query, element: u32) -> impl Fn(u32) -> f32 + Copy + 's {
+    pub(crate) fn distances_from<'s>(
+        &'s self,
+        query: &'s mut Query,
+        element: u32,
+    ) -> Loading<impl Fn(u32) -> f32 + Copy + 's, impl Fn(u32) -> &'s [u8] + Copy + 's> {
         self.ask(query, element);
         let query = &*query;
-        move |other| match self.codes {
-            Some(codes) => codes.distance(element, other),
-            None => self.distance_of(query, other),
+        Loading {
+            distance: move |other| match self.codes {
+                Some(codes) => codes.distance(element, other),
+                None => self.distance_of(query, other),
+            },
+            bytes: move |other| self.codes.map_or_else(|| self.value(other), |codes| codes.of(other).0),
         }
     }
 
@@ -171,7 +179,8 @@ impl Space<'_> {
         Candidate::new(distance, element)
     }
 
-    /// This space, without codes if they do not resolve the distance of an element to its third neighbor. `neighbors` come nearest first.
+    /// This space, without codes if they do not resolve the distance of an element to its fourth neighbor, or its last. `neighbors` come
+    /// nearest first.
     pub(crate) fn trusted(self, element: u32, neighbors: &[u32]) -> Self {
         const RANK: usize = 3;
         let near = neighbors.get(RANK).or(neighbors.last());
@@ -186,7 +195,8 @@ impl Space<'_> {
         Some(Space { measure: self.measure.euclidean()?, store: self.store, augmentations: &[], codes })
     }
 
-    /// A distance, with the square of it, as in a Euclidean space, divided by `slack`. `distance` is that of `a` and `b`.
+    /// The limit of the diversity rule: the distance whose square, as in a Euclidean space, is that of `distance` divided by `slack`.
+    /// `distance` is that of `a` and `b`.
     pub(crate) fn nearer(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
         // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
         let lengths = self.squared_length(a).zip(self.squared_length(b));
@@ -214,7 +224,7 @@ impl Space<'_> {
         self.squared(a, b, self.distance(a, b))
     }
 
-    /// The same from a known `distance` of `a` and `b`.
+    /// [`Self::squared_distance`] from a known `distance` of `a` and `b`.
     pub(crate) fn squared(&self, a: u32, b: u32, distance: f32) -> f32 {
         let lengths = self.squared_length(a).zip(self.squared_length(b));
         lengths.map_or(distance, |(a, b)| a + b + 2.0 * distance)
@@ -228,12 +238,12 @@ impl Space<'_> {
         }
     }
 
-    /// The coordinates that are added to some elements, in order.
+    /// The augmentation coordinates of `elements`, in order; empty without augmentation.
     pub(crate) fn extra_coordinates(&self, elements: &[u32]) -> Vec<f32> {
         elements.iter().map_while(|&element| self.extra_coordinate(element)).collect()
     }
 
-    /// The coordinate that is added to an element, if there is one.
+    /// The augmentation coordinate of an element, if there is one.
     pub(crate) fn extra_coordinate(&self, element: u32) -> Option<f32> {
         Some(self.augmentations.get(element as usize)?.coordinate)
     }
@@ -268,13 +278,8 @@ impl Products {
         }
     }
 
-    /// Factor of the products.
+    /// Factor of the products in distances.
     pub(crate) fn scale(&self) -> f32 {
         if self.metric == Metric::L2 { -2.0 } else { -1.0 }
-    }
-
-    /// Whether distances from tiles differ from the kernel's: codes are rough, and |a|² + |b|² - 2ab loses what it cancels.
-    pub(crate) fn are_rough(&self) -> bool {
-        self.codes.is_some() || self.metric == Metric::L2
     }
 }

@@ -1,8 +1,11 @@
 //! The representation by which a group of points is compared, and whether it resolves their distances.
 //!
-//! Candidates are compared by the cheapest representation that resolves them: the int8 codes of the build; else the group's values around their own
-//! mean, quantised once more; else exact distances, one by one. All passes decide here: a representation suits a group if most of the group's
-//! near pairs are farther apart than the quantisation error, and if principal components explain their usual fraction of these distances.
+//! Candidates are compared by the cheapest representation that resolves them: the int8 codes of the build; else the group's values around
+//! their own mean, quantised once more; else these values themselves; else exact distances, one by one. All passes decide here: a
+//! representation suits a group if most of the group's near pairs are farther apart than the quantisation error, and if principal
+//! components explain their usual fraction of these distances.
+
+use distance::Metric;
 
 use super::{Codes, Group, Products, Space, group};
 
@@ -13,22 +16,42 @@ const PAIRS: usize = 4;
 pub(crate) enum Representation<'a> {
     /// The codes of the build, of all dimensions or of principal components.
     Codes(&'a Codes),
-    /// The values around the group's mean, as codes where the processor compares codes faster.
+    /// The values around the group's mean, as codes.
+    CenteredCodes(Option<Vec<f32>>),
+    /// The values around the group's mean.
     Centered(Option<Vec<f32>>),
 }
 
 impl<'a> Representation<'a> {
     /// The representations for a group, cheapest first.
     pub(crate) fn of(space: Space<'a>, products: Products, points: &[u32]) -> impl Iterator<Item = Self> {
-        let centered = std::iter::once_with(move || Self::Centered(group::center(space, products, points)));
-        space.codes.map(Self::Codes).into_iter().chain(centered)
+        let coded = products.codes.into_iter();
+        let coded = coded.map(move |_| Self::CenteredCodes(group::center(space, products, points)));
+        let centered = std::iter::once_with(move || Self::centered(space, products, points));
+        space.codes.map(Self::Codes).into_iter().chain(coded).chain(centered)
+    }
+
+    /// The most precise representation that has tiles.
+    pub(crate) fn centered(space: Space<'_>, products: Products, points: &[u32]) -> Self {
+        Self::Centered(group::center(space, products, points))
     }
 
     /// Packs points for tiles.
     pub(crate) fn pack(&self, space: Space<'_>, products: Products, points: &[u32], group: &mut Group) {
         match self {
             Self::Codes(codes) => group.pack_codes(codes, points),
-            Self::Centered(center) => group.pack_roughly(space, products, points, center.as_deref()),
+            Self::CenteredCodes(center) => group.pack_as_codes(space, products, points, center.as_deref()),
+            Self::Centered(center) => group.pack(space, products, points, center.as_deref()),
+        }
+    }
+
+    /// Whether distances by tiles are too imprecise to be compared with those of other groups: each group has codes of its own, and the
+    /// expanded square |a|² + |b|² - 2ab loses digits by cancellation.
+    pub(crate) fn is_rough(&self, products: Products) -> bool {
+        match self {
+            Self::Codes(_) => false,
+            Self::CenteredCodes(_) => true,
+            Self::Centered(_) => products.metric == Metric::L2,
         }
     }
 
@@ -47,7 +70,7 @@ pub(crate) fn most(checks: impl Iterator<Item = bool>) -> bool {
     held * 4 >= all * 3
 }
 
-/// Some pairs of a group in which near elements are adjacent.
+/// Up to `PAIRS` pairs of adjacent elements, for a group in which near elements are adjacent.
 pub(crate) fn near_pairs(group: impl ExactSizeIterator<Item = u32> + Clone) -> impl Iterator<Item = (u32, u32)> {
     let step = (group.len() / PAIRS).max(1);
     group.clone().step_by(step).zip(group.skip(1).step_by(step)).take(PAIRS)

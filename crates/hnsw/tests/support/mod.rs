@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use graph::{Graph, HeapTid, ValueType};
-use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Pool, RowBatch, start};
+use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Pass, Pool, RowBatch, start, start_without};
 
 /// Repeatable numbers between -1 and 1.
 pub struct Numbers(pub u64);
@@ -59,6 +59,22 @@ pub fn build_on(
     engine.finish()
 }
 
+/// A build by the bulk engine without one of its passes.
+pub fn build_without(pass: Pass, spec: &BuildSpec, values: &[Vec<f32>]) -> Finished {
+    let mut engine = start_without(pass, spec.clone(), Arc::new(Pool::new(2).unwrap()), Control::default()).unwrap();
+    let tids: Vec<_> = (0..values.len()).map(tid).collect();
+    let values: Vec<u8> = values.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+    engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
+    engine.finish().unwrap()
+}
+
+/// All lists of a graph, and the order of its elements on pages.
+pub fn all(finished: &Finished) -> (Vec<u32>, &[u32]) {
+    let graph = &finished.graph;
+    let lists = |element| (0..=graph.level(element)).flat_map(move |layer| graph.neighbors(element, layer));
+    (graph.elements().flat_map(lists).copied().collect(), &finished.order)
+}
+
 /// What must hold beyond what `Graph::new` checks.
 pub fn check(finished: &Finished, rows: usize) {
     let graph = &finished.graph;
@@ -99,7 +115,7 @@ pub fn recall(finished: &Finished, elements: distance::Elements, metric: Metric)
     recall_of(finished, elements, metric, graph.elements().step_by(graph.len() / 50), 100)
 }
 
-/// The same of some elements, with another `ef`.
+/// [`recall`] of the elements `queries`, with `ef`.
 pub fn recall_of(
     finished: &Finished,
     elements: distance::Elements,
@@ -116,7 +132,7 @@ pub fn recall_of(
         let mut exact: Vec<f32> = graph.elements().map(distance).collect();
         exact.sort_by(f32::total_cmp);
         let found = hnsw::search(graph, distance, ef);
-        // Ties are as good.
+        // Ties count as hits.
         hits += found.iter().take(10).filter(|&&element| distance(element) <= exact[9]).count();
         wanted += 10;
     }

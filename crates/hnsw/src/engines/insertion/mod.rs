@@ -1,12 +1,12 @@
-//! Insertion one by one, as in pgvector: the reference for what the database would have built.
+//! pgvector's insertion: the reference for what the database would have built.
 //!
-//! Each element is searched for in the graph of the elements before it, with `ef_construction`, on each of its layers. The diversity rule of
-//! the HNSW paper (algorithm 4), with refill, selects its neighbors, and each neighbor adds the element to its own list by the same rule
+//! Each element is searched for in the graph of the elements before it, with `ef_construction`, on each of its layers. The diversity rule
+//! of the HNSW paper (algorithm 4), with refill, selects its neighbors, and each neighbor adds the element to its own list by the same rule
 //! (pgvector's `HnswFindElementNeighbors`, `SelectNeighbors`, `HnswUpdateConnection`).
 //!
-//! Threads work on batches of at most a fiftieth of the graph (as ParlayANN, arXiv 2305.04359): elements of a batch search the graph before it, then
-//! each list that gets new links is changed by one thread, in the order of the elements. So the graph depends on the rows alone, not on the threads.
-//! The first fifty batches have one element.
+//! Threads work on batches of at most a fiftieth of the graph (as in ParlayANN, arXiv 2305.04359): elements of a batch search the graph
+//! before it, then each list that gets new links is changed by one thread, in the order of the elements. So the graph depends on the rows
+//! alone, not on the threads. Up to a hundred elements, each batch has one.
 
 mod engine;
 mod lists;
@@ -14,16 +14,16 @@ mod lists;
 use distance::Candidate;
 use rayon::prelude::*;
 
-use crate::search::{Links, Searcher};
+use crate::search::{Links, Loading, Searcher};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control};
 pub(crate) use engine::{InsertionEngine, insert_all};
 use lists::{List, Lists};
 
-/// The graph has at least this many elements for each element of the next batch.
+/// A batch has at most a `BEFORE`th as many elements as the graph, and at least one.
 const BEFORE: usize = 50;
 
-/// A graph into which points are inserted in their order. Its numbers are positions in `points`.
+/// A graph into which points are inserted in order. It numbers them by position in `points`.
 pub(crate) struct Insertion<'a> {
     space: Space<'a>,
     points: &'a [u32],
@@ -32,13 +32,13 @@ pub(crate) struct Insertion<'a> {
     entry: u32,
 }
 
-/// What a thread keeps from one point to the next.
+/// Memory that a thread reuses from point to point.
 #[derive(Default)]
 struct Scratch {
     searcher: Searcher,
     list: List,
     query: Query,
-    /// For the diversity rule.
+    /// The query of the diversity rule.
     rule: Query,
 }
 
@@ -51,7 +51,7 @@ struct Back {
 }
 
 impl<'a> Insertion<'a> {
-    /// Inserts all points, with these levels, on the threads of the pool it is called from. Distances are exact ones of `space`.
+    /// Inserts all points, with the given levels, by the exact distances of `space`. Runs on the threads of the pool it is called from.
     pub(crate) fn build(
         space: Space<'a>,
         points: &'a [u32],
@@ -103,12 +103,13 @@ impl<'a> Insertion<'a> {
         let (level, top) = (self.lists.level(point), self.lists.level(self.entry));
         let distance = |other| self.space.distance_of(query, self.element(other));
         let mut from = vec![Candidate::new(distance(self.entry), self.entry)];
+        let mut distances = Loading { distance, bytes: |other| self.space.value(self.element(other)) };
         for layer in (level + 1..=top).rev() {
-            from = searcher.layer(self, distance, |_| {}, &from, 1, layer);
+            from = searcher.layer(self, &mut distances, |_| {}, &from, 1, layer);
         }
         let mut back = Vec::new();
         for layer in (0..=level.min(top)).rev() {
-            from = searcher.layer(self, distance, |_| {}, &from, self.ef_construction, layer);
+            from = searcher.layer(self, &mut distances, |_| {}, &from, self.ef_construction, layer);
             list.neighbors.clear();
             list.chosen = None;
             self.select(&from, self.lists.width(layer), &mut list.neighbors, rule);
@@ -120,8 +121,8 @@ impl<'a> Insertion<'a> {
         back
     }
 
-    /// The diversity rule: takes candidates, nearest first, that are nearer to the point than to any chosen before; then refills with the nearest
-    /// of the others.
+    /// The diversity rule: takes candidates, nearest first, that are nearer to the point than to any chosen before; then refills with the
+    /// nearest of the others.
     fn select(&self, candidates: &[Candidate], wanted: usize, chosen: &mut Vec<Candidate>, query: &mut Query) {
         if candidates.len() <= wanted {
             chosen.extend_from_slice(candidates);
@@ -199,7 +200,7 @@ impl<'a> Insertion<'a> {
         self.points[point as usize]
     }
 
-    /// The neighbors of a point at layer 0 that the diversity rule chose, nearest first, then the others, which may be replaced.
+    /// The neighbors of a point at layer 0 that the diversity rule chose, nearest first, then its other neighbors, which may be replaced.
     fn by_rule(&self, point: u32) -> Vec<u32> {
         let mut list = List::default();
         self.lists.take(point, 0, &mut list);

@@ -4,7 +4,6 @@
 //! probe is searched for from the entry point, as in pgvector, and from its true nearest element. The difference in recall is the
 //! loss on the way: islands, dense clusters without links outwards, regions without incoming links.
 
-mod exact;
 mod probes;
 
 use distance::Candidate;
@@ -12,8 +11,9 @@ use graph::{ElementValues, Graph};
 use rayon::prelude::*;
 
 use crate::draft::Draft;
+use crate::exact;
 use crate::input::ValueStore;
-use crate::search::{Links, Searcher, search};
+use crate::search::{Links, Loading, Searcher, search};
 use crate::space::{Measure, Query, Space};
 use crate::{BuildError, BuildSpec, Control};
 use probes::Probes;
@@ -23,7 +23,7 @@ pub(crate) use probes::Sample;
 const SAMPLE: usize = 100;
 /// pgvector's default `hnsw.ef_search`.
 const EF_SEARCH: usize = 40;
-/// Probes searched for with `EF_SEARCH`; these searches take as long as all others.
+/// Probes searched for with `EF_SEARCH`; these searches take as long as all others of the guard.
 const PROBES_WIDE: usize = 100;
 /// Half the default: losses show more clearly.
 const EF_LOW: usize = 20;
@@ -80,8 +80,8 @@ pub(crate) struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// Draws probes from some elements, and finds their true neighbors among them. `space` has the exact distances of searches.
-    /// Runs on the threads of the pool it is called from.
+    /// Draws probes from `points`, and finds their true neighbors among `points`. `space` has the exact distances of searches. Runs on the
+    /// threads of the pool it is called from.
     pub(crate) fn new(
         space: Space<'a>,
         spec: &BuildSpec,
@@ -126,15 +126,19 @@ impl<'a> Guard<'a> {
         wide: bool,
     ) -> [f32; 3] {
         self.measure.ask(query, probe);
-        let distance = |element| self.measure.distance_of(query, probe, self.store.value(element));
+        let query = &*query;
+        let mut distances = Loading {
+            distance: |element| self.measure.distance_of(query, probe, self.store.value(element)),
+            bytes: |element| self.store.value(element),
+        };
         let Some(furthest) = exact.last() else { return [1.0; 3] };
         let share = |found: &[Candidate]| {
             let hits = found.iter().take(exact.len()).filter(|near| near.distance() <= furthest.distance()).count();
             hits as f32 / exact.len() as f32
         };
-        let recall = if wide { share(&searcher.search(graph, distance, |_| {}, EF_SEARCH)) } else { 0.0 };
-        let low = share(&searcher.search(graph, distance, |_| {}, EF_LOW));
-        let local = share(&searcher.layer(graph, distance, |_| {}, &exact[..1], EF_LOW, 0));
+        let recall = if wide { share(&searcher.search(graph, distances, |_| {}, EF_SEARCH)) } else { 0.0 };
+        let low = share(&searcher.search(graph, distances, |_| {}, EF_LOW));
+        let local = share(&searcher.layer(graph, &mut distances, |_| {}, &exact[..1], EF_LOW, 0));
         [recall, low, local]
     }
 }
@@ -145,7 +149,7 @@ pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) ->
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
     let finds_itself = |&element: &u32| {
         let value = space.store.value(element);
-        let results = search(graph, |other| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
+        let results = search(graph, |other: u32| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
         results.iter().any(|&result| space.store.value(result) == value)
     };
     let found = control.section("self-recall").map(sample.par_iter(), |element| Ok(finds_itself(element)))?;

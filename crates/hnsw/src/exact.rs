@@ -1,0 +1,230 @@
+//! Exact search for the nearest elements of some values.
+
+use distance::{COLS, Candidate, Nearest, ROWS, Tile};
+use graph::ElementValues;
+use rayon::prelude::*;
+
+use crate::space::{Group, Inverted, Products, Query, Space};
+use crate::{BuildError, Control};
+
+/// Elements per block; a block is compared with all values.
+const AT_ONCE: usize = 1024;
+/// The elements are divided into at most this many parts, which have their own nearest lists, for parallel tasks.
+const PARTS: usize = 512;
+/// Distances by tiles and inverted lists differ from those of a search by rounding, so this many extra elements are measured again by the
+/// kernel. More than these are measured where rounding errors may hide a nearer element ([`limits_of_hidden`]).
+const MORE: usize = 6;
+
+/// For each value, the `k` nearest of `points`, nearest first, with distances of the space's kernel. Runs on the threads of the pool it is
+/// called from.
+pub(crate) fn nearest(
+    space: Space<'_>,
+    points: &[u32],
+    values: &[Vec<u8>],
+    k: usize,
+    control: &Control,
+) -> Result<Vec<Vec<Candidate>>, BuildError> {
+    let products = space.measure.products;
+    // Differences from the mean lose less to cancellation.
+    let center = products.map(|products| mean(products, values));
+    let mut rows = Group::default();
+    if let Some(products) = products {
+        rows.pack_values(products, values.iter().map(Vec::as_slice), center.as_deref());
+    }
+    let mut inverted = Inverted::default();
+    let inverts = space.measure.inverts();
+    if inverts {
+        inverted.fill_values(space.measure, values.iter().map(Vec::as_slice));
+    }
+    // The `k` nearest of a block for each value, in any order, and some more.
+    let chunk = |points: &[u32]| {
+        let (mut nearest, mut cols) = (Nearest::default(), Group::default());
+        let mut query = Query::default();
+        let width = (k + MORE).min(points.len());
+        match products {
+            None if inverts => {
+                nearest.reset(values.len(), values.len(), width);
+                let mut sums = Vec::new();
+                for (col, &point) in (0..).zip(points) {
+                    let distances = inverted.distances_of(space.store.value(point), 0.0, &mut sums);
+                    distances.enumerate().for_each(|(at, distance)| nearest.offer(at, distance, col));
+                }
+            }
+            Some(products) => {
+                cols.pack_values(products, points.iter().map(|&point| space.store.value(point)), center.as_deref());
+                by_products(products, &rows, &cols, width, &mut nearest);
+            }
+            None => {
+                nearest.reset(values.len(), values.len(), k);
+                for (at, value) in values.iter().enumerate() {
+                    space.measure.ask(&mut query, value);
+                    for (col, &point) in (0..).zip(points) {
+                        let distance = space.measure.distance_of(&query, value, space.store.value(point));
+                        nearest.offer(at, distance, col);
+                    }
+                }
+            }
+        }
+        let mut measured = |at: usize, cols: &[u32]| -> Vec<Candidate> {
+            let value = &values[at];
+            space.measure.ask(&mut query, value);
+            let measure = |&col: &u32| {
+                let point = points[col as usize];
+                Candidate::new(space.measure.distance_of(&query, value, space.store.value(point)), point)
+            };
+            cols.iter().map(measure).collect()
+        };
+        let list = |at| nearest.of(at).map(|near| near.element()).collect::<Vec<u32>>();
+        let mut lists: Vec<Vec<Candidate>> = (0..values.len()).map(|at| measured(at, &list(at))).collect();
+        if let Some(products) = products.filter(|_| width < points.len()) {
+            for (row_block, lists) in lists.chunks_mut(ROWS).enumerate() {
+                let limits = limits_of_hidden(&rows, &nearest, row_block, lists, k);
+                for (at, mut hidden) in below(products, &rows, &cols, row_block, &limits) {
+                    let listed = list(row_block * ROWS + at);
+                    hidden.retain(|col| !listed.contains(col));
+                    lists[at].extend(measured(row_block * ROWS + at, &hidden));
+                }
+            }
+        }
+        lists
+    };
+    // Merges the results for one value.
+    let nearest_of = |all: &mut Vec<Candidate>| {
+        all.sort_unstable();
+        all.truncate(k);
+    };
+    let part = |points: &[u32]| {
+        let mut all = vec![Vec::new(); values.len()];
+        for points in points.chunks(AT_ONCE) {
+            control.check()?;
+            for (all, more) in all.iter_mut().zip(chunk(points)) {
+                all.extend(more);
+                nearest_of(all);
+            }
+        }
+        Ok(all)
+    };
+    let section = control.section("probes' neighbors");
+    let part_len = points.len().div_ceil(PARTS).max(1).next_multiple_of(AT_ONCE);
+    let parts = section.map(points.par_chunks(part_len), part)?;
+    section.map((0..values.len()).into_par_iter(), |at| {
+        let mut all = parts.iter().flat_map(|part| &part[at]).copied().collect();
+        nearest_of(&mut all);
+        // It was allocated for the results of all parts.
+        all.shrink_to_fit();
+        Ok(all)
+    })
+}
+
+fn mean(products: Products, values: &[Vec<u8>]) -> Vec<f32> {
+    let (mut sum, mut value) = (vec![0f32; products.dims], vec![0f32; products.dims]);
+    for bytes in values {
+        distance::decode(products.elements, bytes, &mut value);
+        sum.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x / values.len() as f32);
+    }
+    if sum.iter().all(|x| x.is_finite()) { sum } else { vec![0.0; products.dims] }
+}
+
+/// For each of `rows`, the `k` nearest of `cols`, by position.
+fn by_products(products: Products, rows: &Group, cols: &Group, k: usize, nearest: &mut Nearest) {
+    let mut tile = Tile::new();
+    nearest.reset(rows.padded(), rows.padded(), k);
+    for row_block in 0..rows.blocks() {
+        let first_row = row_block * ROWS;
+        for col_pair in 0..cols.blocks() / 2 {
+            let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
+            rows.tile(row_block, cols, col_pair, products, limits, &mut tile);
+            nearest.offer_rows(&tile, first_row, col_pair * COLS);
+        }
+    }
+}
+
+/// For each value of a block, the distance by tiles below which an element that is not in its list may be among its `k` nearest, because of
+/// rounding errors; negative infinity if there is no such element. `lists` have the exact distances of the elements in `nearest`.
+fn limits_of_hidden(
+    rows: &Group,
+    nearest: &Nearest,
+    row_block: usize,
+    lists: &mut [Vec<Candidate>],
+    k: usize,
+) -> [f32; ROWS] {
+    let first_row = row_block * ROWS;
+    let last_listed: &[f32; ROWS] = nearest.limits(first_row);
+    let mut limits = [f32::NEG_INFINITY; ROWS];
+    for (at, list) in lists.iter_mut().enumerate() {
+        list.sort_unstable();
+        let Some(kth) = list.get(k - 1).map(|near| near.distance()) else { continue };
+        let limit = kth + rows.rounding_error(first_row + at, kth);
+        if limit > last_listed[at] {
+            limits[at] = limit;
+        }
+    }
+    limits
+}
+
+/// The columns whose distances by tiles to a row of a block are below the row's limit, for each row that has one.
+fn below(
+    products: Products,
+    rows: &Group,
+    cols: &Group,
+    row_block: usize,
+    limits: &[f32; ROWS],
+) -> impl Iterator<Item = (usize, Vec<u32>)> {
+    let mut found = [const { Vec::new() }; ROWS];
+    if limits.iter().any(|&limit| limit > f32::NEG_INFINITY) {
+        let mut tile = Tile::new();
+        for col_pair in 0..cols.blocks() / 2 {
+            rows.tile(row_block, cols, col_pair, products, (limits, &[f32::NEG_INFINITY; COLS]), &mut tile);
+            tile.for_each_hit(|row, col, _| found[row].push((col_pair * COLS + col) as u32));
+        }
+    }
+    found.into_iter().enumerate().filter(|(_, cols)| !cols.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::{Candidate, Elements, Metric};
+    use graph::ElementValues;
+
+    use super::nearest;
+    use crate::Control;
+    use crate::space::{Measure, Space};
+    use crate::testing::{cube, pool, store};
+
+    /// Points in groups of 150, which are interleaved, and whose points differ by `spread` times a random value per dimension.
+    fn groups(spread: f32) -> Vec<[f32; 32]> {
+        let (centers, mut points) = (cube::<32>(10, 1), cube::<32>(1500, 2));
+        for (at, point) in points.iter_mut().enumerate() {
+            point.iter_mut().zip(centers[at % 10]).for_each(|(x, center)| *x = center + spread * *x);
+        }
+        points
+    }
+
+    #[test]
+    fn neighbors_nearer_than_tiles_resolve_are_found() {
+        const K: usize = 10;
+        for metric in [Metric::L2, Metric::Cosine] {
+            for spread in [1e-2, 1e-3, 1e-4, 1e-5] {
+                let mut points = groups(spread);
+                if metric == Metric::Cosine {
+                    for point in &mut points {
+                        let length = point.iter().map(|x| x * x).sum::<f32>().sqrt();
+                        point.iter_mut().for_each(|x| *x /= length);
+                    }
+                }
+                let store = store(&points);
+                let space = Space::exact(Measure::new(Elements::F32, metric, 32).unwrap(), &store);
+                let all: Vec<u32> = (0..points.len() as u32).collect();
+                let values: Vec<Vec<u8>> = (0..40).map(|at| store.value(at * 37).to_vec()).collect();
+                let found = pool().run(|| nearest(space, &all, &values, K, &Control::default())).unwrap();
+                for (value, found) in values.iter().zip(found) {
+                    let measure = |&point| Candidate::new((space.measure.kernel)(value, store.value(point)), point);
+                    let mut expected: Vec<Candidate> = all.iter().map(measure).collect();
+                    expected.sort_unstable();
+                    let distances = |list: &[Candidate]| list.iter().map(|near| near.distance()).collect::<Vec<_>>();
+                    assert_eq!(distances(&found), distances(&expected[..K]), "{metric:?} {spread}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Repeats the partition with other pivots while the candidates lack too many true neighbors.
+//!
+//! Rows without structure in many dimensions share few leaves with their nearest neighbors: the more rows, the fewer. So the candidates of
+//! a sample are compared with its true neighbors. While too many are missing, the points are partitioned again by other pivots.
+
+use distance::Candidate;
+
+use super::Partition;
+use crate::exact;
+use crate::random::Random;
+use crate::space::representation::most;
+use crate::{BuildError, Pool};
+
+/// Points of the sample. To compare each with all points takes about a fiftieth of a build.
+const SAMPLE: usize = 100;
+/// True neighbors compared, for each point of the sample.
+const K: usize = 10;
+/// Recall of the candidates from which no partition is added. Far below it the graph's recall is lower than insertion's; embeddings have
+/// .97 and more.
+const ENOUGH: f32 = 0.8;
+/// A partition that raises the recall by less than this is the last: each costs about half as much as the rest of a build.
+const LITTLE: f32 = 0.05;
+/// The first random stream of these partitions; the first partition uses lower numbers.
+const MORE: u64 = 1 << 40;
+
+/// Partitions the points again while their candidates lack too many true neighbors.
+pub(crate) fn partition_more(partition: &Partition<'_>, random: &Random, pool: &Pool) -> Result<(), BuildError> {
+    let most = partition.plan.more;
+    if most == 0 || partition.points.len() <= partition.plan.leaf_max {
+        return Ok(());
+    }
+    let sample = pool.run(|| Sample::draw(partition, random))?;
+    if !sample.resolved {
+        return Ok(());
+    }
+    let mut recall = sample.recall(partition);
+    for round in 1..=most {
+        if recall >= ENOUGH {
+            break;
+        }
+        pool.run(|| partition.run(&random.fork(MORE + round)))?;
+        let before = std::mem::replace(&mut recall, sample.recall(partition));
+        if recall < before + LITTLE {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Sample {
+    /// For each point of the sample, its position and the distance of its [`K`]th true neighbor.
+    points: Vec<(usize, f32)>,
+    /// Whether codes, if there are any, resolve most distances to true neighbors. They do not within groups of near-identical rows, where a partition costs
+    /// several times as much, and any other row of the group is as good a candidate as the true neighbors.
+    resolved: bool,
+}
+
+impl Sample {
+    fn draw(partition: &Partition<'_>, random: &Random) -> Result<Self, BuildError> {
+        let Partition { space, points, control, .. } = *partition;
+        let sample: Vec<usize> = random.fork(MORE).sample(SAMPLE, points.len());
+        let values: Vec<Vec<u8>> = sample.iter().map(|&at| space.value(points[at]).to_vec()).collect();
+        // One more, since the nearest of each is itself.
+        let nearest = exact::nearest(space, points, &values, K + 1, control)?;
+        control.ran("candidates of a sample");
+        let is_resolved = |(&at, nearest): (&usize, &Vec<Candidate>)| {
+            let neighbors: Vec<u32> = nearest.iter().skip(1).map(|near| near.element()).collect();
+            space.codes.is_none() || space.trusted(points[at], &neighbors).codes.is_some()
+        };
+        let resolved = most(sample.iter().zip(&nearest).map(is_resolved));
+        let reach = |nearest: Vec<Candidate>| nearest.last().map_or(f32::INFINITY, |last| last.distance());
+        Ok(Self { points: sample.into_iter().zip(nearest.into_iter().map(reach)).collect(), resolved })
+    }
+
+    /// The share of true neighbors among the candidates, 0 to 1.
+    fn recall(&self, partition: &Partition<'_>) -> f32 {
+        let Partition { space, points, found, .. } = *partition;
+        let mut list = Vec::new();
+        let hits = |&(at, reach): &(usize, f32)| {
+            list.clear();
+            found.of(at, &mut list);
+            // Candidates may have distances by codes.
+            let near = list.iter().filter(|near| space.distance(points[at], near.element()) <= reach);
+            near.count().min(K)
+        };
+        self.points.iter().map(hits).sum::<usize>() as f32 / (K * self.points.len()) as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENOUGH, Sample, partition_more};
+    use crate::Control;
+    use crate::candidates::Candidates;
+    use crate::partition::Partition;
+    use crate::partition::plan::{Compared, Plan};
+    use crate::random::Random;
+    use crate::space::{Codes, Space};
+    use crate::testing::{cube, euclidean, pool, store};
+
+    const POINTS: usize = 6000;
+
+    /// The recall of the candidates after one partition, in which a point goes to `fan` leaves, and after more.
+    fn recall<const DIMS: usize>(fan: usize) -> [f32; 2] {
+        let store = store(&cube::<DIMS>(POINTS, 1));
+        recall_in(euclidean::<DIMS>(&store), fan)
+    }
+
+    fn recall_in(space: Space<'_>, fan: usize) -> [f32; 2] {
+        let (control, pool, random) = (Control::default(), pool(), Random::new(1));
+        let points: Vec<u32> = (0..POINTS as u32).collect();
+        let mut plan = Plan::new(64, 32, Compared::ByProducts, POINTS);
+        plan.fans = [fan, 1];
+        let found = Candidates::new(POINTS, plan.keep);
+        let partition = Partition {
+            space,
+            points: &points,
+            plan: &plan,
+            found: &found,
+            also: None,
+            control: &control,
+            counted: false,
+        };
+        pool.run(|| partition.run(&random)).unwrap();
+        let sample = pool.run(|| Sample::draw(&partition, &random)).unwrap();
+        let before = sample.recall(&partition);
+        partition_more(&partition, &random, &pool).unwrap();
+        [before, sample.recall(&partition)]
+    }
+
+    #[test]
+    fn points_without_structure_are_partitioned_again() {
+        let [before, after] = recall::<64>(1);
+        assert!(before < ENOUGH / 2.0 && after > 1.5 * before, "{before} {after}");
+    }
+
+    #[test]
+    fn near_identical_points_are_not_partitioned_again() {
+        // In two groups larger than a leaf, whose distances the codes do not resolve.
+        let (centers, mut values) = (cube::<64>(2, 2), cube::<64>(POINTS, 1));
+        for (at, value) in values.iter_mut().enumerate() {
+            value.iter_mut().zip(centers[at % 2]).for_each(|(x, center)| *x = center + 2e-3 * *x);
+        }
+        let store = store(&values);
+        let exact = euclidean::<64>(&store);
+        let products = exact.measure.products.unwrap();
+        let Some(kernels) = products.codes else { return };
+        let codes = Codes::new(exact, (products, kernels), false, POINTS, &Control::default()).unwrap();
+        let [before, after] = recall_in(Space { codes: Some(&codes), ..exact }, 1);
+        assert!(before < ENOUGH && after == before, "{before} {after}");
+        // Exact distances have no quantisation error: the same points are partitioned again.
+        let [before, after] = recall_in(exact, 1);
+        assert!(after > before, "{before} {after}");
+    }
+
+    #[test]
+    fn one_partition_is_enough_for_points_of_few_dimensions() {
+        let [before, after] = recall::<4>(8);
+        assert!(before > ENOUGH && after == before, "{before} {after}");
+    }
+}
