@@ -11,7 +11,7 @@ use crate::trial::Candidate;
 /// A possible index, with its expected recall and costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// The type that the index has values of.
+    /// The type of the indexed values.
     pub value_type: ValueType,
     /// Neighbors per element.
     pub m: u16,
@@ -21,17 +21,17 @@ pub struct Choice {
     pub ef_search: u16,
     /// Rows that a query reads from the table to rerank them by their full values; 0 without reranking.
     pub reranked: u16,
-    /// The share of the true neighbors that queries find.
+    /// Expected recall@k of the queries, 0 to 1.
     pub recall: f64,
-    /// Elements that a search compares with the query.
+    /// Elements that a search compares with the query, on average.
     pub visited: f64,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Bytes of the elements that receive nine of ten visits, the most visited first.
+    /// Bytes of the most visited elements, which together receive 90 % of the visits.
     pub cached_bytes: u64,
     /// Bytes that a query reads: elements of the index, and pages of the table for reranked rows.
     pub read_bytes: f64,
-    /// Seconds that this builder takes for the graph.
+    /// Seconds that this builder needs for the graph.
     pub build_seconds: f64,
     /// Memory in bytes that a builder needs.
     pub builder_memory_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Choice {
 /// A candidate that was tried, and the expected recall and visits of its index of the whole table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    /// The type that the index has values of.
+    /// The type of the indexed values.
     pub value_type: ValueType,
     /// Neighbors per element.
     pub m: u16,
@@ -57,37 +57,42 @@ pub struct Tried {
 pub struct Expected {
     /// `hnsw.ef_search` of the queries.
     pub ef_search: u16,
-    /// The share of the true neighbors that queries find.
+    /// Expected recall@k of the queries, 0 to 1.
     pub recall: f64,
-    /// Elements that a search compares with the query.
+    /// Elements that a search compares with the query, on average.
     pub visited: f64,
 }
 
-/// A candidate, and the measurements of its graph.
+/// A candidate with the measurements of its graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) candidate: Candidate,
+    /// The recall that searches of the sample must reach.
+    pub(crate) aim: f64,
     pub(crate) curve: Curve,
     /// Rows of the graph.
     pub(crate) rows: usize,
     pub(crate) seconds: f64,
     pub(crate) elements_per_row: f64,
-    /// The share of its elements that receive nine of ten visits.
+    /// The share of the elements, most visited first, that receive 90 % of the visits.
     pub(crate) hot_share: f64,
     /// Mean bytes of a value in the index.
     pub(crate) value_len: usize,
     pub(crate) growth: Growth,
 }
 
-/// The least `ef_search` that reaches the target in the whole table, from the curve of a graph of `rows` rows; else pgvector's limit.
-pub(crate) fn least_ef(question: &Question, curve: &Curve, rows: usize, growth: Growth) -> usize {
+/// The least `ef_search` with which searches of the whole table reach the recall `aim`, extrapolated from the curve of a graph of `rows`
+/// rows. If none reaches it, the least one that reaches the target; if none does, pgvector's limit.
+pub(crate) fn least_ef(question: &Question, aim: f64, curve: &Curve, rows: usize, growth: Growth) -> usize {
     let scale = growth.ef_search(rows, question.rows);
     // Some curves end exactly at the target: a rounding error must not yield the limit.
-    let reaches = |ef: usize| curve.misses_at(ef as f64 / scale) <= 1.0 - question.target + 1e-9;
-    let (mut low, mut high) = (question.k, usize::from(MAX_EF_SEARCH));
+    let reaches = |ef: usize, recall: f64| curve.misses_at(ef as f64 / scale) <= 1.0 - recall + 1e-9;
+    let most = usize::from(MAX_EF_SEARCH);
+    let recall = if reaches(most, aim) { aim } else { question.target };
+    let (mut low, mut high) = (question.k, most);
     while low < high {
         let middle = (low + high) / 2;
-        (low, high) = if reaches(middle) { (low, middle) } else { (middle + 1, high) };
+        (low, high) = if reaches(middle, recall) { (low, middle) } else { (middle + 1, high) };
     }
     low
 }
@@ -119,12 +124,12 @@ impl Measured {
         Tried { value_type, m, ef_construction, index_bytes: estimate.index_bytes(), points }
     }
 
-    /// The index of the whole table. `threads` are the builder's, `table_value` is the mean number of bytes of a value in the table.
+    /// The index of the whole table. `threads` are the builder's; `table_value` is the mean size of a value in the table, in bytes.
     pub(crate) fn choice(&self, question: &Question, threads: u32, table_value: usize) -> Choice {
         let Candidate { value_type, m, ef_construction } = self.candidate;
         let estimate = self.estimate(question);
         let Estimate { rows, elements, .. } = estimate;
-        let ef = least_ef(question, &self.curve, self.rows, self.growth);
+        let ef = least_ef(question, self.aim, &self.curve, self.rows, self.growth);
         let index_bytes = estimate.index_bytes();
         let Expected { recall, visited, .. } = self.expected(question, ef as u16);
         let reranked = if self.candidate.is_reranked(question) { ef } else { 0 };
@@ -170,7 +175,10 @@ mod tests {
             let (value_type, metric) = (ValueType::Vector, Metric::L2);
             let question = Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, seed: 0 };
             let growth = Growth::of(&[], target);
-            assert_eq!(least_ef(&question, &Curve::new(&points, 1e-4), 1000, growth), 40, "{target}");
+            let curve = Curve::new(&points, 1e-4);
+            assert_eq!(least_ef(&question, target, &curve, 1000, growth), 40, "{target}");
+            assert_eq!(least_ef(&question, target + 0.005, &curve, 1000, growth), 40, "{target}: no more can be had");
+            assert_eq!(least_ef(&question, 0.8, &curve, 1000, growth), 20, "{target}");
         }
     }
 }

@@ -22,17 +22,9 @@ const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0),
 impl Growth {
     /// Fits the growth to curves of graphs of ascending sizes.
     pub(crate) fn of(curves: &[(usize, Curve)], target: f64) -> Self {
-        let mut exponents = Mean::default();
         let mut visits = Mean::default();
         for (level, weight) in LEVELS {
             let misses = level * (1.0 - target);
-            let crossings: Vec<(f64, f64)> = curves
-                .iter()
-                .filter_map(|(rows, curve)| Some(((*rows as f64).ln(), curve.crossing(misses)?.ln())))
-                .collect();
-            if let Some(slope) = slope(&crossings) {
-                exponents.add(slope, weight * (crossings.len() - 1) as f64);
-            }
             let Some(ef) = curves.last().and_then(|(_, curve)| curve.crossing(misses)) else { continue };
             let visited: Vec<(f64, f64)> =
                 curves.iter().map(|(rows, curve)| ((*rows as f64).ln(), curve.visited_at(ef))).collect();
@@ -41,9 +33,15 @@ impl Growth {
             }
         }
         Self {
-            exponent: exponents.value().unwrap_or(USUAL).clamp(0.0, MOST),
+            exponent: exponent(curves, target).unwrap_or(USUAL).clamp(0.0, MOST),
             visits: visits.value().unwrap_or(0.1).max(0.0),
         }
+    }
+
+    /// This growth, with the exponent of other curves of the same graphs if that is larger.
+    pub(crate) fn at_least(self, curves: &[(usize, Curve)], target: f64) -> Self {
+        let exponent = exponent(curves, target).unwrap_or_default().clamp(self.exponent, MOST);
+        Self { exponent, ..self }
     }
 
     /// The factor for `ef_search` from a graph of `from` rows to one of `to` rows.
@@ -55,6 +53,22 @@ impl Growth {
     pub(crate) fn visits(self, from: usize, to: u64) -> f64 {
         1.0 + self.visits * (to as f64 / from as f64).max(1.0).ln()
     }
+}
+
+/// The exponent of `ef_search`; `None` if the curves have too few misses to show one.
+fn exponent(curves: &[(usize, Curve)], target: f64) -> Option<f64> {
+    let mut exponents = Mean::default();
+    for (level, weight) in LEVELS {
+        let misses = level * (1.0 - target);
+        let crossings: Vec<(f64, f64)> = curves
+            .iter()
+            .filter_map(|(rows, curve)| Some(((*rows as f64).ln(), curve.crossing(misses)?.ln())))
+            .collect();
+        if let Some(slope) = slope(&crossings) {
+            exponents.add(slope, weight * (crossings.len() - 1) as f64);
+        }
+    }
+    exponents.value()
 }
 
 #[derive(Default)]
@@ -89,9 +103,24 @@ mod tests {
     use crate::curve::{Curve, Point};
 
     fn curve(rows: usize) -> (usize, Curve) {
+        growing(rows, 0.3)
+    }
+
+    fn growing(rows: usize, exponent: f64) -> (usize, Curve) {
         let n = rows as f64;
-        let point = |ef: usize| Point { ef, recall: 1.0 - 0.2 * n.powf(0.3) / ef as f64, visited: ef as f64 * n.ln() };
+        let recall = |ef: usize| 1.0 - 0.2 * n.powf(exponent) / ef as f64;
+        let point = |ef: usize| Point { ef, recall: recall(ef), visited: ef as f64 * n.ln() };
         (rows, Curve::new(&[10, 20, 40, 80, 160].map(point), 1e-4))
+    }
+
+    #[test]
+    fn the_larger_exponent_counts() {
+        let sizes = [2500, 5000, 10_000];
+        let growth = Growth::of(&sizes.map(curve), 0.95);
+        assert_eq!(growth.at_least(&sizes.map(|rows| growing(rows, 0.2)), 0.95), growth);
+        assert_eq!(growth.at_least(&[], 0.95), growth);
+        let larger = growth.at_least(&sizes.map(|rows| growing(rows, 0.4)), 0.95);
+        assert!((larger.ef_search(10_000, 1_000_000) - 100f64.powf(0.4)).abs() < 0.05, "{larger:?}");
     }
 
     #[test]

@@ -5,28 +5,28 @@ use pgvector::HEAP_TIDS_PER_ELEMENT;
 use crate::Question;
 use crate::values::Values;
 
-/// At most one of this many rows is held out.
+/// At most one of this many rows is held out, unless there are more spare rows.
 const SHARE: usize = 10;
-/// Less than one of this many of the wanted queries is too few: a handful of searches measures no recall.
+/// Fewer than one in this many of the wanted queries are too few: a handful of searches measures no recall.
 const FEW: usize = 10;
 
-/// Takes up to `most` rows from the end of `order` as queries, each with its copies: a query whose copy stays finds that first, which is
-/// easier than what searches for other values have to do. Values with more copies than an element has are queries only where nearly all rows
-/// are such, and too few queries would be left.
-pub(crate) fn held_out(question: &Question, rows: &Values, order: &mut Vec<u32>, most: usize) -> Values {
+/// Takes up to `most` rows from the end of `order` as queries, each with all its duplicates: a query with a duplicate in the graph would be
+/// easier than other queries. Values with more duplicates than an element holds are left out, unless too few queries remain. Then the last
+/// rows of `order` are taken, whatever their duplicates. `spare` rows are in no graph, so that all of them may be held out.
+pub(crate) fn held_out(question: &Question, rows: &Values, order: &mut Vec<u32>, most: usize, spare: usize) -> Values {
     let value = |row: u32| rows.get(row as usize);
     let mut queries = Values::new(question.value_type, question.dims);
-    let mut copies: HashMap<&[u8], usize> = HashMap::with_capacity(order.len());
-    order.iter().for_each(|&row| *copies.entry(value(row)).or_default() += 1);
-    let (mut held, mut left) = (HashSet::new(), order.len() / SHARE);
+    let mut duplicates: HashMap<&[u8], usize> = HashMap::with_capacity(order.len());
+    order.iter().for_each(|&row| *duplicates.entry(value(row)).or_default() += 1);
+    let (mut held, mut left) = (HashSet::new(), spare.max(order.len() / SHARE));
     for &row in order.iter().rev() {
-        let (value, count) = (value(row), copies[value(row)]);
+        let (value, count) = (value(row), duplicates[value(row)]);
         if held.len() < most && count <= left.min(HEAP_TIDS_PER_ELEMENT) && held.insert(value) {
             left -= count;
             queries.extend(value, [value.len()]);
         }
     }
-    let wanted = most.min(order.len() / SHARE);
+    let wanted = most.min(spare.max(order.len() / SHARE));
     if held.len() * FEW < wanted {
         queries = Values::new(question.value_type, question.dims);
         for row in order.split_off(order.len() - wanted) {
@@ -48,19 +48,23 @@ mod tests {
 
     /// What is held out of rows with these values, and what is left.
     fn out_of(numbers: impl Iterator<Item = u8>, most: usize) -> (Vec<u8>, Vec<u8>) {
+        with_spare(numbers, most, 0)
+    }
+
+    fn with_spare(numbers: impl Iterator<Item = u8>, most: usize, spare: usize) -> (Vec<u8>, Vec<u8>) {
         let numbers: Vec<u8> = numbers.collect();
         let (value_type, metric) = (ValueType::Bit, Metric::Hamming);
         let question = Question { value_type, metric, dims: 8, rows: 0, target: 0.9, k: 1, seed: 0 };
         let mut rows = Values::new(value_type, 8);
         rows.extend(&numbers, []);
         let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
-        let queries = held_out(&question, &rows, &mut order, most);
+        let queries = held_out(&question, &rows, &mut order, most, spare);
         let held = (0..queries.len()).map(|query| queries.get(query)[0]).collect();
         (held, order.iter().map(|&row| numbers[row as usize]).collect())
     }
 
     #[test]
-    fn copies_go_with_their_query() {
+    fn duplicates_go_with_their_query() {
         let (held, left) = out_of((0..200).map(|row| row / 2), 5);
         assert_eq!(held, [99, 98, 97, 96, 95]);
         assert_eq!(left, (0..190).map(|row| row / 2).collect::<Vec<u8>>());
@@ -70,6 +74,8 @@ mod tests {
     fn at_most_a_tenth_is_held_out() {
         let (held, left) = out_of((0..200).map(|row| row / 4), 100);
         assert_eq!((held.len(), left.len()), (5, 180));
+        let (held, left) = with_spare((0..200).map(|row| row / 4), 100, 60);
+        assert_eq!((held.len(), left.len()), (15, 140), "more if they are in no graph");
     }
 
     #[test]

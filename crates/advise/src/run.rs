@@ -13,12 +13,12 @@ use crate::trial::{Candidate, Form, Trial};
 use crate::values::Values;
 use crate::{AdviseError, Question, exact, least_rows, rank};
 
-/// The most candidates that are measured again on the largest graph, because they would be advised.
+/// At most this many candidates that would be advised are measured again, on the largest graph.
 const REFINED: usize = 6;
-/// Curves for the growth go on until misses fall to this share of what the target allows.
+/// Curves that show the growth continue until misses fall to this share of what the target allows.
 const FURTHER: f64 = 0.5;
 
-/// Useful indexes, and what was tried to find them.
+/// Useful indexes, and all candidates that were tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// Useful choices, best first.
@@ -45,10 +45,11 @@ pub(crate) struct Context<'a> {
     pub(crate) control: &'a Control,
 }
 
-/// Builds candidates of `rows`, and searches them for `queries`, or for rows that are held out if there are no queries.
+/// Builds candidate indexes of `rows`, and searches them for `queries`, or for held-out rows if `queries` is empty.
 ///
 /// # Errors
-/// Too few rows or queries, a type and metric that pgvector has no index for, or an error of a build.
+/// [`AdviseError::TooFew`], [`AdviseError::NoQueries`], [`AdviseError::Unsupported`], and [`AdviseError::Build`] if a build fails or is
+/// cancelled.
 pub fn advise(
     question: &Question,
     rows: Values,
@@ -68,7 +69,9 @@ pub fn advise(
     }
     let mut order = shuffled(rows.len(), question.seed);
     if queries.is_empty() {
-        queries = held_out(question, &rows, &mut order, question.queries());
+        let built = Plan::new(order.len(), rows.mean_len(), pool.threads()).sizes[2];
+        let spare = order.len() - built;
+        queries = held_out(question, &rows, &mut order, question.held_out(), spare);
     } else if queries.len() > question.queries() {
         let _ = queries.split_off(question.queries());
     }
@@ -155,16 +158,21 @@ impl Trials<'_> {
     /// Measures a type's reference on graphs of all sizes, and the growth that they show.
     fn reference(&self, value_type: ValueType, form: &Form<'_>) -> Result<(Measured, Growth), AdviseError> {
         let (context, candidate) = (self.context, plan::reference(value_type));
-        let mut wide = Vec::new();
+        let (mut wide, mut own) = (Vec::new(), Vec::new());
         let mut largest = None;
         for (&rows, limits) in self.plan.sizes.iter().zip(self.limits) {
             let trial = Trial::build(context, form, candidate, rows, limits)?;
-            let curves = trial.curves(FURTHER * (1.0 - context.question.target))?;
+            let curves = trial.curves(FURTHER * (1.0 - trial.aim()))?;
             wide.push((rows, curves.wide));
+            own.push((rows, curves.own.clone()));
             largest = Some((trial, curves.own));
             context.control.progress().add(1);
         }
-        let growth = Growth::of(&wide, context.question.target);
+        let mut growth = Growth::of(&wide, context.question.target);
+        // With binary codes, recall of the nearest neighbor falls faster with the rows than that of the ten nearest.
+        if context.question.is_of_few() && candidate.is_reranked(context.question) {
+            growth = growth.at_least(&own, context.question.target);
+        }
         let (trial, curve) = largest.expect("there are three sizes");
         Ok((trial.measured(curve, growth)?, growth))
     }
@@ -178,7 +186,7 @@ impl Trials<'_> {
         growth: Growth,
     ) -> Result<Measured, AdviseError> {
         let trial = Trial::build(self.context, form, candidate, self.plan.sizes[size], &self.limits[size])?;
-        let curves = trial.curves(1.0 - self.context.question.target)?;
+        let curves = trial.curves(1.0 - trial.aim())?;
         self.context.control.progress().add(1);
         trial.measured(curves.own, growth)
     }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use distance::{Kernel, kernel};
 use graph::HeapTid;
@@ -20,11 +19,11 @@ use crate::{AdviseError, Question};
 
 /// Rows per batch given to the engine.
 const BATCH: usize = 1000;
-/// Rows per block in the heap TIDs that are made up for the sample.
+/// Rows per block in the invented heap TIDs of the sample.
 const BLOCK: usize = 200;
 /// The factor from one `ef_search` to the next.
 const STEP: f64 = 1.25;
-/// The fewest points of a curve: two would do to extrapolate to a smaller `ef_search`.
+/// The fewest points of a curve: two would suffice to extrapolate to a smaller `ef_search`.
 const POINTS: usize = 3;
 /// The share of all visits that the cached elements should cover.
 const HOT: f64 = 0.9;
@@ -38,7 +37,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether a choice is of this candidate.
+    /// Whether a choice was derived from this candidate.
     pub(crate) fn is(&self, choice: &Choice) -> bool {
         (self.value_type, self.m, self.ef_construction) == (choice.value_type, choice.m, choice.ef_construction)
     }
@@ -109,7 +108,7 @@ impl<'a> Trial<'a> {
             rows_per_element: pgvector::HEAP_TIDS_PER_ELEMENT as u8,
             seed: question.seed,
         };
-        let started = Instant::now();
+        let before = context.pool.cpu_time();
         let mut engine = hnsw::start(context.engine, spec, context.pool.clone(), context.control.aside())?;
         let varying = candidate.value_type.value_len(1).is_none();
         let (mut tids, mut values, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,15 +127,24 @@ impl<'a> Trial<'a> {
             engine.add(RowBatch { tids: &tids, values: &values, lengths: &lengths })?;
         }
         let finished = engine.finish()?;
-        let seconds = started.elapsed().as_secs_f64();
+        // CPU time per thread: wall time would include other work of the machine. A build keeps all threads busy most of the time.
+        let cpu = context.pool.cpu_time().saturating_sub(before);
+        let seconds = cpu.as_secs_f64() / context.pool.threads() as f64;
         Ok(Self { context, form, candidate, kernel, reranked, limits, finished, rows, seconds })
+    }
+
+    /// The recall that searches of the sample must reach.
+    pub(crate) fn aim(&self) -> f64 {
+        self.context.question.aim(self.reranked, self.form.queries.len())
     }
 
     /// The measurements, with the visits at the `ef_search` that the whole table needs.
     pub(crate) fn measured(&self, curve: Curve, growth: Growth) -> Result<Measured, AdviseError> {
-        let ef = least_ef(self.context.question, &curve, self.rows, growth);
+        let aim = self.aim();
+        let ef = least_ef(self.context.question, aim, &curve, self.rows, growth);
         Ok(Measured {
             candidate: self.candidate,
+            aim,
             curve,
             rows: self.rows,
             seconds: self.seconds,
@@ -168,7 +176,7 @@ impl<'a> Trial<'a> {
         Ok(Curves { own: curve(&own, question.k), wide: curve(&wide, question.wide()) })
     }
 
-    /// The share of the elements that receive nine of ten visits.
+    /// The share of the elements, most visited first, that receive 90 % of the visits.
     fn hot_share(&self, ef: usize) -> Result<f64, AdviseError> {
         let visits: Vec<AtomicU32> = (0..self.finished.graph.len()).map(|_| AtomicU32::new(0)).collect();
         self.search(ef, Some(&visits))?;
@@ -203,12 +211,12 @@ impl<'a> Trial<'a> {
             let tids = found.iter().flat_map(|near| self.finished.graph.heap_tids().of(near.element()));
             let (own, limit) = (self.context.queries.get(query), self.limits[query]);
             let (mut hits, mut wide_hits) = (0, 0);
-            // Without reranking, the answer is the first k that the index returns.
+            // Without reranking, the result is the first k rows that the index returns.
             let answered = |at, k| self.reranked || at < k;
             for (at, &tid) in tids.take(if self.reranked { ef } else { wide }).enumerate() {
                 let row = self.context.order[number(tid)] as usize;
                 let distance = (self.context.kernel)(own, self.context.rows.get(row));
-                // Rows at the same distance are equally good answers.
+                // Rows at the same distance are equally good results.
                 hits += usize::from(answered(at, k) && distance <= limit.own);
                 wide_hits += usize::from(answered(at, wide) && distance <= limit.wide);
             }

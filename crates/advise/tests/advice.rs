@@ -68,7 +68,7 @@ fn searched(base: &Vectors, queries: &Vectors, m: u16, ef_construction: u16, ef:
 }
 
 #[test]
-fn a_quarter_tells_of_all() {
+fn advice_from_a_quarter_holds_for_all_rows() {
     let (base, queries) = synthetic(24_000, 300, 32, 11);
     let advice = ask(&question(&base, base.rows(), 0.9), encoded(&base, 6000), &Control::default()).unwrap();
     let choice = advice.choices.iter().find(|choice| choice.value_type == ValueType::Vector).unwrap();
@@ -110,7 +110,7 @@ fn what_is_too_few_or_cancelled_gives_no_advice() {
 }
 
 #[test]
-fn a_copy_of_a_row_that_is_held_out_makes_no_query_easy() {
+fn a_duplicate_of_a_held_out_row_makes_no_query_easy() {
     let (base, queries) = synthetic(1500, 400, 16, 5);
     let twice = {
         let mut values = encoded(&base, base.rows());
