@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::args;
 use crate::failure::Failure;
 
-/// Something is left to do: a plan that was not carried out, a closed window, replicas that are behind.
+/// The exit code if something is left to do: a plan not carried out, a closed window, lagging replicas.
 const LEFT: u8 = 3;
-/// Steps of a bar: a fraction is all that is known.
+/// The length of a progress bar, whose position is a fraction.
 const LENGTH: u64 = 1000;
 
 pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
@@ -42,7 +43,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     let reporter = Arc::new(Reporter::new().context("cannot draw")?);
     let (mut whole, mut steps, mut failed) = (Plan::default(), Vec::new(), Vec::new());
     for dsn in dsns {
-        // A server that does not answer keeps nobody from the next one.
+        // If a server does not answer, continue with the next one.
         match one(arguments, dsn, &settings, &stop, reporter.clone()).await {
             Ok((plan, done, errors)) => {
                 whole.steps.extend(plan.steps);
@@ -79,7 +80,7 @@ async fn one(
     stop: &CancellationToken,
     reporter: Arc<Reporter>,
 ) -> Result<(Plan, Vec<Stepped>, Vec<database::Error>), database::Error> {
-    // Nothing has been begun: a server that does not answer is left to itself.
+    // Looking changes nothing, so a stop need not wait for a server that does not answer.
     let (plan, errors) = tokio::select! {
         plan = maintain::look(dsn) => plan?,
         () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
@@ -94,7 +95,7 @@ async fn one(
     Ok((plan, steps, errors))
 }
 
-/// SIGTERM and SIGINT end what is under way, and what it leaves is cleared away.
+/// On SIGTERM and SIGINT the current step is interrupted and its leftovers are dropped.
 fn stop_at_signals() -> Result<CancellationToken, anyhow::Error> {
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -109,7 +110,7 @@ fn stop_at_signals() -> Result<CancellationToken, anyhow::Error> {
     Ok(stop)
 }
 
-/// A line for each step that begins or has ended; between them a bar, where stderr is a terminal.
+/// Prints a line at the begin and end of each step; in between a progress bar, if stderr is a terminal.
 struct Reporter {
     all: MultiProgress,
     style: ProgressStyle,
@@ -203,12 +204,19 @@ fn size(bytes: i64) -> String {
     format!("{value:.1} TB")
 }
 
-/// Whole or not at all: the collector may read at any time.
+/// Replaces the file atomically: the collector may read it at any time. The collector runs as another user, so that the file is
+/// readable for all, whatever the umask.
 fn write(path: &Path, text: &str) -> Result<(), anyhow::Error> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?;
     let beside = dir.unwrap_or(Path::new(".")).join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    fs::File::create(&beside)?.write_all(text.as_bytes())?;
-    fs::rename(&beside, path)?;
-    Ok(())
+    let written = fs::File::create(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+        fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    Ok(written?)
 }

@@ -1,4 +1,4 @@
-//! The binary as a user runs it.
+//! The program's commands, as a user runs them.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use rustix::process::Signal;
 use support::{Daemon, command};
@@ -45,7 +45,7 @@ fn makes_a_certificate_and_serves_with_it() {
     let output = run(&["gen-cert", "--host", "builder.example", "--host", "10.1.2.3"], dir.path());
     assert!(output.status.success(), "{}", said(&output));
     let text = said(&output);
-    // In an order that works: no setting of hnsw is known to PostgreSQL before the library is preloaded, but its file may have them.
+    // Steps in an order that works: before the library is preloaded, PostgreSQL accepts settings of hnsw only in its file.
     let mut rest = &*text;
     for step in [
         "lantern-index token new NAME",
@@ -94,7 +94,7 @@ fn makes_a_certificate_for_a_client() {
     assert!(text.contains("shared_preload_libraries") && !text.contains("ALTER SYSTEM"), "{text}");
     let key = dir.path().join("client-key.pem");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    // The builder's own lie beside it, and it takes the client's.
+    // The client's certificate is made beside the builder's own files.
     assert!(run(&["gen-cert"], dir.path()).status.success());
     Daemon::start(&["--cert", "cert.pem", "--key", "key.pem", "--client-ca", "client.pem"], dir.path());
     assert_eq!(run(&["gen-cert", "--client", "--host", "x"], dir.path()).status.code(), Some(64));
@@ -131,7 +131,7 @@ fn a_port_in_use_is_a_failure() {
     assert!(said(&output).contains(&format!("cannot listen on 127.0.0.1:{port}")), "{}", said(&output));
 }
 
-/// pgvector's own index of three rows.
+/// pgvector's index of three rows.
 fn index() -> Vec<u8> {
     let mut bytes = vec![0; 2 * 8192];
     for line in include_str!("../../pages/tests/t3.hex").lines().filter(|line| !line.starts_with('#')) {
@@ -151,7 +151,7 @@ fn an_index_is_inspected() {
     let output = run(&["inspect", "index"], dir.path());
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(said(&output).ends_with("result      0 errors, 0 warnings\n"), "{:?}", said(&output));
-    // The magic number of the meta page: the rest is still an index's.
+    // Damage the magic number of the meta page; the other pages still belong to an index.
     let mut damaged = index();
     damaged[24] ^= 1;
     fs::write(dir.path().join("index"), damaged).unwrap();
@@ -163,7 +163,7 @@ fn an_index_is_inspected() {
 #[test]
 fn a_file_that_is_no_index() {
     let dir = TempDir::new().unwrap();
-    // Pages of a btree: PostgreSQL's header, but a special area of 16 bytes.
+    // Pages of a btree index: PostgreSQL's page header, with a special area of 16 bytes.
     let mut page = vec![0; 8192];
     page[12..20].copy_from_slice(&[24, 0, 0xf0, 0x1f, 0xf0, 0x1f, 4, 0x20]);
     fs::write(dir.path().join("btree"), page.repeat(100)).unwrap();
@@ -192,4 +192,19 @@ fn json_logs_are_all_that_is_on_stderr() {
     for line in log.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.is_object()), "{line}");
     }
+}
+
+#[test]
+fn metrics_of_maintain_can_be_read_by_others() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("metrics.prom");
+    // No server: that is in the metrics, too. As the unit runs it, with UMask=0077.
+    let dsn = format!("host={} user=a dbname=b", dir.path().display());
+    let script = "umask 077; exec \"$0\" maintain \"$1\" --textfile \"$2\"";
+    let output =
+        Command::new("sh").args(["-c", script]).arg(command().get_program()).arg(dsn).arg(&path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(fs::read_to_string(&path).unwrap().contains("lantern_index_maintain_errors 1\n"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "it was written to another file first, which is renamed");
 }

@@ -13,13 +13,13 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Clearance {
     Begin,
-    /// An obstacle outlasted the patience; the reason.
+    /// The step is to be postponed, for this reason: an obstacle lasted longer than `Settings::patience`, or waiting would not help.
     NotNow(String),
-    /// Asked to stop, or the window is closed.
+    /// The reason to end the run: a request to stop, or a closed window.
     Stop(String),
 }
 
-/// What a step is about to do.
+/// The table and the kind of a step that is about to begin.
 pub(crate) struct Intent<'a> {
     /// The oid of the index's table.
     pub(crate) table: u32,
@@ -27,8 +27,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) dead_since: Option<&'a str>,
 }
 
-/// Waits until no other session builds or vacuums on the table, replicas have caught up and no old transaction would block the step; at most
-/// for the settings' patience. `note` gets the first reason for waiting.
+/// Waits until no other session builds or vacuums on the table, replicas have caught up and no old transaction would block the step; at
+/// most for the settings' patience. `note` gets the first reason for waiting.
 pub(crate) async fn wait(
     database: &Database,
     intent: &Intent<'_>,
@@ -36,7 +36,7 @@ pub(crate) async fn wait(
     stop: &CancellationToken,
     note: &(dyn Fn(&str) + Sync),
 ) -> Result<Clearance, Error> {
-    let (started, mut is_told) = (Instant::now(), false);
+    let (started, mut is_noted) = (Instant::now(), false);
     // Waiting would not change this.
     if database.value("SELECT pg_is_in_recovery()").await? {
         return Ok(Clearance::NotNow("this is a standby: rebuild on the primary".to_owned()));
@@ -52,8 +52,8 @@ pub(crate) async fn wait(
         if started.elapsed() > settings.patience {
             return Ok(Clearance::NotNow(reason));
         }
-        if !is_told {
-            is_told = true;
+        if !is_noted {
+            is_noted = true;
             note(&format!("waiting: {reason}"));
         }
         tokio::select! {
@@ -72,13 +72,14 @@ pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Res
     Ok((!is_open).then(|| format!("{:02}:{:02}", minute / 60, minute % 60)))
 }
 
-/// The oldest transaction id that is still running: rows dead by now were deleted by older ones.
+/// The oldest transaction id that is still running: rows that are dead by now were deleted by older transactions.
 pub(crate) async fn now(database: &Database) -> Result<String, Error> {
     database.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint & 4294967295)::text").await
 }
 
-/// Whether another session holds, or waits for, a lock on the table like that of CREATE INDEX, REINDEX and VACUUM. It may be building an index that is
-/// still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum is left out: it gives way.
+/// Whether another session holds, or waits for, a lock on the table that conflicts with CREATE INDEX, REINDEX and VACUUM. The session may
+/// be building an index that is still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum does not count: PostgreSQL
+/// cancels it for a session that waits.
 pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Error> {
     let locks =
         "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
@@ -110,8 +111,8 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
     }
 }
 
-/// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table, prepared ones too,
-/// and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see.
+/// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table,
+/// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see.
 async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     let locks = format!(
         "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
@@ -143,8 +144,9 @@ async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settin
     Ok(is_old.then(|| format!("{what} is open for {age:.0} s, and {harm}")))
 }
 
-/// A slot or replica whose xmin (hot_standby_feedback) keeps VACUUM from removing rows that died before `since`. The rebuilt index would leave these rows
-/// out, but the table would keep them, and each run would rebuild the index again. Logical slots hold back only the catalogs' rows (`catalog_xmin`).
+/// A slot or replica whose xmin (hot_standby_feedback) keeps VACUUM from removing rows that died before `since`. The rebuilt index would
+/// leave these rows out, but the table would keep them, and each run would rebuild the index again. Logical slots hold back only the
+/// catalogs' rows (`catalog_xmin`).
 async fn keeper(database: &Database, since: &str) -> Result<Option<String>, Error> {
     let sql = format!(
         "SELECT what FROM ( \

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::plan::Plan;
 use crate::run::{Outcome, Stepped};
 
-/// The text of the file. `steps` is empty if a run only looks; `errors` counts servers and databases that could not be examined.
+/// The text of the file. `steps` is empty if a run changes nothing; `errors` counts servers and databases that could not be examined.
 #[must_use]
 pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> String {
     let mut out = String::new();
@@ -38,16 +38,16 @@ pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> Strin
         "seconds of all steps of the last run",
         BTreeMap::from([(String::new(), steps.iter().map(|step| step.seconds).sum())]),
     );
-    gauge("left", "steps that are due still", BTreeMap::from([(String::new(), left as f64)]));
+    gauge("left", "steps that are still due", BTreeMap::from([(String::new(), left as f64)]));
     gauge(
         "errors",
-        "servers and databases that could not be looked at",
+        "servers and databases that could not be examined",
         BTreeMap::from([(String::new(), errors as f64)]),
     );
     out
 }
 
-/// The word for an outcome.
+/// The label value of an outcome.
 #[must_use]
 pub fn name(outcome: &Outcome) -> &'static str {
     match outcome {

@@ -22,9 +22,9 @@ const LOCK: &str = "SELECT pg_try_advisory_lock(1818846328, 1835100526)";
 pub struct Settings {
     /// Check and rebuild the indexes that need it.
     pub rebuild: bool,
-    /// Drop indexes that failed REINDEX CONCURRENTLY have left.
+    /// Drop indexes left by failed REINDEX CONCURRENTLY.
     pub drop_leftovers: bool,
-    /// Rebuild all indexes on a builder, not only those with the option.
+    /// Rebuild all indexes on a builder, not only those with the option `external`.
     pub external: bool,
     /// Concurrent rebuilds per database.
     pub jobs: usize,
@@ -46,9 +46,9 @@ pub enum Outcome {
     Done,
     /// A check found nothing to do.
     Good,
-    /// Not begun, because of replicas, transactions or another session at work.
+    /// Not begun, because of replicas, transactions or another session's work.
     Postponed(String),
-    /// Not begun or cancelled: asked to stop, or the window is closed.
+    /// Not begun, or cancelled: a request to stop, a closed window, or a lost connection.
     Stopped(String),
     /// The statement failed.
     Failed(String),
@@ -69,13 +69,13 @@ impl Outcome {
 /// A step and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stepped {
-    /// Which.
+    /// The step.
     #[serde(flatten)]
     pub step: Step,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Duration in seconds, with the time spent waiting.
+    /// Duration in seconds, including the time spent waiting.
     pub seconds: f64,
 }
 
@@ -91,10 +91,10 @@ pub async fn look(dsn: &Dsn) -> Result<(Plan, Vec<Error>), Error> {
             Ok((survey::indexes(&database).await?, survey::notes(&database).await?))
         };
         match found.await {
-            Ok((found, told)) => {
+            Ok((found, new)) => {
                 // Notes about the server repeat in every database.
                 notes.extend(
-                    told.into_iter().filter(|note| !found.is_empty() && !notes.contains(note)).collect::<Vec<_>>(),
+                    new.into_iter().filter(|note| !found.is_empty() && !notes.contains(note)).collect::<Vec<_>>(),
                 );
                 indexes.extend(found);
             }

@@ -27,11 +27,13 @@ const CLEARING: Duration = Duration::from_secs(30);
 pub(crate) struct Queue {
     steps: Mutex<Vec<Step>>,
     tables: Mutex<HashSet<u32>>,
+    /// Tables with a rebuilt index whose dead rows VACUUM has to remove.
+    vacuums: Mutex<HashSet<u32>>,
 }
 
 impl Queue {
     pub(crate) fn new(steps: Vec<Step>) -> Self {
-        Self { steps: Mutex::new(steps), tables: Mutex::default() }
+        Self { steps: Mutex::new(steps), tables: Mutex::default(), vacuums: Mutex::default() }
     }
 
     /// The next step whose table is free. `Err`: the tables of all remaining steps are in use.
@@ -49,10 +51,16 @@ impl Queue {
         }
     }
 
-    /// Whether steps for a table remain.
-    fn has(&self, table: u32) -> bool {
+    /// Notes that VACUUM has to follow the table's last step.
+    fn vacuum_later(&self, table: u32) {
+        self.vacuums.lock().unwrap_or_else(PoisonError::into_inner).insert(table);
+    }
+
+    /// Whether VACUUM is due: the table has no more steps, and [`Self::vacuum_later`] has been called. True once.
+    fn vacuum_now(&self, table: u32) -> bool {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.iter().any(|step| step.index.table_oid == table)
+        let is_last = !steps.iter().any(|step| step.index.table_oid == table);
+        is_last && self.vacuums.lock().unwrap_or_else(PoisonError::into_inner).remove(&table)
     }
 
     fn leave(&self, table: u32) {
@@ -97,6 +105,7 @@ impl Worker {
             } else {
                 self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()))
             };
+            let outcome = self.vacuum(&step, outcome).await;
             self.queue.leave(step.index.table_oid);
             (self.listener)(&step, Event::Ended(&outcome));
             all.push(Stepped { step, outcome, seconds: started.elapsed().as_secs_f64() });
@@ -130,15 +139,45 @@ impl Worker {
             }
             (Action::Rebuild | Action::RebuildAndVacuum, Action::Rebuild | Action::RebuildAndVacuum) => {
                 let outcome = self.rebuild(step, &now.index).await?;
-                // VACUUM scans all indexes of the table, so it runs once, after the last rebuild.
-                let is_last = !self.queue.has(now.index.table_oid);
-                if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum && is_last {
-                    return self.statement(step, &format!("VACUUM {}", now.index.table)).await;
+                if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum {
+                    self.queue.vacuum_later(now.index.table_oid);
                 }
                 Ok(outcome)
             }
             _ => Ok(Outcome::Good),
         }
+    }
+
+    /// After the table's last step, however that ended, vacuums the table if an index was rebuilt because of dead rows: with these rows in
+    /// the table, the next run would rebuild the index again. Once per table, since VACUUM scans all its indexes. Returns the step's
+    /// outcome, to which a failed VACUUM is added.
+    async fn vacuum(&mut self, step: &Step, outcome: Outcome) -> Outcome {
+        let table = step.index.table_oid;
+        if !self.queue.vacuum_now(table) || self.stop.is_cancelled() || self.owner.is_lost() {
+            return outcome;
+        }
+        let vacuumed = self.vacuumed(step, table).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()));
+        match (outcome, vacuumed) {
+            (outcome, Outcome::Done) => outcome,
+            (Outcome::Done | Outcome::Good, vacuumed) => vacuumed,
+            (outcome, Outcome::Failed(why)) => outcome.with(&format!("; VACUUM failed: {why}")),
+            (outcome, _) => outcome.with("; VACUUM was cancelled"),
+        }
+    }
+
+    async fn vacuumed(&mut self, step: &Step, table: u32) -> Result<Outcome, Error> {
+        self.connected(step).await?;
+        // The table may have been renamed or dropped.
+        let name = format!("SELECT oid::regclass::text FROM pg_class WHERE oid = {table}");
+        let rows = self.database.rows(&name).await?;
+        let Some(name) = rows.first().map(|row| row.get::<_, String>(0)) else { return Ok(Outcome::Done) };
+        (self.listener)(step, Event::Note("VACUUM of the table …"));
+        // A step may have been postponed because another session holds a lock on the table.
+        let limit = self.settings.patience.as_millis().max(1);
+        self.database.run(&format!("SET lock_timeout = {limit}")).await?;
+        let outcome = self.statement(step, &format!("VACUUM {name}")).await?;
+        self.database.run("SET lock_timeout = 0").await?;
+        Ok(outcome)
     }
 
     /// Rebuilds an index, and drops the leftovers if that fails.
@@ -179,9 +218,9 @@ impl Worker {
         dropped.map(|()| count)
     }
 
-    /// Reconnects if the session or the server has ended, and says once why that takes a while.
+    /// Reconnects if the session or the server has ended. If that does not succeed at once, the listener gets one note with the error.
     async fn connected(&mut self, step: &Step) -> Result<(), Error> {
-        let (started, lost, mut told) = (Instant::now(), self.database.pid, false);
+        let (started, lost, mut is_noted) = (Instant::now(), self.database.pid, false);
         // A session about to end may not be marked as lost yet: query it.
         while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
             match open(&self.dsn, &self.database.name).await {
@@ -190,7 +229,7 @@ impl Worker {
                     return Err(error);
                 }
                 Err(error) => {
-                    if !std::mem::replace(&mut told, true) {
+                    if !std::mem::replace(&mut is_noted, true) {
                         let note = format!("the connection was lost; cannot connect again yet: {error}");
                         (self.listener)(step, Event::Note(&note));
                     }
