@@ -1,4 +1,4 @@
-//! What the daemons have in common on the command line, and around their work.
+//! What both daemons share: flags, logs, threads, signals, reloads.
 
 use std::io::{self, Write, stdout};
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use service::{Access, Activity, AdminSocket, DaemonError, LogFormat, Reload, Shu
 use crate::failure::Failure;
 use crate::period;
 
-/// Threads that move bytes; the CPU work of builds has threads of its own.
+/// Threads for I/O; builds have their own threads for CPU work.
 const IO_THREADS: usize = 2;
-/// How often it is said that a certificate expires.
+/// How often the log warns that a certificate expires.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Where a daemon listens, and what it says of itself.
+/// Flags of both daemons: addresses, access, logs.
 #[derive(Debug, Args)]
 pub struct Daemon {
     /// Certificate chain (PEM); with it connections are encrypted, also those of a router to its own builders
@@ -27,47 +27,47 @@ pub struct Daemon {
     /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Name or address to listen on
+    /// Host name or address to listen on
     #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
     /// Port for builds; 0 takes any free one
     #[arg(long, default_value_t = 8998)]
     pub port: u16,
-    /// Name or address to listen on for status requests [default: the host]
+    /// Host name or address for status requests [default: the host]
     #[arg(long, value_name = "HOST")]
     pub status_host: Option<String>,
     /// Port for status requests; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
-    /// Unix socket over which the owner lists and cancels builds and drains the daemon: `lantern-index builds`, `cancel`, `drain`
+    /// Unix socket over which the owner lists and cancels builds and drains the daemon, with `lantern-index builds`, `cancel` and `drain`
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
-    /// Show the names of relations in status, not only types and sizes
+    /// Show the names of relations in status, besides types and sizes
     #[arg(long)]
     pub status_labels: bool,
-    /// File with tokens, one per line, of which clients must show one (hnsw.external_index_token); `lantern-index token new` makes a line
-    /// with a name and limits. Read again at SIGHUP and when it changes
+    /// File with tokens, one per line, one of which clients must present (hnsw.external_index_token); `lantern-index token new` makes a
+    /// line with a name and limits. Reloaded at SIGHUP and when it changes
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Certificate authorities (PEM) that sign the certificates of clients (hnsw.external_index_sslcert); reloaded like the token file
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub client_ca: Option<PathBuf>,
-    /// Listen beyond loopback without authentication: whoever reaches the port can have indexes built
+    /// Allow clients without authentication beyond loopback: anyone who reaches the port can have indexes built
     #[arg(long)]
     pub allow_anonymous: bool,
-    /// How long a client may be silent while it waits or its rows are due, or not read what it is sent: 90s, 10m, 1h
+    /// How long a client may send nothing while it waits or its rows are due, or leave data unread: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,
-    /// How long a build may take once it has begun [default: no limit]
+    /// Time limit for a build, from its admission [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_build_time: Option<Duration>,
-    /// Connections to accept per second; more wait
+    /// Connections to accept per second; further ones wait
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_handshakes: u32,
     /// Listen beyond loopback without encryption: the values of indexed rows cross the network in plaintext
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
-    /// Format of the log on stderr: text or json. Two lines on stdout say where the daemon listens, in either format
+    /// Format of the log on stderr: text or json. Two lines on stdout name the listen addresses, in either format
     #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// Log level: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
@@ -76,12 +76,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Where to listen for status requests.
+    /// The host for status requests.
     pub fn status_host(&self) -> String {
         self.status_host.clone().unwrap_or_else(|| self.host.clone())
     }
 
-    /// What is asked of clients. Files that settings name are read.
+    /// How clients authenticate; reads the files that settings name.
     pub fn access(&self) -> Result<Access, Failure> {
         let tls = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Some(Tls::open(cert, key, self.client_ca.as_deref()).map_err(Failure::usage)?),
@@ -96,7 +96,7 @@ impl Daemon {
         })
     }
 
-    /// Sets up logs and threads, and serves until a signal ends that.
+    /// Sets up logs and threads, and serves until a signal ends the daemon.
     pub fn run(&self, serve: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         service::init_telemetry(self.log_format, &self.log_level).map_err(Failure::usage)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -106,13 +106,13 @@ impl Daemon {
             .build()
             .context("cannot start the threads for connections")?;
         let result = runtime.block_on(serve());
-        // Builds that did not end within the grace period are left behind.
+        // Abandon builds that have not ended within their grace period.
         runtime.shutdown_timeout(Duration::from_millis(100));
         result
     }
 }
 
-/// Has what was read for `access`, and `more`, read again at SIGHUP and when files change; warns of certificates that expire.
+/// Reloads the files of `access` and `more` at SIGHUP and when they change; warns of certificates that expire.
 pub fn keep_fresh(access: &Access, more: Vec<Arc<dyn Reload>>) -> io::Result<()> {
     let mut parts: Vec<Arc<dyn Reload>> = more;
     if let Some(tokens) = &access.tokens {
@@ -131,12 +131,12 @@ pub fn keep_fresh(access: &Access, more: Vec<Arc<dyn Reload>>) -> io::Result<()>
     service::keep_fresh(parts)
 }
 
-/// Opens the owner's socket, if there is to be one.
+/// Opens the owner's socket, if a path is set.
 pub fn admin(path: Option<&Path>, activity: Arc<Activity>) -> Result<Option<AdminSocket>, Failure> {
     path.map(|path| AdminSocket::start(path, activity)).transpose().map_err(Failure::usage)
 }
 
-/// Says where a daemon listens, on stdout in lines that Lantern's users and scripts know, and tells the service manager.
+/// Prints the listen addresses, in lines that Lantern's users and scripts parse, and notifies the service manager.
 pub fn ready(name: &str, status: SocketAddr, clients: SocketAddr, shutdown: &Shutdown) -> io::Result<()> {
     let mut out = stdout().lock();
     let name = format!("[*] [Lantern External Index] {name}");
@@ -152,7 +152,7 @@ pub fn ready(name: &str, status: SocketAddr, clients: SocketAddr, shutdown: &Shu
     Ok(())
 }
 
-/// A start that failed, with what may help.
+/// The failure to start, with advice.
 pub fn explain(error: DaemonError) -> Failure {
     match error {
         DaemonError::Plaintext(address) => Failure::usage(anyhow!(
@@ -161,7 +161,7 @@ pub fn explain(error: DaemonError) -> Failure {
              --allow-plaintext-beyond-loopback if you trust the network with the values of indexed rows."
         )),
         DaemonError::Anonymous(address) => Failure::usage(anyhow!(
-            "{address} can be reached from other machines, and clients are not asked who they are\n\
+            "{address} can be reached from other machines, and clients are not authenticated\n\
              Give a --token-file with secrets, or the authority of their certificates with --client-ca, or listen on --host \
              127.0.0.1, or say --allow-anonymous if everybody there may have indexes built."
         )),

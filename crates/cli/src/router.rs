@@ -13,36 +13,36 @@ use crate::period;
 use crate::pods::Pods;
 use crate::router_config::{config, explain, parse_builder};
 
-/// Each flag is a setting, which the environment and the configuration file can have too: see `config::definition`.
+/// Each flag is a setting that the environment and the configuration file can also contain: see `config::definition`.
 #[derive(Debug, Args)]
 pub struct Router {
     #[command(flatten)]
     pub daemon: Daemon,
-    /// How clients reach their builder
+    /// How clients are connected to their builder
     #[arg(long, value_enum, default_value_t = ModeName::Relay)]
     pub mode: ModeName,
-    /// Where builders come from
+    /// The source of builders
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
-    /// Connections at a time; beyond it the oldest is closed whose client has not sent a request
+    /// The most connections; beyond it the oldest one without a request is closed
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
-    /// Builders that are kept, idle or not
+    /// The least number of builders to keep, idle or not
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_builders: u16,
-    /// The most builders at a time; more builds wait for their turn
+    /// The most concurrent builders; further builds wait
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_builders: u16,
-    /// Builders that are kept idle besides the busy ones, so that the next build need not wait for one to start
+    /// The number of idle builders to keep besides busy ones, so that the next build need not wait for a start
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub spare_builders: u16,
-    /// How long other builders may be idle: 90s, 10m, 1h
+    /// How long further builders may stay idle: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
     pub idle_ttl: Duration,
-    /// How long a client waits for a builder that starts
+    /// How long a client waits for a builder to start
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
     pub start_timeout: Duration,
-    /// How long relayed builds may go on when the router is stopped
+    /// How long relayed builds may continue when the router is stopped
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period::parse)]
     pub grace: Duration,
     /// With --builders process: a further argument of `lantern-index serve`, as in --builder-arg=--threads=4; may be repeated
@@ -54,52 +54,52 @@ pub struct Router {
     #[cfg(feature = "kubernetes")]
     #[command(flatten)]
     pub pods: Pods,
-    /// Certificates (PEM) that signed the builders' certificates, when connections to builders are encrypted
+    /// Authorities (PEM) that signed the builders' certificates, if connections to builders are encrypted
     #[arg(long, value_name = "FILE", requires = "builder_name")]
     pub builder_ca: Option<PathBuf>,
-    /// The name that the builders' certificate is for
+    /// The name in the builders' certificates
     #[arg(long, value_name = "NAME")]
     pub builder_name: Option<String>,
-    /// The file with the key that tickets are signed with, where this router does not start the builders
+    /// The file with the key that signs tickets, if this router does not start the builders
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
 }
 
-/// The names of the modes.
+/// The values of `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// The router relays all bytes: clients connect only to the router
+    /// The router relays all bytes: clients need to reach only the router
     Relay,
-    /// The client is redirected to the builder, which it must be able to reach; clients without support for that are relayed
+    /// The client is redirected to the builder, which it must be able to reach; clients that do not support that are relayed
     Redirect,
 }
 
-/// The names of the sources.
+/// The values of `--builders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SourceName {
-    /// Processes of this machine, which end with the router
+    /// Processes on this machine, which end with the router
     Process,
-    /// Those given with --builder, which the router does not start
+    /// Builders given with --builder, which the router does not start
     Static,
-    /// Pods
+    /// Kubernetes pods
     #[cfg(feature = "kubernetes")]
     Kubernetes,
 }
 
 /// Runs the router daemon until a signal ends it.
 pub fn run(arguments: &Router) -> Result<(), Failure> {
-    // The buffers of relayed builds and of strangers go back to the system when they are freed.
+    // Return the buffers of relayed builds and of unauthenticated connections to the system when they are freed.
     hnsw::memory::map_large_blocks();
     arguments.daemon.run(async || serve(config(arguments)?, arguments.daemon.admin_socket.clone()).await)
 }
 
-/// What is wrong with the files that the settings name.
+/// The errors of files that the settings name.
 pub fn check(arguments: &Router) -> Vec<Failure> {
     config(arguments).err().into_iter().collect()
 }
 
 async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
-    // Before the ports: whoever sees them may send a signal.
+    // Before the ports are open: whoever sees them open may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let mut parts: Vec<Arc<dyn Reload>> = Vec::new();
     if let Some(tls) = &config.builder_tls {
@@ -126,7 +126,7 @@ async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
     if !asks_clients && !router.local_addr().ip().is_loopback() {
-        tracing::warn!("clients are not asked who they are and other machines can connect");
+        tracing::warn!("clients are not authenticated, and other machines can connect");
     }
     daemon::ready("Router", router.status_addr(), router.local_addr(), &shutdown).context("cannot write to stdout")?;
     router.run(shutdown).await;

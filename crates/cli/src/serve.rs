@@ -22,13 +22,13 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
         .run(async || serve(config(arguments)?, arguments.stop_at_eof, arguments.daemon.admin_socket.clone()).await)
 }
 
-/// What is wrong with the files that the settings name.
+/// The errors of files that the settings name.
 pub fn check(arguments: &Serve) -> Vec<Failure> {
     config(arguments).err().into_iter().collect()
 }
 
 async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
-    // Before the ports: whoever sees them may send a signal.
+    // Before the ports are open: whoever sees them open may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     if stop_at_eof {
         stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;
@@ -54,7 +54,7 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
     if !server.asks_clients() && !server.local_addr().ip().is_loopback() {
-        tracing::warn!("clients are not asked who they are and other machines can connect");
+        tracing::warn!("clients are not authenticated, and other machines can connect");
     }
     let name = "External Indexing";
     daemon::ready(name, server.status_addr(), server.local_addr(), &shutdown).context("cannot write to stdout")?;
@@ -63,13 +63,12 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
     Ok(())
 }
 
-/// Ends the daemon with whoever holds the other end of its standard input, however that one ends; before, when it says anything,
-/// as SIGTERM does.
+/// Stops the daemon when standard input is closed, that is when its parent ends, however that happens. Any input drains it like SIGTERM.
 fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        // An error is an end too.
+        // A read error counts as closed.
         if matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
-            tracing::info!("told to end by standard input");
+            tracing::info!("input on standard input, draining");
             shutdown.drain.cancel();
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         }
@@ -80,7 +79,7 @@ fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether values can be put into files in this directory.
+/// Whether the spool can create files in this directory.
 pub fn check_spool_dir(dir: &Path) -> Result<(), Failure> {
     let unusable = |error| anyhow::anyhow!("spool directory {} cannot be used: {error}", dir.display());
     Storage::try_dir(dir).map_err(|error| Failure::usage(unusable(error)))
@@ -126,7 +125,7 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
     })
 }
 
-/// A start that failed, with what may help.
+/// The failure to start, with advice.
 pub fn explain(error: ServerError) -> Failure {
     match error {
         ServerError::Daemon(error) => daemon::explain(error),

@@ -34,7 +34,7 @@ fn show_says_where_each_value_comes_from() {
     assert!(line("# engine = \"bulk\"").ends_with("# default"), "{text}");
     assert!(line("# cert =").ends_with("# not set"), "{text}");
 
-    // What it prints is a file that says the same.
+    // The output is a configuration file with the same settings.
     fs::write(dir.path().join("again.toml"), &text).unwrap();
     let again = said(&run(&["config", "show"], &[("LANTERN_INDEX_CONFIG", "again.toml")], dir.path()));
     let values = |text: &str| -> Vec<String> {
@@ -122,7 +122,7 @@ fn check_finds_where_the_daemons_would_not_listen() {
         ),
         (
             format!("[serve]\n{tls}"),
-            "c.toml:2: host: 0.0.0.0:8998 can be reached from other machines, and clients are not asked",
+            "c.toml:2: host: 0.0.0.0:8998 can be reached from other machines, and clients are not authenticated",
         ),
         (
             "[router]\nhost = '0.0.0.0'\n".to_owned(),
@@ -133,7 +133,7 @@ fn check_finds_where_the_daemons_would_not_listen() {
         let (code, text) = check(dir.path(), &toml, &[]);
         assert_eq!(code, Some(64), "{toml}: {text}");
         assert!(text.contains(expected), "{toml}: {text}");
-        // What the check refuses, the daemon refuses.
+        // What `config check` rejects, the daemon rejects too.
         let daemon = toml.split(['[', ']']).nth(1).unwrap();
         let output = run(&[daemon, "--config", "c.toml"], &[], dir.path());
         assert_eq!(output.status.code(), Some(64), "{toml}: {}", said(&output));
@@ -173,9 +173,9 @@ fn check_finds_a_certificate_that_is_not_valid() {
 fn a_spool_directory_that_cannot_be_used() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
-    // Nobody, not even root, can make a file in /proc.
+    // Not even root can create a file in /proc.
     for (spool_dir, problem) in [("absent", "No such file"), ("file", "Not a directory"), ("/proc", "/proc")] {
-        // Should it start, it ends with its input, which is empty.
+        // If the daemon starts nevertheless, it ends at once, since its standard input is empty.
         let start = ["serve", "--stop-at-eof", "--port=0", "--status-port=0", "--spool-dir", spool_dir];
         let output = run(&start, &[], dir.path());
         assert_eq!(output.status.code(), Some(64), "{spool_dir}: {}", said(&output));

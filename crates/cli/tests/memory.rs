@@ -1,4 +1,4 @@
-//! The memory that a builder takes, against what it reserves and what `lantern-index estimate` tells.
+//! The memory that a builder takes, compared with its reservation and with the output of `lantern-index estimate`.
 
 mod support;
 
@@ -20,14 +20,14 @@ const fn made(value_type: ValueType, dims: u32, m: u16, rows: u64) -> Made {
     Made { value_type, dims, m, rows }
 }
 
-/// The most resident memory during a build, and the most of it that is no file's.
+/// The peak of resident memory during a build: in all, and without mapped files.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     all: u64,
     anonymous: u64,
 }
 
-/// Has an index built and looks at the daemon's memory all the while.
+/// Runs a build and samples the daemon's memory until it ends.
 fn measure(daemon: &Daemon, build: &Made) -> Peak {
     fs::write(format!("/proc/{}/clear_refs", daemon.child.id()), "5").unwrap();
     let over = AtomicBool::new(false);
@@ -62,7 +62,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Mapped pages of the program's file count, of which one that is hardly optimised has more than a released one.
+/// Mapped pages of the program's file count as resident; an unoptimised binary has more of them than a release.
 const UNOPTIMISED: u64 = 2 << 20;
 
 #[test]
@@ -74,27 +74,31 @@ fn builds_take_what_was_estimated() {
         made(Vector, 64, 2, 20_000),
     ] {
         let dir = TempDir::new().unwrap();
-        let peak = measure(&start(dir.path(), &[]), &build);
+        let daemon = start(dir.path(), &[]);
+        let idle = daemon.memory("RssAnon:");
+        let peak = measure(&daemon, &build);
+        let reserved = build.estimate().build_memory_bytes(THREADS);
+        assert!(peak.anonymous - idle <= reserved + reserved / 10, "{build:?}: {peak:?}, reserved {reserved}");
         let estimate = build.estimate().builder_memory_bytes(THREADS);
         assert!(peak.all <= estimate + estimate / 10 + UNOPTIMISED, "{build:?}: {peak:?}, estimated {estimate}");
-        // Much less would keep others waiting for nothing.
+        // An estimate far too high would make other builds wait without need.
         assert!(peak.all >= estimate * 6 / 10, "{build:?}: {peak:?}, estimated {estimate}");
     }
 }
 
-/// Eight builds that need three times the memory that there is.
+/// Eight concurrent builds that need three times the memory limit.
 fn eight(build: Made) -> (Peak, u64) {
     let dir = TempDir::new().unwrap();
     let need = build.estimate().build_memory_bytes(THREADS);
     let limit = (need * 8 / 3) & !1023;
     let daemon = start(dir.path(), &["--memory-limit", &format!("{}kB", limit >> 10)]);
-    // What running builds were told they have, now and at most, and the order in which they were let in.
+    // Memory that running builds have reserved, now and at most, and the order in which builds were admitted.
     let (reserved, order) = (Mutex::new((0, 0)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for number in 0..8 {
             let mut client = daemon.connect();
             client.send(&ClientMessage::Hello(build.hello()));
-            // One after the other: the order in which they come is known.
+            // One after the other, so that their order in the queue is known.
             daemon.eventually("it is let in or queued", || {
                 let of = |name: &str| daemon.metric(&format!("lantern_index_{name}"));
                 of("build_active") + of("queue_depth") + of("builds_total{outcome=\"succeeded\"}") > number
@@ -110,7 +114,7 @@ fn eight(build: Made) -> (Peak, u64) {
                 *sum = (sum.0 + memory, sum.1.max(sum.0 + memory));
                 drop(sum);
                 build.send_rows(&mut client);
-                // From the end of the rows on the builder may be done, and have the memory reserved for another.
+                // Once all rows are sent, the build may end and its memory may go to another one.
                 reserved.lock().unwrap().0 -= memory;
                 client.end_of_rows(build.rows);
                 assert_eq!(client.done(), build.rows);
@@ -120,7 +124,7 @@ fn eight(build: Made) -> (Peak, u64) {
     let (_, most) = reserved.into_inner().unwrap();
     assert!(most <= limit, "{most} of {limit}");
     let order = order.into_inner().unwrap();
-    // Two may be let in so close to each other that their threads get here in either order.
+    // Two builds may be admitted so shortly after one another that their threads get here in either order.
     assert!(order.windows(2).all(|pair| pair[1] + 2 > pair[0]), "{order:?}");
     (Peak { all: daemon.memory("VmHWM:"), ..Peak::default() }, limit)
 }

@@ -1,4 +1,4 @@
-//! `lantern-index status` against a status server, and against what is none.
+//! `lantern-index status` against a status server, and against other programs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A daemon with a build, one that waits, one that succeeded and one that was refused.
+/// A status server that reports a running, a waiting, a successful and a refused build.
 struct Daemon {
     activity: Arc<Activity>,
     server: StatusServer,
@@ -137,7 +137,7 @@ fn the_exit_code_says_whether_builds_are_taken() {
 }
 
 /// Answers every connection with these bytes, again and again if `endless`.
-fn stranger(answer: &'static [u8], endless: bool) -> SocketAddr {
+fn other_program(answer: &'static [u8], endless: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -151,7 +151,7 @@ fn stranger(answer: &'static [u8], endless: bool) -> SocketAddr {
 }
 
 #[test]
-fn what_is_no_daemon_is_told_apart() {
+fn other_programs_are_recognised() {
     const ENDLESS: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n                                        ";
     for (answer, endless, words) in [
@@ -160,7 +160,7 @@ fn what_is_no_daemon_is_told_apart() {
         (b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"status\": 1}", false, "is no daemon of lantern-index"),
         (ENDLESS, true, "length limit exceeded"),
     ] {
-        let output = run(&[&stranger(answer, endless).to_string()]);
+        let output = run(&[&other_program(answer, endless).to_string()]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(words), "{words:?} is missing in {said}");

@@ -1,4 +1,4 @@
-//! Connection strings, services, the environment and passwords, as libpq understands them.
+//! Connection strings, services, the environment and passwords, interpreted as by libpq.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::Error;
 
-/// Parameters that the connection string leaves out come from these environment variables.
+/// Environment variables of parameters that the connection string does not set.
 const ENVIRONMENT: [(&str, &str); 15] = [
     ("host", "PGHOST"),
     ("hostaddr", "PGHOSTADDR"),
@@ -28,7 +28,7 @@ const ENVIRONMENT: [(&str, &str); 15] = [
     ("target_session_attrs", "PGTARGETSESSIONATTRS"),
 ];
 
-/// Parameters of libpq that have no effect here.
+/// Parameters of libpq that are accepted and have no effect here.
 const IGNORED: [&str; 20] = [
     "application_name",
     "client_encoding",
@@ -52,12 +52,12 @@ const IGNORED: [&str; 20] = [
     "tcp_user_timeout",
 ];
 
-/// Parameters that demand a protection which the driver does not have, their environment variables, and the values that demand nothing new.
+/// Parameters that request protection which the driver does not support, with their environment variables and the values that are harmless.
 const REFUSED: [(&str, &str, &[&str]); 6] = [
     ("channel_binding", "PGCHANNELBINDING", &["disable", "prefer"]),
     ("require_auth", "PGREQUIREAUTH", &[]),
     ("requirepeer", "PGREQUIREPEER", &[]),
-    // TLS older than 1.2 is never spoken.
+    // The driver never uses TLS older than 1.2.
     ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
     ("sslcrl", "PGSSLCRL", &[]),
     ("sslcrldir", "PGSSLCRLDIR", &[]),
@@ -78,7 +78,7 @@ pub enum SslMode {
     VerifyFull,
 }
 
-/// What to connect to.
+/// The server and database to connect to.
 #[derive(Clone, Debug)]
 pub struct Dsn {
     parameters: BTreeMap<String, String>,
@@ -86,10 +86,10 @@ pub struct Dsn {
 }
 
 impl Dsn {
-    /// Reads `key=value …` or `postgresql://…`. Parameters it leaves out come from its service, then from the environment.
+    /// Parses `key=value …` or `postgresql://…`. Other parameters come from the service, then from the environment.
     ///
     /// # Errors
-    /// The string is malformed, or the service is unknown.
+    /// The string is malformed, or the service does not exist.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::with(text, &|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -102,7 +102,7 @@ impl Dsn {
                 return Err(Error::Dsn("an address begins with postgresql://".to_owned()));
             }
             _ if text.is_empty() || text.contains('=') => pairs(text)?,
-            // As psql does.
+            // A plain word is the name of a database, as for psql.
             _ => BTreeMap::from([("dbname".to_owned(), text.to_owned())]),
         };
         let home = PathBuf::from(variable("HOME").unwrap_or_else(|| "/".to_owned()));
@@ -139,13 +139,13 @@ impl Dsn {
         self.parameters.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The database; `None` means all of the server.
+    /// The database; `None` means all databases of the server.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.get("dbname")
     }
 
-    /// The database to connect to where one must be chosen: as in libpq, the user's own by default.
+    /// The database to connect to if one is needed: by default the one with the user's name, as in libpq.
     #[must_use]
     pub fn database_or_default(&self) -> &str {
         self.database().or_else(|| self.get("user")).unwrap_or("postgres")
@@ -190,11 +190,11 @@ impl Dsn {
         ports.iter().for_each(|&port| _ = config.port(port));
         // A comma-separated list names several servers, such as a primary and its standbys.
         self.name().split(',').for_each(|host| _ = config.host(host));
-        // A rebuild may be silent for hours; firewalls between drop idle connections.
+        // A rebuild may be silent for hours, and firewalls drop idle connections.
         config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
         config.dbname(database);
         for address in self.get("hostaddr").iter().flat_map(|addresses| addresses.split(',')) {
-            // Beside the host name, which the certificate is checked against.
+            // `hostaddr` is used beside the host name, against which the certificate is verified.
             let wrong = || Error::Dsn(format!("hostaddr \"{address}\" is no address"));
             config.hostaddr(address.parse().map_err(|_| wrong())?);
         }
@@ -233,7 +233,8 @@ impl Dsn {
     }
 }
 
-/// The password of the first matching line, `host:port:database:user:password`: `*` matches anything, `\` escapes `:` and `\`.
+/// The password of the first matching line `host:port:database:user:password` of a password file. `*`
+/// matches anything, `\` escapes `:` and `\`.
 fn password(file: &str, wanted: [&str; 4]) -> Option<String> {
     file.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let (mut fields, mut chars) = (vec![String::new()], line.chars());
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn malformed_strings_are_rejected() {
         for (text, word) in [
             ("host", ""),
             ("host='x", "quote"),

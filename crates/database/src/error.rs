@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why a session could not begin or go on.
+/// Why a session could not begin or continue.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The connection string is invalid.
@@ -9,23 +9,23 @@ pub enum Error {
     /// A file that the connection string refers to cannot be read.
     #[error("cannot read {path}: {reason}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// No connection.
+    /// The connection failed.
     #[error("cannot connect to {place}: {reason}")]
     Connect {
         /// Host and database.
         place: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A statement failed.
     #[error("database \"{database}\": {reason}")]
     Statement {
-        /// Where.
+        /// The database of the session.
         database: String,
         /// The server's message, with its hint.
         reason: String,
@@ -38,12 +38,12 @@ impl Error {
     }
 }
 
-/// The server's message with detail and hint, which `Display` of the error leaves out.
+/// The server's message with detail and hint; the error's `Display` omits both.
 pub(crate) fn words(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(told) => {
-            let more = [told.detail(), told.hint()].into_iter().flatten().map(|text| format!(" ({text})"));
-            format!("{}{}", told.message(), more.collect::<String>())
+        Some(server) => {
+            let more = [server.detail(), server.hint()].into_iter().flatten().map(|text| format!(" ({text})"));
+            format!("{}{}", server.message(), more.collect::<String>())
         }
         None => {
             let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();

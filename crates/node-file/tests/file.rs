@@ -48,11 +48,11 @@ fn nodes_have_full_upper_lists_and_no_lone_layer() {
     let mut nodes = Vec::new();
     file.write(0..4, &mut nodes);
     assert_eq!(file.bytes(), 136 + nodes.len() as u64);
-    // Level 0: label, level, 4 slots, value; a level more: 2 slots.
+    // Level 0: label, level, 4 slots, value; each higher level: 2 slots.
     let (low, high) = (8 + 2 + 4 + 24 + 2, 4 + 12);
     assert_eq!(nodes.len(), 4 * low + 2 * high);
 
-    // Element 2, the entry point, comes first. Its third layer had nobody else.
+    // Element 2, the entry point, comes first. Layer 2 has no other element and is left out.
     let entry = &nodes[..low + high];
     assert_eq!(entry[..10], [1, 0, 2, 0, 3, 0, 0, 0, 1, 0]);
     assert_eq!(number(&entry[10..14]), 3);
@@ -63,7 +63,7 @@ fn nodes_have_full_upper_lists_and_no_lone_layer() {
     assert_eq!(entry[42..54].chunks(6).map(number).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(entry[54..], [2, 0x3c]);
 
-    // Element 0, all of it.
+    // All of element 0.
     let second = &nodes[low + high..2 * low + high];
     let mut expected = vec![1, 0, 2, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     expected.extend([0; 12]);
@@ -81,7 +81,7 @@ fn the_head_says_where_to_begin() {
 }
 
 #[test]
-fn an_empty_upper_list_leads_to_somebody() {
+fn an_empty_upper_list_is_filled() {
     let mut heap_tids = HeapTids::with_capacity(2, 2);
     heap_tids.push([HeapTid::new(0, 1)]);
     heap_tids.push([HeapTid::new(0, 2)]);
@@ -114,7 +114,7 @@ fn what_a_client_cannot_take_is_an_error() {
     assert_eq!(new(&empty, vec![]), Some(NodeFileError::Empty));
 }
 
-/// Vectors of 2000 numbers that look like an error message.
+/// Vectors of 2000 dimensions that look like an error message.
 struct Loud([u8; 8000]);
 
 impl ElementValues for Loud {
@@ -141,7 +141,7 @@ fn values_that_look_like_an_error_where_a_read_begins_are_refused() {
     let content = Content { value_type: ValueType::Vector, dims: 2000, metric: b'e' };
     let order: Vec<u32> = (0..rows as u32).collect();
     let magic = [0x37, 0x33, 0x33, 0x37];
-    // 10 MiB are 1304 nodes of 8038 bytes and 4208 bytes of another, 4170 of them its value.
+    // 10 MiB hold 1304 nodes of 8038 bytes and 4208 bytes of the next, 4170 of them its value.
     let loud = |at: usize| {
         let mut value = [1; 8000];
         value[at..at + 4].copy_from_slice(&magic);

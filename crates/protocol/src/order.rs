@@ -1,37 +1,37 @@
 use crate::{BuilderMessage, ClientMessage, ProtocolError, capability};
 
-/// What a session is doing, and so which messages may come.
+/// The state of a session, which determines the messages that may come next.
 ///
-/// Each side keeps one and passes every message through it, sent or received. The sides see messages that cross on the
-/// wire in different orders; the rules allow for that.
+/// Each side keeps its own and passes every message through it, sent or received. Messages cross on the wire, so the two sides
+/// see them in different orders; the rules allow for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionState {
-    /// The client has chosen this protocol and is to say what it wants.
+    /// The client has chosen this protocol; its Hello is expected.
     #[default]
     Opened,
-    /// The builder is to accept or refuse a check; it may be queued.
+    /// A check waits for Accept or Refuse; it may be queued.
     CheckAdmission,
-    /// The builder is to accept or refuse to advise; it may be queued.
+    /// A request for advice waits for Accept or Refuse; it may be queued.
     AdviceAdmission,
-    /// The builder is to accept or refuse a build; it may be queued.
+    /// A build waits for Accept or Refuse; it may be queued.
     Admission,
     /// The client sends rows.
     Rows,
-    /// The builder completes the graph.
+    /// The builder builds the graph.
     Building,
     /// The builder sends pages.
     Pages,
-    /// The client sends the pages of an index that is to be checked.
+    /// The client sends the pages of an index to be checked.
     IndexPages,
-    /// The builder checks them.
+    /// The builder checks the pages.
     Checking,
     /// The client sends a sample of rows.
     Sample,
-    /// The builder tries what could be built.
+    /// The builder measures possible indexes.
     Advising,
-    /// The builder has told what it found.
+    /// The builder has sent Findings or Advice; Done is expected.
     Found,
-    /// Nothing more is to come.
+    /// The session has ended.
     Ended,
 }
 
@@ -39,7 +39,7 @@ impl SessionState {
     /// The state after a message of the client.
     ///
     /// # Errors
-    /// [`ProtocolError::Unexpected`]
+    /// [`ProtocolError::Unexpected`] if the message is not allowed in this state.
     pub fn client(self, message: &ClientMessage) -> Result<Self, ProtocolError> {
         use ClientMessage::{Cancel, EndOfIndex, EndOfTuples, Heartbeat, Hello, IndexPages, Ping, Ticket, Tuples};
         match (self, message) {
@@ -54,7 +54,7 @@ impl SessionState {
             (Self::Sample, EndOfTuples(_)) => Ok(Self::Advising),
             (Self::IndexPages, IndexPages(_)) => Ok(Self::IndexPages),
             (Self::IndexPages, EndOfIndex(_)) => Ok(Self::Checking),
-            // Also at the end: they cross the builder's last message.
+            // Even in the last state: these messages may cross the builder's last one.
             (_, Heartbeat | Cancel) => Ok(self),
             _ => Err(self.unexpected(message.name())),
         }
@@ -63,14 +63,14 @@ impl SessionState {
     /// The state after a message of the builder.
     ///
     /// # Errors
-    /// [`ProtocolError::Unexpected`]
+    /// [`ProtocolError::Unexpected`] if the message is not allowed in this state.
     pub fn builder(self, message: &BuilderMessage) -> Result<Self, ProtocolError> {
         use BuilderMessage::{
             Accept, Advice, Done, Error, Findings, Heartbeat, Layout, Pages, Pong, Progress, Redirect, Refuse, Wait,
         };
         match (self, message) {
             (Self::Ended, _) => Err(self.unexpected(message.name())),
-            // Before Hello too: a builder that is full, or that cannot read the Hello.
+            // Even before Hello: the builder may have too many connections, or be unable to read the Hello.
             (_, Error(_)) => Ok(Self::Ended),
             (Self::Opened | Self::CheckAdmission | Self::AdviceAdmission | Self::Admission, Refuse(_)) => {
                 Ok(Self::Ended)
@@ -83,7 +83,7 @@ impl SessionState {
             (Self::AdviceAdmission, Accept(accept)) if accept.capabilities & capability::ADVISE != 0 => {
                 Ok(Self::Sample)
             }
-            // A builder that does not know what is asked takes it for a build.
+            // A builder that does not know checks or advice takes the Hello for a build.
             (Self::CheckAdmission | Self::AdviceAdmission | Self::Admission, Accept(_)) => Ok(Self::Rows),
             (Self::CheckAdmission | Self::AdviceAdmission | Self::Admission, Wait(_) | Heartbeat) => Ok(self),
             (
@@ -106,7 +106,7 @@ impl SessionState {
         }
     }
 
-    /// The state in words, after "while".
+    /// The state in words, to follow "while".
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -117,8 +117,8 @@ impl SessionState {
             Self::Pages => "sending pages",
             Self::IndexPages => "sending the index",
             Self::Checking => "checking the index",
-            Self::Advising => "trying what could be built",
-            Self::Found => "telling what was found",
+            Self::Advising => "measuring possible indexes",
+            Self::Found => "sending the result",
             Self::Ended => "the session has ended",
         }
     }

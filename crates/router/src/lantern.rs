@@ -1,4 +1,4 @@
-//! Lantern's clients, which cannot present a ticket, and receive no messages while they send rows or read the file.
+//! Lantern's clients. They cannot present a ticket, and read nothing while they send rows and no messages within the file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::scheduler::Demand;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
-/// How long a client may wait for a builder: it gives up after 10 seconds without an answer.
+/// How long a client may wait for a builder. Clients give up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
-/// How long a client may take to read the rest of its file.
+/// The time limit for a client to read the rest of its file.
 const READING: Duration = Duration::from_secs(600);
-/// How long a client may take to close after an error, and how long to wait for a builder's reason.
+/// The time limit for a client to close after an error, and for a builder to send its reason.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Why a client gets no builder.
+/// Why there is no builder for a client.
 enum NoBuilder {
-    /// The message for the client.
-    Told(String),
+    /// The message that the client gets.
+    Refused(String),
     Left,
 }
 
 impl Session<'_> {
-    /// Sends a client the address of its builder.
+    /// Sends the client the address of a builder.
     pub(crate) async fn lantern_address(&self, mut stream: Box<dyn Transport>) {
         let client = match self.lantern_client(&*stream) {
             Ok(client) => client,
@@ -45,7 +45,7 @@ impl Session<'_> {
         let lease = match self.lantern_lease(&mut stream, &client).await {
             Ok(lease) => lease,
             Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
-            Err(NoBuilder::Told(text)) => return tell(stream, &error_frame(&text)).await,
+            Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
         };
         let before = match health::builds(lease.place()).await {
             Ok(before) => before,
@@ -68,7 +68,7 @@ impl Session<'_> {
         tell(stream, &bytes).await;
     }
 
-    /// Has a builder build, with this router between the two.
+    /// Relays a build between the client and a builder.
     pub(crate) async fn lantern_build(&self, mut stream: Box<dyn Transport>, init: Init) {
         let client = match self.lantern_client(&*stream) {
             Ok(client) => client,
@@ -89,14 +89,14 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let found = tokio::select! {
             found = timeout(PATIENCE, self.lantern_builder(&mut stream, &client, &init)) => found.unwrap_or_else(|_| {
-                Err(NoBuilder::Told("no builder is ready yet; one may be starting, try again".to_owned()))
+                Err(NoBuilder::Refused("no builder is ready yet; one may be starting, try again".to_owned()))
             }),
-            () = self.shared.drain.cancelled() => Err(NoBuilder::Told("router is shutting down".to_owned())),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused("router is shutting down".to_owned())),
         };
         match found {
             Ok((lease, builder)) => self.lantern_relay(stream, queued, lease, builder).await,
             Err(NoBuilder::Left) => tracing::info!("Lantern client left"),
-            Err(NoBuilder::Told(text)) => {
+            Err(NoBuilder::Refused(text)) => {
                 tracing::warn!(reason = text, "build refused");
                 queued.refuse(Refusal::Builders, text.clone());
                 tell(stream, &error_frame(&text)).await;
@@ -128,7 +128,7 @@ impl Session<'_> {
             label: None,
             value_type: order.value_type.name().to_owned(),
             metric: match order.metric {
-                // A setting of the builder decides between the two.
+                // Lantern's clients announce both metrics as one; the builder's setting decides between them.
                 LanternMetric::CosineOrInnerProduct => Metric::Cosine,
                 LanternMetric::L2 => Metric::L2,
                 LanternMetric::Hamming => Metric::Hamming,
@@ -142,7 +142,7 @@ impl Session<'_> {
         })
     }
 
-    /// A builder that has received the client's order.
+    /// Finds a builder and sends it the client's order.
     async fn lantern_builder(
         &self,
         stream: &mut Box<dyn Transport>,
@@ -154,7 +154,7 @@ impl Session<'_> {
             let asked = async {
                 let mut builder = greeted(&lease, self.shared.config.builder_tls.as_deref()).await?;
                 let ticket = relayed(&lease.ticket).ok_or_else(|| std::io::Error::other("the ticket is too long"))?;
-                // The order without its first four bytes, the choice of the protocol.
+                // Leave out the first four bytes of the order, which are the choice of the protocol.
                 builder.write_all(&[&ticket, &init.to_bytes()[4..]].concat()).await?;
                 builder.flush().await?;
                 std::io::Result::Ok(builder)
@@ -167,11 +167,11 @@ impl Session<'_> {
                 }
             }
         }
-        Err(NoBuilder::Told(format!("{ATTEMPTS} builders were lost before one took the build")))
+        Err(NoBuilder::Refused(format!("{ATTEMPTS} builders were lost before one took the build")))
     }
 
     async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
-        // The order has no number of rows, so the builder is of the least size.
+        // The order has no number of rows, so request the smallest builder.
         let demand = Demand { client: client.clone(), memory: 0 };
         let mut request = self.shared.pool.ask(demand);
         let mut byte = [0];
@@ -181,15 +181,15 @@ impl Session<'_> {
                 other => {
                     let refusal = other.and_then(Result::err);
                     tracing::warn!(?refusal, "Lantern client gets no builder");
-                    Err(NoBuilder::Told("no builder is available, see the router's log".to_owned()))
+                    Err(NoBuilder::Refused("no builder is available, see the router's log".to_owned()))
                 }
             },
-            // It sends nothing before the answer, so any byte or end means that it has left.
+            // The client sends nothing before the answer: any byte, or the end of the stream, means that it has left.
             _ = stream.read(&mut byte) => Err(NoBuilder::Left),
         }
     }
 
-    /// Relays bytes until one side ends. If the builder is lost, the client's connection is reset: it would take the end of the
+    /// Relays bytes until one side ends. If the builder is lost, resets the client's connection: the client would take the end of the
     /// stream for the end of the file.
     async fn lantern_relay(
         &self,
@@ -207,7 +207,7 @@ impl Session<'_> {
         let (mut there, mut back) = (BytesMut::new(), BytesMut::new());
         let (patience, metrics) = (self.shared.config.idle_timeout, self.shared.activity.metrics());
         let end = tokio::select! {
-            // The builder's word counts even when the client has gone in the same moment.
+            // The builder's end of the stream takes precedence if both sides end at the same time.
             biased;
             end = copy(&mut from_builder, &mut to_client, &mut back, patience, |bytes| {
                 answers.pass(bytes);
@@ -233,7 +233,7 @@ impl Session<'_> {
             }
             Err(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
         };
-        // Closing the connection makes the builder stop the build before the lease returns.
+        // Close the connection so that the builder stops the build before the lease returns to the pool.
         drop((from_builder, to_builder));
         running.end(outcome, why);
         drop(lease);
@@ -248,7 +248,7 @@ impl Session<'_> {
     }
 }
 
-/// Sends the last message in one segment. Failures are ignored: the session ends in any case.
+/// Sends the last message in one segment and ignores failures: the session ends in any case.
 async fn tell(mut stream: Box<dyn Transport>, bytes: &[u8]) {
     let last = async {
         stream.write_all(bytes).await?;

@@ -1,4 +1,4 @@
-//! Checks of indexes: pages in, findings out.
+//! Checks of indexes: the client sends pages and receives findings.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn asking(blocks: usize, sample: u32) -> Hello {
     Hello { capabilities: capability::CHECK, check: Some(check), ..hello(DIMS) }
 }
 
-/// Begins a check.
+/// Requests a check and expects it to be accepted.
 fn accepted<S: Stream>(client: &mut Client<S>, hello: Hello) {
     client.send(&ClientMessage::Hello(hello));
     match client.next() {
@@ -34,7 +34,7 @@ fn accepted<S: Stream>(client: &mut Client<S>, hello: Hello) {
     }
 }
 
-/// Sends pages from a block on; returns the checksum of all frames.
+/// Sends pages of an index from block 0 on; returns the checksum of all frames.
 fn send<S: Stream>(client: &mut Client<S>, pages: &[PageBytes]) -> u32 {
     let mut checksum = StreamChecksum::new();
     for (number, some) in pages.chunks(100).enumerate() {
@@ -77,13 +77,13 @@ fn a_good_index_and_a_damaged_one() {
     let (damaged, _) = check(&builder, &pages, 100);
     assert!(damaged.errors > 0 && damaged.first_errors.len() as u64 <= damaged.errors, "{damaged:?}");
     assert_eq!((damaged.sampled, damaged.recall_ppm), (0, u32::MAX));
-    // No index at all.
+    // Pages that are no index at all.
     let (nothing, _) = check(&builder, &vec![[7; PAGE_SIZE]; 300], 100);
     assert!(nothing.m == 0 && nothing.errors > 0);
 }
 
 #[test]
-fn searches_that_lose_their_way_are_told() {
+fn low_recall_is_reported() {
     let builder = Builder::start();
     let mut pages = index(&builder);
     let (before, _) = check(&builder, &pages, 200);

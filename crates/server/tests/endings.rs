@@ -1,4 +1,6 @@
 //! Builds that end early without an error: cancelled, abandoned, forgotten, shut down.
+//!
+//! That a build ended early is seen by what the client is told in place of a Layout or pages, and by its outcome, not by a clock.
 
 mod support;
 
@@ -8,10 +10,7 @@ use std::time::{Duration, Instant};
 use protocol::{BuilderMessage, ClientMessage, MAGIC};
 use support::{Builder, Client, Rows, eventually, hello};
 
-/// The time limit for a build to stop; the engine promises 100 ms, the rest is for slow test machines.
-const SOON: Duration = Duration::from_secs(10);
-
-/// A client whose build is long and has all its rows.
+/// A client whose long build has received all rows.
 fn building(builder: &Builder) -> Client<TcpStream> {
     let mut client = builder.connect();
     let mut hello = hello(128);
@@ -23,7 +22,7 @@ fn building(builder: &Builder) -> Client<TcpStream> {
     client
 }
 
-/// A client that has received the Layout of more pages than fit into the buffers, and has not read them.
+/// A client that has received the Layout of an index whose pages exceed the socket buffers, and reads no pages.
 fn paging(builder: &Builder) -> Client<TcpStream> {
     let mut client = builder.connect();
     let mut hello = hello(1900);
@@ -40,7 +39,7 @@ fn paging(builder: &Builder) -> Client<TcpStream> {
 }
 
 fn expect_cancelled(builder: &Builder) {
-    assert!(builder.settle() < SOON);
+    builder.settle();
     assert_eq!((builder.builds("cancelled"), builder.status_number()), (1, 2));
 }
 
@@ -59,10 +58,8 @@ fn cancel_while_rows_are_due() {
 fn cancel_while_the_graph_is_built() {
     let builder = Builder::start();
     let mut client = building(&builder);
-    let since = Instant::now();
     client.send(&ClientMessage::Cancel);
     assert_eq!(client.error().sqlstate.as_str(), "57014");
-    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
     expect_cancelled(&builder);
 }
 
@@ -82,17 +79,17 @@ fn leaving_is_cancelling() {
     client.hello(hello(4));
     client.rows(&Rows::new(1000, 4), 100);
     drop(client);
-    assert!(builder.settle() < SOON);
+    builder.settle();
     drop(building(&builder));
-    assert!(builder.settle() < SOON);
+    builder.settle();
     drop(paging(&builder));
-    assert!(builder.settle() < SOON);
+    builder.settle();
     assert_eq!((builder.builds("cancelled"), builder.status_number()), (3, 2));
 }
 
 #[test]
 fn leaving_while_the_builder_is_behind() {
-    // An engine that works while rows arrive.
+    // An engine that does its work while rows arrive.
     let builder = Builder::with(|config| config.engine = hnsw::EngineKind::Usearch);
     let mut client = builder.connect();
     let mut hello = hello(128);
@@ -102,11 +99,11 @@ fn leaving_while_the_builder_is_behind() {
     let batch = Rows::new(4000, 128);
     let mut frame = Vec::new();
     batch.batches(4000).next().unwrap().take(|part| std::io::Write::write_all(&mut frame, part)).unwrap();
-    // Until all queues are full.
+    // Send until all queues are full.
     while std::io::Write::write_all(&mut client.stream, &frame).is_ok() {}
     drop(client);
-    // The builder does not read now: it notices at its next progress message.
-    assert!(builder.settle() < SOON + Duration::from_secs(1));
+    // The builder reads nothing now: it notices the closed connection at its next progress message.
+    builder.settle();
     assert_eq!(builder.builds("cancelled"), 1);
 }
 
@@ -149,7 +146,7 @@ fn shutdown_lets_builds_end() {
     let mut client = builder.connect();
     client.hello(hello(4));
     let mut waiting = builder.connect();
-    // So that the builder knows the protocol.
+    // The ping makes sure that the builder knows the protocol.
     waiting.send(&ClientMessage::Ping(protocol::Ping::default()));
     assert!(matches!(waiting.next(), Some(BuilderMessage::Pong(_))));
     builder.shutdown.drain.cancel();
@@ -166,11 +163,9 @@ fn shutdown_does_not_wait_forever() {
     let builder = Builder::with(|config| config.drain_timeout = Duration::from_millis(200));
     let mut client = building(&builder);
     builder.shutdown.drain.cancel();
-    let since = Instant::now();
     let error = client.error();
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57P01", "builder is shutting down"));
     drop(builder);
-    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
 }
 
 #[test]
@@ -179,9 +174,7 @@ fn a_second_signal_does_not_wait() {
     let mut client = building(&builder);
     builder.shutdown.drain.cancel();
     builder.shutdown.abort.cancel();
-    let since = Instant::now();
     assert_eq!(client.error().sqlstate.as_str(), "57P01");
-    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
 
 #[test]

@@ -83,19 +83,19 @@ fn frame(message: &ClientMessage) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// A build that takes as long as `work` does, and is not disturbed by it.
+/// A build that runs while `work` does, and must not be disturbed by it.
 fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
     let mut good = builder.connect();
     good.hello(known(8));
     let rows = Rows::new(300, 8);
     thread::scope(|scope| {
-        let (tell, told) = channel::<()>();
+        let (finish, finished) = channel::<()>();
         let build = scope.spawn(move || {
             let mut sent = 0;
             loop {
                 good.rows(&rows, 100);
                 sent += rows.len() as u64;
-                if told.recv_timeout(Duration::from_millis(300)) != Err(RecvTimeoutError::Timeout) {
+                if finished.recv_timeout(Duration::from_millis(300)) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
             }
@@ -103,13 +103,13 @@ fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
             assert_eq!(good.pages().done.rows, sent);
         });
         work();
-        drop(tell);
+        drop(finish);
         build.join().unwrap();
     });
 }
 
 #[test]
-fn strangers() {
+fn connections_without_a_request() {
     let builder = builder(|_| {});
     beside_a_good_build(&builder, || {
         let connect = || TcpStream::connect(builder.address).unwrap();
@@ -119,7 +119,7 @@ fn strangers() {
         garbage.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut noise = connect();
         noise.write_all(&[&MAGIC[..], &[0xff; 4000]].concat()).unwrap();
-        // One byte at a time, each within the idle timeout.
+        // One byte at a time, each of them within the idle timeout.
         let bytes = [&MAGIC[..], &frame(&ClientMessage::Hello(known(8)))].concat();
         for byte in &bytes[..15] {
             if slow.write_all(&[*byte]).is_err() {
@@ -171,7 +171,7 @@ fn a_client_without_its_certificate() {
     let error = stranger.read(&mut [0; 8]).unwrap_err();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
     expect_line(&stranger.sock, &["no TLS handshake", "no certificates"]);
-    // Not even TLS.
+    // A client that does not speak TLS.
     let mut plain = TcpStream::connect(builder.address).unwrap();
     plain.write_all(&[0; 100]).unwrap();
     expect_line(&plain, &["no TLS handshake"]);
@@ -201,7 +201,7 @@ fn a_peer_that_vanishes_inside() {
     let mut sending = builder.connect();
     sending.hello(known(8));
     sending.rows(&Rows::new(300, 8), 100);
-    // The builder has all rows of this client, and much to send.
+    // The builder has received all rows of this client, and has much to send.
     let mut reading = builder.connect();
     let large = Hello { m: 2, ef_construction: 4, ..known(1900) };
     reading.hello(large);

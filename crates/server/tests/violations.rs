@@ -1,4 +1,4 @@
-//! Clients that violate the protocol or its limits get the reason if possible, and are closed and forgotten.
+//! Clients that violate the protocol or its limits get the reason if possible; their connections are closed.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn frame(message: &ClientMessage) -> BytesMut {
     bytes
 }
 
-/// Expects an error frame, a failed build, and a builder that goes on.
+/// Expects an error frame, a build counted as failed, and a builder that still serves.
 fn expect_failure(act: impl FnOnce(&mut Client<TcpStream>), sqlstate: &str, text: &str) {
     let builder = Builder::start();
     let mut client = builder.connect();
@@ -35,7 +35,7 @@ fn expect_failure(act: impl FnOnce(&mut Client<TcpStream>), sqlstate: &str, text
 }
 
 #[test]
-fn strangers_are_closed() {
+fn other_protocols_are_closed() {
     let builder = Builder::start();
     for magic in [*b"GET ", [0; 4]] {
         let mut client = builder.connect_raw();

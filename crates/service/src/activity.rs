@@ -26,17 +26,17 @@ use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls};
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
-/// The most log lines about peers' errors per period.
+/// The most log lines about errors of peers per period.
 const PEER_ERRORS: u32 = 20;
 const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
 type ReadReserved = Box<dyn Fn() -> u64 + Send + Sync>;
 type ReadBuilders = Box<dyn Fn() -> Vec<BuilderReport> + Send + Sync>;
 
-/// Why a build is not cancelled.
+/// Why a build cannot be cancelled.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotCancelled {
-    /// No build has this number.
+    /// No build has this id.
     #[error("there is no build {0}")]
     Unknown(String),
     /// The client was redirected to a builder.
@@ -53,8 +53,8 @@ pub enum NotCancelled {
 
 /// A daemon's state and builds.
 ///
-/// A session calls [`Activity::queue`] when it has its client's request, then [`Queued::begin`] or [`Queued::refuse`],
-/// and finally [`Running::end`]. All status and metrics derive from these calls.
+/// A session calls [`Activity::queue`] when it has the client's request, then [`Queued::begin`] or [`Queued::refuse`], and
+/// finally [`Running::end`]. All status and metrics derive from these calls.
 pub struct Activity {
     role: Role,
     version: String,
@@ -74,10 +74,10 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// The initial state, [`Readiness::Starting`]. Clients' labels of builds are shown only with `labels`.
+    /// The activity in its initial state, [`Readiness::Starting`]. Labels of builds are shown only with `labels`.
     ///
     /// # Errors
-    /// Never in practice: only when the metrics do not fit together.
+    /// Never in practice: only if metrics conflict.
     pub fn new(role: Role, version: &str, labels: bool) -> Result<Self, prometheus::Error> {
         Ok(Self {
             role,
@@ -103,7 +103,7 @@ impl Activity {
         &self.metrics
     }
 
-    /// Whether to log a peer's error: unauthenticated peers must not be able to fill the disk with log lines.
+    /// The limit of log lines about errors of peers: unauthenticated peers must not be able to fill the disk.
     #[must_use]
     pub fn peer_errors(&self) -> &Throttle {
         &self.peer_errors
@@ -127,7 +127,7 @@ impl Activity {
         self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
     }
 
-    /// Refuses new builds from now on, or accepts them again. Running builds go on.
+    /// Refuses new builds from now on, or accepts them again. Running builds continue.
     pub fn drain(&self, drained: bool) {
         tracing::info!(
             "{}",
@@ -137,7 +137,7 @@ impl Activity {
         self.show_readiness();
     }
 
-    /// The refusal while the daemon is drained. `daemon` is `builder` or `router`, for the message.
+    /// The refusal of builds while the daemon is drained, else `None`. The message names the `daemon`, `builder` or `router`.
     #[must_use]
     pub fn refuses(&self, daemon: &str) -> Option<Box<Refuse>> {
         self.drained.load(Ordering::Relaxed).then(|| {
@@ -151,7 +151,7 @@ impl Activity {
         })
     }
 
-    /// Cancels the builds with this id, waiting or running.
+    /// Cancels builds by their id, waiting or running.
     ///
     /// # Errors
     /// [`NotCancelled`]
@@ -173,7 +173,7 @@ impl Activity {
         Ok(())
     }
 
-    /// Whether the daemon takes work.
+    /// Whether the daemon accepts builds.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         match self.readiness.load(Ordering::Relaxed) {
@@ -192,15 +192,16 @@ impl Activity {
         self.state().set_threads(threads);
     }
 
-    /// Sets the limit of memory that all builds together may reserve, and the function that returns how much they have reserved, which must
-    /// not wait. That is not the sum over running builds: a build's memory is released before its last pages are sent.
+    /// Sets the limit of memory that all builds together may reserve, and a function that returns how much is reserved, which
+    /// must not block. That may be less than the sum over running builds: a build's memory is released before its last pages
+    /// are sent.
     pub fn set_memory(&self, limit: u64, reserved: impl Fn() -> u64 + Send + Sync + 'static) {
         self.state().memory_limit = Some(limit);
         self.metrics.memory_limit.set(as_gauge(limit));
         *lock(&self.reserved) = Some(Box::new(reserved));
     }
 
-    /// For a router: the function that returns its builders for status, which must not wait.
+    /// For a router: sets a function that returns its builders for status, which must not block.
     pub fn set_builders(&self, read: impl Fn() -> Vec<BuilderReport> + Send + Sync + 'static) {
         *lock(&self.builders) = Some(Box::new(read));
     }
@@ -216,8 +217,8 @@ impl Activity {
         Some(self.tls.get()?.validity()?.1)
     }
 
-    /// Enters a client's request for a build. Control characters in its texts are replaced, and the label is dropped unless labels
-    /// are shown.
+    /// Adds a client's request for a build. Control characters in its texts are replaced, and the label is dropped unless
+    /// labels are shown.
     #[must_use]
     pub fn queue(self: &Arc<Self>, mut subject: Subject) -> Queued {
         subject.label = subject.label.filter(|label| self.labels && !label.is_empty()).map(|label| printable(&label));
@@ -239,9 +240,9 @@ impl Activity {
         self.metrics.render()
     }
 
-    /// The status in the numbers of Lantern's status server, and when it changed, in ms since 1970.
+    /// Lantern's status code, and when it last changed, in ms since 1970.
     ///
-    /// 0: no build yet, 1: a build is under way, 2: the last one did not succeed, 3: it succeeded.
+    /// Codes: 0 no build yet, 1 builds are running, 2 the last build did not succeed, 3 it succeeded.
     #[must_use]
     pub fn status(&self) -> (u8, u64) {
         self.state().status()
@@ -282,7 +283,7 @@ impl Activity {
         }
     }
 
-    /// Takes a sample of the throughput; the status server does so once a second.
+    /// Samples the throughput; the status server does so once a second.
     pub(crate) fn sample(&self) {
         let now = Instant::now();
         let state = self.state();
@@ -290,7 +291,7 @@ impl Activity {
         drop(state);
         let totals = Totals {
             rows: self.metrics.tuples_received.get(),
-            elements: self.metrics.linked(),
+            elements: self.metrics.graph_elements(),
             pages: self.metrics.pages_sent.get(),
         };
         lock(&self.throughput).sample(now, totals);
@@ -316,13 +317,13 @@ impl Activity {
         self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
     }
 
-    /// Bytes of memory that builds have reserved; for a router, on its builders.
+    /// Bytes of memory reserved by builds; for a router, on its builders.
     fn reserved(&self) -> u64 {
         let read = lock(&self.reserved).as_ref().map(|read| read());
         read.unwrap_or_else(|| self.state().reserved())
     }
 
-    /// Changes the state, and the gauges with it.
+    /// Changes the state and updates the gauges.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -373,7 +374,7 @@ fn log(report: &EndedReport) {
     );
 }
 
-/// Every change is complete in itself, so a poisoned lock can be used.
+/// Locks a mutex, even a poisoned one: no change leaves the data inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -382,7 +383,7 @@ fn as_gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The beginning of a peer's text, with control and bidirectional characters replaced.
+/// The start of a peer's text, with control and bidirectional characters replaced.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let harmful = |c: char| {

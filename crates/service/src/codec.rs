@@ -1,14 +1,21 @@
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use bytes::{Buf, Bytes, BytesMut};
-use protocol::{BuilderMessage, Frame, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, ProtocolError};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use protocol::{BuilderMessage, Frame, HEADER_BYTES, MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, ProtocolError};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The size of a read when the length of the frame is not known.
+/// The size of a read while the length of the frame is unknown.
 const READ_BYTES: usize = 16 << 10;
 
-/// Why no frame could be read.
+/// Payloads of this size and more lie in memory that is used again. The system would have to clear new memory for each, page by page.
+const LARGE: usize = 64 << 10;
+
+/// The most payloads whose memory is kept for that: more than are on their way from a connection to its build.
+const SPARE: usize = 8;
+
+/// Why a frame could not be read.
 #[derive(Debug, Error)]
 pub enum CodecError {
     /// The bytes are not a frame.
@@ -26,20 +33,22 @@ pub struct FrameReader<R> {
     buffer: BytesMut,
     /// The most bytes of a payload of any kind.
     limit: usize,
+    /// The last large payloads, the oldest first. None is kept after a small frame, which ends a stream of large ones.
+    spare: VecDeque<Bytes>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `stream`, which needs no buffer of its own.
     pub fn new(stream: R) -> Self {
-        Self { stream, buffer: BytesMut::new(), limit: MAX_DATA_PAYLOAD }
+        Self { stream, buffer: BytesMut::new(), limit: MAX_DATA_PAYLOAD, spare: VecDeque::new() }
     }
 
-    /// Reads from a client that is not authenticated: payloads are limited to those of control frames, until [`FrameReader::trust`].
+    /// Reads from an unauthenticated client: until [`FrameReader::trust`], payloads of all kinds have the limit of control frames.
     pub fn of_stranger(stream: R) -> Self {
         Self { limit: MAX_CONTROL_PAYLOAD, ..Self::new(stream) }
     }
 
-    /// Accepts large frames from now on.
+    /// Accepts large payloads from now on.
     pub fn trust(&mut self) {
         self.limit = MAX_DATA_PAYLOAD;
     }
@@ -47,22 +56,64 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// The next frame; `None` if the peer has ended the stream after a frame. Cancel-safe.
     ///
     /// # Errors
-    /// When the connection is broken or ends within a frame, or the bytes are not a frame.
+    /// If the connection is broken or ends within a frame, or the bytes are not a frame.
     pub async fn next(&mut self) -> Result<Option<Frame>, CodecError> {
         loop {
             if let Some(frame) = Frame::decode_within(&mut self.buffer, self.limit)? {
+                self.keep(&frame);
                 return Ok(Some(frame));
+            }
+            if self.buffer.is_empty() {
+                self.reuse();
             }
             if self.buffer.spare_capacity_mut().is_empty() || self.buffer.is_empty() {
                 self.buffer.reserve(READ_BYTES);
             }
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            // Not into the next frame, whose bytes would have to be moved out of a payload's memory.
+            let room = self.missing().min(self.buffer.spare_capacity_mut().len());
+            if self.stream.read_buf(&mut (&mut self.buffer).limit(room)).await? == 0 {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(self.cut_off().into()) };
             }
         }
     }
 
-    /// The stream, and the bytes behind the last frame that have been read from it.
+    /// How many bytes to read for the frame at the front of the buffer.
+    fn missing(&self) -> usize {
+        match self.buffer.first_chunk::<HEADER_BYTES>() {
+            Some(&[_, _, _, _, l0, l1, l2, l3, ..]) => {
+                let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+                (HEADER_BYTES + length).saturating_sub(self.buffer.len()).max(1)
+            }
+            None => READ_BYTES,
+        }
+    }
+
+    /// Remembers the memory of a large payload.
+    fn keep(&mut self, frame: &Frame) {
+        if frame.payload.len() < LARGE {
+            self.spare.clear();
+            return;
+        }
+        if self.spare.len() == SPARE {
+            self.spare.pop_front();
+        }
+        self.spare.push_back(frame.payload.clone());
+    }
+
+    /// Takes the memory of the oldest payload for the empty buffer, if nobody else has that payload any more.
+    fn reuse(&mut self) {
+        if self.spare.front().is_some_and(Bytes::is_unique)
+            && let Some(payload) = self.spare.pop_front()
+            && let Ok(mut memory) = payload.try_into_mut()
+        {
+            memory.clear();
+            // The header's bytes were before the payload's.
+            memory.reserve(memory.capacity() + HEADER_BYTES);
+            self.buffer = memory;
+        }
+    }
+
+    /// The stream, and the bytes after the last frame that have been read from it.
     #[must_use]
     pub fn into_parts(self) -> (R, BytesMut) {
         (self.stream, self.buffer)
@@ -71,7 +122,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads and discards everything up to the end of the stream.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn discard(&mut self) -> io::Result<()> {
         loop {
             self.buffer.clear();
@@ -101,10 +152,10 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Self { stream, buffer: BytesMut::new() }
     }
 
-    /// Writes and flushes a message; returns the bytes it took.
+    /// Writes and flushes a message; returns its length in bytes.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn send(&mut self, message: &BuilderMessage) -> io::Result<u64> {
         self.buffer.clear();
         message.encode(&mut self.buffer);
@@ -113,10 +164,10 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Ok(self.buffer.len() as u64)
     }
 
-    /// Writes and flushes a frame whose payload is large, without copying it; returns the bytes it took.
+    /// Writes and flushes a frame with a large payload, without copying it; returns its length in bytes.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn send_parts(&mut self, mut head: Bytes, mut body: Bytes) -> io::Result<u64> {
         let length = (head.len() + body.len()) as u64;
         while head.has_remaining() {
@@ -139,10 +190,10 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.stream
     }
 
-    /// Ends the stream: the peer reads its end after what was sent.
+    /// Closes the sending side: the peer reads the end of the stream after all sent data.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         self.stream.shutdown().await
     }
@@ -178,6 +229,69 @@ mod tests {
         tokio::join!(sending, receiving);
     }
 
+    /// Some payloads are kept for a while: nothing is written over them.
+    #[tokio::test]
+    async fn large_payloads_stay_as_they_are() {
+        let (near, far) = duplex(100_000);
+        let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
+        let pages = |at: u32| 1 + at as usize * 7 % 40;
+        let sending = async move {
+            for at in 0..200 {
+                let (head, body, _) = encode_pages(at, Bytes::from(vec![at as u8; pages(at) * PAGE_SIZE]));
+                writer.send_parts(head, body).await.unwrap();
+                if at % 50 == 49 {
+                    writer.send(&BuilderMessage::Heartbeat).await.unwrap();
+                }
+            }
+            writer.shutdown().await.unwrap();
+        };
+        let receiving = async {
+            let mut kept = std::collections::VecDeque::new();
+            let mut at = 0u32;
+            while let Some(frame) = reader.next().await.unwrap() {
+                if frame.payload.is_empty() {
+                    continue;
+                }
+                assert_eq!(frame.payload.len(), 8 + pages(at) * PAGE_SIZE);
+                kept.push_back((at, frame.payload));
+                at += 1;
+                // From one frame to twelve at a time.
+                while kept.len() > 1 + at as usize / 17 {
+                    let (at, payload) = kept.pop_front().unwrap();
+                    assert!(payload[8..].iter().all(|&byte| byte == at as u8), "frame {at}");
+                }
+            }
+            assert_eq!(at, 200);
+        };
+        tokio::join!(sending, receiving);
+    }
+
+    /// As long as payloads are dropped in time, their memory serves the next.
+    #[tokio::test]
+    async fn memory_of_large_payloads_is_used_again() {
+        let (near, far) = duplex(100_000);
+        let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
+        let sending = async move {
+            for at in 0..20 {
+                let (head, body, _) = encode_pages(at, Bytes::from(vec![1; 32 * PAGE_SIZE]));
+                writer.send_parts(head, body).await.unwrap();
+            }
+            writer.send(&BuilderMessage::Heartbeat).await.unwrap();
+            writer.shutdown().await.unwrap();
+        };
+        let receiving = async {
+            // The reader has the only other handle of a payload that is dropped, so it stays in memory.
+            for at in 0..20 {
+                drop(reader.next().await.unwrap().unwrap());
+                assert_eq!(reader.spare.len(), 1, "frame {at}");
+            }
+            reader.next().await.unwrap().unwrap();
+            assert!(reader.spare.is_empty(), "memory is kept after the last of them");
+            assert!(reader.next().await.unwrap().is_none());
+        };
+        tokio::join!(sending, receiving);
+    }
+
     #[tokio::test]
     async fn a_stranger_sends_no_long_frame() {
         let mut bytes = BytesMut::new();
@@ -191,7 +305,7 @@ mod tests {
             }
             reader.next().await.map(|frame| frame.is_some()).map_err(|error| error.to_string())
         };
-        // The error comes as soon as the header has arrived.
+        // The error is found as soon as the header has arrived.
         let error = read(false, 12).await.unwrap_err();
         assert!(error.contains("65536"), "{error}");
         assert_eq!(read(true, bytes.len()).await, Ok(true));

@@ -12,18 +12,18 @@ use crate::activity::{ELEMENT_PHASES, phase_name};
 use crate::report::EndedReport;
 use crate::{Closed, Outcome, Refusal};
 
-/// Buckets for builds and phases, from milliseconds to hours.
+/// Histogram buckets in seconds for builds and phases, from milliseconds to hours.
 const DURATION_BUCKETS: [f64; 15] =
     [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0];
 
-/// Labels of a finished graph's self-recall and recall.
+/// The values of the label `of` for self-recall and recall.
 const QUALITIES: [&str; 2] = ["rows", "neighbors"];
 /// The values of the label `type`.
 const TYPES: [&str; 5] = ["vector", "halfvec", "bit", "sparsevec", "other"];
 
 const PHASES: [Phase; 5] = [Phase::Rows, Phase::Graph, Phase::Repair, Phase::Order, Phase::Pages];
 
-/// Prometheus metrics, in a registry of their own.
+/// Prometheus metrics, in a separate registry.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -36,7 +36,7 @@ pub struct Metrics {
     quality: HistogramVec,
     resident: IntGauge,
     open_files: IntGauge,
-    /// Has a sample only with a certificate.
+    /// Without a certificate it has no sample.
     certificate_expiry: IntGaugeVec,
     pub(crate) queue_wait: Histogram,
     pub(crate) active: IntGauge,
@@ -49,11 +49,11 @@ pub struct Metrics {
     pub(crate) pages_sent: IntCounter,
     pub(crate) connections: IntGauge,
     accepted: IntCounter,
-    /// Of a router: seconds from the decision to start a builder until it accepts builds.
+    /// For a router: seconds from the decision to start a builder until it accepts builds.
     pub builder_start: Histogram,
-    /// Bytes of frames taken from clients.
+    /// Bytes of frames received from clients.
     pub received_bytes: IntCounter,
-    /// Bytes of frames handed to clients.
+    /// Bytes of frames sent to clients.
     pub sent_bytes: IntCounter,
 }
 
@@ -69,17 +69,17 @@ impl Metrics {
         gauge(&r, "start_time_seconds", "When the daemon was started, in seconds since 1970")?.set(now_seconds());
         let metrics = Self {
             builds: counters(&r, "builds_total", "Builds that ended, by outcome", "outcome")?,
-            refused: counters(&r, "builds_refused_total", "Builds that were never begun, by reason", "reason")?,
+            refused: counters(&r, "builds_refused_total", "Builds that have never begun, by reason", "reason")?,
             closed: counters(
                 &r,
                 "connections_closed_total",
-                "Connections that never came to say what to build, by reason",
+                "Connections closed before their request, by reason",
                 "reason",
             )?,
             elements: counters(
                 &r,
                 "elements_processed_total",
-                "Elements that builds have worked on, by phase: what tells a long build from one that stands still",
+                "Elements that builds have processed, by phase: does not grow if a build makes no progress",
                 "phase",
             )?,
             duration: histograms(
@@ -94,7 +94,7 @@ impl Metrics {
                 HistogramVec::new(
                     HistogramOpts::from(named(
                         "graph_recall",
-                        "What searches of finished graphs find: rows that find themselves, and true neighbors of a sample",
+                        "Recall of finished graphs: self-recall of sampled rows, and recall of true neighbors",
                     ))
                     .buckets(vec![0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0]),
                     &["of"],
@@ -102,19 +102,22 @@ impl Metrics {
             )?,
             queue_wait: add(
                 &r,
-                Histogram::with_opts(buckets("queue_wait_seconds", "Time that builds which were begun had waited"))?,
+                Histogram::with_opts(buckets("queue_wait_seconds", "Time in the queue of builds that have begun"))?,
             )?,
             builder_start: add(
                 &r,
-                Histogram::with_opts(buckets("builder_start_seconds", "Time until a builder of a router is ready"))?,
+                Histogram::with_opts(buckets(
+                    "builder_start_seconds",
+                    "Time from a router's decision to start a builder until it is ready",
+                ))?,
             )?,
-            active: gauge(&r, "build_active", "Builds under way")?,
+            active: gauge(&r, "build_active", "Running builds")?,
             queued: gauge(&r, "queue_depth", "Builds that wait for memory or for their turn")?,
-            ready: gauge(&r, "ready", "1 if the daemon takes builds, as /readyz says")?,
+            ready: gauge(&r, "ready", "1 if the daemon accepts builds, as in /readyz")?,
             threads: gauge(&r, "threads", "Threads that build")?,
             memory_limit: gauge(&r, "memory_limit_bytes", "Memory that builds may reserve together; 0 is no limit")?,
             memory_reserved: gauge(&r, "memory_reserved_bytes", "Memory that builds have reserved")?,
-            resident: gauge(&r, "memory_resident_bytes", "Memory of the process, mapped files left out")?,
+            resident: gauge(&r, "memory_resident_bytes", "Resident memory of the process without mapped files")?,
             certificate_expiry: add(
                 &r,
                 IntGaugeVec::new(
@@ -125,10 +128,10 @@ impl Metrics {
             open_files: gauge(&r, "open_files", "Open file descriptors of the process")?,
             connections: gauge(&r, "connections", "Open connections of clients")?,
             accepted: counter(&r, "connections_total", "Connections of clients that were accepted")?,
-            tuples_received: counter(&r, "tuples_received_total", "Rows taken from clients")?,
-            pages_sent: counter(&r, "pages_sent_total", "Index pages handed to clients")?,
-            received_bytes: counter(&r, "received_bytes_total", "Bytes of frames taken from clients")?,
-            sent_bytes: counter(&r, "sent_bytes_total", "Bytes of frames handed to clients")?,
+            tuples_received: counter(&r, "tuples_received_total", "Rows received from clients")?,
+            pages_sent: counter(&r, "pages_sent_total", "Index pages sent to clients")?,
+            received_bytes: counter(&r, "received_bytes_total", "Bytes of frames received from clients")?,
+            sent_bytes: counter(&r, "sent_bytes_total", "Bytes of frames sent to clients")?,
             registry: r,
         };
         metrics.show_all();
@@ -142,7 +145,7 @@ impl Metrics {
         }
     }
 
-    /// Initialises every label: a counter that appears with its first event would hide this event from rates.
+    /// Initialises every label: a counter that appears only with its first event would hide this event from rates.
     fn show_all(&self) {
         for outcome in Outcome::ALL {
             self.builds.with_label_values(&[outcome.name()]);
@@ -167,13 +170,13 @@ impl Metrics {
         }
     }
 
-    /// For the metrics of one daemon only: their names begin with `lantern_index_`.
+    /// The registry, for metrics of one kind of daemon; their names must begin with `lantern_index_`.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Counts a connection of a client, as open for as long as the value lives.
+    /// Counts a client's connection, which is open until the value is dropped.
     #[must_use]
     pub fn connection(&self) -> OpenConnection {
         self.accepted.inc();
@@ -193,8 +196,8 @@ impl Metrics {
         }
     }
 
-    /// Elements that were linked so far.
-    pub(crate) fn linked(&self) -> u64 {
+    /// Elements processed so far in the phase graph.
+    pub(crate) fn graph_elements(&self) -> u64 {
         self.elements.with_label_values(&[phase_name(Phase::Graph)]).get()
     }
 
@@ -230,13 +233,13 @@ impl Metrics {
     /// Never in practice: only a metric without samples.
     pub fn render(&self) -> Result<String, Error> {
         self.resident.set(i64::try_from(resident_bytes()).unwrap_or(i64::MAX));
-        // One less, for the directory that is being read.
+        // Minus one for the directory itself, which is open while it is read.
         self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64 - 1));
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
 
-/// A connection of a client that is open.
+/// An open connection of a client.
 #[derive(Debug)]
 pub struct OpenConnection(IntGauge);
 
@@ -246,7 +249,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Resident bytes of this process, without mapped files, whose pages the system can reclaim; 0 if unknown.
+/// Resident bytes of this process without mapped files, as the system can reclaim their pages; 0 if unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = ["RssAnon:", "RssShmem:"].iter().filter_map(|name| {
@@ -256,7 +259,7 @@ pub(crate) fn resident_bytes() -> u64 {
     kilobytes.sum::<u64>().saturating_mul(1024)
 }
 
-/// Processor seconds of this process, of all its threads.
+/// Processor seconds that all threads of this process have used.
 pub(crate) fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -16,7 +16,7 @@ impl RateLimiter {
         Self { per_second, allowance: per_second, since: Instant::now() }
     }
 
-    /// Waits for the next event's turn.
+    /// Waits until the next event is within the rate.
     pub(crate) async fn next(&mut self) {
         let now = Instant::now();
         let earned = now.duration_since(self.since).as_secs_f64() * self.per_second;
@@ -35,7 +35,7 @@ mod tests {
     use super::RateLimiter;
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_per_second() {
+    async fn events_are_limited_per_second() {
         let (mut limiter, since) = (RateLimiter::new(10), Instant::now());
         for _ in 0..40 {
             limiter.next().await;

@@ -24,7 +24,7 @@ impl Throttle {
         Self { most, period, state: Mutex::new(state) }
     }
 
-    /// `Some` if a line may be logged now, with the number of lines suppressed before it, if any.
+    /// `Some` if a line may be logged now, with the number of lines suppressed since the last one, if any.
     pub fn pass(&self) -> Option<Option<u64>> {
         self.pass_at(Instant::now())
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::Throttle;
 
     #[test]
-    fn lines_too_many_are_counted_and_told_later() {
+    fn suppressed_lines_are_counted() {
         let throttle = Throttle::new(2, Duration::from_secs(10));
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let passed = [0, 0, 0, 1, 20, 20, 20].map(|seconds| throttle.pass_at(at(seconds)));

@@ -1,4 +1,4 @@
-//! Flags, over the environment, over the file, over defaults.
+//! Which value has a setting? Flags precede the environment, the file, and defaults.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,21 +11,21 @@ use super::definition::{DEFAULT_FILE, FILE_VARIABLE, Section, key};
 use super::file::File;
 use super::mistake::{Mistake, Mistakes, Place, fault};
 
-/// Why there are no arguments.
+/// Why there are no arguments to run with.
 #[derive(Debug)]
 pub enum Stop {
-    /// Help or a version was asked for, or the command line cannot work.
+    /// Help or version was requested, or there is a usage error.
     Clap(clap::Error),
-    /// Settings cannot work.
+    /// Some settings are invalid.
     Mistakes(Mistakes),
 }
 
-/// Reads the command line and what lies under it; the first word is the program.
+/// Parses the command line together with environment and file; the first word is the program.
 pub fn parse(command: &Command, words: &[OsString]) -> Result<ArgMatches, Stop> {
     match words.get(1).and_then(|word| Section::find(word.to_str()?)) {
         Some(section) => {
             let plain = command.clone().try_get_matches_from(words);
-            // Help is there whatever the settings are.
+            // Help must work with invalid settings.
             if let Err(error) = plain
                 && !error.use_stderr()
             {
@@ -38,7 +38,7 @@ pub fn parse(command: &Command, words: &[OsString]) -> Result<ArgMatches, Stop> 
     }
 }
 
-/// The configuration file that the command line, or else the environment, names; or the usual one.
+/// The configuration file that the command line names, else the environment, else the default one.
 pub fn file(command: &Command, words: &[OsString]) -> File {
     let flag = OsStr::new("--config");
     let attached = |word: &OsString| word.to_str().and_then(|word| word.strip_prefix("--config=")).map(PathBuf::from);
@@ -52,20 +52,20 @@ pub fn file(command: &Command, words: &[OsString]) -> File {
     }
 }
 
-/// What settings of one daemon are made of.
+/// The sources of one daemon's settings.
 pub struct Layers<'a> {
-    /// The definition.
+    /// The definition of the command line.
     pub command: &'a Command,
-    /// Which daemon.
+    /// The daemon.
     pub section: &'static Section,
-    /// The file.
+    /// The configuration file.
     pub file: &'a File,
-    /// The whole command line.
+    /// The words of the command line, with the program.
     pub words: &'a [OsString],
 }
 
 impl Layers<'_> {
-    /// The arguments, of the program.
+    /// The arguments with the values of all layers.
     pub fn merge(&self) -> Result<ArgMatches, Stop> {
         let mut mistakes = self.file.mistakes.clone();
         let mut command = self.command.clone();
@@ -80,7 +80,7 @@ impl Layers<'_> {
             Err(error) if mistakes.is_empty() => Err(Stop::Clap(error)),
             Ok(_) => Err(Stop::Mistakes(Mistakes(mistakes))),
             Err(error) => {
-                // Something may only seem to be missing, because what says it is among the mistakes.
+                // Ignore missing and conflicting arguments: the value in question may be among the mistakes.
                 if !matches!(error.kind(), ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict) {
                     let text = error.to_string();
                     let text = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -91,7 +91,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Where the value of a setting comes from.
+    /// The source of a setting's value.
     pub fn place(&self, setting: &Arg, matches: &ArgMatches) -> Place {
         match matches.value_source(setting.get_id().as_str()) {
             Some(ValueSource::EnvVariable) => Place::Variable(self.section.variable(key(setting))),
@@ -106,7 +106,7 @@ impl Layers<'_> {
         Place::File(self.file.path.clone().unwrap_or_default(), entry.map(|entry| entry.line))
     }
 
-    /// The command line with what the file adds to it.
+    /// The command line, extended by settings of the file.
     fn merged_words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.words.iter().take(2).cloned().collect();
         for setting in self.section.settings(self.command) {
@@ -119,8 +119,8 @@ impl Layers<'_> {
         words
     }
 
-    /// Whether a flag is on the command line. Values that begin with two dashes must be attached by `=`, so no value is
-    /// taken for a flag.
+    /// Whether a flag is on the command line. A value that begins with two dashes must be attached by
+    /// `=`, so no value can be mistaken for a flag.
     fn is_given(&self, setting: &Arg) -> bool {
         let flag = format!("--{}", key(setting));
         self.words.iter().any(|word| {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_syntax_is_told_with_its_lines() {
+    fn broken_syntax_is_reported_with_its_lines() {
         let found = mistakes("[serve]\nhost = \nport = 1\nport = 2\n", "lantern-index serve");
         assert!(found.len() == 2 && found[0].starts_with("c.toml:2: "), "{found:?}");
         assert!(found[1].starts_with("c.toml:4: duplicate key"), "{found:?}");

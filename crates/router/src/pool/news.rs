@@ -4,7 +4,7 @@ use super::snapshot::{BuilderState, Snapshot};
 use crate::spawner::Outlook;
 
 impl Actor {
-    /// Publishes the state of the pool.
+    /// Publishes the pool's state: the reports for waiting clients, and the snapshot of builders.
     pub(super) fn tell(&self) {
         let busy = self.scheduler.is_full();
         let failure = self.scheduler.last_failure().map_or_else(String::new, |error| match error.outlook {
@@ -25,9 +25,9 @@ impl Actor {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let now = Waiting { position, reason: reason.clone() };
-            client.waiting.send_if_modified(|told| {
-                *told != now && {
-                    *told = now.clone();
+            client.waiting.send_if_modified(|last| {
+                *last != now && {
+                    *last = now.clone();
                     true
                 }
             });

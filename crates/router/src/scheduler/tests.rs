@@ -194,7 +194,7 @@ fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
         scheduler.started(1, 1, now);
         assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
         let second = ask(&mut scheduler, 2, 1);
-        // Far longer than a start may take, and more often than a start may fail.
+        // Many more attempts than the breaker allows, over a time far beyond the start timeout.
         for id in 2..200 {
             assert_eq!(scheduler.act(now), [Action::Start { id, memory: 1 }], "one at a time");
             scheduler.failed(id, error.clone(), now);
@@ -204,7 +204,7 @@ fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
         scheduler.given_back(1);
         scheduler.rested(1, now);
         assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
-        // No busy builder is left to wait for.
+        // No builder is busy, so there is none to wait for.
         let third = ask(&mut scheduler, 2, 1);
         scheduler.lost(1);
         scheduler.act(now);
@@ -221,7 +221,7 @@ fn builds_wait_while_other_routers_have_all_builders() {
     assert_eq!(scheduler.act(now).len(), 2);
     scheduler.failed(1, SpawnError::full("all are taken"), now);
     scheduler.failed(2, SpawnError::full("all are taken"), now);
-    // Far longer than a start may take, and more often than a start may fail.
+    // Many more attempts than the breaker allows, over a time far beyond the start timeout.
     for id in 3..200 {
         assert_eq!(scheduler.act(now), []);
         now = scheduler.next_deadline().unwrap();
@@ -268,17 +268,17 @@ fn of_two_routers_that_keep_too_much_only_one_lets_go() {
     let now = Instant::now();
     for (min_builders, spare_builders) in [(1, 0), (0, 1)] {
         let change = |rules: &mut Rules| (rules.min_builders, rules.spare_builders) = (min_builders, spare_builders);
-        let mut books = [scheduler(change), scheduler(change)];
-        for scheduler in &mut books {
+        let mut schedulers = [scheduler(change), scheduler(change)];
+        for scheduler in &mut schedulers {
             let id = scheduler.adopt(1, false);
             scheduler.rested(id, now);
         }
-        // Each router sees one idle builder of the other; the first router comes before the second.
-        books[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
-        books[1].others(Others { all: 1, ready: 1, all_before: 1, idle_before: 1 });
+        // Each router counts one idle builder of the other; the first router precedes the second in their order.
+        schedulers[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
+        schedulers[1].others(Others { all: 1, ready: 1, all_before: 1, idle_before: 1 });
         let later = now + 10 * SECOND;
-        assert_eq!(books[0].act(later), [], "{min_builders}, {spare_builders}");
-        assert_eq!(books[1].act(later), [Action::Stop { id: 1 }], "{min_builders}, {spare_builders}");
+        assert_eq!(schedulers[0].act(later), [], "{min_builders}, {spare_builders}");
+        assert_eq!(schedulers[1].act(later), [Action::Stop { id: 1 }], "{min_builders}, {spare_builders}");
     }
 }
 

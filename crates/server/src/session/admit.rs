@@ -13,19 +13,19 @@ use crate::hello;
 use crate::job::{Form, Job};
 use crate::session_error::SessionError;
 
-/// A build, check or advice that has its memory and is ready for rows, pages or a sample.
+/// A build, check or advice whose memory is reserved, ready for rows, pages or a sample.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
     pub(super) work: Work,
     pub(super) reservation: Arc<Reservation>,
-    /// A remark for the user; may be empty.
+    /// A NOTICE for the user; may be empty.
     pub(super) remark: String,
 }
 
-/// The kind of work, with its need of memory.
+/// The kind of work, with its memory need.
 pub(super) enum Work {
-    /// A build, whose need grows with its rows.
+    /// A build; its need grows with its rows.
     Build(Need, Storage),
     /// A check of this number of pages.
     Check(u32),
@@ -33,7 +33,7 @@ pub(super) enum Work {
     Advice(SampleNeed),
 }
 
-/// Why there is no build.
+/// Why no build was started.
 pub(super) enum NotBegun {
     /// The builder refuses it.
     Refused(Box<Refuse>),
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         Ok(Begun { job, spec, work, reservation, remark })
     }
 
-    /// Joins the queue; with values in the spool, and a remark about it, if the memory would never suffice otherwise.
+    /// Joins the queue. If the values cannot fit into memory, they go to the spool, and the user gets a remark about it.
     fn enter(
         &self,
         hello: &Hello,
@@ -99,28 +99,28 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         Ok((place, spooled, storage, hello::spool_remark(never)))
     }
 
-    /// Waits in the queue, and tells the client its position; the client may cancel or leave meanwhile.
+    /// Waits in the queue and sends the client its position; the client may cancel or leave while it waits.
     async fn queue(&mut self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
         let limit = self.shared.config.idle_timeout;
         let mut heartbeat = interval(HEARTBEAT_INTERVAL);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (since, mut heard, mut told) = (Instant::now(), Instant::now(), 0);
+        let (since, mut heard, mut reported) = (Instant::now(), Instant::now(), 0);
         loop {
             if self.shared.drain.is_cancelled() {
                 return Err(NotBegun::Refused(hello::refuse_error(&SessionError::Shutdown)));
             }
             let changed = place.changed();
             if let Some(reservation) = place.take() {
-                if told > 0 {
+                if reported > 0 {
                     tracing::info!(seconds = since.elapsed().as_secs_f64(), "build leaves the queue");
                 }
                 return Ok(reservation);
             }
             let (position, reason) = place.position();
-            if position != told {
+            if position != reported {
                 tracing::info!(position, reason, "build waits");
                 queued.place(position, place.bytes());
-                told = position;
+                reported = position;
                 self.send(&BuilderMessage::Wait(Wait { position, reason })).await?;
             }
             tokio::select! {

@@ -21,10 +21,10 @@ use crate::server::Shared;
 use crate::session_error::SessionError;
 use crate::ticket;
 
-/// How long a build may wait in the queue: clients give up after 10 seconds without an answer.
+/// How long a build may wait in the queue. Clients give up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// Serves a connection after the choice of the protocol, and after the ticket if a router relays it.
+/// Serves a connection from the choice of the protocol on; `ticket` is what a router sent ahead, if it relays the client.
 pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr, ticket: Option<String>)
 where
     S: Transport,
@@ -39,11 +39,11 @@ where
     let receiver = Receiver::new(read, metrics);
     let sender = Sender::new(write, shared.config.idle_timeout, metrics);
     let mut session = Session { id, peer, certificate, shared, ticket, receiver, sender };
-    let (told, build) = session.run().await;
+    let (answered, build) = session.run().await;
     let Session { mut receiver, mut sender, .. } = session;
-    // A client that got neither file nor reason has its connection reset, which is an error for it.
+    // Without file and reason, the connection is reset, so that the client reports an error.
     let close = async move {
-        if told {
+        if answered {
             tokio::join!(sender.shutdown(), receiver.discard());
         }
     };
@@ -56,16 +56,16 @@ struct Session<'a, S> {
     /// The name of the client's certificate.
     certificate: Option<String>,
     shared: &'a Arc<Shared>,
-    /// The ticket of the router that relays the client.
+    /// The ticket, if a router relays the client.
     ticket: Option<String>,
     receiver: Receiver<'a, ReadHalf<S>>,
     sender: Sender<'a, WriteHalf<S>>,
 }
 
-/// Whether the client has received the file, or the reason why there is none.
-type Told = bool;
+/// Whether the client has received the file or the reason why there is none.
+type Answered = bool;
 
-/// A build whose engine takes rows.
+/// A build whose engine accepts rows.
 struct Begun {
     job: Job,
     reservation: Arc<Reservation>,
@@ -74,7 +74,7 @@ struct Begun {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
-    async fn run(&mut self) -> (Told, Option<EndedBuild>) {
+    async fn run(&mut self) -> (Answered, Option<EndedBuild>) {
         let order = match self.order().await {
             Ok(order) => order,
             Err(error) => {
@@ -97,16 +97,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         };
         match begun {
             Ok(begun) => {
-                let (told, build) = self.build(&spec, begun, queued).await;
-                (told, Some(build))
+                let (answered, build) = self.build(&spec, begun, queued).await;
+                (answered, Some(build))
             }
             Err((refusal, text)) => {
                 if let Some(held_back) = self.shared.activity.peer_errors().pass() {
                     tracing::warn!(reason = text, held_back, "build refused");
                 }
                 queued.refuse(refusal, text.clone());
-                let told = self.tell(&text).await;
-                (told, None)
+                let answered = self.tell(&text).await;
+                (answered, None)
             }
         }
     }
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let sent = match &self.ticket {
             Some(ticket) => ticket::check(config.tickets.as_deref(), ticket)
                 .map_err(|refuse| (Refusal::Access, answer::of_refusal(&refuse)))?,
-            // Lantern's protocol has no tickets.
+            // Lantern's protocol has no tickets, so a flag decides.
             None if config.tickets.is_some() && !config.lantern_without_ticket => {
                 return refused(
                     "this builder takes only builds that its router sends, and the client cannot show a ticket",
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         queued: &Queued,
     ) -> Result<Begun, (Refusal, String)> {
         let need = Need::new(spec, self.shared.threads());
-        // The client gives no usable number of rows.
+        // Lantern's clients send no usable number of rows.
         let bytes = need.at_first(0);
         let place = self.shared.admission.enter(bytes, client).map_err(|no_place| match no_place {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
@@ -207,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Told, EndedBuild) {
+    async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Answered, EndedBuild) {
         let Begun { job, reservation, need, storage } = begun;
         let info = ClientInfo { client: "Lantern", postgres: None, check_blocks: None, advice_for: None };
         let mut build = StartedBuild::new(job, queued, spec, reservation.bytes(), &info);
@@ -225,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             }
             Err(error) => Err(error),
         };
-        let told = match &result {
+        let answered = match &result {
             Ok(()) => true,
             Err(error) => {
                 build.job.control.cancel();
@@ -240,24 +240,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 }
             }
         };
-        (told, build.end(&result))
+        (answered, build.end(&result))
     }
 
-    /// Logs why the session ends and tells the client, which waits for an answer.
-    async fn fail(&mut self, error: &SessionError) -> Told {
+    /// Logs why the session ends, and sends the client the reason if it waits for an answer.
+    async fn fail(&mut self, error: &SessionError) -> Answered {
         lifecycle::log_failure(&self.shared.activity, error);
         self.explain(error).await
     }
 
-    /// Tells the client why the session ends, if it waits for an answer.
-    async fn explain(&mut self, error: &SessionError) -> Told {
+    /// Sends the client the reason why the session ends, if it waits for an answer.
+    async fn explain(&mut self, error: &SessionError) -> Answered {
         match error {
             SessionError::Left | SessionError::Connection(_) | SessionError::Late(_) => false,
             error => self.tell(&answer::of_error(error)).await,
         }
     }
 
-    async fn tell(&mut self, text: &str) -> Told {
+    async fn tell(&mut self, text: &str) -> Answered {
         matches!(timeout(LINGER, self.sender.send(&error_frame(text))).await, Ok(Ok(())))
     }
 }

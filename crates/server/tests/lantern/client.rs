@@ -9,7 +9,7 @@ use crate::index::{Index, Window};
 pub const ERROR_MAGIC: [u8; 4] = [0x37, 0x33, 0x33, 0x37];
 pub const END: [u8; 4] = [0x37, 0x33, 0x33, 0x31];
 
-/// A client as careless as the real one: a single read for each field, and no reads while it sends rows.
+/// A client as careless as the genuine one: it reads each field once, without retry, and nothing while it sends rows.
 pub struct Client<S> {
     pub stream: S,
     init: Init,
@@ -18,11 +18,11 @@ pub struct Client<S> {
 /// How a client ends without an index.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server's text, as the client shows it.
-    Told(String),
+    /// The server's error text, as the client shows it.
+    Reported(String),
     /// The connection broke: an error for the client.
     Broken,
-    /// The connection ended where the client does not notice: it goes on with the content of its memory.
+    /// The connection ended where the client does not notice: it continues with the old content of its memory.
     Fooled(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl<S: Read + Write> Client<S> {
     pub fn acknowledged(&mut self) -> Result<(), Failure> {
         let mut answer = [0; 1024];
         let bytes = self.read(&mut answer)?;
-        told(&answer[..bytes])?;
+        error_of(&answer[..bytes])?;
         match bytes {
             0 => Err(Failure::Fooled("no answer")),
             1 => Ok(()),
@@ -74,7 +74,7 @@ impl<S: Read + Write> Client<S> {
         let mut window = Window::new(file_bytes, self.init);
         window.fill(|room| self.read_all(room))?;
         let index = window.parse(nodes, &head, |room| self.read_all(room))?;
-        // The client would not read any more; the server must have ended the stream.
+        // The client would not read on; the server must have ended the stream.
         let mut rest = [0; 1];
         assert_eq!(self.stream.read(&mut rest).unwrap(), 0, "more bytes than announced");
         Ok(index)
@@ -87,7 +87,7 @@ impl<S: Read + Write> Client<S> {
             8 if bytes.starts_with(&ERROR_MAGIC) => {
                 let mut text = vec![0; u32::from_le_bytes(bytes[4..].try_into().unwrap()) as usize];
                 self.stream.read_exact(&mut text).unwrap();
-                Err(Failure::Told(shown(&text)))
+                Err(Failure::Reported(shown(&text)))
             }
             8 => Ok(u64::from_le_bytes(bytes)),
             bytes => panic!("{what} came in pieces, {bytes} bytes first: the client would not notice"),
@@ -102,7 +102,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Reads until there is no room or the stream ends. The client looks for an error after each read, but only at the beginning.
+    /// Reads until `room` is full or the stream ends. After each read the client looks for an error, but only at the beginning.
     fn read_all(&mut self, room: &mut [u8]) -> Result<usize, Failure> {
         let mut total = 0;
         while total < room.len() {
@@ -118,11 +118,11 @@ impl<S: Read + Write> Client<S> {
 }
 
 /// Fails if the bytes are an error, which must be complete: a client that waits for more of it may wait forever.
-fn told(bytes: &[u8]) -> Result<(), Failure> {
+fn error_of(bytes: &[u8]) -> Result<(), Failure> {
     let Some(frame) = bytes.strip_prefix(&ERROR_MAGIC) else { return Ok(()) };
     let (length, text) = frame.split_first_chunk().expect("a length");
     assert_eq!(u32::from_le_bytes(*length) as usize, text.len());
-    Err(Failure::Told(shown(text)))
+    Err(Failure::Reported(shown(text)))
 }
 
 /// The client copies the text into 1024 bytes of its stack and prints up to the NUL.

@@ -32,7 +32,7 @@ fn orders_beyond_the_limits_are_refused_with_a_text() {
         (Init { ef_construction: 0, ..init }, "ef_construction is 0, must be between 32 and 1000"),
     ];
     for (init, text) in cases {
-        assert_eq!(answer(&builder, init), Failure::Told(text.to_owned()));
+        assert_eq!(answer(&builder, init), Failure::Reported(text.to_owned()));
     }
     assert_eq!(builder.metric("lantern_index_build_active"), 0);
 }
@@ -56,7 +56,7 @@ fn any_order_is_answered_or_taken() {
         };
         let mut client = Client::open(connect(builder.address), init);
         if let Err(failure) = client.acknowledged() {
-            assert!(matches!(failure, Failure::Told(_)), "{failure:?}");
+            assert!(matches!(failure, Failure::Reported(_)), "{failure:?}");
         }
     }
     builder.settle();

@@ -6,7 +6,7 @@ use crate::client::{Failure, connect};
 use crate::support::Builder;
 use crate::table::{Opclass, Table, normalized};
 
-/// Builds of each kind of table. More are tried by [`many_builds`].
+/// Builds of each kind of table. [`many_builds`] makes more.
 const BUILDS: u64 = 4;
 
 fn builder(inner_product: bool) -> Builder {
@@ -69,7 +69,7 @@ fn duplicates(seeds: Range<u64>) {
     let table = |seed| {
         let mut table = Table::random(Opclass::L2, 5000, 32, seed);
         for row in 0..5000 {
-            // Some values 2 times, some 50 times.
+            // Some values occur twice, some 50 times.
             let copied = if row < 3000 { row / 2 } else { 3000 + row / 50 };
             table.rows[row] = table.rows[copied].clone();
         }
@@ -101,7 +101,7 @@ fn tables_of_every_kind_are_searched_well() {
     KINDS.iter().for_each(|kind| kind(0..BUILDS));
 }
 
-/// Enough builds to find an intermittent defect: with the genuine server 11 of 12 indexes of a table were wrong.
+/// Enough builds to find an intermittent defect: the genuine server made 11 of 12 indexes of a table wrong.
 #[test]
 #[ignore = "takes a minute or two"]
 fn many_builds() {
@@ -136,13 +136,13 @@ fn no_rows_are_an_error_that_says_what_to_do() {
     let mut table = Table::random(Opclass::Cosine, 0, 8, 1);
     for rows in [vec![], vec![None; 10], vec![Some(vec![0.0; 8]); 10]] {
         table.rows = rows;
-        assert_eq!(table.build(connect(builder.address)).unwrap_err(), Failure::Told(message.to_owned()));
+        assert_eq!(table.build(connect(builder.address)).unwrap_err(), Failure::Reported(message.to_owned()));
     }
 }
 
 #[test]
 fn vectors_as_long_as_pgvector_takes_pass_the_clients_window() {
-    // Nodes of more than 8 KiB, a little more than a window of them.
+    // Nodes of more than 8 KiB; the file is a little larger than a window.
     let table = Table::random(Opclass::L2, 1350, 2000, 1);
     table.build(connect(builder(false).address)).unwrap();
 }

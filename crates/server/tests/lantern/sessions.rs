@@ -1,4 +1,4 @@
-//! Clients that wait, leave, arrive together, or are refused for want of room.
+//! Clients that wait, leave, arrive together, or are refused for lack of room.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn two_at_once_and_one_of_ours() {
 
 #[test]
 fn a_scan_that_pauses_is_waited_for() {
-    // Far longer than our own clients may be silent.
+    // The pause below is ten times this timeout, which does not apply to Lantern's clients.
     let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(50));
     let table = table(100);
     let mut client = begun(&builder, &table);
@@ -59,7 +59,7 @@ fn a_scan_that_pauses_is_waited_for() {
     client.finish().unwrap().check();
 }
 
-/// Leaves a build and begins another.
+/// Leaves a build and begins another one.
 fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> Client<TcpStream> {
     drop(client);
     builder.settle();
@@ -70,7 +70,7 @@ fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> C
 fn who_leaves_ends_the_build() {
     let builder = Builder::start();
     let table = table(5000);
-    // While rows flow, and after the last one.
+    // The client leaves while it sends rows, and after the last one.
     for ended in [false, true] {
         let mut client = begun(&builder, &table);
         table.send(&mut client).unwrap();
@@ -105,13 +105,13 @@ fn a_builder_that_stops_tells_who_waits_and_resets_who_sends() {
 }
 
 #[test]
-fn a_client_that_waits_for_its_turn_hears_in_time() {
+fn a_queued_client_is_answered_in_time() {
     let builder = Builder::with(|config| config.max_builds = 1);
     let table = table(100);
     let first = begun(&builder, &table);
-    // The answer comes in time for the client, which gives up after 10 seconds.
+    // The client gives up after 10 seconds: only the clock tells whether the answer comes in time.
     let since = Instant::now();
-    let Err(Failure::Told(text)) = table.build(connect(builder.address)) else { panic!("two builds at a time") };
+    let Err(Failure::Reported(text)) = table.build(connect(builder.address)) else { panic!("two builds at a time") };
     assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
     assert!(text.starts_with("builder is busy, try again later: number 1 in the queue"), "{text}");
 
@@ -127,7 +127,7 @@ fn a_client_that_waits_for_its_turn_hears_in_time() {
 #[test]
 fn what_does_not_fit_is_said() {
     let builder = Builder::with(|config| config.memory_limit = 1 << 20);
-    let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("it fits") };
+    let Err(Failure::Reported(text)) = table(10).build(connect(builder.address)) else { panic!("it fits") };
     assert!(text.contains("of memory, the builder has 1048576"), "{text}");
     assert_eq!(builder.builds("refused"), 1);
 }
@@ -149,7 +149,7 @@ fn a_builder_that_belongs_to_a_router_says_so() {
     let key = Arc::new(service::TicketKeys::open(&file).unwrap());
     let gate = service::TicketGate::new(key, "b1".to_owned());
     let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
-    let Err(Failure::Told(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
+    let Err(Failure::Reported(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
     assert!(text.contains("only builds that its router sends"), "{text}");
 
     let trusting = Builder::with(|config| {
@@ -170,7 +170,7 @@ fn a_client_that_does_not_read_is_given_up() {
     table.send(&mut client).unwrap();
     std::io::Write::write_all(&mut client.stream, &crate::client::END).unwrap();
     builder.settle();
-    // It then reads an error, and not the end of a short file.
+    // The client then reads an error, instead of the end of a short file.
     let mut bytes = vec![0; 1 << 16];
     let end = loop {
         match std::io::Read::read(&mut client.stream, &mut bytes) {

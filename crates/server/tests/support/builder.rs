@@ -26,16 +26,16 @@ impl Builder {
         change(&mut config);
         let shutdown = Shutdown::default();
         let handle = shutdown.clone();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (started, addresses) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = Server::bind(config).await.unwrap();
-                tell.send((server.local_addr(), server.status_addr())).unwrap();
+                started.send((server.local_addr(), server.status_addr())).unwrap();
                 server.run(handle).await;
             });
         });
-        let (address, status) = told.recv().unwrap();
+        let (address, status) = addresses.recv().unwrap();
         Self { address, status, shutdown, thread: Some(thread) }
     }
 
@@ -62,14 +62,14 @@ impl Builder {
         answer
     }
 
-    /// Lantern's status number.
+    /// The number `status` in the answer to `GET /`, which Lantern's status clients read.
     pub fn status_number(&self) -> u8 {
         let answer = self.get("/");
         let (_, rest) = answer.split_once("{\"status\":").unwrap();
         rest.split(',').next().unwrap().parse().unwrap()
     }
 
-    /// A metric, named as in the exposition.
+    /// The value of a metric, by its name in the exposition.
     pub fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics");
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -89,7 +89,11 @@ fn a_build_is_described() {
     assert_eq!((build.phase.as_str(), build.done, build.total, build.rows), ("graph", 50, 100, 1000));
     assert!((build.rate - 25.0).abs() < 1e-9, "{}", build.rate);
     assert!(build.eta_seconds.unwrap() >= 2.0);
-    assert_eq!((build.memory_bytes, report.memory.reserved_bytes), (100, 100), "nobody says what is reserved");
+    assert_eq!(
+        (build.memory_bytes, report.memory.reserved_bytes),
+        (100, 100),
+        "without a function, reservations are added up"
+    );
     running.set_memory(70);
     activity.set_memory(1000, || 80);
     let report = activity.report();
@@ -132,15 +136,15 @@ fn the_last_builds_are_kept_and_refusals_do_not_push_them_out() {
 }
 
 #[test]
-fn samples_count_linked_elements() {
+fn samples_count_elements_of_the_graph_phase() {
     let activity = activity(false);
     let running = begin(&activity);
     activity.sample();
     activity.sample();
-    assert_eq!(activity.metrics().linked(), 50, "the same steps are not counted twice");
+    assert_eq!(activity.metrics().graph_elements(), 50, "the same steps are not counted twice");
     running.set_elements(100);
     running.end(Outcome::Succeeded, None);
-    assert_eq!(activity.metrics().linked(), 100, "the end counts what samples missed");
+    assert_eq!(activity.metrics().graph_elements(), 100, "the end counts what samples missed");
     let deadline = Instant::now() + Duration::from_secs(30);
     while activity.report().throughput.rows_per_second.is_empty() {
         assert!(Instant::now() < deadline);

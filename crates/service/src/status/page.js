@@ -1,6 +1,6 @@
 "use strict";
 
-// Texts from clients reach the page only as text nodes, never as markup.
+// Texts of clients become text nodes only, never markup.
 const PHASES = ["rows", "graph", "repair", "order", "pages"];
 const STEPS = { rows: "rows", graph: "elements", repair: "elements", order: "elements", pages: "pages" };
 const PERIOD_MS = 1000;
@@ -56,7 +56,7 @@ function tile(value, name, extra) {
   return make("div", { class: extra ? "tile wide" : "tile" }, make("b", {}, value), ...(extra || []), make("span", {}, name));
 }
 
-// The last two reports that differ in time say how busy the processor is.
+// The CPU time between the last two reports gives the number of busy cores.
 let before = null;
 let cores = null;
 
@@ -83,7 +83,7 @@ function showTiles(report) {
   byId("tiles").replaceChildren(...tiles);
 }
 
-// Cards stay while their build runs, so that bars move instead of jumping.
+// Cards are kept while their build runs, so that bars move smoothly.
 const cards = new Map();
 
 function card(build) {
@@ -168,13 +168,13 @@ function drawing(name, attributes) {
 
 const HEIGHT = 100;
 
-// A round number from which an axis can begin: 1, 2 or 5 times a power of ten.
+// The end of an axis: the next 1, 2 or 5 times a power of ten.
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value) || value;
 }
 
-// Figures stay, so that the pointer keeps its place while values move.
+// Figures are kept, so that the pointer keeps its place while values move.
 function plot(title, key) {
   const picture = drawing("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });
   const parts = { key, picture, values: [], interval: 1, pointer: null };
@@ -192,7 +192,7 @@ function plot(title, key) {
 }
 
 function drawPlot({ picture, values, interval, pointer, said, top, middle, begin, half }) {
-  // Soon after the start a shorter time fills the picture.
+  // Soon after the start, the plot is one minute wide.
   const slots = Math.max(60, values.length);
   const from = slots - values.length;
   const most = values.reduce((most, value) => Math.max(most, value), 0);
@@ -220,7 +220,7 @@ function drawPlot({ picture, values, interval, pointer, said, top, middle, begin
 
 const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : number(value));
 
-const plots = [["Rows taken", "rows_per_second"], ["Elements linked", "elements_per_second"], ["Pages sent", "pages_per_second"]]
+const plots = [["Rows received", "rows_per_second"], ["Elements processed", "elements_per_second"], ["Pages sent", "pages_per_second"]]
   .map(([title, key]) => plot(title, key));
 byId("plots").replaceChildren(...plots.map((parts) => parts.node));
 
@@ -265,7 +265,7 @@ function showEnded(ended, now) {
 
 const SOON_MS = 30 * 24 * 3600 * 1000;
 
-// A daemon without a certificate does not say when it expires.
+// A daemon without a certificate reports no expiry.
 function showCertificate(expires, now) {
   const chip = byId("certificate");
   chip.hidden = typeof expires !== "number";
