@@ -1,4 +1,4 @@
-//! Messages for users name the index, the reason, and what to do.
+//! Messages for users name the index, the reason, and the remedy.
 
 use std::fs;
 use std::net::TcpListener;
@@ -53,7 +53,7 @@ fn with_tls_and_without() {
     }
 }
 
-/// The port of another server: the hint must not suggest to turn encryption off.
+/// Another server listens on the port: the hint must not suggest to turn encryption off.
 #[test]
 fn another_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -76,7 +76,7 @@ fn another_server() {
     }
 }
 
-/// A certificate and its key, valid for a time, signed by an authority of that name.
+/// Makes a certificate and its key, with this validity, signed by an authority of this name.
 fn certificate(directory: &Path, name: &str, days: [&str; 2], authority: &str) {
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).current_dir(directory).output().unwrap();
@@ -119,7 +119,7 @@ fn certificate(directory: &Path, name: &str, days: [&str; 2], authority: &str) {
         &key,
     ]);
     fs::write(directory.join("names"), "subjectAltName = DNS:localhost, IP:127.0.0.1\n").unwrap();
-    // Only `openssl ca` sets both ends of the validity; it needs a database file.
+    // Only `openssl ca` can set both ends of the validity, and it needs a database file.
     fs::write(directory.join("index.txt"), "").unwrap();
     fs::write(
         directory.join("ca.conf"),
@@ -197,7 +197,7 @@ fn certificates() {
     session.execute(CREATE).unwrap();
 }
 
-/// The session's INFO lines about builds, without those that come once per session.
+/// The session's INFO lines about builds, without lines that occur once per session.
 fn steps(session: &mut Session) -> Vec<String> {
     let notices = session.take_notices().into_iter().filter(|notice| !notice.message.contains("verified"));
     notices.map(|notice| notice.headline()).filter(|line| !line.starts_with("DEBUG")).collect()
@@ -271,4 +271,50 @@ fn failures_name_the_index() {
         "f"
     );
     session.execute("DROP INDEX i").unwrap();
+}
+
+/// Settings that make the WAL of an index cost more than it must are named in the hint of the last line.
+#[test]
+fn settings_for_the_wal() {
+    let cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let mut session = cluster.database("wal").unwrap();
+    builder.attach(&mut session).unwrap();
+    // An element takes a page of its own: 34 MB.
+    session
+        .execute(
+            "CREATE TABLE large (v vector(1200));
+             INSERT INTO large SELECT (ARRAY[i, i % 7] || array_fill(1, ARRAY[1198]))::real[]::vector FROM generate_series(1, 4200) i;
+             CREATE UNLOGGED TABLE unlogged AS SELECT * FROM large;
+             CREATE TABLE small AS SELECT * FROM large LIMIT 100",
+        )
+        .unwrap();
+    let hint = |session: &mut Session, table: &str| {
+        session.take_notices();
+        session
+            .execute(&format!(
+                "CREATE INDEX i ON {table} USING hnsw (v vector_l2_ops) WITH (external = true, m = 2, ef_construction = 4); DROP INDEX i"
+            ))
+            .unwrap();
+        let notices = session.take_notices();
+        notices.iter().find(|notice| notice.message.starts_with("indexed ")).unwrap().hint.clone()
+    };
+    assert_eq!(hint(&mut session, "large"), "");
+    session.execute("SET wal_compression = on").unwrap();
+    let compressed = hint(&mut session, "large");
+    assert!(compressed.contains("wal_compression") && !compressed.contains("max_wal_size"), "{compressed}");
+    assert_eq!(hint(&mut session, "small"), "");
+
+    cluster.configure("max_wal_size = 32MB").unwrap();
+    cluster.reload().unwrap();
+    harness::wait_for("the setting", Duration::from_secs(10), || {
+        Ok((session.value::<String>("SHOW max_wal_size")? == "32MB").then_some(()))
+    })
+    .unwrap();
+    let both = hint(&mut session, "large");
+    assert!(both.contains("wal_compression") && both.contains("max_wal_size"), "{both}");
+    assert_eq!(hint(&mut session, "unlogged"), "");
+    session.execute("SET wal_compression = off").unwrap();
+    let exceeded = hint(&mut session, "large");
+    assert!(exceeded.contains("max_wal_size") && !exceeded.contains("wal_compression"), "{exceeded}");
 }

@@ -169,6 +169,7 @@ unsafe fn build(
         m: options.m,
         ef_construction: options.ef_construction,
     };
+    let blocks = layout.blocks;
     progress::enter(Phase::WritingPages, rows);
     // SAFETY: the index is empty, as checked above.
     unsafe { writer::write(index, &mut session, Expected { meta, layout, digest, key }, &mut rate_limit)? };
@@ -185,10 +186,12 @@ unsafe fn build(
         1 => " (1 parallel worker)".into(),
         _ => format!(" ({workers} parallel workers)"),
     };
-    let report = information(printable(&format!("indexed {rows} elements{of}")));
-    info(report.set_detail(format!(
+    let report = information(printable(&format!("indexed {rows} elements{of}"))).set_detail(format!(
         "Scan {scanning}{by}, build {building}, pages {writing}. The build's number is {build_id}."
-    )));
+    ));
+    // SAFETY: the index is open.
+    let hint = unsafe { writer::wal_hint(index, column.value_type, blocks) };
+    info(if hint.is_empty() { report } else { report.set_hint(hint) });
     Ok(Built { heap_tuples, rows })
 }
 

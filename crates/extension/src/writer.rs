@@ -8,6 +8,7 @@ mod file;
 #[path = "writer/bulk.rs"]
 mod file;
 mod receive;
+mod wal;
 
 use pages::{IncomingSpec, IncomingVerifier, IndexMeta, RowDigest};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -25,6 +26,7 @@ use crate::wait;
 use batch::Batch;
 use file::IndexFile;
 use receive::Receiver;
+pub(crate) use wal::hint as wal_hint;
 
 /// Batches of pages between the thread and the backend.
 const BATCHES: usize = 8;

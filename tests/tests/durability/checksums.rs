@@ -1,6 +1,6 @@
-//! Pages get their checksums, which PostgreSQL's own program verifies.
+//! Pages have correct checksums: PostgreSQL's own program verifies them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use harness::{Cluster, PgConfig};
@@ -30,7 +30,7 @@ fn data_checksums_are_right() {
     scene.reconnect();
     assert_eq!(scene.expect_whole("items_idx"), answers);
 
-    // And from the log after a crash.
+    // Also pages that were replayed from the WAL.
     scene.session.execute("REINDEX INDEX items_idx").unwrap();
     scene.cluster.crash().unwrap();
     scene.reconnect();
@@ -39,11 +39,60 @@ fn data_checksums_are_right() {
     scene.cluster.stop().unwrap();
     scene.cluster.program("pg_checksums", &["--check"]).unwrap();
 
-    // It would have seen a wrong one.
+    // Counter-check: the program detects a wrong checksum.
     let file = File::options().read(true).write(true).open(file).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, 5 * 8192 + 5000).unwrap();
     file.write_all_at(&[!byte[0]], 5 * 8192 + 5000).unwrap();
     let said = scene.cluster.program("pg_checksums", &["--check"]).unwrap_err().to_string();
     assert!(said.contains("Bad checksums:  1"), "{said}");
+}
+
+#[test]
+fn unreadable_pages_are_the_advice_of_their_own_index() {
+    let settings = "shared_preload_libraries = 'lantern_index'";
+    let mut cluster =
+        Cluster::start_initialized(PgConfig::require().unwrap(), settings, &["--data-checksums"]).unwrap();
+    let mut session = cluster.database("damaged").unwrap();
+    session
+        .execute(
+            "CREATE EXTENSION lantern_index; CREATE TABLE t (v vector(8)); \
+             INSERT INTO t SELECT ARRAY[i, i % 7, i % 11, i % 13, 1, 2, 3, 4]::vector FROM generate_series(1, 600) i",
+        )
+        .unwrap();
+    let names = ["fine", "flipped", "cut", "missing"];
+    let files = names.map(|name| {
+        session.execute(&format!("CREATE INDEX {name} ON t USING hnsw (v vector_l2_ops)")).unwrap();
+        cluster.relation_file(&mut session, name).unwrap()
+    });
+    drop(session);
+    cluster.stop().unwrap();
+    let [_, flipped, cut, missing] = &files;
+    File::options().write(true).open(flipped).unwrap().write_all_at(&[0x55; 8], 3 * 8192 + 5000).unwrap();
+    File::options().write(true).open(cut).unwrap().set_len(0).unwrap();
+    fs::remove_file(missing).unwrap();
+    cluster.restart().unwrap();
+
+    let mut session = cluster.session("damaged").unwrap();
+    let mut expect = |name: &str, advice: &str, words: &str| {
+        let sql = format!(
+            "SELECT advice || ': ' || coalesce(reason, '') FROM lantern_index.indexes WHERE index_name = '{name}'::regclass"
+        );
+        // The view has all four, whatever the condition.
+        assert_eq!(session.value::<u32>("SELECT count(advice) FROM lantern_index.indexes").unwrap(), 4);
+        let found: String = session.value(&sql).unwrap();
+        assert!(found.starts_with(&format!("{advice}: ")) && found.contains(words), "{name}: {found}");
+    };
+    expect("fine", "unused", "");
+    expect("flipped", "check", "pages cannot be read: invalid page in block 3 of relation");
+    expect("cut", "check", "the file is empty");
+    expect("missing", "check", "pages cannot be read: could not open file");
+    // A check finds the page, too, and nothing of the subtransactions is left open.
+    for (name, words) in [("flipped", "block 3: "), ("cut", "no meta page")] {
+        let found: String = session.value(&format!("SELECT lantern_index.check_and_remember('{name}')")).unwrap();
+        assert!(found.starts_with("reindex: ") && found.contains(words), "{name}: {found}");
+        session.execute(&format!("REINDEX INDEX {name}")).unwrap();
+        let found: String = session.value(&format!("SELECT lantern_index.check_and_remember('{name}')")).unwrap();
+        assert_eq!(found, "ok", "{name}");
+    }
 }

@@ -1,4 +1,4 @@
-//! `lantern_index.advise(…)`: what is advised does as it is said, and what cannot be advised on.
+//! `lantern_index.advise(…)`: advised indexes have the advised recall and size, and unsuitable input is refused.
 
 use std::thread;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use harness::{
     Builder, BuilderOptions, Column, Metric, Session, copy_rows, data_set, exact_neighbors, synthetic, wait_for,
 };
 
-use crate::check_external::older_builder;
+use crate::check_external::{older_builder, wait_for_lock};
 use crate::{BUILDER, CLUSTER, database, failure, vectors};
 
-/// A row of the answer.
+/// A row of the result.
 #[derive(Debug)]
 struct Advised {
     statement: String,
@@ -43,7 +43,7 @@ fn advise(session: &mut Session, arguments: &str) -> Vec<Advised> {
     advised
 }
 
-/// Makes the index and searches it as advised, for all of table `q`. The recall, and the bytes of the index.
+/// Builds the advised index and searches it for all queries of table `q`. Returns the recall, and the size of the index in bytes.
 fn carry_out(session: &mut Session, choice: &Advised, exact: &[Vec<u32>]) -> (f64, f64) {
     session.execute(&format!("{}; {}", choice.statement, choice.settings)).unwrap();
     session.execute("SET enable_seqscan = off; SET jit = off").unwrap();
@@ -93,7 +93,7 @@ fn every_choice_reaches_the_target() {
         assert!(given.iter().any(|choice| choice.statement.contains(class)), "{class}");
     }
     carry_out_all(&mut session, &given, &exact, target, 0.03);
-    // Rows of the table stand for the queries.
+    // Without queries, rows of the table are held out.
     let held_out = advise(&mut session, "'t', 'v'");
     carry_out_all(&mut session, &held_out[..1], &exact, target, 0.03);
 }
@@ -108,7 +108,7 @@ fn a_part_of_the_table_tells_of_all() {
     let exact = exact_neighbors(&base, &queries, Metric::L2, 10);
     let given = advise(&mut session, "'t', 'v', 'l2', 0.9, max_rows => 6000");
     carry_out_all(&mut session, &given[..1], &exact, 0.9, 0.03);
-    // A table that was never analysed.
+    // A table that has never been analysed.
     session.execute("CREATE TABLE u AS TABLE t").unwrap();
     let same = advise(&mut session, "'u', 'v', 'l2', 0.9, max_rows => 6000");
     assert!(
@@ -129,7 +129,8 @@ fn a_table_that_has_grown_since_it_was_analysed() {
         session.execute(&format!("ANALYZE {table}")).unwrap();
         session.execute(&rows(20_000 - before)).unwrap();
         let given = advise(&mut session, &format!("'{table}', 'v', 'l2', 0.8, max_rows => 3000"));
-        // As of 20,000 rows: an element of 16 dimensions takes 280 bytes. The rows of a page are fewer where the last page counts that was half full.
+        // The size of about 20,000 rows: an element of 16 dimensions takes 280 bytes. The estimated rows per page are a
+        // little low, since the last page was half full.
         assert!(given.iter().any(|choice| choice.index_bytes > 4e6), "{table}: {given:?}");
     }
 }
@@ -178,7 +179,7 @@ fn pgvector_outside_the_search_path() {
         ))
         .unwrap();
     BUILDER.attach(&mut session).unwrap();
-    // PostgreSQL's own type is in the search path, pgvector's operators for it are not.
+    // PostgreSQL's `bit` is in the search path, pgvector's operators for it are not.
     for column in ["v", "b"] {
         for Advised { statement, settings, query, .. } in
             advise(&mut session, &format!("'t', '{column}', target_recall => 0.9"))
@@ -200,7 +201,7 @@ fn through_a_router() {
     }
 }
 
-/// A table of so many rows of 16 dimensions.
+/// Makes a table of `rows` rows of 16 dimensions.
 fn small(session: &mut Session, rows: u32) {
     session
         .execute(&format!(
@@ -276,7 +277,7 @@ fn what_cannot_be_advised_on() {
     assert!(!advise(&mut other, "'t', 'v', target_recall => 0.9").is_empty());
 }
 
-/// A table whose advice takes a while.
+/// Makes a table whose advice takes a while.
 fn wide(session: &mut Session) {
     let (base, _) = synthetic(20_000, 1, 128, 3);
     copy_rows(session, "t", Column::Vector, &base).unwrap();
@@ -304,7 +305,7 @@ fn a_cancelled_advice_and_a_lost_builder_leave_nothing() {
         let asking = scope.spawn(move || ask(session));
         trying(&builder);
         let mut other = CLUSTER.session("advise_ended").unwrap();
-        // Nobody is held up by it.
+        // Advice blocks no writer.
         other.execute("INSERT INTO t SELECT 0, v FROM t LIMIT 1").unwrap();
         other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
         let (code, session) = asking.join().unwrap();
@@ -320,4 +321,36 @@ fn a_cancelled_advice_and_a_lost_builder_leave_nothing() {
         assert_eq!(code, "08006");
         assert_eq!(session.value::<i32>("SELECT 1").unwrap(), 1);
     });
+}
+
+#[test]
+fn a_table_that_is_altered_and_dropped_meanwhile() {
+    let mut session = database("advise_dropped");
+    session
+        .execute(&format!("CREATE TABLE t AS SELECT i AS id, {} AS v FROM generate_series(1, 6000) i", vectors(64)))
+        .unwrap();
+    session.execute("ALTER TABLE t ALTER v TYPE vector(64)").unwrap();
+    let [mut watcher, mut changer] = [(); 2].map(|()| CLUSTER.session("advise_dropped").unwrap());
+    thread::scope(|scope| {
+        let pid = session.pid();
+        let session = &mut session;
+        let asking = scope.spawn(move || advise(session, "'t', 'v', 'l2', 0.9"));
+        let shown = format!(
+            "SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {pid} AND relid = 't'::regclass \
+             AND phase = 'building index: builder tries indexes' AND tuples_total > 0"
+        );
+        let trying = || Ok((watcher.value::<u32>(&shown)? > 0).then_some(()));
+        wait_for("progress of the builder", Duration::from_secs(60), trying).unwrap();
+        let pid = changer.pid();
+        let changing = scope.spawn(move || changer.execute("ALTER TABLE t ALTER v TYPE halfvec(64); DROP TABLE t"));
+        wait_for_lock(&mut watcher, pid);
+        // Both wait, and the answer is about the table as it was.
+        assert!(!asking.join().unwrap().is_empty());
+        changing.join().unwrap().unwrap();
+    });
+    assert_eq!(failure(&mut session, "SELECT * FROM lantern_index.advise('t', 'v')").0, "42P01");
+    // Dropped before its oid is looked up.
+    assert_eq!(failure(&mut session, "SELECT * FROM lantern_index.advise(1, 'v')").0, "42P01");
+    let shown = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {}", session.pid());
+    assert_eq!(session.value::<u32>(&shown).unwrap(), 0);
 }

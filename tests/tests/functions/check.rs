@@ -4,7 +4,7 @@ use harness::{Cluster, Column, Session, copy_rows, data_set};
 
 use crate::{CLUSTER, database, failure, row, vectors};
 
-/// What a check says.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) elements: u64,
@@ -61,7 +61,7 @@ fn fresh_and_worn() {
         if external == "true" {
             assert_eq!((fresh.unreachable, fresh.not_full), (0, 0));
         }
-        // The index that is asked, not the one that the planner likes best.
+        // The check searches the given index, even if the planner prefers another one.
         session.execute("SET hnsw.ef_search = 1").unwrap();
         let narrow = check(&mut session, &format!("'{name}', 50"));
         assert!(narrow.recall.unwrap() < 0.2 && narrow.advice.starts_with("raise hnsw.ef_search"), "{narrow:?}");
@@ -102,7 +102,7 @@ fn duplicates_and_nothing() {
             )
             .unwrap();
         let equal = check(&mut session, "'t_idx'");
-        // Ten rows share an element. All that are found are equally near.
+        // Ten rows share an element. All rows are equally near, so that any ten count as found.
         assert_eq!((equal.elements + equal.duplicates, equal.rows, equal.errors), (75, 75, 0));
         assert!(external == "false" || equal.elements == 9);
         assert_eq!((equal.unreachable, equal.advice.as_str()), (0, "ok"));
@@ -114,7 +114,7 @@ fn duplicates_and_nothing() {
 #[test]
 fn every_class_of_operators() {
     let mut session = database("check_classes");
-    // Cosine leaves zero vectors out.
+    // Indexes under cosine have no zero vectors.
     session
         .execute(&format!(
             "CREATE TABLE t (id int, v vector(16)) WITH (fillfactor = 40); \
@@ -152,7 +152,7 @@ fn every_class_of_operators() {
     let partial = check(&mut session, "'i', 30");
     assert_eq!((partial.rows, partial.advice.as_str()), (250, "ok"));
     assert!(partial.recall.unwrap() > 0.95);
-    // The index finds the newest version of a row through the first one.
+    // The index entry points to the root of a HOT chain, from which the newest version is found.
     session.execute("DROP INDEX i; CREATE INDEX i ON t USING hnsw (v vector_l2_ops)").unwrap();
     session.execute("UPDATE t SET id = -id").unwrap();
     let updated = check(&mut session, "'i', 30");
@@ -220,7 +220,7 @@ fn functions_of_an_index_run_as_its_owner() {
     assert_eq!(check(&mut session, "'t_idx'").recall, Some(1.0));
     let said: Vec<String> = session.take_notices().into_iter().map(|notice| notice.message).collect();
     assert!(!said.is_empty() && said.iter().all(|said| said == "as owner_of_t in pg_catalog, pg_temp"), "{said:?}");
-    // The caller's own rights and settings are back, after an error too.
+    // The caller's own role and settings are restored, even after an error.
     let who = "SELECT current_user || ' in ' || current_setting('search_path')";
     assert_eq!(session.value::<String>(who).unwrap(), "postgres in \"$user\", public");
     session
@@ -233,7 +233,7 @@ fn functions_of_an_index_run_as_its_owner() {
     assert_eq!(session.value::<String>(who).unwrap(), "postgres in \"$user\", public");
 }
 
-/// An index of 60,000 rows whose check takes more than the session's `maintenance_work_mem`.
+/// Makes an index of 60,000 rows, whose check needs more than the session's `maintenance_work_mem`.
 pub fn make_larger_than_memory(session: &mut Session) {
     session
         .execute(
@@ -254,14 +254,14 @@ fn memory_is_bounded() {
     println!("{error}");
     assert_eq!(found.sqlstate, "53200");
     assert_eq!(found.message, "checking the index needs more memory than maintenance_work_mem");
-    // What the hint says is enough.
+    // The memory in the hint is sufficient.
     let wanted = found.hint.split('"').nth(1).unwrap().to_owned();
     session.execute(&format!("SET maintenance_work_mem = '{wanted}'")).unwrap();
     let megabytes: u32 = wanted.trim_end_matches("MB").parse().unwrap();
     assert!((2..5).contains(&megabytes), "{wanted}");
     let checked = check(&mut session, "'t_idx', 0, false");
     assert_eq!((checked.rows, checked.errors, checked.unreachable), (60_000, 0, 0));
-    // The sample counts as well.
+    // The sample needs memory, too.
     session.execute("RESET maintenance_work_mem; CREATE TABLE w (v vector(2000))").unwrap();
     session
         .execute(
@@ -276,7 +276,7 @@ fn memory_is_bounded() {
     assert!(error.server().hint.contains("smaller sample"), "{error}");
 }
 
-/// Up to PostgreSQL 16 an index may be built by a `search_path` that a check by somebody else does not have.
+/// Up to PostgreSQL 16, a build uses the `search_path` of its session, which may differ from that of a check by another user.
 #[test]
 fn a_function_that_is_not_found() {
     let mut session = database("check_path");
@@ -325,17 +325,17 @@ fn damage_is_found() {
     std::fs::write(&file, bytes).unwrap();
     cluster.restart().unwrap();
     let mut session = cluster.session("damaged").unwrap();
-    // From PostgreSQL 18 on, pages have checksums unless initdb is told otherwise; this is about what they do not find.
+    // From PostgreSQL 18 on, clusters have checksums by default; this damage is of the kind that checksums miss.
     session.execute("SET ignore_checksum_failure = on").unwrap();
     let damaged = check(&mut session, "'t_idx', 0");
     assert!(damaged.errors > 0, "{damaged:?}");
     assert!(damaged.advice.contains("errors in its pages, the first: "), "{}", damaged.advice);
-    // Pages first: a search of them would fail with something else.
+    // Pages are verified before searches, which would fail with another error.
     let sampled = check(&mut session, "'t_idx', 100");
     assert_eq!((sampled.errors, sampled.recall), (damaged.errors, None));
     let version: String = session.value("SELECT extversion FROM pg_extension WHERE extname = 'vector'").unwrap();
     let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
-    let told =
+    let advised =
         damaged.advice.ends_with(&format!("update pgvector to 0.8.4 or later first: {version} can damage indexes"));
-    assert_eq!(told, numbers < vec![0, 8, 4], "{}", damaged.advice);
+    assert_eq!(advised, numbers < vec![0, 8, 4], "{}", damaged.advice);
 }

@@ -1,4 +1,4 @@
-//! `lantern_index.check(index, sample, external)`: by a builder, by a router's, and where none can be had.
+//! `lantern_index.check(index, sample, external)`: by a builder, by a router's builder, and without a builder.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use crate::check::{Checked, check, make_larger_than_memory};
 use crate::check_live::while_rows_change;
 use crate::{BUILDER, CLUSTER, database, failure, vectors};
 
-/// The same by the builder and by the backend: all but the recall is counted, and that is nearly the same.
+/// The results by the builder and by the backend. All counts must be equal, and the recall nearly so.
 fn by_both(session: &mut Session, index: &str) -> [Checked; 2] {
     let both = ["true", "false"].map(|external| check(session, &format!("'{index}', 200, {external}")));
     let [builder, database] = &both;
@@ -75,7 +75,7 @@ fn every_class_of_operators_by_the_builder() {
     by_both(&mut session, "e");
 }
 
-/// Memory that the backend does not need, since the builder has it.
+/// A check that exceeds the backend's memory works on a builder.
 #[test]
 fn an_index_that_is_too_large_for_the_backend() {
     let mut session = database("check_builder_large");
@@ -114,7 +114,7 @@ fn through_a_router() {
     }
 }
 
-/// A builder that takes the Hello for that of a build, as those before checks do.
+/// A builder that takes the Hello of a check for that of a build, as releases without checks do.
 pub(crate) fn older_builder() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -157,6 +157,12 @@ fn a_builder_that_does_not_know_checks() {
     assert_eq!((sqlstate.as_str(), message.as_str()), ("0A000", "external indexing server does not check indexes"));
     let checked = check(&mut session, "'t_idx', 0");
     assert_eq!((checked.rows, checked.errors), (30_000, 0));
+    let notices = session.take_notices();
+    let told = |notice: &harness::Notice| {
+        notice.message == "checking the index in the database, not by a builder"
+            && notice.detail == "external indexing server does not check indexes"
+    };
+    assert_eq!(notices.iter().filter(|notice| told(notice)).count(), 1, "{notices:?}");
     let by = "SELECT checked_by FROM lantern_index.check('t_idx', 0)";
     assert_eq!(session.value::<String>(by).unwrap(), "database");
 }
@@ -170,27 +176,98 @@ fn rows_come_and_go_while_pages_are_sent() {
     });
 }
 
-#[test]
-fn a_slow_check_can_be_cancelled() {
-    let mut session = database("check_builder_cancel");
+/// A table `t` with an index that is checked for seconds at the session's rate, in bytes per second.
+fn slowly_checked(session: &mut Session, rate: &str) {
     session
-        .execute(
+        .execute(&format!(
             "CREATE TABLE t (i int, v vector(3)); \
              INSERT INTO t SELECT i, ARRAY[i, i % 7, 2]::vector FROM generate_series(1, 30000) i; \
              CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
-             SET hnsw.external_index_max_rate = '100kB'",
-        )
+             SET hnsw.external_index_max_rate = '{rate}'"
+        ))
         .unwrap();
+}
+
+/// Waits until a session sends pages to the builder.
+fn wait_for_pages(other: &mut Session, pid: u32) {
+    let sql = format!(
+        "SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {pid} AND blocks_done > 0 \
+         AND phase = 'building index: sending pages to builder' AND index_relid = 't_idx'::regclass AND relid = 't'::regclass"
+    );
+    wait_for("pages to be sent", Duration::from_secs(20), || Ok((other.value::<u32>(&sql)? > 0).then_some(())))
+        .unwrap();
+}
+
+/// Waits until a session waits for a lock.
+pub(crate) fn wait_for_lock(other: &mut Session, pid: u32) {
+    let sql = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND NOT granted");
+    wait_for("the lock", Duration::from_secs(20), || Ok((other.value::<u32>(&sql)? > 0).then_some(()))).unwrap();
+}
+
+#[test]
+fn an_index_that_is_dropped_during_its_check() {
+    let mut session = database("check_builder_drop");
+    slowly_checked(&mut session, "4MB");
+    let mut others = [(); 2].map(|()| CLUSTER.session("check_builder_drop").unwrap());
+    thread::scope(|scope| {
+        let pid = session.pid();
+        let session = &mut session;
+        let checking = scope.spawn(move || check(session, "'t_idx', 0, true"));
+        let [watcher, dropper] = &mut others;
+        wait_for_pages(watcher, pid);
+        let pid = dropper.pid();
+        let dropping = scope.spawn(move || dropper.execute("DROP INDEX t_idx"));
+        wait_for_lock(watcher, pid);
+        let checked = checking.join().unwrap();
+        assert_eq!((checked.rows, checked.errors), (30_000, 0));
+        dropping.join().unwrap().unwrap();
+    });
+    // Before the check begins it is an error, and nothing of the check is shown any more.
+    assert_eq!(failure(&mut session, "SELECT lantern_index.check('t_idx', 0, true)").0, "42P01");
+    let shown = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {}", session.pid());
+    assert_eq!(session.value::<u32>(&shown).unwrap(), 0);
+}
+
+#[test]
+fn a_standby_conflict_ends_a_check() {
+    let cluster = harness::Cluster::start().unwrap();
+    let mut primary = cluster.database("conflict").unwrap();
+    primary.execute("CREATE EXTENSION lantern_index").unwrap();
+    BUILDER.attach(&mut primary).unwrap();
+    slowly_checked(&mut primary, "100kB");
+    let standby = cluster.standby().unwrap();
+    standby.configure("max_standby_streaming_delay = '100ms'").unwrap();
+    standby.reload().unwrap();
+    standby.catch_up(&mut primary).unwrap();
+    let [mut reader, mut watcher] = [(); 2].map(|()| standby.session("conflict").unwrap());
+    BUILDER.attach(&mut reader).unwrap();
+    reader.execute("SET hnsw.external_index_max_rate = '100kB'").unwrap();
+    thread::scope(|scope| {
+        let pid = reader.pid();
+        let reader = &mut reader;
+        let checking = scope.spawn(move || failure(reader, "SELECT lantern_index.check('t_idx', 0, true)"));
+        wait_for_pages(&mut watcher, pid);
+        primary.execute("DROP INDEX t_idx").unwrap();
+        let (sqlstate, message) = checking.join().unwrap();
+        assert_eq!(sqlstate, "40001");
+        assert_eq!(message, "canceling statement due to conflict with recovery");
+    });
+    // The session goes on, and the index is gone.
+    standby.catch_up(&mut primary).unwrap();
+    assert_eq!(failure(&mut reader, "SELECT lantern_index.check('t_idx', 0, true)").0, "42P01");
+    assert_eq!(reader.value::<u32>("SELECT count(*) FROM t").unwrap(), 30_000);
+}
+
+#[test]
+fn a_slow_check_can_be_cancelled() {
+    let mut session = database("check_builder_cancel");
+    slowly_checked(&mut session, "100kB");
     let pid = session.pid();
     thread::scope(|scope| {
         let checking = scope.spawn(move || failure(&mut session, "SELECT lantern_index.check('t_idx', 0, true)").0);
         let mut other = CLUSTER.session("check_builder_cancel").unwrap();
-        wait_for("pages to be sent", Duration::from_secs(20), || {
-            let (_, status) = BUILDER.get("/status")?;
-            Ok(status.contains("\"phase\":\"rows\"").then_some(()))
-        })
-        .unwrap();
-        // Nobody is held up by it.
+        wait_for_pages(&mut other, pid);
+        // The check blocks no writer.
         other.execute("INSERT INTO t VALUES (0, '[1,2,3]')").unwrap();
         other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
         assert_eq!(checking.join().unwrap(), "57014");

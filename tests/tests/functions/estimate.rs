@@ -6,11 +6,11 @@ use harness::{Builder, Session};
 
 use crate::{CLUSTER, database, failure, row, vectors};
 
-/// Rows, index, memory of the builder and bytes on the wire.
+/// Estimated rows, and bytes of index, of the builder's memory and on the wire.
 fn estimate(session: &mut Session, arguments: &str) -> [f64; 4] {
     let backend = format!("SELECT backend_memory_bytes FROM lantern_index.estimate({arguments})");
     let backend: u64 = session.value(&backend).unwrap();
-    // Batches on their way, and some bytes for each of a few thousand elements.
+    // Batches in flight, and some bytes for each of a few thousand elements.
     assert!((4 << 20..5 << 20).contains(&backend), "{backend}");
     let sql =
         format!("SELECT rows, index_bytes, builder_memory_bytes, wire_bytes FROM lantern_index.estimate({arguments})");
@@ -26,11 +26,11 @@ fn close(what: &str, estimated: f64, real: f64, slack: f64) {
 #[test]
 fn as_a_build_turns_out() {
     let mut session = database("estimate");
-    // Bytes of frames are counted over all builds, so this builder is nobody else's.
+    // Frame bytes are counted over all builds, so this builder is used by no other test.
     let builder = Builder::start().unwrap();
     builder.attach(&mut session).unwrap();
     for (name, column, expression, ops, m, rows) in [
-        // Elements, neighbors, and both on a page.
+        // Pages filled mainly by elements, by neighbor tuples, or by both.
         ("small", "vector(3)", vectors(3), "vector_l2_ops", 16, 10_000),
         ("middle", "vector(100)", vectors(100), "vector_cosine_ops", 8, 6000),
         ("many_links", "vector(64)", vectors(64), "vector_ip_ops", 64, 3000),
@@ -62,7 +62,7 @@ fn as_a_build_turns_out() {
         let indexed: f64 = session.value(&format!("SELECT count(v) FROM {name}")).unwrap();
         close(&format!("{name}: rows"), estimated_rows, indexed, 0.0);
         close(&format!("{name}: index"), index_bytes, real, 8192.0);
-        // Progress is on the wire, too.
+        // Progress messages count towards the wire, too.
         close(&format!("{name}: wire"), wire, after[0] + after[1] - before[0] - before[1], 10_000.0);
         assert!(memory > 0.0);
     }
@@ -79,7 +79,7 @@ fn a_table_that_was_never_analysed() {
                 vectors(dims)
             ))
             .unwrap();
-        // PostgreSQL takes a value to have 32 bytes: 27 times as many fit.
+        // For a table without statistics, PostgreSQL assumes values of 32 bytes, and so 27 times as many rows.
         let [rows, ..] = estimate(&mut session, &format!("'{table}', 'v'"));
         assert!((1500.0..2800.0).contains(&rows), "{table}: {rows}");
     }
@@ -132,7 +132,11 @@ fn what_cannot_be_estimated() {
         let found = failure(&mut session, &format!("SELECT * FROM lantern_index.estimate({arguments})"));
         assert_eq!(found, (code.to_owned(), message.to_owned()), "{arguments}");
     }
-    // Empty, not yet analyzed, NULL.
+    for function in ["estimate", "advise"] {
+        let error = session.execute(&format!("SELECT * FROM lantern_index.{function}('p', 'v')")).unwrap_err();
+        assert!(error.server().hint.contains(&format!("LATERAL lantern_index.{function}(…)")), "{error}");
+    }
+    // An empty relation, one that was not analysed, and NULL in place of a relation.
     assert_eq!(estimate(&mut session, "'mv', 'v'")[1], 16_384.0);
     estimate(&mut session, "'of_domain', 'v'");
     assert!(session.query("SELECT * FROM lantern_index.estimate(NULL, 'v')").unwrap().is_empty());

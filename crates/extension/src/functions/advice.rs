@@ -91,6 +91,8 @@ pub(super) struct Facts<'a> {
     pub(super) live: u64,
     pub(super) deleted: u64,
     pub(super) unreadable: u64,
+    /// What PostgreSQL says of a page that it cannot read.
+    pub(super) problem: Option<&'a str>,
 }
 
 /// The advice in one word, and its reason.
@@ -102,7 +104,7 @@ pub(super) struct Judged {
 impl Facts<'_> {
     /// The first, gravest, problem that applies.
     pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
-        let Self { valid, scans, dead_share, checked, live, deleted, unreadable } = *self;
+        let Self { valid, scans, dead_share, checked, live, deleted, unreadable, problem } = *self;
         let because = |advice, reason: String| Judged { advice, reason: Some(reason) };
         if !valid {
             return because(
@@ -112,6 +114,9 @@ impl Facts<'_> {
         }
         if let Some(reason) = checked.and_then(|advice| advice.strip_prefix("reindex: ")) {
             return because("rebuild", format!("the last check found: {reason}"));
+        }
+        if let Some(problem) = problem {
+            return because("check", format!("pages cannot be read: {problem}"));
         }
         if unreadable > 0 {
             return because("check", "pages have errors".into());

@@ -14,6 +14,7 @@ use crate::column::Column;
 use crate::engage::engage;
 use crate::failure::{Failure, News, information, or_raise, tell};
 use crate::options::IndexOptions;
+use crate::progress::{self, Phase, Shown};
 use crate::rate_limit::RateLimit;
 use crate::scan;
 use crate::session::Session;
@@ -118,7 +119,7 @@ impl Wanted {
 unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> Result<(Names, Advice), Failure> {
     // SAFETY: the table is locked while it is looked at; the lock stays until the end of the transaction.
     unsafe {
-        estimate::check_kind(relation)?;
+        estimate::check_kind(relation, "advise")?;
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
@@ -149,6 +150,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
             normalize: None,
             check: None,
         };
+        let _shown = Shown::new(relation, pg_sys::Oid::INVALID);
         let queries = match &wanted.queries {
             Some(queries) => sample::queries(&column, &names.column.queries(queries, MAX_ADVICE_QUERIES))?,
             None => Batch::new(),
@@ -186,6 +188,7 @@ unsafe fn ask(
     }
     let mut rate_limit = RateLimit::new(settings::max_rate());
     queries.send(&mut session, &mut rate_limit)?;
+    progress::enter(Phase::LoadingTuples, most.min(rows));
     let percent = 100.0 * most as f64 / rows.max(1) as f64;
     // SAFETY: as promised by the caller.
     let sent =
@@ -207,9 +210,10 @@ unsafe fn ask(
 
 fn hear(session: &mut Session) -> Result<Advice, Failure> {
     let mut given = None;
+    progress::enter(Phase::TryingIndexes, 0);
     loop {
         match session.next()? {
-            BuilderMessage::Progress(_) => {}
+            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
             BuilderMessage::Advice(advice) => given = Some(advice),
             BuilderMessage::Done(done) => {
                 // The session has checked the order of messages: Advice came before.

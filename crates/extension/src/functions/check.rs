@@ -10,7 +10,7 @@ use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
 use super::{bigint, delegate, gone, name, read_one, require_select};
 use crate::column::Column;
-use crate::failure::{Failure, or_raise, printable};
+use crate::failure::{Failure, information, or_raise, printable, tell};
 use crate::{hook, options, raised};
 
 /// The most rows to search for.
@@ -148,7 +148,8 @@ unsafe fn look(
             },
         };
         if let Some(failure) = &refused {
-            debug1!("checking the index in the database: {}", printable(failure.message()));
+            let report = information("checking the index in the database, not by a builder");
+            tell(PgLogLevel::NOTICE, report.set_detail(printable(failure.message())));
         }
         let (report, errors) = structure(index).map_err(|failure| match refused {
             Some(refused) => failure.also_hint(&format!("A builder needs none of it, but: {}.", refused.message())),

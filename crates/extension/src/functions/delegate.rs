@@ -11,6 +11,7 @@ use crate::column::Column;
 use crate::engage::engage;
 use crate::failure::{Failure, News};
 use crate::options::IndexOptions;
+use crate::progress::{self, Phase, Shown};
 use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::settings::{self, Settings};
@@ -42,6 +43,8 @@ pub(super) unsafe fn check(
         ..hello
     };
     let settings = Settings::get();
+    // SAFETY: the index is open.
+    let _shown = unsafe { Shown::new((*(*index).rd_index).indrelid, (*index).rd_id) };
     let mut session = engage(&settings, hello, News { of_partition: true })?;
     if !session.takes_index() {
         // An old builder has begun a build, and ends it when the connection closes.
@@ -67,6 +70,8 @@ unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relati
 
 fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &mut RateLimit) -> Result<(), Failure> {
     let mut first = 0;
+    progress::enter(Phase::SendingPages, 0);
+    progress::blocks(0, blocks);
     while first < blocks {
         let count = PAGES_PER_FRAME.min(blocks - first);
         let mut bytes = BytesMut::zeroed(count as usize * PAGE_SIZE);
@@ -79,6 +84,7 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &
         session.send_index(&head, &body, crc)?;
         rate_limit.keep(len);
         first += count;
+        progress::blocks(first, blocks);
     }
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
     session.send_message(&ClientMessage::EndOfIndex(end))?;
@@ -87,9 +93,10 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &
 
 fn findings(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
     let mut found = None;
+    progress::enter(Phase::CheckingIndex, 0);
     loop {
         match session.next()? {
-            BuilderMessage::Progress(_) => {}
+            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
             BuilderMessage::Findings(findings) => found = Some(findings),
             BuilderMessage::Done(done) => {
                 // The session has checked the order of messages: Findings came before.

@@ -50,7 +50,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
     })?;
     // SAFETY: the table is locked while it is looked at; the lock stays until the end of the transaction.
     unsafe {
-        check_kind(relation)?;
+        check_kind(relation, "estimate")?;
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
@@ -70,11 +70,11 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
     }
 }
 
-/// Fails unless the relation can have an index.
+/// Fails unless the relation can have an index. `function` is the one that was called, for the hint.
 ///
 /// # Safety
 /// Must be called in a transaction.
-pub(super) unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
+pub(super) unsafe fn check_kind(relation: pg_sys::Oid, function: &str) -> Result<(), Failure> {
     // SAFETY: reads catalogs.
     let (kind, name) = unsafe { (pg_sys::get_rel_relkind(relation) as u8, name(relation)) };
     let wrong = |what| Err(Failure::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, format!("\"{name}\" is {what}")));
@@ -82,9 +82,9 @@ pub(super) unsafe fn check_kind(relation: pg_sys::Oid) -> Result<(), Failure> {
         0 => Err(gone(relation)),
         pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW => Ok(()),
         pg_sys::RELKIND_PARTITIONED_TABLE => wrong("a partitioned table").map_err(|failure: Failure| {
-            failure.detail("Each of its partitions has an index of its own.").hint(
-                "Estimate them one by one, for instance with pg_partition_tree(…) CROSS JOIN LATERAL lantern_index.estimate(…).",
-            )
+            failure.detail("Each of its partitions has an index of its own.").hint(format!(
+                "Ask for them one by one, for instance with pg_partition_tree(…) CROSS JOIN LATERAL lantern_index.{function}(…)."
+            ))
         }),
         _ => wrong("not a table or materialized view"),
     }

@@ -1,8 +1,10 @@
 //! Reads the pages of an index that is in use.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 
 use pages::{PAGE_SIZE, PageBytes, PageSource};
+use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use crate::scan;
@@ -26,6 +28,18 @@ impl LivePages {
             Self { index, blocks, strategy }
         }
     }
+
+    /// Like [`Self::new`], for an index whose file may be missing.
+    ///
+    /// # Errors
+    /// PostgreSQL cannot read the file.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    pub(super) unsafe fn try_new(index: pg_sys::Relation) -> io::Result<Self> {
+        // SAFETY: as promised by the caller.
+        unsafe { attempt(|| Self::new(index)) }
+    }
 }
 
 impl PageSource for LivePages {
@@ -35,20 +49,66 @@ impl PageSource for LivePages {
 
     fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
         pgrx::check_for_interrupts!();
-        // SAFETY: the index is open; the buffer is pinned and locked while it is copied, and every buffer has PAGE_SIZE bytes. A
-        // page that PostgreSQL cannot read ends the statement with its own message.
+        // SAFETY: the index is open; the buffer is pinned and locked while it is copied, and every buffer has PAGE_SIZE bytes. An error
+        // releases the buffer.
         unsafe {
-            let (main, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
-            let buffer = pg_sys::ReadBufferExtended(self.index, main, block, mode, self.strategy);
-            pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-            let bytes = pg_sys::BufferGetPage(buffer).cast::<u8>();
-            std::ptr::copy_nonoverlapping(bytes, page.as_mut_ptr(), PAGE_SIZE);
-            pg_sys::UnlockReleaseBuffer(buffer);
+            attempt(|| {
+                let (main, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
+                let buffer = pg_sys::ReadBufferExtended(self.index, main, block, mode, self.strategy);
+                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+                let bytes = pg_sys::BufferGetPage(buffer).cast::<u8>();
+                std::ptr::copy_nonoverlapping(bytes, page.as_mut_ptr(), PAGE_SIZE);
+                pg_sys::UnlockReleaseBuffer(buffer);
+            })
         }
-        Ok(())
     }
 
     fn pause(&mut self) {
         pgrx::check_for_interrupts!();
     }
+}
+
+/// Runs `work` in a subtransaction, as PL/pgSQL runs a block with EXCEPTION. What PostgreSQL raises for a damaged page or file ends only
+/// that, and is returned with its message; all other errors, such as a cancellation, end the statement.
+///
+/// # Safety
+/// In a transaction. `work` must leave nothing open, and drop nothing after an error.
+unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    // SAFETY: the subtransaction ends here, unless an error ends the whole transaction. It changes context and owner, which are put back.
+    unsafe {
+        let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::CurrentMemoryContext = context;
+        let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
+            .catch_others(|error| match error {
+                CaughtError::PostgresError(report) if is_of_reading(report.sql_error_code()) => {
+                    Err(io::Error::other(report.message().to_owned()))
+                }
+                other => other.rethrow(),
+            })
+            .execute();
+        match result {
+            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
+            Err(_) => pg_sys::RollbackAndReleaseCurrentSubTransaction(),
+        }
+        pg_sys::CurrentMemoryContext = context;
+        pg_sys::CurrentResourceOwner = owner;
+        result
+    }
+}
+
+/// Whether an error says that a page or a file is damaged, missing or cannot be opened.
+fn is_of_reading(code: PgSqlErrorCode) -> bool {
+    use PgSqlErrorCode::{
+        ERRCODE_DATA_CORRUPTED, ERRCODE_INDEX_CORRUPTED, ERRCODE_INSUFFICIENT_PRIVILEGE, ERRCODE_IO_ERROR,
+        ERRCODE_UNDEFINED_FILE,
+    };
+    matches!(
+        code,
+        ERRCODE_DATA_CORRUPTED
+            | ERRCODE_INDEX_CORRUPTED
+            | ERRCODE_INSUFFICIENT_PRIVILEGE
+            | ERRCODE_IO_ERROR
+            | ERRCODE_UNDEFINED_FILE
+    )
 }

@@ -10,6 +10,7 @@ use super::choices::Names;
 use super::statistics::Statistics;
 use crate::column::Column;
 use crate::failure::Failure;
+use crate::progress;
 use crate::rate_limit::RateLimit;
 use crate::session::Session;
 
@@ -122,6 +123,7 @@ pub(super) unsafe fn send(
                 batch.send(session, rate_limit)?;
                 sent += batch.rows();
                 batch.clear();
+                progress::tuples(sent, 0);
             }
             Ok(())
         })?;

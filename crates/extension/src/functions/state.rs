@@ -90,6 +90,7 @@ unsafe fn state(
                 deleted: sample.deleted,
                 live: sample.live,
                 unreadable: sample.unreadable,
+                problem: sample.problem.as_deref(),
             }
             .judge(pgvector);
             let Judged { advice, reason } = judged;
@@ -133,16 +134,26 @@ struct Sample {
     /// Elements without rows.
     deleted: u64,
     unreadable: u64,
+    /// Why a page cannot be read at all.
+    problem: Option<String>,
 }
 
 impl Sample {
     /// # Safety
     /// The index must be open, locked and readable.
     unsafe fn of(index: pg_sys::Relation) -> Self {
+        let mut sample = Self::default();
         // SAFETY: as promised by the caller.
-        let mut pages = unsafe { LivePages::new(index) };
-        let mut sample = Self { blocks: pages.blocks(), ..Self::default() };
+        let mut pages = match unsafe { LivePages::try_new(index) } {
+            Ok(pages) => pages,
+            Err(error) => {
+                sample.cannot_read(error.to_string());
+                return sample;
+            }
+        };
+        sample.blocks = pages.blocks();
         if sample.blocks == 0 {
+            sample.cannot_read("the file is empty".to_owned());
             return sample;
         }
         let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
@@ -158,7 +169,7 @@ impl Sample {
         let page = match pages.read(block, bytes) {
             Ok(()) if is_new(bytes) && block > 0 => return,
             Ok(()) => Page::parse(block, bytes),
-            Err(_) => return self.unreadable += 1,
+            Err(error) => return self.cannot_read(error.to_string()),
         };
         let Ok(page) = page else { return self.unreadable += 1 };
         if block == 0 {
@@ -176,6 +187,11 @@ impl Sample {
                 Err(_) => self.unreadable += 1,
             }
         }
+    }
+
+    fn cannot_read(&mut self, problem: String) {
+        self.unreadable += 1;
+        self.problem.get_or_insert(problem);
     }
 
     fn deleted_share(&self) -> Option<f64> {

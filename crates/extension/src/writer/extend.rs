@@ -3,6 +3,8 @@
 use pages::PageBytes;
 use pgrx::prelude::*;
 
+use super::wal::needs_wal;
+
 /// The file of an index.
 pub(super) struct IndexFile {
     index: pg_sys::Relation,
@@ -81,20 +83,5 @@ unsafe fn log(index: pg_sys::Relation, first: u32, pages: &mut [PageBytes]) {
             let count = starts.len() as i32;
             pg_sys::log_newpages(file, main, count, blocks.as_mut_ptr(), starts.as_mut_ptr(), true);
         }
-    }
-}
-
-/// Whether changes of the index are logged: PostgreSQL's `RelationNeedsWAL`.
-unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
-    // SAFETY: the relation is open.
-    unsafe {
-        let permanent = (*(*index).rd_rel).relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char;
-        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
-        let new_file = (*index).rd_firstRelfilenodeSubid;
-        #[cfg(feature = "pg16")]
-        let new_file = (*index).rd_firstRelfilelocatorSubid;
-        const NONE: pg_sys::SubTransactionId = 0;
-        let in_this_transaction = (*index).rd_createSubid != NONE || new_file != NONE;
-        permanent && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 || !in_this_transaction)
     }
 }
