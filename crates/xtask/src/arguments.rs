@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -83,15 +84,47 @@ pub struct Picture {
 pub struct DistOptions {
     #[command(flatten)]
     pub postgres: Postgres,
-    /// Install the packages on a clean Debian, use and remove them; with --image start PostgreSQL 18 with it
+    /// Install the packages on clean systems, use, upgrade and remove them; with --image start PostgreSQL 18 with it
     #[arg(long)]
     pub check: bool,
+    /// A system for --check, by its codename; without: this one and Debian 13. Ubuntu's need a mirror:
+    /// noble=http://archive.ubuntu.com/ubuntu
+    #[arg(long, value_name = "CODENAME[=MIRROR]", requires = "check", conflicts_with = "image")]
+    pub on: Vec<CleanSystem>,
+    /// Compile again in another folder: the packages must have the same bytes
+    #[arg(long, conflicts_with_all = ["image", "quick"])]
+    pub twice: bool,
     /// Pack what is built already; with --image compile as the demo does
     #[arg(long)]
     pub quick: bool,
     /// What goes into CloudNativePG's extension image, instead of packages
     #[arg(long)]
     pub image: bool,
+}
+
+/// A release of Debian or Ubuntu to try packages on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanSystem {
+    pub codename: String,
+    pub mirror: Option<String>,
+}
+
+impl FromStr for CleanSystem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (codename, mirror) = match text.split_once('=') {
+            Some((codename, mirror)) => (codename, Some(mirror.to_owned())),
+            None => (text, None),
+        };
+        let is_name = !codename.is_empty() && codename.bytes().all(|byte| byte.is_ascii_lowercase());
+        let is_address = mirror.as_ref().is_none_or(|mirror| mirror.contains("://"));
+        if is_name && is_address {
+            Ok(Self { codename: codename.to_owned(), mirror })
+        } else {
+            Err("not a codename, or CODENAME=MIRROR".to_owned())
+        }
+    }
 }
 
 #[derive(Args, Debug, Default, PartialEq, Eq)]
@@ -116,6 +149,11 @@ pub struct Words {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use serde_json::Value;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Task, clap::Error> {
@@ -135,6 +173,14 @@ mod tests {
         assert_eq!(parse("install --pg-config=/x/pg_config").unwrap(), Task::Install(config));
         let check = DistOptions { check: true, ..DistOptions::default() };
         assert_eq!(parse("dist --check").unwrap(), Task::Dist(check));
+        let noble =
+            CleanSystem { codename: "noble".to_owned(), mirror: Some("http://mirror.example/ubuntu".to_owned()) };
+        let trixie = CleanSystem { codename: "trixie".to_owned(), mirror: None };
+        let check = DistOptions { check: true, on: vec![trixie, noble], ..DistOptions::default() };
+        assert_eq!(
+            parse("dist --check --on trixie --on noble=http://mirror.example/ubuntu").unwrap(),
+            Task::Dist(check)
+        );
         let failures = TestOptions { name: Some("failures".to_owned()), pg: Some(17) };
         assert_eq!(parse("test failures --pg 17").unwrap(), Task::Test(failures));
     }
@@ -148,6 +194,51 @@ mod tests {
         assert_eq!(parse("chaos --seed 7 --help").unwrap(), Task::Chaos(words("--seed 7 --help")));
     }
 
+    /// What the steps of workflows run, with the file's name.
+    fn scripts() -> Vec<(String, String)> {
+        let files =
+            fs::read_dir(harness::root().join(".github/workflows")).unwrap().flatten().map(|entry| entry.path());
+        let mut scripts = vec![(".ci/run".to_owned(), fs::read_to_string(harness::root().join(".ci/run")).unwrap())];
+        for file in files {
+            let workflow: Value = serde_yaml_ng::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+            for job in workflow["jobs"].as_object().unwrap().values() {
+                let runs = job["steps"].as_array().unwrap().iter().filter_map(|step| step["run"].as_str());
+                scripts.extend(runs.map(|run| (file.display().to_string(), run.to_owned())));
+            }
+        }
+        scripts
+    }
+
+    #[test]
+    fn workflows_run_what_there_is() {
+        let mut tasks = 0;
+        for (file, script) in scripts() {
+            for line in script.lines().filter_map(|line| line.trim().strip_prefix("cargo xtask ")) {
+                assert!(parse(line).is_ok(), "{file}: cargo xtask {line}");
+                tasks += 1;
+            }
+            let mut shell = Command::new("bash").args(["-n", "-c", &script]).output().unwrap();
+            if !script.starts_with("#!") {
+                shell = Command::new("sh").args(["-n", "-c", &script]).output().unwrap();
+            }
+            assert!(shell.status.success(), "{file}: {}", String::from_utf8_lossy(&shell.stderr));
+            for path in script.split_whitespace().filter(|word| word.starts_with(".ci/")) {
+                assert!(harness::root().join(path).is_file(), "{file}: {path}");
+            }
+        }
+        assert_eq!(tasks, 5);
+    }
+
+    #[test]
+    fn commands_are_taken_as_documented() {
+        let commands = harness::documented_commands("cargo xtask").unwrap();
+        assert!(commands.len() > 30, "few commands are found: {commands:?}");
+        for command in commands {
+            let parsed = Arguments::try_parse_from(std::iter::once("xtask".to_owned()).chain(command.shown.clone()));
+            assert!(parsed.is_ok(), "{command:?}: {}", parsed.unwrap_err());
+        }
+    }
+
     #[test]
     fn nonsense_is_refused() {
         for line in [
@@ -157,6 +248,10 @@ mod tests {
             "demo --rows many",
             "test --keep",
             "demo --pg 17",
+            "dist --on trixie",
+            "dist --check --on Trixie",
+            "dist --check --on noble=mirror",
+            "dist --image --twice",
             "test --pg no",
             "setup --fast",
             "setup --check",

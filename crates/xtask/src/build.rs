@@ -8,6 +8,10 @@ use harness::PgConfig;
 
 use crate::step;
 
+mod place;
+
+pub use place::Place;
+
 /// The package of the PostgreSQL library.
 pub const EXTENSION: &str = "lantern-index-extension";
 
@@ -64,7 +68,7 @@ impl Profile {
 /// Builds the PostgreSQL library, optimised; returns its path.
 pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
     let mut build = cargo(Some(config));
-    build.args(["build", "--profile", profile.name()]).args(extension_arguments(config.major));
+    build.args(["build", "--locked", "--profile", profile.name()]).args(extension_arguments(config.major));
     let what = format!("building the extension for PostgreSQL {}", config.major);
     step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
     Ok(step::target_dir()?.join(profile.name()).join("liblantern_index.so"))
@@ -72,16 +76,8 @@ pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
 
 /// Builds the `lantern-index` program, optimised; returns its path.
 pub fn program() -> Result<PathBuf> {
-    program_of(None)
-}
-
-/// Like [`program`], with the commit in its `--version`.
-pub fn program_of(commit: Option<&str>) -> Result<PathBuf> {
     let mut build = cargo(None);
-    build.args(["build", "--release", "-p", "lantern-index"]);
-    if let Some(commit) = commit {
-        build.env("LANTERN_INDEX_COMMIT", commit);
-    }
+    build.args(["build", "--locked", "--release", "-p", "lantern-index"]);
     step::command("building lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
     Ok(step::target_dir()?.join("release/lantern-index"))
 }

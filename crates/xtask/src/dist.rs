@@ -2,94 +2,159 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
 use crate::arguments::DistOptions;
-use crate::build::Profile;
+use crate::build::{Place, Profile};
 use crate::unpacked::{self, Processor};
 use crate::{apt, build, setup, step};
 
 mod check;
+mod checksums;
 mod daemon;
 mod image;
 mod library;
 mod package;
 mod sbom;
 
+use package::Package;
+
+/// The packages of a release.
+struct Packages {
+    daemon: PathBuf,
+    /// By PostgreSQL release.
+    libraries: Vec<(u32, PathBuf)>,
+}
+
+impl Packages {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.daemon].into_iter().chain(self.libraries.iter().map(|(_, path)| path))
+    }
+}
+
 /// Makes the packages or the image's content, and says where they are.
 pub fn run(options: &DistOptions) -> Result<()> {
     if options.image {
         return image(options);
     }
-    let config =
-        setup::tools(options.postgres.pg_config.as_deref())?.context("no PostgreSQL found; `cargo xtask setup`")?;
-    let missing: Vec<String> = [("dpkg-shlibdeps", "dpkg-dev")]
-        .iter()
-        .filter(|(tool, _)| !apt::has_program(tool))
-        .map(|(_, name)| (*name).to_owned())
-        .collect();
-    if !missing.is_empty() {
-        apt::install(&missing)?;
+    if !apt::has_program("dpkg-shlibdeps") {
+        apt::install(&["dpkg-dev".to_owned()])?;
     }
-    let (program, shared) = sources(options, &config)?;
+    let releases = releases(options)?;
     let out = step::target_dir()?.join("dist");
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
-    let daemon = daemon::package(&program)?.build(&out)?;
-    let library = library::package(&shared, config.major)?.build(&out)?;
+    checksums::remove_files(&out)?;
+    let place = Place::own()?;
+    let programs: Programs = if options.quick { Programs::Built } else { Programs::Compiled(&place) };
+    let packages = programs.pack(&releases, &out, Package::build)?;
     let bill = sbom::write(&out)?;
-    let sums = checksums(&out, &[&daemon, &library, &bill])?;
-    println!("{}\n{}\n{}\n{}", daemon.display(), library.display(), bill.display(), sums.display());
+    packages.paths().chain([&bill]).for_each(|path| println!("{}", path.display()));
+    let sums = checksums::write(&out)?;
+    if options.twice {
+        let elsewhere = Place::copy()?;
+        same(&packages, &Programs::Compiled(&elsewhere).pack(&releases, &folder(&out, "twice")?, Package::build)?)?;
+        println!("Compiled in two folders, the packages are the same.");
+    }
     if !options.check {
         return Ok(());
     }
-    let again = out.join("again");
-    fs::create_dir_all(&again).with_context(|| format!("cannot make {}", again.display()))?;
-    for (first, second) in [
-        (&daemon, daemon::package(&program)?.build(&again)?),
-        (&library, library::package(&shared, config.major)?.build(&again)?),
-    ] {
-        ensure!(fs::read(first)? == fs::read(&second)?, "{} is not the same when made again", first.display());
-    }
-    check::run(&daemon, &library, config.major)
+    checksums::check(&sums)?;
+    same(&packages, &programs.pack(&releases, &folder(&out, "again")?, Package::build)?)?;
+    let older = programs.pack(&releases, &folder(&out, "older")?, |package, out| package.build_as("0.0.1", out))?;
+    check::run(&packages, &older, &options.on)
 }
 
-/// Writes the SHA-256 of each file, as `sha256sum --check` reads it.
-fn checksums(out: &Path, files: &[&PathBuf]) -> Result<PathBuf> {
-    let names = files.iter().filter_map(|path| path.file_name());
-    let sums = package::run(Command::new("sha256sum").args(names).current_dir(out))?;
-    let path = out.join("SHA256SUMS");
-    fs::write(&path, sums).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+fn same(packages: &Packages, others: &Packages) -> Result<()> {
+    for (first, second) in packages.paths().zip(others.paths()) {
+        ensure!(fs::read(first)? == fs::read(second)?, "{} is not the same when made again", first.display());
+    }
+    Ok(())
+}
+
+fn folder(out: &Path, name: &str) -> Result<PathBuf> {
+    let folder = out.join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
 }
 
 fn image(options: &DistOptions) -> Result<()> {
-    let profile = if options.quick { Profile::Demo } else { Profile::Release };
     let config = unpacked::prepare(image::MAJOR, Processor::Own)?;
-    let library = build::extension(&config, profile)?;
+    let library =
+        if options.quick { build::extension(&config, Profile::Demo)? } else { Place::own()?.extension(&config)? };
     let out = step::target_dir()?.join("dist");
     let archive = image::build(&library, &out)?;
-    println!("{}", archive.display());
-    if options.check { image::check(&archive, &config, build::demo_program()?) } else { Ok(()) }
+    let bill = sbom::write(&out)?;
+    println!("{}\n{}", archive.display(), bill.display());
+    let sums = checksums::write(&out)?;
+    if !options.check {
+        return Ok(());
+    }
+    checksums::check(&sums)?;
+    image::check(&archive, &config, build::demo_program()?)
 }
 
-/// Program and library.
-fn sources(options: &DistOptions, config: &PgConfig) -> Result<(PathBuf, PathBuf)> {
-    if !options.quick {
-        let commit =
-            package::run(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
-        // An archive of the sources has no commit.
-        let program = build::program_of(commit.ok().as_deref().map(str::trim))?;
-        return Ok((program, build::extension(config, Profile::Release)?));
+/// The PostgreSQL releases to make packages for: the one that the command line names; or the one found here, and those that Debian has for tests.
+fn releases(options: &DistOptions) -> Result<Vec<PgConfig>> {
+    let named = options.postgres.pg_config.as_deref();
+    let own = setup::tools(named)?.context("no PostgreSQL found; `cargo xtask setup`")?;
+    let alone = named.is_some() || options.quick;
+    let others = unpacked::majors().filter(|&major| !alone && major != own.major);
+    let others: Vec<PgConfig> = others.map(|major| unpacked::prepare(major, Processor::Own)).collect::<Result<_>>()?;
+    Ok([own].into_iter().chain(others).collect())
+}
+
+/// Where program and libraries come from.
+enum Programs<'a> {
+    /// From sources.
+    Compiled(&'a Place),
+    /// What earlier commands have left in `target`.
+    Built,
+}
+
+impl Programs<'_> {
+    /// Makes all packages in `out`.
+    fn pack(
+        &self,
+        releases: &[PgConfig],
+        out: &Path,
+        build: impl Fn(Package, &Path) -> Result<PathBuf>,
+    ) -> Result<Packages> {
+        let daemon = build(daemon::package(&self.program()?)?, out)?;
+        let library = |config: &PgConfig| {
+            let package = library::package(&self.library(config)?, config.major)?;
+            Ok((config.major, build(package, out)?))
+        };
+        Ok(Packages { daemon, libraries: releases.iter().map(library).collect::<Result<_>>()? })
     }
-    let target = step::target_dir()?;
-    let (program, shared) = (target.join("debug/lantern-index"), target.join("release/liblantern_index.so"));
-    for (path, how) in [(&program, "cargo build"), (&shared, "cargo xtask install")] {
-        ensure!(path.is_file(), "{} is not built yet: `{how}`", path.display());
+
+    fn program(&self) -> Result<PathBuf> {
+        match self {
+            Self::Compiled(place) => place.program(commit().as_deref()),
+            Self::Built => built("debug/lantern-index", "cargo build"),
+        }
     }
-    Ok((program, shared))
+
+    fn library(&self, config: &PgConfig) -> Result<PathBuf> {
+        match self {
+            Self::Compiled(place) => place.extension(config),
+            Self::Built => built("release/liblantern_index.so", "cargo xtask install"),
+        }
+    }
+}
+
+fn built(path: &str, how: &str) -> Result<PathBuf> {
+    let path = step::target_dir()?.join(path);
+    ensure!(path.is_file(), "{} is not built yet: `{how}`", path.display());
+    Ok(path)
+}
+
+/// The commit that `lantern-index --version` tells. An archive of the sources has none.
+fn commit() -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    let commit = package::run(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
+    commit.ok().map(|commit| commit.trim().to_owned())
 }
 
 /// A file of the repository.

@@ -14,6 +14,7 @@ mod pgvector;
 mod picture;
 mod setup;
 mod soak;
+mod system;
 mod test;
 mod test_tools;
 mod uninstall;

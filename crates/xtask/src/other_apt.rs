@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::system::System;
 use crate::{apt, apt_sources, step};
 
 /// What to get.
@@ -30,6 +31,11 @@ impl<'a> OtherApt<'a> {
         for program in ["apt-get", "dpkg-deb"] {
             ensure!(apt::has_program(program), "packages of Debian {suite} cannot be used: there is no {program}");
         }
+        let system = System::own();
+        ensure!(
+            system.is_debian(),
+            "packages of Debian {suite} come from the archive of this machine, which is no Debian"
+        );
         let release = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
         let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("sid");
         let archives = apt_sources::archives(Path::new("/etc/apt"), codename.trim_matches('"'));

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use harness::{MINIMUM_PGVECTOR, PgConfig, cores, pgvector_version};
 
 use crate::other_apt::{Kind, OtherApt};
+use crate::system::System;
 use crate::{apt, step};
 
 /// Newer Debian releases whose source packages are tried, in this order.
@@ -29,13 +30,33 @@ pub fn refuse_older(config: &PgConfig) -> Result<()> {
     )
 }
 
+/// Whether the distribution's package is recent enough.
+pub fn can_be_installed(major: u32) -> Result<()> {
+    let package = format!("postgresql-{major}-pgvector");
+    let version = apt::candidate(&package);
+    let (minimum, minor) = MINIMUM_PGVECTOR;
+    ensure!(
+        version.as_ref().is_some_and(|version| is_new_enough(version)),
+        "pgvector {minimum}.{minor} or newer is needed, and the package {package} is {}",
+        version.map_or("not to be had".to_owned(), |version| format!("of version {version}"))
+    );
+    Ok(())
+}
+
 /// Installs pgvector for a PostgreSQL: the distribution's package if it is new enough, else from Debian's source.
 pub fn install(config: &PgConfig) -> Result<()> {
     let package = format!("postgresql-{}-pgvector", config.major);
     let is_debians = config.bindir.starts_with("/usr/lib/postgresql");
-    if is_debians && apt::candidate(&package).is_some_and(|version| is_new_enough(&version)) {
+    if is_debians && can_be_installed(config.major).is_ok() {
         apt::install(&[package])?;
     } else {
+        let system = System::own();
+        ensure!(
+            system.is_debian(),
+            "{} has no recent pgvector, and set-up cannot get one here\n{}",
+            config.path.display(),
+            system.commands()
+        );
         let source = fetch(config).with_context(|| {
             let (major, minor) = MINIMUM_PGVECTOR;
             format!("cannot get pgvector; install {major}.{minor} or newer for {} yourself", config.path.display())
@@ -74,23 +95,41 @@ pub fn source(version: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get the source of pgvector {version}; PGVECTOR_SOURCE may name its directory"))
 }
 
+/// Fetches the sources of the oldest and the newest pgvector that Debian has and that is tested, unless they are here: `tests/tests/type_info.rs`
+/// reads them. Debian may have a release's library, but no longer its source: then the test does without it.
+pub fn fetch_sources() -> Result<()> {
+    for suite in &SUITES[..2] {
+        let dir = step::work_dir()?.join(format!("pgvector-{suite}"));
+        let is_here = fs::read_dir(dir.join("files")).is_ok_and(|mut files| files.next().is_some());
+        if !is_here && let Err(error) = fetch_from(suite, &dir, |_| true) {
+            eprintln!("no source of Debian {suite}'s pgvector: {error:#}");
+        }
+    }
+    Ok(())
+}
+
 /// The first source package of [`SUITES`] that `will_do` accepts.
 fn fetch_first(dir: &Path, will_do: impl Fn(&Path) -> bool) -> Result<PathBuf> {
-    ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
     let mut result = Err(anyhow!("no release of Debian has it"));
     for suite in SUITES {
-        result = OtherApt::with(suite, Kind::Sources, dir, |apt| {
-            apt.get(&["source", "pgvector"])?;
-            let source = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path()).find(|path| path.is_dir());
-            let source = source.context("apt-get source left no directory")?;
-            ensure!(will_do(&source), "Debian {suite} has {}", source.display());
-            Ok(source)
-        });
+        result = fetch_from(suite, dir, &will_do);
         if result.is_ok() {
             break;
         }
     }
     result
+}
+
+/// A Debian release's source package, if `will_do` accepts it.
+fn fetch_from(suite: &str, dir: &Path, will_do: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+    ensure!(apt::has_program("dpkg-source"), "Debian's source package cannot be used: there is no dpkg-source");
+    OtherApt::with(suite, Kind::Sources, dir, |apt| {
+        apt.get(&["source", "pgvector"])?;
+        let source = fs::read_dir(apt.files())?.flatten().map(|entry| entry.path()).find(|path| path.is_dir());
+        let source = source.context("apt-get source left no directory")?;
+        ensure!(will_do(&source), "Debian {suite} has {}", source.display());
+        Ok(source)
+    })
 }
 
 fn compile(config: &PgConfig, source: &Path) -> Result<()> {

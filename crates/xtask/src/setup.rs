@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use harness::{PgConfig, pgvector_version};
 
+use crate::system::System;
 use crate::{apt, pgvector, step};
 
 /// Installs what is missing, and prints what was found.
@@ -15,12 +16,18 @@ pub fn run(pg_config: Option<&Path>, replace_pgvector: bool) -> Result<PgConfig>
 }
 
 fn prepare(pg_config: Option<&Path>, replace_pgvector: bool) -> Result<PgConfig> {
+    let system = System::own();
+    system.check()?;
     if !replace_pgvector && let Some(config) = tools(pg_config)? {
         pgvector::refuse_older(&config)?;
     }
     // If nothing is missing, apt is not called, so that this works without a network.
+    if !apt::has_program("apt-get") && !is_complete(pg_config)? {
+        bail!("something is missing that set-up cannot install here\n{}", system.commands());
+    }
     let missing = missing(pg_config)?;
     if !missing.is_empty() {
+        refuse_old_archive(&system, pg_config)?;
         apt::install(&missing)?;
     }
     let config = tools(pg_config)?.context("PostgreSQL was installed, but cannot be found")?;
@@ -33,6 +40,28 @@ fn prepare(pg_config: Option<&Path>, replace_pgvector: bool) -> Result<PgConfig>
         pgvector::install(&config)?;
     }
     Ok(config)
+}
+
+/// Whether nothing is missing.
+fn is_complete(pg_config: Option<&Path>) -> Result<bool> {
+    let config = tools(pg_config)?;
+    let ready = |config: &PgConfig| config.has_headers() && pgvector::installed(config);
+    let compilers = apt::has_program("c++") && apt::has_program("cc");
+    Ok(config.as_ref().is_some_and(ready) && find_libclang().is_some() && compilers)
+}
+
+/// Fails where pgvector would be too old, before anything is installed: only Debian's archives have sources of a newer one.
+fn refuse_old_archive(system: &System, pg_config: Option<&Path>) -> Result<()> {
+    let config = tools(pg_config)?;
+    if system.is_debian() || config.as_ref().is_some_and(pgvector::installed) {
+        return Ok(());
+    }
+    fetch_lists()?;
+    let major = config.map_or_else(default_release, |config| Ok(config.major))?;
+    if let Err(error) = pgvector::can_be_installed(major) {
+        bail!("{error}\n{}", system.commands());
+    }
+    Ok(())
 }
 
 /// The PostgreSQL to use, if there is one.
@@ -76,14 +105,19 @@ fn has_tool(package: &str) -> bool {
 
 /// The release behind the distribution's package `postgresql`: its version begins like `15+248`.
 fn default_release() -> Result<u32> {
-    if apt::candidate("postgresql").is_none() && apt::has_program("apt-get") {
-        // A fresh container has no package lists.
-        step::command("apt-get update", "", apt::as_root("apt-get", "`apt-get update`")?.arg("update"))?;
-    }
+    fetch_lists()?;
     let version =
         apt::candidate("postgresql").context("no PostgreSQL here, and apt does not know the package postgresql")?;
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().with_context(|| format!("the package postgresql has the strange version {version}"))
+}
+
+/// Fetches apt's package lists if there are none, as in a fresh container.
+fn fetch_lists() -> Result<()> {
+    if apt::candidate("postgresql").is_none() && apt::has_program("apt-get") {
+        step::command("apt-get update", "", apt::as_root("apt-get", "`apt-get update`")?.arg("update"))?;
+    }
+    Ok(())
 }
 
 /// libclang, which generates the bindings to PostgreSQL's headers.

@@ -5,8 +5,9 @@ use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
 use crate::build::Profile;
+use crate::system::System;
 use crate::unpacked::{self, Processor};
-use crate::{aarch64, build, install, setup, test_tools, versions};
+use crate::{aarch64, apt, build, install, setup, test_tools, versions};
 
 mod counts;
 mod pgvector;
@@ -21,7 +22,7 @@ const INTEGRATION: &str = "lantern-index-tests";
 const OTHERS: [(u32, Part); 2] = [(18, Part::Named("integration")), (17, Part::Files(&DATABASE))];
 
 /// The tests that depend most on the releases of PostgreSQL and pgvector.
-const DATABASE: [&str; 5] = ["concurrently", "durability", "edge_tables", "sql_cases", "upgrade"];
+const DATABASE: [&str; 6] = ["concurrently", "dml", "durability", "edge_tables", "sql_cases", "upgrade"];
 
 /// Which tests to run.
 #[derive(Clone, Copy)]
@@ -52,6 +53,9 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     if name == Some("unit") {
         return report(&[unit(&native)?]);
     }
+    if [None, Some("integration"), Some("type_info")].contains(&name) {
+        fetch_sources()?;
+    }
     let releases = releases(name, pg, &native)?;
     if name.is_none() {
         clippy(&native)?;
@@ -69,6 +73,17 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
         summaries.push(on(config, *part)?);
     }
     report(&summaries)
+}
+
+/// Gets pgvector's sources for a test, which passes without them.
+fn fetch_sources() -> Result<()> {
+    if System::own().is_debian() {
+        if !apt::has_program("dpkg-source") {
+            apt::install(&["dpkg-dev".to_owned()])?;
+        }
+        super::pgvector::fetch_sources()?;
+    }
+    Ok(())
 }
 
 /// The PostgreSQL releases to test on, with the tests for each.
@@ -180,4 +195,17 @@ fn rustc() -> Result<String> {
     let output = Command::new("rustc").arg("--version").output().context("cannot run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_for_further_releases_exist() {
+        let files = files().unwrap();
+        for name in DATABASE {
+            assert!(files.iter().any(|file| file == name), "{name}");
+        }
+    }
 }

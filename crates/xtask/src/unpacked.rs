@@ -16,6 +16,11 @@ use crate::{aarch64, step};
 /// machine's, with which the extension is linked.
 const RELEASES: [(u32, &str); 2] = [(17, "trixie"), (18, "forky")];
 
+/// The releases that [`prepare`] can get.
+pub fn majors() -> impl Iterator<Item = u32> {
+    RELEASES.iter().map(|(major, _)| *major)
+}
+
 /// A script in place of a program, which starts it with its own release's loader and libraries, wherever the folder is.
 const STARTER: &str = r#"#!/bin/sh
 own=$(readlink -f "$0")

@@ -28,7 +28,7 @@ pub fn package(program: &Path) -> Result<Package> {
     for unit in ["lantern-index.service", "lantern-index-maintain.service", "lantern-index-maintain.timer"] {
         package.copy(&units.join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
     }
-    for example in ["router.conf", "credentials.conf"] {
+    for example in ["router.conf", "credentials.conf", "textfile.conf"] {
         package.copy(&units.join(example), &format!("usr/share/doc/lantern-index/examples/{example}"), 0o644)?;
     }
     manual(&package, program)?;

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{Builder, BuilderOptions, Cluster, PgConfig, Scratch};
 
-use super::package::{Tree, run as output, seconds};
+use super::package::{Tree, architecture, run as output, seconds};
 use super::source;
 use crate::{step, unpacked};
 
@@ -31,9 +31,8 @@ pub fn build(library: &Path, out: &Path) -> Result<PathBuf> {
     let licenses = format!("licenses/postgresql-{MAJOR}-lantern-index");
     tree.copy(&source("deploy/debian/copyright"), &format!("{licenses}/copyright"), 0o644)?;
     tree.copy(&source("LICENSE"), &format!("{licenses}/LICENSE"), 0o644)?;
-    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
-    let version = env!("CARGO_PKG_VERSION");
-    let archive = out.join(format!("lantern-index-extension_{version}_pg{MAJOR}_{}.tar", architecture.trim()));
+    let (version, architecture) = (env!("CARGO_PKG_VERSION"), architecture()?);
+    let archive = out.join(format!("lantern-index-extension_{version}_pg{MAJOR}_{architecture}.tar"));
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--numeric-owner", "--format=ustar"]);
     tar.args([format!("--owner={ACCOUNT}"), format!("--group={ACCOUNT}"), format!("--mtime=@{}", seconds()?)]);

@@ -101,19 +101,23 @@ impl Package {
 
     /// Writes the package into `out`; returns its path.
     pub fn build(self, out: &Path) -> Result<PathBuf> {
-        let architecture = run(Command::new("dpkg").arg("--print-architecture"))?;
-        let version = env!("CARGO_PKG_VERSION");
+        self.build_as(env!("CARGO_PKG_VERSION"), out)
+    }
+
+    /// Like [`Self::build`], with another version's number.
+    pub fn build_as(self, version: &str, out: &Path) -> Result<PathBuf> {
+        let architecture = architecture()?;
         let depends = self.all_depends()?.join(", ");
         let control = format!(
             "Package: {}\nVersion: {version}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nSection: database\nPriority: optional\n\
              Homepage: https://github.com/lantern-index/lantern-index\nInstalled-Size: {}\nDepends: {depends}\n{}\n",
             self.name,
-            architecture.trim(),
+            architecture,
             kibibytes(self.tree.root())?,
             self.fields.trim_end(),
         );
         self.file("DEBIAN/control", control.as_bytes(), 0o644)?;
-        let path = out.join(format!("{}_{version}_{}.deb", self.name, architecture.trim()));
+        let path = out.join(format!("{}_{version}_{architecture}.deb", self.name));
         let mut build = Command::new("dpkg-deb");
         build.args(["--root-owner-group", "--build", "-Zxz"]).env("SOURCE_DATE_EPOCH", seconds()?.to_string());
         run(build.arg(self.tree.root()).arg(&path))?;
@@ -144,6 +148,11 @@ pub fn seconds() -> Result<u64> {
     let text = run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(harness::root()))
         .context("SOURCE_DATE_EPOCH is not set, and git does not tell when the sources were committed")?;
     text.trim().parse().context("git tells no time")
+}
+
+/// Debian's name of this machine's architecture.
+pub fn architecture() -> Result<String> {
+    Ok(run(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned())
 }
 
 /// Runs a command and gives what it prints.

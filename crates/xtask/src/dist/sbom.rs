@@ -23,7 +23,7 @@ pub fn write(out: &Path) -> Result<PathBuf> {
     let metadata: Value = serde_json::from_str(&package::run(&mut cargo)?).context("cargo metadata")?;
     let lock = fs::read_to_string(harness::root().join("Cargo.lock")).context("Cargo.lock")?;
     let bill = bill(&metadata, &checksums(&lock))?;
-    let path = out.join("lantern-index.cdx.json");
+    let path = out.join(format!("lantern-index_{}_{}.cdx.json", env!("CARGO_PKG_VERSION"), package::architecture()?));
     let text = serde_json::to_string_pretty(&bill)? + "\n";
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

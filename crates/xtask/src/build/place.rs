@@ -1,0 +1,97 @@
+//! Compilation for distribution: the same sources give the same bytes in any folder.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use harness::PgConfig;
+
+use super::{cargo, extension_arguments};
+use crate::step;
+
+/// A folder of the sources, and one for what is compiled from them, of which nothing is left in programs and libraries.
+pub struct Place {
+    sources: PathBuf,
+    target: PathBuf,
+}
+
+impl Place {
+    /// The repository.
+    pub fn own() -> Result<Self> {
+        Ok(Self { sources: harness::root().to_owned(), target: step::work_dir()?.join("dist") })
+    }
+
+    /// A copy of the repository's files in another folder, compiled anew.
+    pub fn copy() -> Result<Self> {
+        let folder = step::work_dir()?.join("dist-elsewhere");
+        let place = Self { sources: folder.join("a/copy/of/the/sources"), target: folder.join("compiled") };
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&place.sources).with_context(|| format!("cannot make {}", folder.display()))?;
+        let script = "git ls-files -z | tar --create --null --files-from=- | tar --extract --directory \"$1\"";
+        let mut copy = Command::new("sh");
+        copy.args(["-c", script, "sh"]).arg(&place.sources).current_dir(harness::root());
+        step::command("copying the sources", "It needs git and tar.", &mut copy)?;
+        Ok(place)
+    }
+
+    /// Compiles the program `lantern-index`, with the commit in its `--version`; returns its path.
+    pub fn program(&self, commit: Option<&str>) -> Result<PathBuf> {
+        let mut build = self.cargo(None)?;
+        build.args(["build", "--locked", "--release", "-p", "lantern-index"]);
+        if let Some(commit) = commit {
+            build.env("LANTERN_INDEX_COMMIT", commit);
+        }
+        step::command("compiling lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
+        Ok(self.target.join("release/lantern-index"))
+    }
+
+    /// Compiles the library for a PostgreSQL; returns its path.
+    pub fn extension(&self, config: &PgConfig) -> Result<PathBuf> {
+        let mut build = self.cargo(Some(config))?;
+        build.args(["build", "--locked", "--release"]).args(extension_arguments(config.major));
+        let what = format!("compiling the library for PostgreSQL {}", config.major);
+        step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
+        Ok(self.target.join("release/liblantern_index.so"))
+    }
+
+    fn cargo(&self, config: Option<&PgConfig>) -> Result<Command> {
+        let rustc = rustc(&["--print", "sysroot"])?;
+        let version = rustc_hash()?;
+        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo"))).context("cargo's home is not known")?;
+        let library = Path::new(rustc.trim()).join("lib/rustlib/src/rust");
+        // Of several that fit, the last counts.
+        let names = [
+            (self.sources.as_path(), "/lantern-index".to_owned()),
+            (&self.target, "/target".to_owned()),
+            (&home, "/cargo".to_owned()),
+            (&library, format!("/rustc/{version}")),
+        ];
+        let mut cargo = cargo(config);
+        cargo.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.target);
+        let flags = |option: &str, separator: &str, names: &[(&Path, String)]| {
+            let flags = names.iter().map(|(from, to)| format!("{option}={}={to}", from.display()));
+            flags.collect::<Vec<_>>().join(separator)
+        };
+        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix", "\x1f", &names));
+        // Assertions of C++ name their files.
+        let c = flags("-ffile-prefix-map", " ", &names[..3]);
+        cargo.env("CFLAGS", &c).env("CXXFLAGS", &c);
+        Ok(cargo)
+    }
+}
+
+/// The commit of the compiler.
+fn rustc_hash() -> Result<String> {
+    let text = rustc(&["-vV"])?;
+    let hash = text.lines().find_map(|line| line.strip_prefix("commit-hash: "));
+    Ok(hash.context("rustc does not tell its commit")?.to_owned())
+}
+
+fn rustc(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("rustc").args(arguments).output().context("cannot run rustc")?;
+    ensure!(output.status.success(), "rustc failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
