@@ -13,12 +13,12 @@ COPY --from=rust /usr/local/rustup /usr/local/rustup
 COPY --from=rust /usr/local/cargo /usr/local/cargo
 ENV RUSTUP_HOME=/usr/local/rustup CARGO_HOME=/usr/local/cargo PATH=/usr/local/cargo/bin:$PATH
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends g++ libclang-dev "postgresql-server-dev-${POSTGRES}" \
+    && apt-get install --yes --no-install-recommends ca-certificates g++ libclang-dev "postgresql-server-dev-${POSTGRES}" \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 RUN set -eu; \
-    cargo xtask install --pg-config "/usr/lib/postgresql/${POSTGRES}/bin/pg_config"; \
+    cargo --locked xtask install --pg-config "/usr/lib/postgresql/${POSTGRES}/bin/pg_config"; \
     mkdir -p "/out/usr/lib/postgresql/${POSTGRES}/lib" "/out/usr/share/postgresql/${POSTGRES}/extension"; \
     cp "/usr/lib/postgresql/${POSTGRES}/lib/lantern_index.so" "/out/usr/lib/postgresql/${POSTGRES}/lib/"; \
     cp "/usr/share/postgresql/${POSTGRES}/extension/lantern_index"* "/out/usr/share/postgresql/${POSTGRES}/extension/"

@@ -1,7 +1,6 @@
 //! The test harness: throw-away PostgreSQL clusters, builders, faulty networks, real vectors.
 //!
-//! `cargo xtask` is made of the same parts, so few crates are used: nothing here needs an async runtime but the feature
-//! `kubernetes`.
+//! `cargo xtask` uses it too, so it has few dependencies: only the feature `kubernetes` needs an async runtime.
 
 mod account;
 mod agree;
@@ -11,6 +10,7 @@ mod cluster;
 mod control_plane;
 mod copy;
 mod diagnose;
+mod documented;
 mod exact;
 mod federation;
 mod form;
@@ -51,6 +51,7 @@ pub use cluster::Cluster;
 pub use control_plane::control_plane;
 pub use copy::{Column, copy_rows, fill_rows};
 pub use diagnose::{diagnose, make_diagnose};
+pub use documented::{Documented, documented_commands, documented_sql};
 pub use exact::{Metric, exact_neighbors};
 pub use federation::{federate, federate_ef_search};
 pub use form::Form;

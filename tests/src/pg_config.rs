@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 pub struct PgConfig {
     /// The `pg_config` program.
     pub path: PathBuf,
-    /// For instance 15.
+    /// Such as 15.
     pub major: u32,
-    /// For instance `15.20`.
+    /// Such as `15.20`.
     pub version: String,
     /// Directory of `initdb` and `postgres`.
     pub bindir: PathBuf,
@@ -27,7 +27,7 @@ impl PgConfig {
     /// The releases the extension can be built for.
     pub const SUPPORTED: std::ops::RangeInclusive<u32> = 13..=18;
 
-    /// Asks the program at `path`.
+    /// Runs the `pg_config` program at `path`.
     pub fn read(path: &Path) -> Result<Self> {
         let lines = ask(path, &["--version", "--bindir", "--pkglibdir", "--sharedir", "--includedir-server"])?;
         let [version, bindir, pkglibdir, sharedir, include] = &lines[..] else {
@@ -48,15 +48,16 @@ impl PgConfig {
         })
     }
 
-    /// The PostgreSQL to use: `PG_CONFIG`, else the newest one under `/usr/lib/postgresql`, else that in `PATH`.
-    /// One with its headers goes before one without. None if there is no server.
+    /// The PostgreSQL to use: `PG_CONFIG`, else the newest one under `/usr/lib/postgresql` (Debian) or `/usr/pgsql-*` (PostgreSQL's own
+    /// packages for Red Hat's systems), else that in `PATH`. One with headers takes precedence. `None` if there is no server.
     pub fn find() -> Result<Option<Self>> {
         if let Some(path) = env::var_os("PG_CONFIG").filter(|path| !path.is_empty()) {
             let found = Self::read(Path::new(&path)).context("PG_CONFIG names no usable pg_config")?;
             found.check()?;
             return Ok(Some(found));
         }
-        let mut found: Vec<Self> = debian_paths().iter().filter_map(|path| Self::read(path).ok()).collect();
+        let mut found: Vec<Self> =
+            packaged(Path::new("/usr")).iter().filter_map(|path| Self::read(path).ok()).collect();
         if let Ok(path) = Self::read(Path::new("pg_config")) {
             found.push(path);
         }
@@ -67,7 +68,7 @@ impl PgConfig {
     /// The PostgreSQL to use.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no usable server.
     pub fn require() -> Result<Self> {
         Self::find()?.context("no PostgreSQL server found; `cargo xtask setup` installs one, PG_CONFIG names one")
     }
@@ -77,17 +78,17 @@ impl PgConfig {
         self.include.join("postgres.h").is_file()
     }
 
-    /// The extension's cargo feature for this release, for instance `pg15`.
+    /// The extension's cargo feature for this release, such as `pg15`.
     pub fn feature(&self) -> String {
         format!("pg{}", self.major)
     }
 
-    /// A server program, for instance `initdb`.
+    /// The path of a server program, such as `initdb`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.bindir.join(name)
     }
 
-    /// Whether it is a server, of a release we support.
+    /// Checks that it has a server, of a supported release.
     pub fn check(&self) -> Result<()> {
         ensure!(
             Self::SUPPORTED.contains(&self.major),
@@ -113,7 +114,30 @@ fn ask(path: &Path, flags: &[&str]) -> Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-fn debian_paths() -> Vec<PathBuf> {
-    let Ok(releases) = fs::read_dir("/usr/lib/postgresql") else { return Vec::new() };
-    releases.flatten().map(|release| release.path().join("bin/pg_config")).filter(|path| path.is_file()).collect()
+/// The `pg_config` of each packaged release below `/usr`.
+fn packaged(usr: &Path) -> Vec<PathBuf> {
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_red_hats =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pgsql-"));
+    let mut releases: Vec<PathBuf> = entries(&usr.join("lib/postgresql")).collect();
+    releases.extend(entries(usr).filter(is_red_hats));
+    releases.into_iter().map(|release| release.join("bin/pg_config")).filter(|path| path.is_file()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    #[test]
+    fn packaged_releases_are_found() {
+        let usr = Scratch::new("usr", 0o700).unwrap();
+        for place in ["lib/postgresql/15/bin", "pgsql-18/bin", "pgsql/bin"] {
+            fs::create_dir_all(usr.path().join(place)).unwrap();
+            fs::write(usr.path().join(place).join("pg_config"), "").unwrap();
+        }
+        fs::create_dir_all(usr.path().join("lib/postgresql/17")).unwrap();
+        let expected = ["lib/postgresql/15/bin/pg_config", "pgsql-18/bin/pg_config"].map(|path| usr.path().join(path));
+        assert_eq!(packaged(usr.path()), expected);
+    }
 }

@@ -3,12 +3,12 @@ use std::fs;
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-/// How many things can be done at once.
+/// The number of CPU cores available.
 pub fn cores() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 
-/// CPU seconds used so far by a process, its descendants, and the children it has already waited for.
+/// CPU seconds used so far by a process, its descendants, and children that it has waited for.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let processes: HashMap<u32, Stat> = all().collect();
     let mut ticks = 0;
@@ -38,7 +38,7 @@ pub fn children(parent: u32) -> Vec<u32> {
     all().filter(|(_, stat)| stat.parent == parent).map(|(pid, _)| pid).collect()
 }
 
-/// The processes that were started with a variable of this value in their environment.
+/// The processes that were started with `name=value` in their environment.
 pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}").into_bytes();
     let has = |pid: &u32| {
@@ -48,25 +48,29 @@ pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     all().map(|(pid, _)| pid).filter(has).collect()
 }
 
-/// Whether a process exists and has not ended; a zombie has.
+/// Whether a process exists and any of its threads is no zombie. The first thread of a process that exits may be a zombie while others still
+/// end, and with them the process's memory.
 pub fn is_running(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    states
+        .filter_map(|text| text.rsplit_once(") ").map(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+        .any(|is_running| is_running)
 }
 
-/// How many sockets a process has open; 0 if it is gone.
+/// The number of a process' open sockets; 0 if it is gone.
 pub fn open_sockets(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// How many descriptors a process has open; 0 if it is gone.
+/// The number of a process' open descriptors; 0 if it is gone.
 pub fn open_files(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().count()
 }
 
-/// How many of a process' connections go to a port of 127.0.0.1.
+/// The number of a process' connections to a port of 127.0.0.1.
 pub fn connections_to(pid: u32, port: u16) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()));
@@ -74,7 +78,7 @@ pub fn connections_to(pid: u32, port: u16) -> usize {
         targets.filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let there = format!("0100007F:{port:04X}");
-    // Number, local address, remote address, state, queues, timers, retransmissions, account, timeout, inode.
+    // Columns: number, local address, remote address, state, queues, timers, retransmissions, account, timeout, inode.
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let has =
         |row: &Vec<&str>| row.get(2) == Some(&there.as_str()) && row.get(9).is_some_and(|&it| sockets.contains(it));
@@ -89,14 +93,14 @@ fn all() -> impl Iterator<Item = (u32, Stat)> {
 
 struct Stat {
     parent: u32,
-    /// User and system time, own and of children waited for.
+    /// User and system time of the process and of the children that it has waited for, in clock ticks.
     ticks: u64,
 }
 
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command's name, in parentheses, may itself hold anything. Behind it: state, parent, ...
+        // The command's name, in parentheses, may contain any characters. After it: state, parent, ...
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
         let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
         Some(Self { parent: fields.get(1)?.parse().ok()?, ticks })

@@ -1,4 +1,4 @@
-//! The errors that docs/errors.md promises: a failure with another one is a finding.
+//! The errors in docs/errors.md; a failure with any other error is a finding.
 
 use std::fs;
 
@@ -12,9 +12,9 @@ const HEAD: &str = "| what | message |";
 pub struct Documented(Vec<Entry>);
 
 struct Entry {
-    /// Messages, with `…` for what varies.
+    /// Messages, with `…` for varying parts.
     messages: Vec<String>,
-    /// None: any.
+    /// SQLSTATEs; empty if any may occur.
     sqlstates: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Documented {
         Ok(Self(entries))
     }
 
-    /// Whether the table has this error.
+    /// Whether the table has an entry for this error.
     pub fn has(&self, error: &Notice) -> bool {
         self.0.iter().any(|entry| {
             let is_said = entry.messages.iter().any(|pattern| matches(pattern, &error.message));
@@ -39,22 +39,22 @@ impl Documented {
 
 fn parse(text: &str) -> Vec<Entry> {
     let rows = text.lines().skip_while(|line| *line != HEAD).skip(2).take_while(|line| line.starts_with('|'));
-    let entries = rows.filter_map(|row| row.trim_matches('|').split_once('|')).map(|(_, told)| Entry {
-        // Every other piece is between backticks.
-        messages: told.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
-        sqlstates: told.split('(').skip(1).filter_map(sqlstate).collect(),
+    let entries = rows.filter_map(|row| row.trim_matches('|').split_once('|')).map(|(_, texts)| Entry {
+        // Every second piece is between backticks.
+        messages: texts.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+        sqlstates: texts.split('(').skip(1).filter_map(sqlstate).collect(),
     });
     entries.filter(|entry| !entry.messages.is_empty()).collect()
 }
 
-/// The SQLSTATE, if a pair of parentheses has nothing else.
+/// The SQLSTATE, if the parentheses contain nothing else.
 fn sqlstate(behind: &str) -> Option<String> {
     let (inside, _) = behind.split_once(')')?;
     let is_code = inside.len() == 5 && inside.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
     is_code.then(|| inside.to_owned())
 }
 
-/// Whether the pieces of a pattern between `…` occur in the message, in order.
+/// Whether the parts of a pattern between `…` occur in the message, in order.
 fn matches(pattern: &str, message: &str) -> bool {
     let mut rest = message;
     pattern.split('…').all(|piece| match rest.find(piece.trim()) {

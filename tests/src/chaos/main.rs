@@ -1,6 +1,6 @@
-//! Builds of several databases, with a fault in each round: nothing may be lost or left over, and the next build must work.
+//! Builds of several databases, with a fault in each round: no data may be lost, nothing may be left over, and the next build must work.
 //!
-//! The seed determines each round, except for the exact moment of the fault, which also depends on the machine.
+//! The seed determines each round, except for the exact time of the fault, which also depends on the machine.
 
 mod checks;
 mod daemon;
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was found.
+/// Returns whether there were no findings.
 fn run() -> Result<bool> {
     let Some(options) = parse(std::env::args().skip(1))? else {
         println!("{USAGE}");
@@ -71,7 +71,7 @@ fn run() -> Result<bool> {
     Ok(rounds.report.is_clean())
 }
 
-/// None: print the help.
+/// `None`: print the help.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
     let mut options = Options { kubernetes: false, seed: 1, rounds: 50, first: 1, only: String::new() };
     while let Some(word) = words.next() {
@@ -91,4 +91,19 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
         }
     }
     Ok(Some(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn commands_are_taken_as_documented() {
+        let commands = harness::documented_commands("cargo xtask chaos").unwrap();
+        assert!(!commands.is_empty());
+        for command in commands {
+            assert!(parse(command.shown.iter().cloned()).is_ok(), "{command:?}");
+        }
+        assert!(parse(std::iter::once("--dance".to_owned())).is_err());
+    }
 }

@@ -22,23 +22,23 @@ use crate::rig::{MOST_BUILDERS, Rig};
 use crate::strike::{self, Starving};
 use crate::tables;
 
-/// How soon a statement ends once the fault is over.
+/// The time limit for a statement once the fault is over.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The memory of a router or builder that strangers may occupy.
+/// The most memory of a router or builder that hostile connections may occupy.
 const FOR_STRANGERS: u64 = 64 << 20;
-/// In addition, the memory that a builder reserves for a stranger with a valid token: rows, graph and pages.
+/// In addition, the memory that a builder reserves for a build of a hostile client with a valid token: rows, graph and pages.
 const FOR_A_BUILD: u64 = 32 << 20;
-/// How long strangers are there before the builds begin.
+/// For how long hostile connections exist before the builds begin.
 const STRANGE: Duration = Duration::from_millis(700);
 
-/// Everything that lives longer than a round.
+/// The state that outlives a round.
 pub struct Rounds {
     databases: Databases,
-    /// If builders are to be pods.
+    /// Set if builders are pods.
     kubernetes: Option<Rc<Kubernetes>>,
     rigs: BTreeMap<(Mode, bool), Rig>,
     documented: Documented,
-    /// What an undisturbed build of a table takes.
+    /// The time of an undisturbed build of each table.
     usual: [Duration; tables::ALL.len()],
     pub report: Report,
 }
@@ -46,13 +46,13 @@ pub struct Rounds {
 /// A statement that has ended.
 type Ended = (Session, Result<(), SqlError>);
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Default)]
 struct Outcome {
     builds: u32,
     errors: Vec<String>,
     findings: Vec<String>,
-    /// Whether the daemons are better replaced.
+    /// Whether the daemons should be replaced.
     is_rig_lost: bool,
 }
 
@@ -68,7 +68,7 @@ impl Rounds {
         })
     }
 
-    /// Runs a round. What it finds is in the report.
+    /// Runs a round and adds its findings to the report.
     pub fn run(&mut self, number: u32, plan: &Plan) {
         let begun = Instant::now();
         if plan.fault == Fault::FullDisk && small_disk().is_none() {
@@ -111,7 +111,7 @@ impl Rounds {
             self.rigs.insert(kept, rig);
         }
         let took = result?;
-        // And the next build works.
+        // The next build must work.
         let begun = Instant::now();
         let rig = self.rigs.remove(&kept).expect("just put there");
         let next = Build { form: Form::Create, table: tables::MIDDLE, ..plan.builds[0] };
@@ -127,7 +127,7 @@ impl Rounds {
         result
     }
 
-    /// Daemons that have built twice.
+    /// Starts daemons and runs two builds, so that their memory has settled.
     fn new_rig(&mut self, plan: &Plan, outcome: &mut Outcome) -> Result<Rig> {
         let mut rig = Rig::start(plan.mode, plan.tls, Fault::Calm, self.kubernetes.as_ref())?;
         for table in [tables::MIDDLE, tables::WIDE] {
@@ -139,7 +139,7 @@ impl Rounds {
         Ok(rig)
     }
 
-    /// Daemons for one fault.
+    /// Starts daemons with special limits for one fault.
     fn own_rig(&self, plan: &Plan) -> Result<Rig> {
         let mut rig = Rig::start(plan.mode, plan.tls, plan.fault, self.kubernetes.as_ref())?;
         let left = rig.settle()?;
@@ -147,7 +147,7 @@ impl Rounds {
         Ok(rig)
     }
 
-    /// An index is built, looked at and dropped.
+    /// Builds an index without a fault, checks it and drops it.
     fn undisturbed(&mut self, rig: &Rig, build: &Build, outcome: &mut Outcome) -> Result<()> {
         rig.proxy.reset();
         let mut session = self.databases.session(build.database)?;
@@ -161,7 +161,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// The builds and the fault; how long it took until they had ended, and daemons were started again.
+    /// Runs the builds with the fault. Returns the time until statements had ended and daemons were restarted.
     fn disturbed(&mut self, plan: &Plan, rig: &mut Rig, outcome: &mut Outcome) -> Result<Duration> {
         if plan.fault.has_replica() {
             rig.start_replica()?;
@@ -172,7 +172,7 @@ impl Rounds {
             rig.attach(&mut session, at)?;
             if build.form.is_reindex() {
                 outcome.builds += 1;
-                // Not by daemons that are to fail.
+                // These daemons are made to fail, so others build the index first.
                 let form = Form::Create;
                 let create = sql(&Build { form, ..*build });
                 let local = create.replace("external = true", "external = false");
@@ -230,18 +230,18 @@ impl Rounds {
         let results: Vec<Result<(), SqlError>> = ended.into_iter().map(|(_, result)| result).collect();
         self.judge(plan, &results, outcome);
         self.look_at_databases(plan, &results, outcome)?;
-        let is_told = plan.fault == Fault::Terminate(Party::Replica);
-        outcome.findings.extend(rig.end_replica(is_told)?);
+        let is_ending = plan.fault == Fault::Terminate(Party::Replica);
+        outcome.findings.extend(rig.end_replica(is_ending)?);
         let mended = self.look_at_daemons(plan, rig, &builders, outcome)?;
         Ok(took + mended)
     }
 
-    /// A factor for time limits on a busy machine, from 1.
+    /// A factor for time limits, from 1 up on a busy machine.
     fn slowness(&self) -> u32 {
         self.usual[tables::MIDDLE].as_secs().clamp(1, 10) as u32
     }
 
-    /// Starts strangers, and waits until they occupy what they can get.
+    /// Starts hostile connections, and waits until they occupy as much as they can.
     fn strangers(&self, rig: &Rig, kind: Stranger, count: usize, outcome: &mut Outcome) -> Result<Strangers> {
         let parties = if rig.mode().has_router() { Party::Router } else { Party::Builder };
         let resident = || rig.pids(parties).into_iter().map(resident_bytes).sum::<u64>();

@@ -1,4 +1,4 @@
-//! A second router, as in a Deployment: the two share nothing but the state in Kubernetes.
+//! A second router, as in a Deployment with two replicas: the routers share only the state in Kubernetes.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{Rig, in_pods};
 use crate::daemon::Daemon;
 use crate::strike::signal;
 
-/// Its name among pods.
+/// The second router's identity in Kubernetes.
 const IDENTITY: &str = "router-b";
-/// How soon it ends when asked to: longer than the grace period of builds.
+/// The time limit for its end after SIGTERM; longer than the grace period of builds.
 const END: Duration = Duration::from_secs(20);
 
 impl Rig {
-    /// Starts it. Every other build uses it from now on.
+    /// Starts the second router. Every other build uses it from now on.
     pub fn start_replica(&mut self) -> Result<()> {
         let arguments: Vec<&str> = self.of_router.iter().map(String::as_str).collect();
         let variables = [("TMPDIR".to_owned(), self.folder.path().join("tmp").display().to_string())];
@@ -25,19 +25,19 @@ impl Rig {
         self.trust(&[])
     }
 
-    /// Kills it, and its pod is no more.
+    /// Kills the second router and deletes its pod.
     pub fn lose_replica(&mut self) -> Result<()> {
         self.replica.as_mut().context("there is one router")?.process.kill();
         self.pods()?.forget(IDENTITY)
     }
 
-    /// Waits until it has ended, and has it end unless it is told to already; what is wrong with that.
-    pub fn end_replica(&mut self, is_told: bool) -> Result<Option<String>> {
+    /// Stops the second router, unless it has been asked to end (`is_ending`), and waits for its end. Returns what went wrong.
+    pub fn end_replica(&mut self, is_ending: bool) -> Result<Option<String>> {
         let Some(mut replica) = self.replica.take() else { return Ok(None) };
         let mut wrong = None;
-        // Otherwise it is lost already.
+        // Without a process it was killed before.
         if let Some(pid) = replica.process.pid() {
-            if !is_told {
+            if !is_ending {
                 signal(Some(pid), Signal::TERM);
             }
             let ended = wait_for("the end of the second router", END, || Ok((!is_running(pid)).then_some(())));
