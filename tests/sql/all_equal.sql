@@ -1,4 +1,4 @@
--- Rows of one value: ten of them share an element.
+-- All rows have the same value: ten rows share an element.
 
 CREATE TABLE items AS SELECT id, '[1,2,3]'::vector(3) AS v, '[1,2,3]'::halfvec(3) AS h, '101'::bit(3) AS b, '{1:1}/3'::sparsevec(3) AS s
 FROM generate_series(1, 400) id;

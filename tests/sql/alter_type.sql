@@ -1,4 +1,4 @@
--- The column's type changes under the index.
+-- The type of the indexed column changes.
 
 --! load glove 1000
 CREATE TABLE items (id int, v vector(100));
@@ -13,7 +13,7 @@ ALTER TABLE items ALTER COLUMN v TYPE vector(40) USING subvector(v, 1, 40);
 --! queries SELECT subvector(v, 1, 40) FROM glove_queries
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- The operator class is for the old type.
+-- The operator class does not accept the new type.
 --! fails 42804
 ALTER TABLE items ALTER COLUMN v TYPE halfvec(40);
 DROP INDEX items_v;
@@ -24,7 +24,7 @@ CREATE INDEX items_v ON items USING hnsw (v halfvec_l2_ops);
 --! queries SELECT subvector(v, 1, 40)::halfvec(40) FROM glove_queries
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- Another column's type: the table is rewritten.
+-- The type of another column changes: the table is rewritten.
 --! builds 1000
 ALTER TABLE items ALTER COLUMN id TYPE bigint;
 --! search items_v

@@ -1,4 +1,4 @@
--- Hamming distance of signs: many rows are equally far.
+-- Hamming distance of sign bits: many rows are equally far.
 
 --! load minilm 1500
 CREATE TABLE items (id int, v bit(384));

@@ -1,4 +1,4 @@
--- CREATE INDEX CONCURRENTLY, on a table with dead rows and updates in place.
+-- CREATE INDEX CONCURRENTLY, on a table with dead rows and HOT updates.
 
 --! load glove 1500
 CREATE TABLE items (id int, kind int, v vector(100)) WITH (fillfactor = 50);

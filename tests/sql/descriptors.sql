@@ -1,4 +1,4 @@
--- Like SIFT descriptors of photographs: histograms of 128 small integers, most near zero, in clusters, of about equal length.
+-- Data like SIFT descriptors: histograms of 128 small integers, most near zero, in clusters, with similar norms.
 
 SELECT setseed(0.25);
 CREATE TABLE kinds AS SELECT k, array_agg(-30 * ln(1 - random()) ORDER BY i) AS h

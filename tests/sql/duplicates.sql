@@ -1,4 +1,4 @@
--- A thousand rows of one value among five hundred others: they must not wall anybody in.
+-- A thousand duplicates of one value among five hundred other rows: they must not cut these off.
 
 --! load glove 500
 CREATE TABLE items (id int, v vector(100));

@@ -1,4 +1,4 @@
--- An empty table needs no builder: an index that grows is pgvector's from the beginning.
+-- An empty table needs no builder: pgvector inserts all rows of the growing index.
 
 --! load glove 800
 CREATE TABLE items (id int, v vector(100));
@@ -13,7 +13,7 @@ SET hnsw.ef_search = 100;
 --! lost 10
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- With rows that are all dead, the table is not empty to look at.
+-- If all rows are dead, the table does not look empty.
 DROP INDEX items_cosine;
 DELETE FROM items;
 --! builds 0

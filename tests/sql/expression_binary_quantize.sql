@@ -1,4 +1,4 @@
--- Candidates by the signs of their elements, ranked again by the vectors themselves.
+-- Candidates by sign bits (binary quantisation), re-ranked by the vectors.
 
 --! load minilm 1500
 CREATE TABLE items AS SELECT id, v AS embedding FROM minilm;

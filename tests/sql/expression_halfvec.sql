@@ -1,4 +1,4 @@
--- The index holds vectors in half precision, the table does not.
+-- The index has half precision, the table has full precision.
 
 --! load minilm 1500
 CREATE TABLE items AS SELECT id, v AS embedding FROM minilm;

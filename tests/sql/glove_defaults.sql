@@ -1,4 +1,4 @@
--- A hard set, as it comes: word vectors of different lengths, with all defaults, and at a greater ef_search (taxicab distance only there).
+-- A hard set: word vectors that are not normalised, with all defaults, and at a larger ef_search (taxicab distance only there).
 
 --! load glove 2000
 --! builds 2000

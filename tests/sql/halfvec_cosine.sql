@@ -1,4 +1,4 @@
--- Cosine of half precision vectors of five lengths.
+-- Cosine of half-precision vectors with five different norms.
 
 --! load glove 1500
 CREATE FUNCTION scaled(v vector, factor float8) RETURNS vector LANGUAGE sql IMMUTABLE AS

@@ -1,4 +1,4 @@
--- Inner product of half precision vectors of five lengths.
+-- Inner product of half-precision vectors with five different norms.
 
 --! load minilm 1500
 CREATE FUNCTION scaled(v vector, factor float8) RETURNS vector LANGUAGE sql IMMUTABLE AS

@@ -1,4 +1,4 @@
--- Taxicab distance of half precision vectors.
+-- Taxicab distance of half-precision vectors.
 
 --! load glove 1500
 CREATE TABLE items (id int, v halfvec(100));

@@ -1,4 +1,4 @@
--- Euclidean distance of half precision vectors.
+-- Euclidean distance of half-precision vectors.
 
 --! load minilm 1500
 CREATE TABLE items (id int, v halfvec(384));

@@ -1,4 +1,4 @@
--- CREATE TABLE … LIKE … INCLUDING INDEXES makes an empty index of the same options.
+-- CREATE TABLE … LIKE … INCLUDING INDEXES makes an empty index with the same options.
 
 --! load glove 800
 CREATE TABLE items (id int, v vector(100));

@@ -1,4 +1,4 @@
--- One dimension or entry more is refused in pgvector's words.
+-- One dimension or entry above the limits is refused with pgvector's messages.
 
 CREATE TABLE items AS SELECT
     array_fill(1, ARRAY[2001])::vector(2001) AS v,
@@ -18,5 +18,5 @@ CREATE INDEX ON items USING hnsw (s sparsevec_l2_ops);
 --! fails 54000
 CREATE INDEX CONCURRENTLY items_s ON items USING hnsw (s sparsevec_ip_ops);
 
--- What failed concurrently is there, but not valid.
+-- The failed CONCURRENTLY leaves an invalid index.
 SELECT relname, indisvalid FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = 'items'::regclass;

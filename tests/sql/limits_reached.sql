@@ -1,4 +1,4 @@
--- The most dimensions of each type, and the most entries of a sparse vector, can be indexed.
+-- Values with the most dimensions of each type, and sparse vectors with the most entries, can be indexed.
 
 SELECT setseed(0.5);
 CREATE TABLE items AS SELECT id, (SELECT array_agg(random() - 0.5 + 0 * id * i) FROM generate_series(1, 2000) i)::vector(2000) AS v

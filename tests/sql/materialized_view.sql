@@ -1,4 +1,4 @@
--- REFRESH builds the index of a materialized view again; CONCURRENTLY changes single rows.
+-- REFRESH rebuilds the index of a materialized view; with CONCURRENTLY it updates single rows.
 
 --! load glove 1000
 CREATE TABLE items AS SELECT id, v FROM glove;

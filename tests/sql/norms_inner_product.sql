@@ -1,4 +1,4 @@
--- Inner product of vectors whose lengths differ by ten orders of magnitude.
+-- Inner product of vectors whose norms differ by ten orders of magnitude.
 
 --! load minilm 1500
 CREATE FUNCTION scaled(v vector, factor float8) RETURNS vector LANGUAGE sql IMMUTABLE AS

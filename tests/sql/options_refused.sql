@@ -1,4 +1,4 @@
--- Options out of range, and forms of CREATE INDEX that hnsw does not have.
+-- Options out of range, and forms of CREATE INDEX that hnsw does not support.
 
 CREATE TABLE items AS SELECT id, ARRAY[id, 2, 3]::vector(3) AS v, ARRAY[id, 1]::vector(2) AS w FROM generate_series(1, 20) id;
 
@@ -30,7 +30,7 @@ CREATE INDEX ON items USING hnsw (v vector_l2_ops DESC);
 --! fails 42809
 ALTER TABLE items ADD EXCLUDE USING hnsw (v vector_l2_ops WITH <->);
 
--- The edges of the ranges.
+-- The limits of the ranges.
 --! builds 20
 CREATE INDEX items_2_4 ON items USING hnsw (v vector_l2_ops) WITH (m = 2, ef_construction = 4);
 --! builds 20
@@ -42,7 +42,7 @@ SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 --! queries SELECT w FROM items
 SELECT id, w <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- A built index keeps its graph when options change; what is built again has the new ones.
+-- An index keeps its graph when its options change; a rebuild uses the new ones.
 ALTER INDEX items_2_4 SET (m = 50);
 --! fails 22023
 REINDEX INDEX items_2_4;

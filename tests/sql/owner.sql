@@ -19,7 +19,7 @@ SET hnsw.ef_search = 100;
 --! queries SELECT v FROM glove_queries
 SELECT id, v <-> :q AS distance FROM own.items ORDER BY distance LIMIT 10;
 
--- A superuser's REINDEX runs expressions as the owner; from PostgreSQL 17 on without the user's search path.
+-- A superuser's REINDEX runs expressions as the owner; since PostgreSQL 17 without the user's search path.
 CREATE FUNCTION own.half(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE SET search_path = public AS
 $$ BEGIN RETURN subvector(v, 1, 50); END $$;
 --! builds 600

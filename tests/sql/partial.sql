@@ -1,4 +1,4 @@
--- Partial indexes hold the rows that fit, and nothing else.
+-- Partial indexes contain exactly the rows that satisfy the predicate.
 
 --! load glove 2000
 CREATE TABLE items AS SELECT id, id % 4 AS kind, v FROM glove;
@@ -8,7 +8,7 @@ ALTER TABLE items ALTER COLUMN v TYPE vector(100);
 CREATE INDEX items_kind_1 ON items USING hnsw (v vector_l2_ops) WHERE kind = 1;
 --! builds 1000
 CREATE INDEX items_late ON items USING hnsw (v vector_cosine_ops) WHERE id >= 1000;
--- Of no row at all, though the table has some.
+-- No row satisfies the predicate, though the table has rows.
 --! builds 0
 CREATE INDEX items_none ON items USING hnsw (v vector_ip_ops) WHERE kind = 9;
 
@@ -20,7 +20,7 @@ SELECT id, v <-> :q AS distance FROM items WHERE kind = 1 ORDER BY distance LIMI
 --! queries SELECT v FROM glove_queries
 SELECT id, v <=> :q AS distance FROM items WHERE id >= 1000 ORDER BY distance LIMIT 10;
 
--- Rows come and go.
+-- Rows are inserted and deleted.
 UPDATE items SET kind = 1 - kind WHERE id < 100 AND kind < 2;
 INSERT INTO items SELECT id + 2000, 9, v FROM glove WHERE id < 30;
 --! search items_kind_1

@@ -1,4 +1,4 @@
--- An index on a partitioned table is one per partition; later partitions get theirs.
+-- An index on a partitioned table has an index on each partition; later partitions get one too.
 
 --! load glove 1800
 CREATE TABLE items (id int, v vector(100)) PARTITION BY RANGE (id);
@@ -13,7 +13,7 @@ CREATE TABLE items_3 (id int, v vector(100));
 INSERT INTO items_3 SELECT id, v FROM glove WHERE id BETWEEN 1200 AND 1499;
 --! builds 300
 ALTER TABLE items ATTACH PARTITION items_3 FOR VALUES FROM (1200) TO (1500);
--- Empty so far.
+-- Still empty.
 CREATE TABLE items_4 PARTITION OF items DEFAULT;
 INSERT INTO items SELECT id, v FROM glove WHERE id >= 1500;
 
@@ -23,7 +23,7 @@ SET hnsw.ef_search = 100;
 --! lost 10
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- A partition that has a fitting index keeps it.
+-- A partition keeps an existing index that fits.
 CREATE TABLE items_5 (id int, v vector(100));
 INSERT INTO items_5 SELECT id + 5000, v FROM glove WHERE id < 200;
 --! builds 200

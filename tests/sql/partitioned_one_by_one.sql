@@ -1,4 +1,4 @@
--- The parent's index first without its partitions', which are built concurrently and attached.
+-- The parent's index is made first, ON ONLY; the partitions' indexes are built concurrently and attached.
 
 --! load glove 900
 CREATE TABLE items (id int, v vector(100)) PARTITION BY HASH (id);

@@ -1,4 +1,4 @@
--- All ways to build an index again.
+-- All statements that rebuild an index.
 
 --! load glove 1200
 CREATE TABLE items AS SELECT id, v FROM glove;

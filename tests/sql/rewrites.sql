@@ -1,4 +1,4 @@
--- TRUNCATE, VACUUM FULL, CLUSTER: the table gets a new file, and so does the index.
+-- TRUNCATE, VACUUM FULL and CLUSTER give the table a new file, and rebuild the index.
 
 --! load glove 1200
 CREATE TABLE items (id int PRIMARY KEY, kind int, v vector(100));

@@ -1,4 +1,4 @@
--- Euclidean distance of sparse vectors of different numbers of entries.
+-- Euclidean distance of sparse vectors with different numbers of entries.
 
 --! load minilm 1500
 CREATE FUNCTION sparse(v vector) RETURNS sparsevec LANGUAGE sql IMMUTABLE AS

@@ -1,4 +1,4 @@
--- The index lies in another tablespace than its table, and moves.
+-- The index is in another tablespace than its table, and is moved.
 
 --! load glove 600
 SET allow_in_place_tablespaces = on;

@@ -1,4 +1,4 @@
--- Temporary tables; one is emptied by every COMMIT, which needs no builder.
+-- Temporary tables. One is emptied by each COMMIT, which needs no builder.
 
 --! load glove 1000
 CREATE TEMP TABLE kept AS SELECT id, v FROM glove;
@@ -21,7 +21,7 @@ SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 COMMIT;
 SELECT count(*) FROM items;
 
--- Built when it has rows, emptied by the same transaction's end.
+-- Built when it has rows; emptied at the end of the same transaction.
 BEGIN;
 INSERT INTO items SELECT id, v FROM glove WHERE id >= 300;
 --! builds 700

@@ -1,4 +1,4 @@
--- Values that are compressed, stored out of line, or short.
+-- Values that are compressed, stored out of line (TOAST), or have a short header.
 
 --! load glove 500
 CREATE TABLE items (id int, external vector(1000), extended vector(1000), short vector(3));

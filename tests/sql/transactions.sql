@@ -1,7 +1,7 @@
--- Builds inside transactions, with writes before and after, rolled back in part or as a whole.
+-- Builds within transactions, with writes before and after, rolled back in part or completely.
 
 --! load glove 1000
--- The table is of the same transaction.
+-- The table is made in the same transaction.
 BEGIN;
 CREATE TABLE items (id int, v vector(100));
 INSERT INTO items SELECT id, v FROM glove WHERE id < 600;
@@ -19,9 +19,9 @@ COMMIT;
 --! lost 10
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- Only what is after the savepoint is gone.
+-- Only changes after the savepoint are undone.
 BEGIN;
--- Rows that are deleted by a running transaction are indexed: it may fail.
+-- Rows deleted by a running transaction are indexed, since it may be rolled back.
 DELETE FROM items WHERE id < 100;
 SAVEPOINT before;
 --! builds 1000
@@ -41,7 +41,7 @@ SELECT id, v <=> :q AS distance FROM items ORDER BY distance LIMIT 10;
 --! lost 10
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- A savepoint that failed.
+-- A subtransaction that fails.
 BEGIN;
 SAVEPOINT before;
 --! fails 22023
@@ -56,7 +56,7 @@ SELECT relname FROM pg_class WHERE relname LIKE 'items%' ORDER BY relname;
 --! lost 10
 SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- In a function, which catches the error.
+-- In a function that catches the error.
 --! builds 930
 DO $$ BEGIN
     BEGIN

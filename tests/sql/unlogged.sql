@@ -1,4 +1,4 @@
--- An unlogged table, which becomes logged and unlogged again.
+-- An unlogged table that becomes logged and then unlogged again.
 
 --! load glove 1200
 CREATE UNLOGGED TABLE items (id int, v vector(100));

@@ -1,4 +1,4 @@
--- VACUUM removes rows from a built index, and inserts take their places.
+-- VACUUM removes rows from an externally built index, and inserts reuse their space.
 
 --! load glove 1500
 CREATE TABLE items (id int, v vector(100));

@@ -1,4 +1,4 @@
--- Cosine of vectors of five lengths: they are normalised for the index.
+-- Cosine of vectors with five different norms: they are normalised for the index.
 
 --! load glove 1500
 CREATE FUNCTION scaled(v vector, factor float8) RETURNS vector LANGUAGE sql IMMUTABLE AS

@@ -1,4 +1,4 @@
--- Inner product of vectors of five lengths: it is not the cosine.
+-- Inner product of vectors with five different norms, so that it differs from the cosine.
 
 --! load minilm 1500
 CREATE FUNCTION scaled(v vector, factor float8) RETURNS vector LANGUAGE sql IMMUTABLE AS

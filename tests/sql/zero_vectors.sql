@@ -1,4 +1,4 @@
--- A zero vector has no direction: cosine leaves it out, the others do not.
+-- A zero vector has no direction: indexes for cosine omit it, others do not.
 
 --! load glove 1000
 CREATE FUNCTION zeroed(id int, v vector) RETURNS vector LANGUAGE sql IMMUTABLE AS
@@ -39,7 +39,7 @@ SELECT id, v <-> :q AS distance FROM items ORDER BY distance LIMIT 10;
 --! queries SELECT v FROM items WHERE id BETWEEN 1 AND 40
 SELECT id, v <#> :q AS distance FROM items ORDER BY distance LIMIT 10;
 
--- All of them zero.
+-- All values are zero.
 CREATE TABLE zeros AS SELECT id, array_fill(0, ARRAY[100])::vector(100) AS v FROM generate_series(1, 50) id;
 --! builds 0
 CREATE INDEX zeros_v ON zeros USING hnsw (v vector_cosine_ops);

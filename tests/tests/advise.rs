@@ -1,4 +1,4 @@
-//! `lantern-index advise` of a table, in a PostgreSQL that has pgvector and nothing of ours.
+//! `lantern-index advise` of a table, in a PostgreSQL that has only pgvector.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::Value;
 static CLUSTER: LazyLock<Cluster> =
     LazyLock::new(|| Cluster::start_with(PgConfig::require().unwrap(), "max_connections = 20").unwrap());
 
-/// Values of a row `i`, none like another.
+/// The values of row `i`; no two rows are similar.
 const VALUES: &str = "(SELECT array_agg(sin(i * j * 0.37) + cos(i * 0.11 + j)) FROM generate_series(1, 16) j)";
 
 fn command(cluster: &Cluster, dsn: &str, arguments: &[&str]) -> Command {
@@ -23,16 +23,16 @@ fn command(cluster: &Cluster, dsn: &str, arguments: &[&str]) -> Command {
 }
 
 /// Exit code, stdout and stderr.
-fn told(mut command: Command) -> (i32, String, String) {
+fn outcome(mut command: Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    let told = (output.status.code().unwrap(), text(output.stdout), text(output.stderr));
-    println!("{told:?}");
-    told
+    let outcome = (output.status.code().unwrap(), text(output.stdout), text(output.stderr));
+    println!("{outcome:?}");
+    outcome
 }
 
 fn advise(database: &str, arguments: &[&str]) -> (i32, String, String) {
-    told(command(&CLUSTER, &format!("user=postgres dbname={database}"), arguments))
+    outcome(command(&CLUSTER, &format!("user=postgres dbname={database}"), arguments))
 }
 
 fn json(database: &str, arguments: &[&str]) -> Value {
@@ -41,7 +41,7 @@ fn json(database: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Makes each index and searches it as advised.
+/// Builds each advised index and searches it.
 fn carry_out(session: &mut Session, answer: &Value) -> usize {
     let choices = answer["choices"].as_array().unwrap();
     for choice in choices {
@@ -110,7 +110,7 @@ fn every_type_and_names_that_need_quotes() {
     }
     let (code, _, said) = advise("types", &["--table", "\"My tables\".\"T\"", "--column", "d"]);
     assert!(code == 64 && said.contains("is of type short; hnsw indexes are for vector"), "{code} {said}");
-    // By default the only column with vectors, by cosine; of the environment's database.
+    // By default: the only column with vectors, cosine, and the database of the environment.
     let output = Command::new(binary().unwrap())
         .args(["advise", "--table", "m", "--json"])
         .env("PGHOST", CLUSTER.dir())
@@ -127,7 +127,7 @@ fn every_type_and_names_that_need_quotes() {
 #[test]
 fn functions_of_others_are_not_called() {
     let mut session = CLUSTER.database("path").unwrap();
-    // PostgreSQL prefers those that take exactly the types given, wherever they are in the search path.
+    // PostgreSQL prefers functions whose parameter types match exactly, wherever they are in the search path.
     let harmful = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called with the rights of the reader'; END $$";
     session
         .execute(&format!(
@@ -218,19 +218,19 @@ fn what_cannot_be_advised_on() {
         (&["--table", "t", "--column", "v", "--queries", "SELECT v FROM t, nextval('s')"], 64, "read-only transaction"),
         (&["--table", "t", "--max-rows", "10"], 64, "must be between 1000 and 10000000"),
     ] {
-        let told = advise("refused", arguments);
-        assert!(told.0 == code && told.2.contains(text), "{arguments:?}: {told:?}");
+        let outcome = advise("refused", arguments);
+        assert!(outcome.0 == code && outcome.2.contains(text), "{arguments:?}: {outcome:?}");
     }
     let stranger =
-        |dsn: &str| told(command(&CLUSTER, &format!("user=stranger {dsn}"), &["--table", "t", "--column", "v"]));
-    let told = stranger("dbname=refused");
-    assert!(told.0 == 1 && told.2.contains("database \"refused\": permission denied for table t"), "{told:?}");
+        |dsn: &str| outcome(command(&CLUSTER, &format!("user=stranger {dsn}"), &["--table", "t", "--column", "v"]));
+    let outcome = stranger("dbname=refused");
+    assert!(outcome.0 == 1 && outcome.2.contains("database \"refused\": permission denied for table t"), "{outcome:?}");
     session.execute("GRANT SELECT (v) ON t TO stranger").unwrap();
     assert_eq!(stranger("dbname=refused").0, 0);
-    let told = stranger("dbname=none_such");
-    assert!(told.0 == 1 && told.2.contains("cannot connect to"), "{told:?}");
-    let told = stranger("dbname='refused");
-    assert!(told.0 == 64 && told.2.contains("connection string: a quote is not closed"), "{told:?}");
+    let outcome = stranger("dbname=none_such");
+    assert!(outcome.0 == 1 && outcome.2.contains("cannot connect to"), "{outcome:?}");
+    let outcome = stranger("dbname='refused");
+    assert!(outcome.0 == 64 && outcome.2.contains("connection string: a quote is not closed"), "{outcome:?}");
     let output = Command::new(binary().unwrap()).args(["advise", "postgresql://host/db"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(64) && said.contains("Name it with --table"), "{said}");
@@ -252,7 +252,7 @@ fn a_password_that_is_asked_for() {
     cluster.reload().unwrap();
     let run = |more: &str| {
         let dsn = format!("user=asked dbname=closed {more}");
-        told(command(&cluster, &dsn, &["--table", "t", "--target-recall", "0.8"]))
+        outcome(command(&cluster, &dsn, &["--table", "t", "--target-recall", "0.8"]))
     };
     let refused = run("");
     assert!(refused.0 == 1 && refused.2.contains("the server asks for a password: PGPASSWORD"), "{refused:?}");
@@ -260,9 +260,9 @@ fn a_password_that_is_asked_for() {
     assert!(wrong.0 == 1 && wrong.2.contains("password authentication failed"), "{wrong:?}");
     assert_eq!(run("password='open sesame'").0, 0);
     let dsn = "user=asked dbname=closed password='open sesame'";
-    assert_eq!(told(command(&cluster, dsn, &["--table", "t", "--queries", "SELEC"])).0, 64);
-    assert_eq!(told(command(&cluster, dsn, &["--table", "pg_class"])).0, 64);
-    // Each has ended its transaction, once.
+    assert_eq!(outcome(command(&cluster, dsn, &["--table", "t", "--queries", "SELEC"])).0, 64);
+    assert_eq!(outcome(command(&cluster, dsn, &["--table", "pg_class"])).0, 64);
+    // Each run has ended its transaction, once.
     let log = cluster.log();
     assert!(!log.contains("open transaction") && !log.contains("no transaction in progress"), "{log}");
 }
@@ -280,6 +280,6 @@ fn a_session_that_is_ended() {
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE application_name = 'lantern-index advise' AND datname = 'ended' AND query LIKE 'FETCH%'";
     wait_for("the queries", Duration::from_secs(60), || Ok((session.value::<u32>(end)? > 0).then_some(()))).unwrap();
-    let told = asking.join().unwrap();
-    assert!(told.0 == 1 && told.2.contains("database \"ended\": "), "{told:?}");
+    let outcome = asking.join().unwrap();
+    assert!(outcome.0 == 1 && outcome.2.contains("database \"ended\": "), "{outcome:?}");
 }

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, Cluster, Column, Session, copy_rows, data_set, inspect};
+use harness::{Builder, Cluster, Column, Notice, Session, copy_rows, data_set, inspect};
 
 const WRITERS: u32 = 4;
 const ROWS: u32 = 3000;
-/// The most rows that pgvector's own inserts may leave unreachable.
+/// The most rows that pgvector's inserts may leave unreachable.
 const STRANDED: usize = 10;
 const VACUUMED: &str = "after VACUUM";
-/// The fewest transactions per writer, even if the build ends earlier.
+/// The least number of transactions per writer, even if the build ends earlier.
 const LEAST: u32 = 100;
-/// Pause between a writer's transactions: the statement inserts all new rows at its end, one by one, and must get done.
+/// The pause between a writer's transactions: at its end the statement inserts all new rows one by one, and must keep up with them.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// Inserts, updates in place and of the indexed column, and deletes, in transactions of which some are rolled back. Each
-/// writer has rows of its own.
+/// Inserts rows, updates the indexed column and others, and deletes rows, in transactions of which some are
+/// rolled back. Each writer has its own rows.
 fn write(session: &mut Session, writer: u32, first_id: u32, stop: &AtomicBool, round: &AtomicU32) {
     let mut step = 0u32;
     while step < LEAST || !stop.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ fn scene(cluster: &Cluster, builder: &Builder, database: &str) -> Session {
     session
 }
 
-/// Runs a statement while the writers work, and returns how many transactions there were meanwhile.
+/// Runs a statement while the writers work; returns the number of their transactions during it.
 fn while_writing(cluster: &Cluster, database: &str, session: &mut Session, statement: &str) -> u32 {
     let (stop, round) = (AtomicBool::new(false), AtomicU32::new(0));
     let first_id: u32 = session.value("SELECT max(id) + 1 FROM items").unwrap();
@@ -77,8 +77,8 @@ fn while_writing(cluster: &Cluster, database: &str, session: &mut Session, state
     })
 }
 
-/// Reads the whole table through the index and without it.
-fn compare(cluster: &Cluster, session: &mut Session, what: &str) {
+/// Reads the whole table through the index on `value` and without it.
+fn compare(cluster: &Cluster, session: &mut Session, value: &str, what: &str) {
     let ids = |session: &mut Session, sql: &str| -> Vec<u32> {
         session.query(sql).unwrap().into_iter().flatten().map(|id| id.unwrap().parse().unwrap()).collect()
     };
@@ -89,10 +89,10 @@ fn compare(cluster: &Cluster, session: &mut Session, what: &str) {
              SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
         )
         .unwrap();
-    let all = "SELECT id FROM items ORDER BY v <-> (SELECT v FROM source WHERE id = 42)";
+    let all = format!("SELECT id FROM items ORDER BY {value} <-> (SELECT v FROM source WHERE id = 42)");
     let plan = session.query(&format!("EXPLAIN (COSTS OFF) {all}")).unwrap();
     assert!(plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using items_v")), "{plan:?}");
-    let found = ids(session, all);
+    let found = ids(session, &all);
     session
         .execute(
             "RESET enable_seqscan; RESET enable_sort; RESET hnsw.iterative_scan; RESET hnsw.max_scan_tuples; \
@@ -102,7 +102,7 @@ fn compare(cluster: &Cluster, session: &mut Session, what: &str) {
     let distinct: BTreeSet<u32> = found.iter().copied().collect();
     assert_eq!(distinct.len(), found.len(), "{what}: a row is found twice");
     assert!(distinct.is_subset(&wanted), "{what}: rows that are not there are found");
-    // Inserts by pgvector leave a row unreachable now and then: it is in the index, but no element links to it.
+    // pgvector's inserts occasionally leave a row unreachable: the index contains it, but no element links to it.
     let lost: Vec<_> = wanted.difference(&distinct).collect();
     assert!(lost.len() <= STRANDED, "{what}: {} of {} rows are not found: {lost:?}", lost.len(), wanted.len());
     println!("{what}: {} rows, {} stranded", wanted.len(), lost.len());
@@ -113,27 +113,60 @@ fn compare(cluster: &Cluster, session: &mut Session, what: &str) {
     }
 }
 
-#[test]
-fn four_writers() {
-    let cluster = Cluster::start().unwrap();
-    let builder = Builder::start().unwrap();
-    let database = "writers";
-    let mut session = scene(&cluster, &builder, database);
-    for (what, statement) in [
-        ("create", "CREATE INDEX CONCURRENTLY items_v ON items USING hnsw (v vector_l2_ops) WITH (external = true)"),
-        ("reindex", "REINDEX INDEX CONCURRENTLY items_v"),
-    ] {
+/// Builds and rebuilds an index on `value` while four sessions write. Returns what the builds said.
+fn build_while_writing(cluster: &Cluster, session: &mut Session, database: &str, value: &str) -> Vec<Notice> {
+    let create = format!(
+        "CREATE INDEX CONCURRENTLY items_v ON items USING hnsw (({value}) vector_l2_ops) WITH (external = true)"
+    );
+    let mut said = Vec::new();
+    for (what, statement) in [("create", create.as_str()), ("reindex", "REINDEX INDEX CONCURRENTLY items_v")] {
         session.take_notices();
-        let changes = while_writing(&cluster, database, &mut session, statement);
+        session.execute(&format!("SET client_min_messages = debug1; SET test.backend = {}", session.pid())).unwrap();
+        let changes = while_writing(cluster, database, session, statement);
+        session.execute("RESET client_min_messages; RESET test.backend").unwrap();
         let notices = session.take_notices();
         assert_eq!(notices.iter().filter(|notice| notice.message.starts_with("indexed ")).count(), 1, "{notices:?}");
+        said.extend(notices);
         println!("{what}: {changes} transactions meanwhile");
         assert!(changes > 0, "nobody wrote during the build");
         let valid: String =
             session.value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'items_v'::regclass").unwrap();
         assert_eq!(valid, "t");
-        compare(&cluster, &mut session, what);
+        compare(cluster, session, value, what);
         session.execute("VACUUM items").unwrap();
-        compare(&cluster, &mut session, VACUUMED);
+        compare(cluster, session, value, VACUUMED);
     }
+    said
+}
+
+#[test]
+fn four_writers() {
+    let cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let mut session = scene(&cluster, &builder, "writers");
+    build_while_writing(&cluster, &mut session, "writers", "v");
+}
+
+/// The backend is slow at its rows, so that workers read most of the table.
+#[test]
+fn four_writers_and_two_workers() {
+    let cluster = Cluster::start().unwrap();
+    let builder = Builder::start().unwrap();
+    let mut session = scene(&cluster, &builder, "workers");
+    session
+        .execute(
+            "CREATE FUNCTION late(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN
+                 IF pg_backend_pid() = nullif(current_setting('test.backend', true), '')::int THEN PERFORM pg_sleep(0.003); END IF;
+                 RETURN v; END $$;
+             ALTER TABLE items SET (parallel_workers = 2); SET max_parallel_maintenance_workers = 2",
+        )
+        .unwrap();
+    let said = build_while_writing(&cluster, &mut session, "workers", "late(v)::vector(100)");
+    let read = said.iter().filter_map(|notice| {
+        let line = notice.message.strip_prefix("parallel workers have read ")?;
+        line.split(' ').next()?.parse::<u32>().ok()
+    });
+    let read: Vec<u32> = read.collect();
+    println!("rows that workers have read: {read:?}");
+    assert!(read.len() == 2 && read.iter().all(|&rows| rows > ROWS / 4), "{read:?}");
 }

@@ -11,7 +11,7 @@ use harness::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// A build in a database of its own.
+/// A build in its own database.
 struct Build {
     pid: u32,
     thread: JoinHandle<(Session, Result<(), SqlError>)>,
@@ -96,8 +96,8 @@ fn a_build_that_needs_the_spool_says_so() {
     session.take_notices();
     session.execute(CREATE).unwrap();
     let said = session.take_notices();
-    let told = said.iter().find(|notice| notice.message.contains("values are kept in a file")).expect("a notice");
-    println!("{told}");
-    assert!(told.severity == "NOTICE" && told.message.ends_with("the limit is 16 MB"), "{told}");
+    let notice = said.iter().find(|notice| notice.message.contains("values are kept in a file")).expect("a notice");
+    println!("{notice}");
+    assert!(notice.severity == "NOTICE" && notice.message.ends_with("the limit is 16 MB"), "{notice}");
     inspect(&cluster, &mut session, "items_idx").unwrap();
 }

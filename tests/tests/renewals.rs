@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -14,15 +14,18 @@ use rustix::process::{Pid, Signal, kill_process};
 const BUILDS: u32 = 50;
 const RENEWALS: u32 = 10;
 const CLIENTS: u32 = 3;
-/// How long a build or a renewal may take on any machine.
+/// The time limit for a build or a renewal on slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The daemon's owner, who has the valid tokens and the certificates that clients trust.
+/// The daemon's owner, who holds the valid tokens and the certificates that clients trust.
 struct Owner {
     folder: Scratch,
     tokens: Mutex<Vec<String>>,
-    /// The token that clients use; the daemon has read it.
+    /// The token that clients present; the daemon has loaded it.
     shown: Mutex<String>,
+    /// Shared by the statements that run. A statement reads the trusted certificates some time before the server's certificate arrives, so
+    /// it fails if a new certificate is trusted and used in between.
+    statements: RwLock<()>,
 }
 
 impl Owner {
@@ -31,6 +34,7 @@ impl Owner {
             folder: Scratch::new("renewals", 0o755).unwrap(),
             tokens: Mutex::default(),
             shown: Mutex::default(),
+            statements: RwLock::default(),
         };
         owner.renew_token(0);
         owner.show_last();
@@ -41,12 +45,12 @@ impl Owner {
         self.folder.path().join(name)
     }
 
-    /// From now on clients use the last token.
+    /// Makes clients present the last token from now on.
     fn show_last(&self) {
         *self.shown.lock().unwrap() = self.tokens.lock().unwrap().last().unwrap().clone();
     }
 
-    /// Adds a token. The two before it stay valid, since a build may have begun to connect with one.
+    /// Adds a token. The two tokens before it remain valid, since a build may just be connecting with one of them.
     fn renew_token(&self, number: u32) {
         let mut tokens = self.tokens.lock().unwrap();
         if tokens.len() == 3 {
@@ -57,8 +61,9 @@ impl Owner {
         tokens.push(token);
     }
 
-    /// Adds a certificate to those that clients trust.
+    /// Adds a certificate to those that clients trust, between statements: all that use the older ones have ended.
     fn trust(&self, certificate: &str) -> Result<()> {
+        let _no_statement = self.statements.write().unwrap();
         let trusted = fs::read_to_string(self.path("trusted.pem")).unwrap_or_default();
         replace(&self.path("trusted.pem"), &(trusted + certificate));
         Ok(())
@@ -87,8 +92,8 @@ fn replace(path: &Path, text: &str) {
     fs::rename(new, path).unwrap();
 }
 
-/// Renews token and certificate, and waits until the daemon has read both: every other time after a signal, else when it notices the
-/// change by itself.
+/// Renews token and certificate and waits until the daemon has loaded both: alternately after SIGHUP, and
+/// when it notices changed files by itself.
 fn renew(owner: &Owner, daemon: &Builder, number: u32) {
     let read = || ["tokens read again", "certificates read again"].map(|line| daemon.log().matches(line).count());
     let before = read();
@@ -106,7 +111,7 @@ fn renew(owner: &Owner, daemon: &Builder, number: u32) {
     owner.show_last();
 }
 
-/// Several clients build at a time while the owner renews token and certificate.
+/// Several clients build concurrently while the owner renews token and certificate.
 fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]) {
     let owner = Owner::new();
     let tokens = owner.path("tokens").display().to_string();
@@ -120,6 +125,7 @@ fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]
             scope.spawn(move || {
                 let mut session = cluster.session("renewals").unwrap();
                 while begun.fetch_add(1, Ordering::Relaxed) < BUILDS {
+                    let running = owner.statements.read().unwrap();
                     owner.attach(&mut session, daemon);
                     let (table, index) = (format!("items_{client}"), format!("items_{client}_idx"));
                     session
@@ -127,6 +133,7 @@ fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]
                             "CREATE INDEX {index} ON {table} USING hnsw (v vector_l2_ops) WITH (external = true)"
                         ))
                         .unwrap();
+                    drop(running);
                     inspect(cluster, &mut session, &index).unwrap();
                     session.execute(&format!("DROP INDEX {index}")).unwrap();
                     ended.fetch_add(1, Ordering::Relaxed);
@@ -144,12 +151,12 @@ fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]
     });
     assert_eq!(ended.load(Ordering::Relaxed), BUILDS);
 
-    // Now only the last certificate and the last token are valid.
+    // From now on only the last certificate and the last token are valid.
     fs::copy(daemon.certificate(), owner.path("trusted.pem")).unwrap();
     let mut session = cluster.session("renewals").unwrap();
     owner.attach(&mut session, &daemon);
     let create = "CREATE INDEX items_0_idx ON items_0 USING hnsw (v vector_l2_ops) WITH (external = true)";
-    // Builders behind a router watch the files themselves, and may still have the previous certificate.
+    // Builders behind a router watch the files themselves, and may not have loaded the last certificate yet.
     wait_for("builders with the last certificate", PATIENCE, || {
         match session.execute(&format!("{create}; DROP INDEX items_0_idx")) {
             Err(error) if error.server().detail.contains("was not signed by a certificate") => Ok(None),

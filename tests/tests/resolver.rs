@@ -1,4 +1,4 @@
-//! A statement can be cancelled, and times out, while the name server does not answer.
+//! While the name server does not answer, a statement times out and can be cancelled.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -9,7 +9,7 @@ use harness::{Builder, Cluster, Session, inspect, within};
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// A script that runs the command after its first argument with that file as /etc/resolv.conf.
+/// A script that runs a command in a mount namespace with another /etc/resolv.conf, its first argument.
 const IN_NAMESPACE: &str = r#"mount --make-rprivate / && mount --bind "$1" /etc/resolv.conf && shift && exec "$@""#;
 
 fn database(cluster: &Cluster, name: &str) -> Session {
@@ -36,7 +36,7 @@ fn names_are_looked_up() {
 
 #[test]
 fn a_silent_name_server() {
-    // Only root may listen on port 53 and mount.
+    // Only root can listen on port 53 and mount.
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
     let Some(server) = UdpSocket::bind("127.0.0.77:53").ok().filter(|_| may_mount) else {
         eprintln!("not tested: a name server needs root and mount namespaces");
@@ -55,7 +55,7 @@ fn a_silent_name_server() {
     fs::remove_dir_all(&directory).unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    // The name server did get the request.
+    // Check that the name server has received the request.
     server.set_nonblocking(true).unwrap();
     server.recv(&mut [0; 512]).unwrap();
 }
@@ -72,7 +72,8 @@ fn statements_end_all_the_same() {
     let cluster = Cluster::start().unwrap();
     let mut session = database(&cluster, "silent");
     session.execute("SET hnsw.external_index_host = 'builder.example'").unwrap();
-    let soon = Duration::from_secs(10);
+    // A bound against hanging: the name server never answers.
+    let soon = Duration::from_secs(30);
 
     session.execute("SET hnsw.external_index_connect_timeout = 0; SET statement_timeout = '1s'").unwrap();
     let error = within("the statement", soon, || session.execute(CREATE)).unwrap_err();
@@ -98,7 +99,7 @@ fn statements_end_all_the_same() {
     session.execute("SET hnsw.external_index_fallback = local").unwrap();
     within("the statement", soon, || session.execute(CREATE)).unwrap();
     inspect(&cluster, &mut session, "items_idx").unwrap();
-    // The session ends at once, though requests to the resolver are pending.
+    // The session ends at once, in spite of pending requests to the resolver.
     let mut other = cluster.session("silent").unwrap();
     other.execute(&format!("SELECT pg_terminate_backend({pid}, 10000)")).unwrap();
     assert_eq!(other.value::<u32>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")).unwrap(), 0);

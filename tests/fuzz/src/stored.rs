@@ -6,7 +6,7 @@ use super::input::Input;
 
 const TYPES: [ValueType; 4] = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
 
-/// A value on a page, of any bytes.
+/// A value on a page, made of arbitrary bytes.
 pub fn datums(data: &[u8]) {
     let mut input = Input(data);
     let value_type = TYPES[usize::from(input.u8()) % 4];
@@ -20,23 +20,23 @@ pub fn datums(data: &[u8]) {
     assert_eq!(value_len(&meta, &value), value.len());
 }
 
-/// A file with any damage: the verifier reports, whatever it is told of the type.
+/// An index file with arbitrary damage: the verifier reports, whatever type it is given.
 pub fn verify_pages(data: &[u8]) {
     let mut input = Input(data);
     let sample = sample(&mut input);
-    let told = [None, Some(TYPES[0]), Some(TYPES[1]), Some(TYPES[2]), Some(TYPES[3])][input.below(5)];
+    let declared = [None, Some(TYPES[0]), Some(TYPES[1]), Some(TYPES[2]), Some(TYPES[3])][input.below(5)];
     let pages = damaged(&sample.pages, &mut input);
-    let report = verify(&mut pages.as_slice(), Options { value_type: told });
+    let report = verify(&mut pages.as_slice(), Options { value_type: declared });
     assert!(!report.to_string().is_empty());
 }
 
-/// Pages of a builder that is not trusted: what passes is an index, of the rows that were sent.
+/// Pages of an untrusted builder: whatever passes verification is an index of the sent rows.
 pub fn incoming_pages(data: &[u8]) {
     let mut input = Input(data);
     let sample = sample(&mut input);
     let mut spec = sample.spec;
     let [rows, elements] = input.array();
-    // 0 leaves what was announced as it is.
+    // 0 leaves the announced number unchanged.
     spec.rows = spec.rows.wrapping_add_signed(i64::from(rows.cast_signed()));
     spec.elements = spec.elements.wrapping_add_signed(i64::from(elements.cast_signed()));
     let pages = damaged(&sample.pages, &mut input);
@@ -47,7 +47,7 @@ pub fn incoming_pages(data: &[u8]) {
     }
     if verifier.finish(sample.sent.clone()).is_ok() {
         let report = verify(&mut pages.as_slice(), Options { value_type: Some(spec.meta.value_type) }).to_string();
-        // A neighbor may be any element: pgvector passes over those that are not on the layer.
+        // Links to elements that are not on the layer may pass, since pgvector's searches skip them.
         let mut errors = report.lines().filter(|line| line.starts_with("error "));
         assert!(errors.all(|line| line.ends_with("is not on the layer")), "{report}");
     }
@@ -57,7 +57,7 @@ fn sample(input: &mut Input<'_>) -> &'static Index {
     &SAMPLES[input.below(SAMPLES.len())]
 }
 
-/// The pages after some changes: bytes, numbers, pieces of other pages, pages lost or repeated.
+/// The pages after random changes of bytes and numbers, with pieces of other pages, lost pages and repeated pages.
 fn damaged(good: &[PageBytes], input: &mut Input<'_>) -> Vec<PageBytes> {
     let mut pages = good.to_vec();
     while !input.is_empty() && !pages.is_empty() {

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, and whenever: the statement ends soon with words that help, and nothing is left on either side.
+//! Whatever fails, and whenever: the statement ends soon with a helpful message, and nothing is left on either side.
 
 mod scene;
 
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Builder, Column, Direction, Phase, SqlError, copy_rows, data_set, inspect};
+use harness::{Builder, Column, Direction, Phase, SqlError, copy_rows, data_set, inspect, within};
 use scene::{CLUSTER, CREATE, CREATE_QUICKLY, SOON, Scene};
 
 fn expect_words(error: &SqlError, sqlstate: &str) {
@@ -23,10 +23,9 @@ fn no_builder() {
     let session = scene.session.as_mut().unwrap();
     let port = scene.builder.address().port();
     session.execute(&format!("SET hnsw.external_index_port = {port}")).unwrap();
-    let start = Instant::now();
     let error = session.execute(CREATE).unwrap_err();
-    assert!(start.elapsed() < SOON);
     expect_words(&error, "08");
+    assert!(error.server().detail.contains("refused"), "nothing is waited for: {error}");
     assert!(error.server().message.contains(&format!("127.0.0.1:{port}")), "{error}");
     scene.expect_clean();
 }
@@ -38,7 +37,7 @@ fn the_builder_is_killed() {
         let building = scene.build_until(phase);
         let start = Instant::now();
         scene.builder.kill();
-        // What was on its way arrives, then the end of the connection.
+        // Release the bytes on their way, and then the end of the connection.
         scene.proxy.reset();
         let error = scene.expect_failure(building, start);
         expect_words(&error, "08");
@@ -145,10 +144,8 @@ fn somebody_else_listens() {
                  SET hnsw.external_index_connect_timeout = 2"
             ))
             .unwrap();
-        let start = Instant::now();
-        let error = session.execute(CREATE).unwrap_err();
+        let error = within("the statement", SOON, || session.execute(CREATE)).unwrap_err();
         println!("{error}\n");
-        assert!(start.elapsed() < SOON + Duration::from_secs(2), "{error}");
         expect_words(&error, "08");
     }
     let port = scene.proxy.port();
@@ -160,7 +157,7 @@ fn somebody_else_listens() {
 fn a_builder_that_shuts_down_says_so() {
     let mut scene = Scene::new("shutdown");
     let building = scene.build_until(Phase::Rows);
-    // It lets builds go on for three seconds, then ends them.
+    // The builder lets builds continue for three seconds, then stops them.
     let code = scene.builder.terminate(Duration::from_secs(20)).unwrap();
     assert_eq!(code, Some(0));
     let start = Instant::now();
@@ -181,13 +178,13 @@ fn memory_comes_back() {
         scene.proxy.reset();
         scene.builder.expect_idle(Duration::from_secs(10)).unwrap();
     };
-    // The allocator keeps something for later: what counts is that it does not grow.
+    // The allocator caches some memory, so check only that usage does not grow.
     (0..3).for_each(|_| spend(&mut scene));
     let before = scene.builder.resident_bytes();
     (0..8).for_each(|_| spend(&mut scene));
     let after = scene.builder.resident_bytes();
     println!("resident: {} MB, after eight more builds {} MB", before >> 20, after >> 20);
-    // A build holds 10 MB of values and about as much of graph.
+    // A build holds 10 MB of values, and about as much for the graph.
     assert!(after < before + (50 << 20), "{before} bytes before, {after} after");
     scene.expect_clean();
 }

@@ -1,15 +1,12 @@
-//! The length in a frame's header is believed before its checksum can be looked at: a greater one must not be waited for
-//! forever, though heartbeats go on and on.
-
-use std::time::{Duration, Instant};
-
+//! A frame's length is used before its checksum can be verified. If it is too large, the receiver must not wait for the
+//! rest forever, even while heartbeats arrive.
 use harness::{Builder, BuilderOptions, Cluster, Column, Direction, Proxy, copy_rows, data_set, inspect};
 
-/// Our choice of protocol, before the first header.
+/// Bytes before the client's first frame: the choice of the protocol.
 const MAGIC: u64 = 4;
-/// The second byte of a header's length: bit 7 adds 32 KiB.
+/// Offset in a frame of the second byte of its length; bit 7 of it adds 32 KiB.
 const LENGTH: u64 = 5;
-/// Header and payload of EndOfTuples, the last that is sent.
+/// Bytes of EndOfTuples, the last frame of the client: header and payload.
 const LAST: u64 = 24;
 
 #[test]
@@ -30,12 +27,11 @@ fn a_frame_whose_length_was_altered_is_given_up() {
     for (frame, at) in [("Hello", MAGIC + LENGTH), ("EndOfTuples", sent - LAST + LENGTH)] {
         proxy.reset();
         proxy.damage(Direction::ToBuilder, at, 0x80);
-        let start = Instant::now();
         let error = session.execute(create).unwrap_err();
-        println!("{frame}, {:.0} s: {error}", start.elapsed().as_secs_f64());
+        println!("{frame}: {error}");
         assert!(proxy.is_damaged(Direction::ToBuilder), "{frame}");
         assert!(error.server().sqlstate.starts_with("08"), "{frame}: {error}");
-        assert!(start.elapsed() < Duration::from_secs(25), "{frame}");
+        assert!(!error.server().detail.contains("silent"), "{frame}: neither side waits for the other: {error}");
     }
     proxy.reset();
     session.execute(create).unwrap();

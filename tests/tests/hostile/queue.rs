@@ -1,4 +1,4 @@
-//! A builder that has no place yet.
+//! A builder that lets the build wait in its queue.
 
 use std::io;
 use std::thread;
@@ -15,7 +15,7 @@ fn wait(peer: &mut Peer, position: u32, reason: &str) -> io::Result<()> {
     peer.say(&BuilderMessage::Wait(Wait { position, reason: reason.into() }))
 }
 
-/// What a queued client hears meanwhile.
+/// Sends the messages that a queued client receives.
 fn keep_waiting(peer: &mut Peer, seconds: u32) -> io::Result<()> {
     for _ in 0..seconds {
         peer.say(&BuilderMessage::Heartbeat)?;
@@ -25,9 +25,9 @@ fn keep_waiting(peer: &mut Peer, seconds: u32) -> io::Result<()> {
 }
 
 #[test]
-fn the_user_is_told_and_waits() {
+fn the_user_is_informed_and_waits() {
     let mut scene = Scene::new("queue");
-    // It says how long to wait for a connection, not for a place.
+    // The timeout applies to connecting, not to the queue.
     scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
     let builder = FakeBuilder::play(|peer| {
         let hello = peer.hello()?;
@@ -61,7 +61,7 @@ fn the_user_is_told_and_waits() {
     let expect = |position: u32, detail: &str| {
         (format!("waiting for external indexing server, position {position} in its queue"), detail.to_owned())
     };
-    // The changes in between are not worth a line each, and the last one came just before the build.
+    // Intermediate changes come too fast for a line each, and the last one was followed by the build at once.
     assert_eq!(said, [expect(3, "Two builds have 7 GB of 8 GB."), expect(1, "A build has 6 GB of 8 GB.")]);
 }
 

@@ -1,4 +1,4 @@
-//! A table, and builders that it meets one after the other.
+//! A table, and sessions that build with simulated builders.
 
 use std::fs;
 use std::io;
@@ -11,13 +11,13 @@ use harness::{Cluster, Notice, Session, SqlError};
 
 use crate::fake::{FakeBuilder, Peer};
 
-/// One cluster for all; each test has its own database.
+/// A cluster for all tests; each test has its own database.
 pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// How soon a statement must end; a busy machine is allowed a moment.
-pub const SOON: Duration = Duration::from_secs(8);
+/// A bound against hanging, shorter than what else would end these statements. Which event did is in the error.
+pub const SOON: Duration = Duration::from_secs(30);
 /// By how much a backend may grow, whatever a builder sends.
 const MEMORY: u64 = 24 << 20;
 
@@ -28,19 +28,19 @@ pub struct Scene {
     files: Vec<String>,
 }
 
-/// A build that failed, and what it took.
+/// A failed build, with its time and memory.
 pub struct Failed {
     pub error: Notice,
     pub took: Duration,
 }
 
 impl Scene {
-    /// A small table, whose index has four pages: meta page, two with elements, one with neighbors only.
+    /// A small table, whose index has four pages: the meta page, two with elements, and one with neighbors only.
     pub fn new(database: &str) -> Self {
         Self::with_rows(database, 24, 128)
     }
 
-    /// A table of 13 MB: more than can be on the way to a builder that does not read.
+    /// A table of 13 MB, more than the buffers of a connection hold.
     pub fn large(database: &str) -> Self {
         Self::with_rows(database, 8000, 400)
     }
@@ -59,7 +59,7 @@ impl Scene {
         Self::of(database, session)
     }
 
-    /// A table `items` that is there already.
+    /// Uses an existing table `items`.
     pub fn of(database: &str, mut session: Session) -> Self {
         let started = session.value("SELECT pg_postmaster_start_time()").unwrap();
         let files = CLUSTER.relation_files(database).unwrap();
@@ -70,7 +70,7 @@ impl Scene {
         self.session.execute(&format!("SET hnsw.external_index_port = {port}")).unwrap();
     }
 
-    /// Runs a statement with a builder that plays `script`.
+    /// Runs a statement with a simulated builder that runs `script`.
     pub fn run(
         &mut self,
         sql: &str,
@@ -83,7 +83,7 @@ impl Scene {
         result
     }
 
-    /// The build fails, and nothing is left of it.
+    /// Checks that the build fails and leaves nothing.
     pub fn fails(&mut self, script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) -> Notice {
         let start = Instant::now();
         let error = self.run(CREATE, script).expect_err("the build should have failed");
@@ -94,7 +94,7 @@ impl Scene {
         error.server().clone()
     }
 
-    /// The build fails with this SQLSTATE, and `words` in its message or detail.
+    /// Checks that the build fails with this SQLSTATE, and with `words` in its message or detail.
     pub fn fails_with(
         &mut self,
         case: &str,
@@ -107,8 +107,8 @@ impl Scene {
         assert!(error.message.contains(words) || error.detail.contains(words), "{case}: {words:?} expected: {error}");
     }
 
-    /// The build goes on until `end` ends it, which gets the backend's process id once the script says that it is there. The
-    /// backend must not grow meanwhile.
+    /// Runs a build until `end` ends it, and checks that the backend does not grow meanwhile. `end` gets the backend's process id when the
+    /// script calls [`Peer::reached`].
     pub fn fails_by(
         &mut self,
         script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static,
@@ -146,7 +146,7 @@ impl Scene {
         Failed { error: error.server().clone(), took: ended.saturating_duration_since(since) }
     }
 
-    /// The build goes on until the statement is cancelled, `pause` after the script says that it is there. That must take effect soon.
+    /// Runs a build, cancels the statement `pause` after the script calls [`Peer::reached`], and checks that it ends soon.
     pub fn cancelled(
         &mut self,
         script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static,
@@ -164,7 +164,7 @@ impl Scene {
         failed
     }
 
-    /// The server did not restart, the session goes on, and there is no trace of an index.
+    /// Checks that the server did not restart, that the session works, and that there is no trace of an index.
     pub fn expect_clean(&mut self) {
         let started: String = self.session.value("SELECT pg_postmaster_start_time()").unwrap();
         assert_eq!(started, self.started);
@@ -178,13 +178,13 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if thread::panicking() {
-            // The cluster is shared, and does not see that a test fails.
+            // The cluster is shared, and does not print its log when a test fails.
             eprintln!("PostgreSQL's log ends with\n{}", CLUSTER.log_tail());
         }
     }
 }
 
-/// Resident memory of a backend in bytes, without the buffers it shares.
+/// Resident memory of a backend in bytes, without shared memory.
 pub fn private_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 and newer");

@@ -1,4 +1,4 @@
-//! Rows that are slow to come, or do not come at all: both sides know that the other is there, or that it is not.
+//! Rows that arrive slowly or not at all: both sides detect whether the peer is alive.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const ON_EXPRESSION: &str = "CREATE INDEX items_idx ON items USING hnsw ((slow(v
 const PARTIAL: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops)
                        WITH (external = true) WHERE never(v)";
 
-/// Rows that each take `seconds` to look at.
+/// Makes a database with rows that each take `seconds` to evaluate.
 fn database(name: &str, rows: u32, seconds: f64) -> Session {
     let mut session = CLUSTER.database(name).unwrap();
     session
@@ -30,7 +30,7 @@ fn database(name: &str, rows: u32, seconds: f64) -> Session {
     session
 }
 
-/// A builder that does not wait long for a client that says nothing.
+/// A builder with a short idle timeout.
 fn builder(session: &mut Session, tls: bool) -> Builder {
     let arguments = ["--idle-timeout", "3s"].map(str::to_owned).to_vec();
     let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
@@ -96,7 +96,7 @@ fn the_builder_is_killed_meanwhile() {
 }
 
 #[test]
-fn what_the_builder_says_meanwhile_is_heard() {
+fn errors_of_the_builder_end_a_slow_scan() {
     let mut session = database("slow_report", 1, 60.0);
     let report = || {
         BuilderMessage::Error(ErrorReport {
@@ -108,14 +108,14 @@ fn what_the_builder_says_meanwhile_is_heard() {
     };
     let fake = FakeBuilder::play(move |peer| {
         peer.accept()?;
-        // The first thing to hear is a heartbeat.
+        // The client's first message is a heartbeat.
         peer.message()?;
         peer.say(&report())
     });
     session
         .execute(&format!("SET hnsw.external_index_port = {}; SET hnsw.external_index_secure = off", fake.port()))
         .unwrap();
-    let error = within("the build", SOON * 2, || session.execute(PARTIAL)).unwrap_err();
+    let error = within("the build", SOON, || session.execute(PARTIAL)).unwrap_err();
     fake.expect_left();
     assert_eq!(error.server().sqlstate, "53200", "{error}");
     assert_eq!(error.server().detail, "Nothing ?is left.");

@@ -1,4 +1,4 @@
-//! The example for CloudNativePG, against the definitions of its resources.
+//! The example for CloudNativePG is valid for the definitions of its resources.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::scene::{KUBERNETES, PATIENCE, Scene};
 
-/// A module of the Go proxy, from which the definitions come; it takes no part in what is built.
+/// The Go module with the definitions; it is not part of any build.
 const MODULE: &str = "github.com/cloudnative-pg/cloudnative-pg@v1.27.1";
 
 #[test]
@@ -20,7 +20,7 @@ fn the_example_is_accepted() {
     for kind in ["clusters", "databases"] {
         let text = fs::read_to_string(definitions.join(format!("postgresql.cnpg.io_{kind}.yaml"))).unwrap();
         let kubernetes = KUBERNETES.read().unwrap();
-        // Larger than what `apply` keeps in an annotation.
+        // Too large for the annotation that `kubectl apply` would write.
         kubernetes.create(&text).unwrap();
         wait_for("the definition to be in force", PATIENCE, || {
             let name = format!("crd/{kind}.postgresql.cnpg.io");
@@ -35,7 +35,7 @@ fn the_example_is_accepted() {
     for name in ["cluster.postgresql.cnpg.io/vectors", "database.postgresql.cnpg.io/vectors-app"] {
         assert!(said.contains(&format!("{name} created (server dry run)")), "{said}");
     }
-    // The server knows what it checks.
+    // Counter-check: the server rejects a misspelled field.
     for (right, wrong) in [
         ("    extensions:\n      - name: lantern-index", "    extension:\n      - name: lantern-index"),
         ("reference:", "ref:"),
@@ -45,15 +45,15 @@ fn the_example_is_accepted() {
     }
 }
 
-/// Where the module's files are; fetched by `go` if they are not there yet.
+/// The directory of the module's files, which `go` downloads if necessary.
 fn module() -> PathBuf {
     let output = Command::new("go")
         .args(["mod", "download", "-json", MODULE])
-        // Outside a module, so that none gets it as a requirement.
+        // Run outside of a module, so that no module gets it as a requirement.
         .current_dir(env::temp_dir())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    Path::new(told["Dir"].as_str().unwrap()).to_owned()
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Path::new(answer["Dir"].as_str().unwrap()).to_owned()
 }

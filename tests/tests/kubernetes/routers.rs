@@ -1,4 +1,4 @@
-//! Routers that are killed, and several at once: what they know they know from Kubernetes.
+//! Routers that are killed, and several routers at once: their only shared state is in Kubernetes.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ impl Scene {
         .unwrap();
     }
 
-    /// Waits until a router knows of so many idle builders.
+    /// Waits until a router reports `count` idle builders.
     fn wait_for_idle(&self, router: &Builder, count: usize) {
         wait_for("idle builders", PATIENCE, || {
             Ok((router.get("/status")?.1.matches("\"state\":\"idle\"").count() == count).then_some(()))
@@ -35,12 +35,12 @@ fn a_router_that_is_killed_leaves_nothing_for_ever() {
     scene.wait_for_idle(&first, 2);
     first.kill();
     assert_eq!(scene.pods().len(), 2);
-    // The same pod again, as when its container was restarted.
+    // With the same pod name, as after a container restart.
     let mut again = scene.router("router-a", &template, &["--min-builders", "1", "--max-builders", "2"]);
     scene.build_and_drop(&again);
     scene.wait_for_pods(1);
     again.kill();
-    // Another one, since that pod is gone.
+    // Now with another name, since the first pod is deleted.
     scene.kubectl(&["delete", "pod", "router-a"]);
     let other = scene.router("router-b", &template, &[]);
     scene.wait_for_pods(0);
@@ -92,8 +92,8 @@ fn a_client_that_leaves_while_its_pod_starts() {
     watcher.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
     let (mut session, result) = waiting.join().unwrap();
     assert_eq!(result.unwrap_err().server().sqlstate, "57014");
-    let told: Vec<_> = session.take_notices().into_iter().map(|notice| notice.detail).collect();
-    assert!(told.iter().any(|detail| detail.contains("has no node")), "{told:?}");
+    let details: Vec<_> = session.take_notices().into_iter().map(|notice| notice.detail).collect();
+    assert!(details.iter().any(|detail| detail.contains("has no node")), "{details:?}");
     scene.wait_for_pods(0);
 }
 
@@ -105,7 +105,7 @@ fn builders_of_a_router_that_was_evicted_are_taken_over() {
     let mut evicted = scene.router("router-a", &template, &["--min-builders", "1"]);
     scene.wait_for_idle(&evicted, 1);
     evicted.kill();
-    // An evicted pod stays, until somebody deletes it.
+    // An evicted pod remains until it is deleted.
     let status = json!({ "status": { "phase": "Failed", "reason": "Evicted" } }).to_string();
     scene.kubectl(&["patch", "pod", "router-a", "--subresource=status", "--type=merge", "-p", &status]);
     let _other = scene.router("router-b", &template, &[]);
@@ -121,7 +121,7 @@ fn routers_keep_builders_together() {
     let first = scene.router("router-a", &template, &kept);
     scene.wait_for_idle(&first, 2);
     let second = scene.router("router-b", &template, &kept);
-    // Longer than a start takes, and than idle builders are kept that nobody needs.
+    // Longer than a start takes, and than surplus builders stay idle.
     thread::sleep(Duration::from_secs(5));
     assert_eq!(scene.pods().len(), 2, "{}", second.log());
     scene.wait_for_idle(&first, 2);
@@ -140,7 +140,7 @@ fn a_router_lends_its_idle_builder_to_another_whose_client_waits() {
     scene.session.execute("SET statement_timeout = '30s'").unwrap();
     scene.build_and_drop(&other);
     assert_eq!(scene.pods(), pod, "the same one");
-    // And back.
+    // The first router borrows it back.
     scene.build_and_drop(&lender);
     assert_eq!(scene.pods(), pod, "the same one");
 }
@@ -160,7 +160,7 @@ fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     let building = thread::spawn(move || (session.execute(CREATE), session));
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     scene.wait_for_label("lantern-index/state=building", 1);
-    // Another spare one for the one that builds.
+    // It starts another spare builder for the busy one.
     scene.wait_for_idle(&ending, 1);
     assert_eq!(scene.pods().len(), 2);
     let terminated = thread::spawn(move || ending.terminate(Duration::from_secs(60)).unwrap());
@@ -190,7 +190,7 @@ fn a_pod_that_nobody_waits_for_any_more_is_deleted_before_it_starts() {
     scene.wait_for_pods(1);
     first.kill();
     waiting.join().unwrap();
-    // The same pod again, as when its container was restarted.
+    // With the same pod name, as after a container restart.
     let again = scene.router("router-a", &Scene::template(|_| {}), &["--max-builders", "1"]);
     scene.wait_for_pods(0);
     scene.build_and_drop(&again);

@@ -1,5 +1,7 @@
 //! Worn indexes are rebuilt, no other index is touched, and no writer fails.
 
+use std::time::Duration;
+
 use harness::{Session, wait_for};
 use serde_json::Value;
 
@@ -11,7 +13,7 @@ fn what_was_bad_is_good_and_nothing_else_is_touched() {
     let mut session = scene.database("shop");
     worn(&mut session, "a", "a_worn", "WITH (external = true)");
     worn(&mut session, "b", "\"B worn\"", "");
-    // Two indexes of a table, which cannot be rebuilt at the same time.
+    // Two indexes of one table, which must not be rebuilt at the same time.
     session.execute("CREATE INDEX b_other ON b USING hnsw (v vector_cosine_ops)").unwrap();
     session
         .execute(
@@ -32,7 +34,7 @@ fn what_was_bad_is_good_and_nothing_else_is_touched() {
         .execute("CREATE INDEX CONCURRENTLY failed ON fine USING hnsw (v vector_l1_ops) WITH (external = true)")
         .unwrap_err();
     session.execute("REINDEX INDEX CONCURRENTLY fine_left").unwrap_err();
-    // Ten more that are good, and one that is not used.
+    // Ten more indexes in good condition, and one that is not used.
     let used = ["more_1", "more_2", "more_3", "more_4", "more_5", "more_6", "more_7", "more_8", "more_9", "more_10"];
     for table in used.into_iter().chain(["idle"]) {
         let make = format!(
@@ -128,7 +130,47 @@ fn what_was_bad_is_good_and_nothing_else_is_touched() {
     assert!(metrics.contains("lantern_index_maintain_left 0\n"), "{metrics}");
 }
 
-/// How often the view read pages of an index in a database, from which all other sessions must have disconnected.
+/// How often a table was vacuumed by hand.
+fn vacuums(session: &mut Session, table: &str) -> u32 {
+    session.value(&format!("SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = '{table}'")).unwrap()
+}
+
+#[test]
+fn a_table_is_vacuumed_once_even_if_its_last_step_fails() {
+    let scene = Scene::new();
+    let mut session = scene.database("twice");
+    for (table, options) in [("a", "WITH (external = true)"), ("b", "")] {
+        worn(&mut session, table, &format!("{table}_first"), "");
+        let second = format!("CREATE INDEX {table}_second ON {table} USING hnsw (v vector_cosine_ops) {options}");
+        session.execute(&second).unwrap();
+    }
+    drop(session);
+    for index in ["a_first", "a_second", "b_first", "b_second"] {
+        wait_for_advice(&scene, "twice", index, "rebuild");
+    }
+    scene.configure("hnsw.external_index_port = 1");
+    let (code, text) = scene.maintain("twice", &["--rebuild", "--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let outcome = |index: &str| {
+        let mut steps = report["steps"].as_array().unwrap().iter();
+        let at = steps.position(|step| step["index"] == format!("public.{index}")).unwrap();
+        (at, report["steps"][at]["outcome"].as_str().unwrap().to_owned())
+    };
+    let [first, last] = ["a_first", "a_second"].map(outcome);
+    assert!(code == 1 && first.0 < last.0, "the index that fails is the last: {text}");
+    assert_eq!((first.1.as_str(), last.1.as_str()), ("done", "failed"), "{text}");
+    let mut session = scene.session("twice");
+    for table in ["a", "b"] {
+        let vacuumed = || Ok((vacuums(&mut session, table) > 0).then_some(()));
+        wait_for("VACUUM in the statistics", Duration::from_secs(10), vacuumed).unwrap();
+        assert_eq!(vacuums(&mut session, table), 1, "{table}");
+    }
+    // The next run does not rebuild the index again.
+    let advice = "SELECT advice FROM lantern_index.indexes WHERE index_name = 'a_first'::regclass";
+    assert_ne!(session.value::<String>(advice).unwrap(), "rebuild");
+}
+
+/// How often the view has read pages of indexes in a database. All other sessions must have disconnected from it.
 fn reads(scene: &Scene, database: &str) -> u32 {
     let mut session = scene.session(database);
     let others = "SELECT count(*) FROM pg_stat_activity \
@@ -157,7 +199,7 @@ fn each_index_is_read_for_the_plan_and_for_its_step() {
     assert!((COUNT..=2 * COUNT).contains(&read), "{COUNT} indexes were read {read} times");
 }
 
-/// pgvector before 0.8.4 may leave a bad index behind when it has vacuumed.
+/// pgvector before 0.8.4 may leave a damaged index after VACUUM.
 fn is_suspicious(session: &mut Session) -> bool {
     let version: String = session.value("SELECT extversion FROM pg_extension WHERE extname = 'vector'").unwrap();
     let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();

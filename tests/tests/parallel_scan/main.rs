@@ -1,7 +1,8 @@
-//! The table is read by parallel workers: the index is the same, however many there are and whatever happens to them.
+//! Parallel workers read the table: the index is the same, whatever their number and whatever fails.
 
 mod failures;
 mod rights;
+mod room;
 mod same;
 mod scene;
 mod shortage;

@@ -1,4 +1,4 @@
-//! A router that asks who its clients are, before it sets anything aside for them.
+//! A router authenticates clients before it reserves a builder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::scene::{CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders}
 const TOKEN: &str = "token-0123456789abcdef";
 const NEXT: &str = "token-fedcba9876543210";
 
-/// A scene whose router asks for a token.
+/// A scene whose router requires a token.
 fn scene(database: &str, tokens: &Scratch, arguments: &[&str]) -> Scene {
     let file = tokens.path().join("tokens");
     write(tokens, &format!("tenant-a {TOKEN} builds=1 waiting=1\n"));
@@ -26,7 +26,7 @@ fn write(tokens: &Scratch, text: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Has the router read its files again.
+/// Makes the router reload its files.
 fn hang_up(router: &Builder) {
     let before = router.log().matches("read again").count();
     kill_process(Pid::from_raw(router.pid().unwrap().cast_signed()).unwrap(), Signal::HUP).unwrap();
@@ -44,11 +44,11 @@ fn other_machines_are_asked_or_not_served() {
     let output = run(&[&router[..], &["--cert", &cert, "--key", &key]].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(64), "{said}");
-    assert!(said.contains("not asked who they are") && said.contains("--allow-anonymous"), "{said}");
+    assert!(said.contains("not authenticated") && said.contains("--allow-anonymous"), "{said}");
 }
 
 #[test]
-fn a_stranger_gets_no_builder() {
+fn an_unauthenticated_client_gets_no_builder() {
     let tokens = Scratch::new("router-tokens", 0o700).unwrap();
     let mut scene = scene("strangers", &tokens, &["--idle-ttl", "1s"]);
     let session = scene.session.as_mut().unwrap();
@@ -69,7 +69,7 @@ fn a_stranger_gets_no_builder() {
     let log = scene.router.log();
     let line = log.lines().find(|line| line.contains("build ended")).unwrap();
     assert!(line.contains("client=\"tenant-a (127.0.0.1)\"") && line.contains("outcome=\"succeeded\""), "{line}");
-    // The builder, whose log is the router's, knows the client and the build by the same names.
+    // The builder, whose log is part of the router's, uses the same names for client and build.
     let build = line.split("build=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
     assert!(log.matches(build).count() > 3, "{log}");
     let lines = log.lines().filter(|line| line.contains("build ended") && line.contains("tenant-a (127.0.0.1)"));
@@ -111,9 +111,9 @@ fn tokens_and_certificates_are_renewed_while_a_build_runs() {
     session.execute("DROP INDEX items_idx").unwrap();
     assert_eq!(session.execute(CREATE_QUICKLY).unwrap_err().server().sqlstate, "28000", "the old token is gone");
     session.execute(&format!("SET hnsw.external_index_token = '{NEXT}'")).unwrap();
-    // The builder is the same one, and shows the new certificate or the old one.
+    // The builder is the same, and uses the new certificate or still the old one.
     scene.build_and_drop();
-    // Whoever verifies the certificate finds the new one.
+    // A client that verifies certificates gets the new one.
     let session = scene.session.as_mut().unwrap();
     let own = certificate.display();
     session

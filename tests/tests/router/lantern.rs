@@ -1,4 +1,4 @@
-//! Lantern's clients through a router that relays: to them it is a builder.
+//! Lantern's clients connect to a relaying router as to a builder.
 
 use std::io::Write;
 use std::thread;
@@ -16,7 +16,7 @@ fn router(arguments: &[&str]) -> Builder {
     Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap()
 }
 
-/// A router that has a builder at once: the clients do not wait for long.
+/// A router with an idle builder: the clients do not wait for long.
 fn ready(arguments: &[&str]) -> Builder {
     let router = router(&[&["--min-builders", "1"], arguments].concat());
     wait_for("a builder", PATIENCE, || Ok(router.get("/status")?.1.contains("\"state\":\"idle\"").then_some(())))
@@ -48,7 +48,8 @@ fn they_get_their_indexes() {
 #[test]
 fn a_lost_builder_resets_the_connection() {
     let router = ready(&[]);
-    // While rows flow, and when the client waits for the file: it would take an end for the end of the file.
+    // The client is lost while it sends rows, and while it waits for the file, when it would take the
+    // end of the stream for the end of the file.
     for waits in [false, true] {
         let table = table(2000);
         let mut client = Client::open(connect(router.address()), table.init());
@@ -91,14 +92,14 @@ fn what_cannot_be_is_said() {
     let router = ready(&["--max-builders", "1"]);
     let mut init = table(10).init();
     init.metric = 77;
-    let Err(Failure::Told(text)) = Client::open(connect(router.address()), init).acknowledged() else {
+    let Err(Failure::Reported(text)) = Client::open(connect(router.address()), init).acknowledged() else {
         panic!("taken")
     };
     assert!(text.contains("metric 77"), "{text}");
-    // One builds; the next one is told in time, before it gives up after 10 seconds.
+    // While one client builds, the next one gets an answer before it gives up after 10 seconds.
     let mut first = Client::open(connect(router.address()), table(10).init());
     first.acknowledged().unwrap();
-    let Err(Failure::Told(text)) = Client::open(connect(router.address()), table(10).init()).acknowledged() else {
+    let Err(Failure::Reported(text)) = Client::open(connect(router.address()), table(10).init()).acknowledged() else {
         panic!("two builds at a time")
     };
     assert!(text.contains("try again"), "{text}");

@@ -1,4 +1,4 @@
-//! What a router's owner does with it, by the socket that is the owner's alone.
+//! Commands of a router's owner, over its Unix socket.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -10,7 +10,7 @@ use crate::client::{Failure, connect};
 use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
 use crate::table::{Opclass, Table};
 
-/// The socket of a router.
+/// The directory of a router's admin socket.
 struct Socket(Scratch);
 
 impl Socket {
@@ -22,7 +22,7 @@ impl Socket {
         self.0.path().join("admin.sock").display().to_string()
     }
 
-    /// A command of the owner: what it said.
+    /// Runs a command of the owner and returns its output.
     fn run(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(binary().unwrap());
         let output: Output = command.args(arguments).args(["--socket", &self.path()]).output().unwrap();
@@ -42,7 +42,7 @@ fn a_drained_router_takes_no_builds_whatever_the_client_speaks() {
     let notice = error.server();
     assert_eq!(notice.sqlstate, "57P03", "{error}");
     assert!(notice.message.contains("router takes no builds at the moment"), "{error}");
-    let Err(Failure::Told(text)) = table.build(connect(scene.router.address())) else {
+    let Err(Failure::Reported(text)) = table.build(connect(scene.router.address())) else {
         panic!("a drained router serves a Lantern client")
     };
     assert!(text.starts_with("router takes no builds at the moment"), "{text}");
@@ -67,9 +67,9 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
     let table = Table::random(Opclass::L2, 100, 8, 7);
     let listed = || socket.run(&["builds"]).split_once(' ').map(|(id, _)| id.to_owned());
     let depth = || builder.metric("lantern_index_queue_depth");
-    // A router that has just looked at the builder knows that it is busy, and keeps the build in its own queue: then once more.
+    // If the router has just polled the builder, it knows that the builder is busy and queues the build itself: then try again.
     let waited_there = (0..10).any(|_| {
-        // A client that did not come through the router has the builder.
+        // A client that does not come through the router occupies the builder.
         let mut other = crate::client::Client::open(connect(builder.address()), table.init());
         other.acknowledged().unwrap();
         let mut session = scene.another_session();

@@ -1,4 +1,4 @@
-//! Clients that the router sends to their builder, byte by byte; `sent` has PostgreSQL do it.
+//! Redirected clients, simulated byte by byte; `sent` tests redirects of PostgreSQL.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,7 +48,7 @@ fn hello(capabilities: u64) -> Hello {
     }
 }
 
-/// Says Hello, with a ticket or without, and returns the first answer that is not about waiting.
+/// Sends a Hello, with or without a ticket; returns the first answer other than Wait.
 fn ask(stream: &mut TcpStream, ticket: &str, capabilities: u64) -> BuilderMessage {
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !ticket.is_empty() {
@@ -95,12 +95,12 @@ fn a_client_is_sent_to_a_builder_that_takes_its_ticket_once() {
     let forged = format!("{}0", &ticket[..ticket.len() - 1]);
     let forged = if forged == ticket { format!("{}1", &ticket[..ticket.len() - 1]) } else { forged };
     expect_refused(&ask(&mut builder(), &forged, 0), "not one for this builder");
-    // The router has looked at the builder meanwhile, and still keeps it for the client.
+    // The router has polled the builder meanwhile, and still reserves it for the client.
     std::thread::sleep(Duration::from_millis(500));
     let mut build = builder();
     assert!(matches!(ask(&mut build, &ticket, 0), BuilderMessage::Accept(_)));
     expect_refused(&ask(&mut builder(), &ticket, 0), "used before");
-    // As long as the build goes on its builder is not idle, and not another's.
+    // During the build its builder is neither idle nor granted to others.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(builders(&router).len(), 1);
     let other = redirected(&router);
@@ -120,7 +120,7 @@ fn a_client_that_comes_back_with_its_ticket_does_not_wait_for_itself() {
     let started = Instant::now();
     let again = ask(&mut connect(router.address(), Greeting::router()), &ticket, capability::REDIRECT);
     assert!(matches!(&again, BuilderMessage::Redirect(again) if again.ticket != ticket), "{again:?}");
-    // A builder is kept for 60 s for a client that was sent there.
+    // A builder stays reserved for 60 s if its client does not come back.
     assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
 }
 
@@ -134,7 +134,7 @@ fn clients_that_cannot_be_sent_are_relayed() {
 }
 
 #[test]
-fn lanterns_clients_are_told_an_address_in_their_own_format() {
+fn lanterns_clients_get_an_address_in_their_own_format() {
     let router = start(&[]);
     let mut stream = connect(router.address(), Greeting::router());
     stream.write_all(&3u32.to_le_bytes()).unwrap();
