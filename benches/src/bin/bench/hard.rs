@@ -1,4 +1,4 @@
-//! Builds of hard data by several means, and searches: one report with the worst first.
+//! Builds of hard data by several means, and searches: a report with the worst family first.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,25 @@ use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cpu_seconds};
 use hnsw::EngineKind;
 
 use super::results::Results;
+use super::scaling::costliest_sections;
 
-/// Who builds.
+/// What builds the index or graph.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Contestant {
-    /// Our engine, without a database
+    /// The engine `bulk`, without a database
     Bulk,
-    /// Insertion one by one as pgvector does it, without a database
+    /// Insertion one by one as in pgvector, without a database
     Insertion,
-    /// `CREATE INDEX` by a builder
+    /// `CREATE INDEX` externally, by a builder
     External,
     /// `CREATE INDEX` in the database, by one process
     Database,
 }
 
-/// What is built, and by whom: each contestant is compared with the last.
+/// What to build, and by which contestants: each is compared with the last one.
 #[derive(Args)]
 pub struct Hard {
-    /// Parts of the names of families (tests/src/hard) [default: all families]
+    /// Parts of names of families (tests/src/hard) [default: all families]
     #[arg(value_name = "FAMILY", value_delimiter = ',')]
     families: Vec<String>,
     #[arg(long, default_value_t = 20_000)]
@@ -39,9 +40,12 @@ pub struct Hard {
     seeds: Vec<u64>,
     #[arg(long, value_delimiter = ',', default_value = "external,database")]
     contestants: Vec<Contestant>,
-    /// Threads of builds without a database; 0 takes all
+    /// Threads of builds without a database; 0 takes one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Also build by one thread and print which sections of the build take most CPU milliseconds
+    #[arg(long)]
+    sections: bool,
 }
 
 /// Measures, and writes a report.
@@ -56,6 +60,10 @@ pub fn run(arguments: &Hard) -> Result<()> {
         let mut margins = Vec::new();
         for &seed in &arguments.seeds {
             let set = HardSet::make(family, seed, arguments.rows, arguments.queries)?;
+            if arguments.sections {
+                let (_, steps) = set.graph.build_recorded()?;
+                println!("{:26} {seed} {}", family.name, costliest_sections(&steps));
+            }
             if let Some(stage) = &mut stage {
                 stage.load(&set)?;
             }
@@ -96,7 +104,7 @@ struct Outcome {
     remark: String,
 }
 
-/// One contestant's advantage over another.
+/// A contestant compared with another one: difference in recall, ratios of costs.
 #[derive(Clone, Copy, Default)]
 struct Margins {
     recall: [f64; EFS.len()],

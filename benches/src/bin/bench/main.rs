@@ -1,4 +1,5 @@
-//! The program behind `cargo xtask bench`: builds of an index by several means, of hard data, and measurements of articles.
+//! The program behind `cargo xtask bench`: compares builds of an index by several means, builds hard
+//! data, and repeats measurements of articles.
 
 use std::process::ExitCode;
 
@@ -44,11 +45,11 @@ use set::Set;
 use stage::Stage;
 use wear::Wear;
 
-/// ef_search values at which recall is compared.
+/// Values of ef_search at which recall is compared.
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
 const NEIGHBORS: usize = 10;
 
-/// Compares builds of the same index by several means, in turn on the same machine, and writes a report into benches/results
+/// Compares builds of the same index by several means, alternating on the same machine, and writes a report to benches/results
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -60,17 +61,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    /// Measure what each pass of the engine is worth
+    /// Measure what each pass of the engine gains
     Ablation(Ablation),
-    /// Compare builds of data on which graph builders go wrong
+    /// Compare builds of data that is hard for graph builders
     Hard(Hard),
-    /// Measure what the database does for a build, with a builder that replays, and the critical path
+    /// Measure the database's side of a build with a replayed builder, and compute the critical path
     Floor(Floor),
-    /// Measure what articles about pgvector measured
+    /// Repeat measurements of articles about pgvector
     Documents(Documents),
-    /// Measure the engine by few threads, and compute its time by many
+    /// Measure the engine with few threads, and compute its time with many
     Scaling(Scaling),
-    /// Compare VACUUM and `lantern-index maintain` after updates and deletes, inserts and rebuilds
+    /// Measure wear by updates and deletes, repair by VACUUM and `lantern-index maintain`, and inserts against rebuilds
     Wear(Wear),
 }
 
@@ -109,7 +110,7 @@ fn compare_builds(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// All peers at all settings, a table for each setting and one plot.
+/// Measures all peers with all options: a table for each combination of options, and one plot.
 fn builds(stage: &mut Stage<'_>, options: &BenchOptions, set: &Set, results: &mut Results) -> Result<()> {
     let mut all: Vec<(Case, Vec<(Peer, Figures)>)> = Vec::new();
     for case in options.cases() {
@@ -147,5 +148,16 @@ mod tests {
         assert!(matches!(parse("floor --rows 5 --no-tls"), Ok(Arguments { benchmark: Some(Benchmark::Floor(_)), .. })));
         assert!(parse("--rows 100 documents").is_err());
         assert!(parse("documents dance").is_err());
+    }
+
+    #[test]
+    fn commands_are_taken_as_documented() {
+        let commands = harness::documented_commands("cargo xtask bench").unwrap();
+        assert!(commands.len() > 10, "few commands are found: {commands:?}");
+        for command in commands {
+            let parsed = Arguments::try_parse_from(std::iter::once("bench".to_owned()).chain(command.shown.clone()));
+            let error = parsed.err().filter(|error| error.kind() != clap::error::ErrorKind::DisplayHelp);
+            assert!(error.is_none(), "{command:?}: {}", error.unwrap());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Threads: builds of the graph alone by few, measured, and by many, computed from the recorded tasks of one.
+//! Scaling with threads: builds of the graph alone, measured with few threads, and computed for many from recorded tasks.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,15 +16,15 @@ use super::options::{Case, SetOptions};
 use super::results::Results;
 use super::set::Set;
 
-/// Divisors of the set's size: parts are built too, to see how the cost per row grows.
+/// Divisors of the number of rows: parts of the set are built too, to see how the cost per row grows.
 const PARTS: [usize; 3] = [16, 4, 1];
-/// Sections in the table: those that lose most.
+/// The number of sections in the table: those with the largest loss.
 const SHOWN: usize = 16;
 
-/// The set, and the threads.
+/// The set, and numbers of threads.
 #[derive(Args)]
 pub struct Scaling {
-    /// Sets as of `bench`
+    /// Sets as for `bench`
     #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
     sets: Vec<String>,
     #[command(flatten)]
@@ -33,13 +33,13 @@ pub struct Scaling {
     m: u16,
     #[arg(long, default_value_t = 64)]
     ef_construction: u16,
-    /// How often each number of threads that the machine has builds, taking turns; 0 is never
+    /// Rounds; in each round every number of threads builds once; 0 for none
     #[arg(long, value_name = "N", default_value = "1")]
     rounds: usize,
-    /// Numbers of threads for which the time is computed from a build by one thread
+    /// Numbers of threads for which to compute the time from a build by one thread
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = flags::positive::<u16>)]
     simulate: Vec<u16>,
-    /// Of the report in benches/results
+    /// Name of the report in benches/results
     #[arg(long, default_value = "scaling")]
     name: String,
 }
@@ -65,7 +65,7 @@ pub fn run(arguments: &Scaling) -> Result<()> {
 }
 
 impl Scaling {
-    /// The graph of the set by fewer threads, and of parts of the set.
+    /// Measures the graph of the set with fewer threads, and graphs of parts of the set.
     fn measure(&self, set: &Set) -> Result<Table> {
         let mut threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores()).collect();
         threads.push(cores());
@@ -95,7 +95,7 @@ impl Scaling {
     fn simulated(&self, set: &Set, results: &mut Results) -> Result<()> {
         let set = self.graph_set(set, 1)?;
         let (_, steps) = step::timed("a build by one thread, recorded", || set.build_recorded())?;
-        // Rows arrive before the build that the client waits for.
+        // Rows arrive before the build for which the client waits.
         let intake = steps.iter().position(|step| matches!(step, Step::Alone("intake", _))).map_or(0, |at| at + 1);
         let (intake, steps) = steps.split_at(intake);
         let sections = Sections::of(steps);
@@ -143,19 +143,27 @@ impl Scaling {
             harness::Metric::Cosine => Metric::Cosine,
         };
         let base = set.base.clone().truncated(set.base.rows() / part);
-        // Nothing is searched.
+        // No queries: nothing is searched.
         let queries = set.queries.clone().truncated(0);
         GraphSet::of_vectors(&base, &queries, metric, self.m, self.ef_construction)
     }
 }
 
-/// What was recorded of a section.
+/// The sections of a recorded build with their CPU milliseconds, the longest first, in one line.
+pub(super) fn costliest_sections(steps: &[Step]) -> String {
+    let mut sections: Vec<_> = Sections::of(steps).0.into_iter().collect();
+    sections.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+    let each = sections.iter().take(SHOWN).map(|(name, section)| format!("{name} {:.0}", 1e3 * section.seconds));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The recorded work of a section.
 #[derive(Clone, Copy, Default)]
 struct Section {
-    /// Steps of tasks: one more for each section that a task runs.
+    /// Steps of tasks; each section within a task adds one.
     steps: usize,
     seconds: f64,
-    /// Seconds outside all tasks.
+    /// Seconds outside of tasks.
     serial: f64,
     /// Seconds of the longest step of a task.
     longest: f64,

@@ -1,5 +1,5 @@
-"""Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch: writes PREFIX-384_base.npy and PREFIX-384_query.npy with the
-mean over tokens, as the model's authors do it, and PREFIX-1152 with mean, first token and maximum side by side."""
+"""Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch. Writes PREFIX-384_base.npy and PREFIX-384_query.npy with the mean
+over tokens, as the model's authors do, and PREFIX-1152_… with mean, first token and maximum concatenated."""
 import importlib.util
 import os
 import pathlib
@@ -75,7 +75,7 @@ tokenizer.enable_truncation(LONGEST)
 tokenizer.no_padding()
 texts = [text.ids for text in tokenizer.encode_batch(list(dict.fromkeys(definitions(folder))))]
 vectors = numpy.empty((len(texts), 3 * DIMS), numpy.float16)
-# Those of a batch are about equally long.
+# Sorted by length, so that the texts of a batch are about equally long.
 order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
 for start in range(0, len(order), BATCH):
     batch = order[start : start + BATCH]
@@ -87,7 +87,7 @@ for start in range(0, len(order), BATCH):
 vectors = vectors[numpy.random.default_rng(1).permutation(len(vectors))]
 for part, rows in ("query", vectors[:QUERIES]), ("base", vectors[QUERIES:]):
     for dims in 3 * DIMS, DIMS:
-        # Whole or not at all.
+        # Write atomically: rename the complete file.
         path = f"{prefix}-{dims}_{part}"
         numpy.save(f"{path}.part.npy", rows[:, :dims])
         os.replace(f"{path}.part.npy", f"{path}.npy")
