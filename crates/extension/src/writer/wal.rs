@@ -48,9 +48,10 @@ pub(crate) unsafe fn hint(index: pg_sys::Relation, value_type: ValueType, blocks
                 .to_owned(),
         );
     }
-    if bytes > (u64::try_from(most).unwrap_or(0)) << 20 {
+    // Checkpoints start at about half of `max_wal_size`, so that the next ends before all of it is used.
+    if 2 * bytes > u64::try_from(most).unwrap_or(0) << 20 {
         hints.push(format!(
-            "The index, {} MB, is larger than max_wal_size, so that logging it causes checkpoints: raise max_wal_size for the build.",
+            "The index, {} MB, is larger than half of max_wal_size, so that logging it causes checkpoints: raise max_wal_size for the build.",
             bytes >> 20
         ));
     }
