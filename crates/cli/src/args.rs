@@ -77,13 +77,14 @@ pub enum Command {
     Cpu,
     /// Show a daemon's running builds, its queue, and how the last builds ended
     ///
-    /// The exit code is 0 if the daemon accepts builds, 1 if it does not answer, and 3 if it is starting or shutting down.
+    /// The exit code is 0 if the daemon accepts builds, 1 if it does not answer, and 3 if it is starting, drained or shutting
+    /// down.
     Status(Status),
     /// List the builds of a daemon on this machine, with their numbers and clients
     Builds(owner::Socket),
     /// Cancel a build of a daemon on this machine
     Cancel(owner::Cancel),
-    /// Make a daemon on this machine accept no new builds; running builds continue
+    /// Make a daemon on this machine accept no new builds; running and waiting builds continue
     Drain(owner::Drain),
     /// Find hnsw indexes in databases that need maintenance, and with --rebuild maintain them
     ///
