@@ -95,7 +95,7 @@ fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
             loop {
                 good.rows(&rows, 100);
                 sent += rows.len() as u64;
-                if finished.recv_timeout(Duration::from_millis(300)) != Err(RecvTimeoutError::Timeout) {
+                if finished.recv_timeout(Duration::from_millis(100)) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
             }

@@ -105,7 +105,7 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
     ratios.sort_by(f64::total_cmp);
     println!("estimated / real time to go: {ratios:.2?}");
     let median = ratios[ratios.len() / 2];
-    assert!((0.5..=2.0).contains(&median), "the time to go is wrong: {ratios:?}");
+    assert!((0.33..=3.0).contains(&median), "the time to go is wrong: {ratios:?}");
 
     eventually("the build is among the last ones", || {
         browser.value("document.querySelectorAll('tr[data-ended]').length") == 2

@@ -1,10 +1,9 @@
 //! Advice from a sample of rows.
 
-mod support;
-
 use pages::PAGE_SIZE;
 use protocol::{Advice, Ask, BuilderMessage, ClientMessage, EndOfTuples, Hello, Metric, Pages, ValueType, capability};
-use support::{Builder, Client, Rows, Stream, hello};
+
+use crate::support::{Builder, Client, Rows, Stream, hello};
 
 const DIMS: u32 = 24;
 const ROWS: usize = 2000;

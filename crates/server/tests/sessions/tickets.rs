@@ -1,7 +1,5 @@
 //! A builder that belongs to a router accepts only builds with a ticket.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
 use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
 use service::{TicketGate, TicketKeys};
-use support::{Builder, Client, Rows, Stream, hello};
+
+use crate::support::{Builder, Client, Rows, Stream, hello};
 
 /// The builder "mine", and the keys of its tickets.
 fn builder() -> (Builder, Arc<TicketKeys>) {

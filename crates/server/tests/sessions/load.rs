@@ -1,7 +1,5 @@
 //! Many clients at once, half of them misbehaving.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
@@ -9,7 +7,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC};
-use support::{Builder, Client, Rows, eventually, hello};
+
+use crate::support::{Builder, Client, Rows, eventually, hello};
 
 const PAIRS: usize = 32;
 const ROWS: usize = 400;
@@ -22,7 +21,8 @@ fn good(mut client: Client<TcpStream>) {
     loop {
         match client.next() {
             Some(BuilderMessage::Accept(_)) => break,
-            Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
+            Some(BuilderMessage::Wait(_)) => {}
+            Some(BuilderMessage::Heartbeat) => client.send(&ClientMessage::Heartbeat),
             other => panic!("{other:?}"),
         }
     }

@@ -1,13 +1,12 @@
 //! Builds whose values do not fit into memory.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
 use pages::{Estimate, ValueType};
 use protocol::{BuilderMessage, ClientMessage, Hello};
-use support::{Builder, Client, Rows, hello};
+
+use crate::support::{Builder, Client, Rows, Stream, hello};
 
 const DIMS: u32 = 1024;
 const ROWS: u64 = 4000;
@@ -29,7 +28,7 @@ fn builder(dir: &Path) -> Builder {
     })
 }
 
-fn send<S: support::Stream>(client: &mut Client<S>) {
+fn send<S: Stream>(client: &mut Client<S>) {
     client.rows(&Rows::new(ROWS as usize, DIMS), 250);
     client.end_of_rows(ROWS);
 }
@@ -114,7 +113,7 @@ fn a_full_disk_ends_the_build_alone() {
         return;
     }
     let mut inside = namespace(std::env::current_exe().unwrap().to_str().unwrap());
-    let output = inside.args(["--ignored", "--exact", "a_full_disk_inside"]).output().unwrap();
+    let output = inside.args(["--ignored", "--exact", "spool::a_full_disk_inside"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

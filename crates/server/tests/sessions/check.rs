@@ -1,12 +1,11 @@
 //! Checks of indexes: the client sends pages and receives findings.
 
-mod support;
-
 use pages::{PAGE_SIZE, PageBytes};
 use protocol::{
     BuilderMessage, Check, ClientMessage, Done, EndOfIndex, Findings, Frame, Hello, Pages, StreamChecksum, capability,
 };
-use support::{Builder, Client, Rows, Stream, hello};
+
+use crate::support::{Builder, Client, Rows, Stream, hello};
 
 const DIMS: u32 = 24;
 const ROWS: usize = 3000;

@@ -1,14 +1,13 @@
 //! Builds that need more memory than is available, together or alone.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use pages::{Estimate, ValueType};
 use protocol::{BuilderMessage, ClientMessage, Hello};
-use support::{Builder, Client, Rows, eventually, hello};
+
+use crate::support::{Builder, Client, Rows, eventually, hello};
 
 const DIMS: u32 = 64;
 const ROWS: u64 = 4000;
@@ -160,7 +159,7 @@ fn who_waits_may_cancel_or_leave() {
 fn who_waits_in_silence_is_forgotten() {
     let builder = Builder::with(|config| {
         config.max_builds = 1;
-        config.idle_timeout = Duration::from_millis(700);
+        config.idle_timeout = Duration::from_secs(3);
     });
     let mut running = builder.connect();
     running.hello(hello(DIMS));

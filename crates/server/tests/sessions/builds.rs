@@ -1,13 +1,12 @@
 //! Builds that succeed, over plain TCP.
 
-mod support;
-
 use std::thread;
 
 use graph::ValueType;
 use pages::{Options, PageBytes, verify};
 use protocol::ClientMessage;
-use support::{Builder, Built, Client, Rows, Stream, eventually, hello};
+
+use crate::support::{Builder, Built, Client, Rows, Stream, eventually, hello};
 
 fn build<S: Stream>(client: &mut Client<S>, rows: &Rows) -> Built {
     let mut hello = hello(rows.dims);

@@ -1,13 +1,12 @@
 //! Clients that violate the protocol or its limits get the reason if possible; their connections are closed.
 
-mod support;
-
 use std::io::Read;
 use std::net::TcpStream;
 
 use bytes::BytesMut;
 use protocol::{ClientMessage, EndOfTuples, Metric, kind};
-use support::{Builder, Client, Rows, hello};
+
+use crate::support::{Builder, Client, Rows, hello};
 
 fn frame(message: &ClientMessage) -> BytesMut {
     let mut bytes = BytesMut::new();

@@ -1,7 +1,5 @@
 //! Encrypted connections.
 
-mod support;
-
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -14,8 +12,9 @@ use protocol::MAGIC;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 use service::{Access, DaemonError, Tls, Tokens};
-use support::{Builder, Client, Rows, hello};
 use tempfile::TempDir;
+
+use crate::support::{Builder, Client, Rows, hello};
 
 struct Pair {
     certificate: CertificateDer<'static>,
