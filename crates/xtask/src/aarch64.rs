@@ -22,27 +22,36 @@ const ROOT: &str = "/usr/aarch64-linux-gnu";
 /// The program, without what needs a C++ compiler, and the test that starts it: cargo builds it for the test.
 const PROGRAM: [&str; 5] = ["-p", "lantern-index", "--no-default-features", "--test", "cpu_levels"];
 
-/// Cross-compiles the kernels' tests, and those that build indexes at each level of the processor; runs them, emulated unless this is
-/// such a machine. Then PostgreSQL builds with an emulated builder; with `pg`, only that, and PostgreSQL is an emulated one too.
-pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
-    let emulated = !cfg!(target_arch = "aarch64");
-    if emulated {
+/// Whether programs for the architecture are emulated here.
+const EMULATED: bool = !cfg!(target_arch = "aarch64");
+
+/// Cross-compiles the tests of the kernels and runs them.
+pub fn kernels() -> Result<()> {
+    if EMULATED {
         prepare()?;
-    } else if pg.is_some() {
+    }
+    cargo("test", &["-p", "lantern-index-distance"])
+}
+
+/// Tests the kernels, and builds with them at each level of the processor. Then PostgreSQL builds with an emulated builder; with `pg`, only
+/// that, and PostgreSQL is an emulated one too.
+pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
+    if pg.is_none() {
+        kernels()?;
+        cargo("test", &PROGRAM)?;
+    } else if EMULATED {
+        prepare()?;
+    } else {
         bail!("nothing is emulated here: `cargo xtask test --pg` tests on such a machine");
     }
-    if pg.is_none() {
-        cargo("test", &["-p", "lantern-index-distance"])?;
-        cargo("test", &PROGRAM)?;
-    }
-    if !emulated {
+    if !EMULATED {
         return Ok(Vec::new());
     }
     let native = setup::run(None, false)?;
     cargo("build", &PROGRAM)?;
     put_starter()?;
     let Some(major) = pg else {
-        install::install(&native, Profile::Release)?;
+        install::install(&native, Profile::Demo)?;
         return Ok(vec![test::on(&native, Part::Named("aarch64"))?]);
     };
     let config = unpacked::prepare(major, Processor::Aarch64)?;
@@ -66,7 +75,7 @@ fn cargo(command: &str, arguments: &[&str]) -> Result<()> {
 /// A cargo that compiles for the architecture, and emulates what it runs.
 fn foreign_cargo(config: Option<&harness::PgConfig>) -> Command {
     let mut cargo = build::cargo(config);
-    if !cfg!(target_arch = "aarch64") {
+    if EMULATED {
         let emulator = emulator().join(" ");
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &emulator);

@@ -17,9 +17,26 @@ use counts::{Counts, test};
 /// The package of the integration tests.
 const INTEGRATION: &str = "lantern-index-tests";
 
-/// Further releases of a whole run: all integration tests on the newest release, which Debian has with the newest pgvector; on the one
-/// before only the tests that depend on the database.
-const OTHERS: [(u32, Part); 2] = [(18, Part::Named("integration")), (17, Part::Files(&DATABASE))];
+/// Further releases of a whole run: the newest, which Debian has with the newest pgvector, and the one before, with fewer tests.
+const OTHERS: [(u32, Part); 2] = [(18, Part::IntegrationBut(&ONCE)), (17, Part::Files(&DATABASE))];
+
+/// Integration tests of the daemons, the documents and the harness, which do not depend on the releases of PostgreSQL and pgvector.
+const ONCE: [&str; 14] = [
+    "access",
+    "architecture",
+    "deploy",
+    "documents",
+    "fuzz",
+    "harness",
+    "main_job",
+    "queue",
+    "rate_limit",
+    "renewals",
+    "resolver",
+    "router",
+    "strangers",
+    "type_info",
+];
 
 /// The tests that depend most on the releases of PostgreSQL and pgvector.
 const DATABASE: [&str; 6] = ["concurrently", "dml", "durability", "edge_tables", "sql_cases", "upgrade"];
@@ -33,12 +50,15 @@ pub enum Part<'a> {
     Named(&'a str),
     /// Files of integration tests.
     Files(&'a [&'a str]),
+    /// All files of integration tests but these.
+    IntegrationBut(&'a [&'a str]),
 }
 
 /// Set-up, checks and tests, or the part called `name`; on the PostgreSQL found here (a whole run: and on [`OTHERS`]), or on release `pg`.
 pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     match name {
         Some("fmt") => return format(),
+        Some("neon") => return aarch64::kernels(),
         Some("aarch64") => return report(&aarch64::run(pg)?),
         None => format()?,
         _ => {}
@@ -63,8 +83,7 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     }
     let mut summaries = Vec::new();
     for (config, part) in &releases {
-        let profile = if name == Some("pgvector") { Profile::Demo } else { Profile::Release };
-        install::install(config, profile)?;
+        install::install(config, Profile::Demo)?;
         let runnable = (config.major != native.major).then(|| unpacked::runnable(config)).transpose()?;
         let config = runnable.as_ref().map_or(config, |runnable| &runnable.config);
         if name == Some("pgvector") {
@@ -117,6 +136,10 @@ pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
     let counts = match part {
         Part::All => test(config, &build::EVERYTHING, &[])?,
         Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
+        Part::IntegrationBut(others) => {
+            let files: Vec<&str> = files.into_iter().filter(|file| !others.contains(file)).collect();
+            test(config, &of_files(&files), &[])?
+        }
         Part::Named("integration") => test(config, &of_files(&files), &[])?,
         // Not in a whole run: building Kubernetes takes minutes, and needs Go; the other needs an emulator, and a builder for it.
         Part::Named(file @ ("kubernetes" | "aarch64")) => test(config, &of_files(&[file]), &["--ignored"])?,
@@ -204,8 +227,8 @@ mod tests {
     #[test]
     fn the_tests_for_further_releases_exist() {
         let files = files().unwrap();
-        for name in DATABASE {
-            assert!(files.iter().any(|file| file == name), "{name}");
+        for name in DATABASE.iter().chain(&ONCE) {
+            assert!(files.iter().any(|file| file == *name), "{name}");
         }
     }
 }
