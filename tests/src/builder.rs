@@ -90,7 +90,7 @@ impl Builder {
         let mut child = serve.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         scratch.guard(child.id())?;
         let log = scratch.path().join("log");
-        let addresses = wait_for("the builder's start lines", Duration::from_secs(30), || {
+        let addresses = wait_for("the builder's start lines", Duration::from_secs(60), || {
             if let Some(status) = child.try_wait()? {
                 bail!("the builder ended at once: {status}\n{}", tail(&log, 20));
             }

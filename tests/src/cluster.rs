@@ -271,7 +271,7 @@ impl Drop for Cluster {
 
 /// Waits for the processes of a dead server that hold its shared memory: until then no other server starts.
 fn await_end(processes: &[u32]) -> Result<()> {
-    wait_for("the dead server's processes to end", Duration::from_secs(20), || {
+    wait_for("the dead server's processes to end", Duration::from_secs(60), || {
         Ok((!processes.iter().any(|&pid| processes::is_running(pid))).then_some(()))
     })
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 /// Sends a GET request; returns the status code and the body.
 pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
-    let limit = Duration::from_secs(5);
+    let limit = Duration::from_secs(30);
     let mut stream =
         TcpStream::connect_timeout(&address, limit).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_read_timeout(Some(limit))?;

@@ -46,7 +46,7 @@ fn reload(builder: &Builder, outcome: &str) {
     let before = count(&builder.log());
     let pid = Pid::from_raw(builder.pid().unwrap().cast_signed()).unwrap();
     kill_process(pid, Signal::HUP).unwrap();
-    wait_for(outcome, Duration::from_secs(30), || Ok((count(&builder.log()) > before).then_some(()))).unwrap();
+    wait_for(outcome, Duration::from_secs(60), || Ok((count(&builder.log()) > before).then_some(()))).unwrap();
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_token() {
     set(&mut session, "token", NEW);
     session.execute(CREATE).unwrap();
 
-    builder.expect_idle(Duration::from_secs(10)).unwrap();
+    builder.expect_idle(Duration::from_secs(60)).unwrap();
     for secret in [OLD, NEW] {
         assert!(!builder.log().contains(secret) && !CLUSTER.log().contains(secret), "a token is in a log");
     }

@@ -8,6 +8,10 @@ use harness::{
     recall,
 };
 
+/// Rows of the table that changes, and those of them that are there when its index is built.
+const ROWS: usize = 4000;
+const HALF: usize = 2000;
+
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
 
@@ -21,6 +25,7 @@ fn database(name: &str) -> Session {
 fn insert_update_delete_vacuum_reindex() {
     let mut session = database("dml");
     let (base, queries) = data_set("minilm-384").unwrap();
+    let (base, queries) = (base.truncated(ROWS), queries.truncated(300));
     let exact = exact_neighbors(&base, &queries, Metric::Cosine, 10);
     copy_rows(&mut session, "everything", Column::Vector, &base).unwrap();
     load_queries(&mut session, "queries", Column::Vector, &queries).unwrap();
@@ -29,13 +34,13 @@ fn insert_update_delete_vacuum_reindex() {
         // The index is built from half the rows, and from some that are updated or deleted later.
         session
             .execute(&format!(
-                "CREATE TABLE {table} AS SELECT id, v FROM everything WHERE id < 4000; \
+                "CREATE TABLE {table} AS SELECT id, v FROM everything WHERE id < {HALF}; \
                  UPDATE {table} SET v = v - v - v WHERE id % 10 = 0; \
                  CREATE INDEX {table}_idx ON {table} USING hnsw (v vector_cosine_ops) WITH (external = {external})"
             ))
             .unwrap();
-        session.execute(&format!("INSERT INTO {table} SELECT id, v FROM everything WHERE id >= 4000")).unwrap();
-        session.execute(&format!("UPDATE {table} SET v = v - v - v WHERE id % 10 = 0 AND id < 4000")).unwrap();
+        session.execute(&format!("INSERT INTO {table} SELECT id, v FROM everything WHERE id >= {HALF}")).unwrap();
+        session.execute(&format!("UPDATE {table} SET v = v - v - v WHERE id % 10 = 0 AND id < {HALF}")).unwrap();
         session.execute(&format!("DELETE FROM {table} WHERE id % 7 = 0")).unwrap();
         session.execute(&format!("VACUUM {table}")).unwrap();
         session.execute(&format!("INSERT INTO {table} SELECT id, v FROM everything WHERE id % 7 = 0")).unwrap();
@@ -50,10 +55,11 @@ fn insert_update_delete_vacuum_reindex() {
     }
 
     let search = Recall { table: "ours", queries: "queries", metric: Metric::Cosine, exact: &exact };
+    let indexed = format!("indexed {ROWS} elements");
     for how in ["INDEX ours_idx", "INDEX CONCURRENTLY ours_idx", "TABLE ours"] {
         session.take_notices();
         session.execute(&format!("REINDEX {how}")).unwrap();
-        let built = session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 7000 elements"));
+        let built = session.take_notices().iter().any(|notice| notice.message.starts_with(&indexed));
         assert!(built, "REINDEX {how} was not external");
         inspect(&CLUSTER, &mut session, "ours_idx").unwrap();
         assert!(recall(&mut session, search, 200).unwrap() > 0.95);
@@ -65,7 +71,7 @@ fn insert_update_delete_vacuum_reindex() {
     // Rebuild externally again.
     session.execute("ALTER INDEX ours_idx SET (external = true)").unwrap();
     session.execute("REINDEX INDEX ours_idx").unwrap();
-    assert!(session.take_notices().iter().any(|notice| notice.message.starts_with("indexed 7000 elements")));
+    assert!(session.take_notices().iter().any(|notice| notice.message.starts_with(&indexed)));
 }
 
 #[test]

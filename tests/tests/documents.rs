@@ -373,7 +373,7 @@ fn sql_runs_as_documented() -> Result<()> {
     let gone: Vec<_> = BEFORE.iter().filter(|(of, below, _)| !ran.contains(&(*of, *below))).collect();
     ensure!(gone.is_empty(), "there are no such statements: {gone:?}");
     // They ran on the builder, not in the database.
-    wait_for("the end of seven builds", Duration::from_secs(30), || {
+    wait_for("the end of seven builds", Duration::from_secs(60), || {
         Ok((builder.metric("lantern_index_builds_total")? >= 7.0).then_some(()))
     })
 }

@@ -14,6 +14,7 @@ fn cluster_vectors_recall() {
     let mut cluster = Cluster::start_with(PgConfig::require().unwrap(), "").unwrap();
     let mut session = cluster.database("stock").unwrap();
     let (base, queries) = data_set("glove-100").unwrap();
+    let queries = queries.truncated(300);
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
     copy_rows(&mut session, "halves", Column::Halfvec, &base).unwrap();
     copy_rows(&mut session, "queries", Column::Vector, &queries).unwrap();
@@ -79,7 +80,8 @@ fn proxy_stops_and_cuts() {
     assert_eq!(&buffer[..6], b"answer");
     assert_eq!(proxy.passed(Direction::ToClient), 6);
 
-    proxy.slow(Direction::ToClient, 1000);
+    // The bytes take a second.
+    proxy.slow(Direction::ToClient, 200);
     builder.write_all(&[1; 200]).unwrap();
     thread::sleep(Duration::from_millis(50));
     client.set_nonblocking(true).unwrap();

@@ -71,6 +71,7 @@ fn with_zeros(vectors: Vectors) -> Vectors {
 
 fn compare(database: &str, column: Column, metric: Metric, options: &str, base: &Vectors, queries: &Vectors) {
     let mut session = CLUSTER.database(database).unwrap();
+    let queries = &queries.clone().truncated(300);
     copy_rows(&mut session, "items", column, base).unwrap();
     load_queries(&mut session, "queries", column, queries).unwrap();
     let exact = exact_neighbors(base, queries, metric, 10);

@@ -30,7 +30,7 @@ fn set(session: &mut Session, name: &str, value: &str) {
 }
 
 fn fails(session: &mut Session, statement: &str) -> Notice {
-    let error = within("the failure", Duration::from_secs(8), || session.execute(statement).unwrap_err());
+    let error = within("the failure", Duration::from_secs(30), || session.execute(statement).unwrap_err());
     println!("{error}\n");
     error.server().clone()
 }
@@ -307,7 +307,7 @@ fn settings_for_the_wal() {
 
     cluster.configure("max_wal_size = 32MB").unwrap();
     cluster.reload().unwrap();
-    harness::wait_for("the setting", Duration::from_secs(10), || {
+    harness::wait_for("the setting", Duration::from_secs(60), || {
         Ok((session.value::<String>("SHOW max_wal_size")? == "32MB").then_some(()))
     })
     .unwrap();

@@ -106,7 +106,8 @@ fn rows_beyond_the_estimate_raise_the_total() {
 
     let mut watcher = cluster.session("estimate").unwrap();
     let building = thread::spawn(move || {
-        session.execute("CREATE INDEX ON items USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
+        let options = "m = 4, ef_construction = 8, external = true";
+        session.execute(&format!("CREATE INDEX ON items USING hnsw (v vector_l2_ops) WITH ({options})")).unwrap();
     });
     let (mut seen, mut to_go) = (BTreeSet::new(), BTreeSet::new());
     while !building.is_finished() {

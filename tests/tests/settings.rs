@@ -117,7 +117,7 @@ fn verification() {
             &mut session,
             &[("host", host), ("port", &port.to_string()), ("sslmode", sslmode), ("sslrootcert", &certificate)],
         );
-        let result = within("a build or its refusal", Duration::from_secs(5), || session.execute(CREATE));
+        let result = within("a build or its refusal", Duration::from_secs(30), || session.execute(CREATE));
         match result {
             Ok(()) => assert!(works, "{sslmode} with {certificate:?} was accepted"),
             Err(error) => {
@@ -133,13 +133,13 @@ fn plain_and_encrypted_do_not_mix() {
     let plain = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let encrypted = Builder::start().unwrap();
     let mut session = database("plain");
-    set(&mut session, &[("connect_timeout", "3")]);
+    set(&mut session, &[("connect_timeout", "10")]);
     plain.attach(&mut session).unwrap();
     session.execute(CREATE).unwrap();
     for (builder, secure) in [(&plain, "on"), (&encrypted, "off")] {
         builder.attach(&mut session).unwrap();
         set(&mut session, &[("secure", secure)]);
-        let error = within("the refusal", Duration::from_secs(6), || session.execute(CREATE).unwrap_err());
+        let error = within("the refusal", Duration::from_secs(30), || session.execute(CREATE).unwrap_err());
         assert!(error.server().sqlstate.starts_with("08"), "{error}");
         println!("{error}\n");
     }

@@ -57,7 +57,7 @@ fn settle(session: &mut Session) -> Result<()> {
         return Ok(());
     }
     let done: u64 = session.value("SELECT pg_current_xact_id()")?;
-    wait_for("other transactions", Duration::from_secs(30), || {
+    wait_for("other transactions", Duration::from_secs(120), || {
         let oldest: u64 = session.value("SELECT pg_snapshot_xmin(pg_current_snapshot())")?;
         Ok((oldest > done).then_some(()))
     })

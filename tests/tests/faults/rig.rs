@@ -65,11 +65,11 @@ impl Rig {
 
     /// Waits until the builder has no build, and no connection but ours for this question.
     pub fn expect_idle(&self) {
-        self.builder.expect_idle(Duration::from_secs(30)).unwrap();
+        self.builder.expect_idle(Duration::from_secs(60)).unwrap();
         self.proxy.cut();
         let pid = self.builder.pid().expect("it runs");
         // Two listening sockets, and those by which its runtimes wake each other.
-        wait_for("the builder's connections to end", Duration::from_secs(10), || {
+        wait_for("the builder's connections to end", Duration::from_secs(60), || {
             Ok((open_sockets(pid) <= 6).then_some(()))
         })
         .unwrap();

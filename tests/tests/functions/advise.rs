@@ -197,7 +197,7 @@ fn through_a_router() {
         let router = Builder::start_with(&BuilderOptions::router(&["--mode", mode])).unwrap();
         router.attach(&mut session).unwrap();
         assert!(!advise(&mut session, "'t', 'v', target_recall => 0.9").is_empty());
-        router.expect_idle(Duration::from_secs(20)).unwrap();
+        router.expect_idle(Duration::from_secs(60)).unwrap();
     }
 }
 
@@ -312,7 +312,7 @@ fn a_cancelled_advice_and_a_lost_builder_leave_nothing() {
         assert_eq!(code, "57014");
         session
     });
-    builder.expect_idle(Duration::from_secs(20)).unwrap();
+    builder.expect_idle(Duration::from_secs(60)).unwrap();
     thread::scope(|scope| {
         let asking = scope.spawn(move || ask(session));
         trying(&builder);

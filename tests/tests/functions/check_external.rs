@@ -106,7 +106,7 @@ fn through_a_router() {
         let router = Builder::start_with(&BuilderOptions::router(&["--mode", mode])).unwrap();
         router.attach(&mut session).unwrap();
         by_both(&mut session, "t_idx");
-        router.expect_idle(Duration::from_secs(20)).unwrap();
+        router.expect_idle(Duration::from_secs(60)).unwrap();
         if mode == "relay" {
             let ended = router.metric("lantern_index_builds_total{outcome=\"succeeded\"}").unwrap();
             assert!((ended - 1.0).abs() < f64::EPSILON, "{ended}");
@@ -194,14 +194,14 @@ fn wait_for_pages(other: &mut Session, pid: u32) {
         "SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {pid} AND blocks_done > 0 \
          AND phase = 'building index: sending pages to builder' AND index_relid = 't_idx'::regclass AND relid = 't'::regclass"
     );
-    wait_for("pages to be sent", Duration::from_secs(20), || Ok((other.value::<u32>(&sql)? > 0).then_some(())))
+    wait_for("pages to be sent", Duration::from_secs(60), || Ok((other.value::<u32>(&sql)? > 0).then_some(())))
         .unwrap();
 }
 
 /// Waits until a session waits for a lock.
 pub(crate) fn wait_for_lock(other: &mut Session, pid: u32) {
     let sql = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND NOT granted");
-    wait_for("the lock", Duration::from_secs(20), || Ok((other.value::<u32>(&sql)? > 0).then_some(()))).unwrap();
+    wait_for("the lock", Duration::from_secs(60), || Ok((other.value::<u32>(&sql)? > 0).then_some(()))).unwrap();
 }
 
 #[test]

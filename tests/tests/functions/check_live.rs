@@ -83,7 +83,7 @@ fn a_check_can_be_cancelled_and_blocks_nobody() {
         // Ten thousand searches take a while.
         let checking = scope.spawn(move || failure(&mut session, "SELECT lantern_index.check('t_idx', 10000)").0);
         let mut other = CLUSTER.session("check_cancel").unwrap();
-        wait_for("the check to run", Duration::from_secs(10), || {
+        wait_for("the check to run", Duration::from_secs(60), || {
             let sql = format!(
                 "SELECT count(*) FROM pg_locks WHERE pid = {pid} AND mode = 'AccessShareLock' AND relation = 't_idx'::regclass"
             );

@@ -74,7 +74,7 @@ fn one_word_for_each() {
     // A session reports its statistics when it ends.
     drop(session);
     let mut session = CLUSTER.session("indexes_advice").unwrap();
-    harness::wait_for("the statistics", std::time::Duration::from_secs(20), || {
+    harness::wait_for("the statistics", std::time::Duration::from_secs(60), || {
         let sql = "SELECT count(*) FROM pg_stat_all_tables WHERE relname = 'worn' AND n_dead_tup = 600";
         let scans = "SELECT count(*) FROM pg_stat_all_indexes WHERE indexrelname IN ('fine', 'dying') AND idx_scan > 0";
         Ok((session.value::<u32>(sql)? == 1 && session.value::<u32>(scans)? == 2).then_some(()))

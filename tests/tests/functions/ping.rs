@@ -67,10 +67,10 @@ fn nobody_there() {
              SET hnsw.external_index_connect_timeout = 1"
         ))
         .unwrap();
-    let (code, _) = within("the refusal", Duration::from_secs(5), || failure(&mut session, PING));
+    let (code, _) = within("the refusal", Duration::from_secs(30), || failure(&mut session, PING));
     assert_eq!(code, "08006");
     // Cancellation does not wait for the timeout.
     session.execute("SET hnsw.external_index_connect_timeout = 60; SET statement_timeout = 300").unwrap();
-    let (code, _) = within("the cancellation", Duration::from_secs(5), || failure(&mut session, PING));
+    let (code, _) = within("the cancellation", Duration::from_secs(30), || failure(&mut session, PING));
     assert_eq!(code, "57014");
 }

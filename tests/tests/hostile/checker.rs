@@ -8,7 +8,7 @@ use crate::fake::{FakeBuilder, accept_of};
 use crate::scene::CLUSTER;
 
 /// Longer than a busy machine delays a process, and shorter than the backend's polling interval of half a second.
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(400);
 
 #[test]
 fn pages_come_while_the_builder_takes_them() {

@@ -83,10 +83,10 @@ impl FakeBuilder {
         wait_for("the script to get there", PATIENCE, reached).unwrap();
     }
 
-    /// Checks that the client closes the connection within a moment: a failed statement must not keep its socket.
+    /// Checks that the client closes the connection while its session goes on: a failed statement must not keep its socket.
     pub fn expect_left(self) {
         let left = || Ok(self.thread.is_finished().then_some(()));
-        wait_for("PostgreSQL to close the connection", Duration::from_secs(2), left).unwrap();
+        wait_for("PostgreSQL to close the connection", PATIENCE, left).unwrap();
         self.thread.join().expect("PostgreSQL keeps to the protocol");
     }
 }

@@ -45,7 +45,7 @@ fn the_user_is_informed_and_waits() {
         let building = scope.spawn(|| scene.session.execute(CREATE));
         builder.wait_until_reached();
         let mut watcher = CLUSTER.session("queue").unwrap();
-        let phase = harness::wait_for("the phase", Duration::from_secs(10), || {
+        let phase = harness::wait_for("the phase", Duration::from_secs(60), || {
             let rows = watcher.query("SELECT phase FROM pg_stat_progress_create_index")?;
             Ok(rows.first().and_then(|row| row[0].clone()).filter(|phase| phase.contains("place")))
         });

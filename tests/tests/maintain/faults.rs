@@ -204,7 +204,7 @@ fn a_restart_of_the_server() {
             wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
         }
     }
-    scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
+    scene.builder.expect_idle(Duration::from_secs(60)).unwrap();
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
     let (code, said) = running.end();
     assert!(code == 3 && said.contains("stopped: told to stop"), "{said}");
     assert_eq!(files(&mut session), before);
-    scene.builder.expect_idle(Duration::from_secs(20)).unwrap();
+    scene.builder.expect_idle(Duration::from_secs(60)).unwrap();
     // A waiting step does not begin either.
     other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let running = scene.begin("stopped", &["--rebuild"]);

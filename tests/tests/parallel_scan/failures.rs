@@ -44,7 +44,7 @@ fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
     let sql = format!(
         "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event = 'PgSleep'"
     );
-    let workers = wait_for("workers that read", Duration::from_secs(30), || {
+    let workers = wait_for("workers that read", Duration::from_secs(60), || {
         let rows = watcher.query(&sql)?;
         Ok((rows.len() == 2).then_some(rows))
     });
@@ -105,7 +105,7 @@ fn a_worker_is_killed() {
         SqlError::Connection(_) => {}
     }
     // The builder notices that the client is gone.
-    scene.builder.expect_idle(Duration::from_secs(30)).unwrap();
+    scene.builder.expect_idle(Duration::from_secs(60)).unwrap();
     scene.reconnect();
     scene.expect_next_build();
 }
@@ -133,7 +133,7 @@ fn the_backend_is_terminated() {
         let building = thread::spawn(move || {
             session.execute("CREATE INDEX ON large USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap_err()
         });
-        wait_for("rows", Duration::from_secs(30), || {
+        wait_for("rows", Duration::from_secs(60), || {
             Ok((proxy.passed(Direction::ToBuilder) > 500_000 * u64::from(round + 1)).then_some(()))
         })
         .unwrap();

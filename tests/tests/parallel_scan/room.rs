@@ -54,7 +54,7 @@ fn waiting(scene: &Scene) -> Waiting {
     let sql = format!(
         "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event_type = 'Extension'"
     );
-    let workers = wait_for("workers that wait for room", Duration::from_secs(30), || {
+    let workers = wait_for("workers that wait for room", Duration::from_secs(60), || {
         let rows = watcher.query(&sql)?;
         Ok((rows.len() == 2).then_some(rows))
     });

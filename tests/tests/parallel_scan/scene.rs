@@ -88,7 +88,7 @@ impl Scene {
     pub fn expect_next_build(&mut self) {
         self.workers(2);
         let mut watcher = self.watcher();
-        wait_for("the end of all workers", Duration::from_secs(30), || {
+        wait_for("the end of all workers", Duration::from_secs(60), || {
             let workers: u32 = watcher.value(WORKERS)?;
             Ok((workers == 0).then_some(()))
         })

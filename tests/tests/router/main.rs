@@ -165,8 +165,12 @@ fn whoever_waits_may_leave() {
         Ok((scene.router.metric("lantern_index_queue_depth")? == 1.0).then_some(()))
     })
     .unwrap();
-    thread::sleep(Duration::from_millis(1200));
     let mut watcher = scene.another_session();
+    let phase = format!("SELECT phase FROM pg_stat_progress_create_index WHERE pid = {pid}");
+    wait_for("the client to know that it waits", PATIENCE, || {
+        Ok(watcher.value::<String>(&phase)?.contains("waiting for a place").then_some(()))
+    })
+    .unwrap();
     watcher.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
     let (mut second, result) = waiting.join().unwrap();
     assert_eq!(result.unwrap_err().server().sqlstate, "57014");

@@ -86,7 +86,7 @@ fn rows_updated_in_place() {
 
         let alive: Vec<u32> = (1..=300).filter(|id| id % 7 != 0).collect();
         // Short transactions of other tests delay it too.
-        wait_for("the index to be used", Duration::from_secs(30), || Ok(uses_index(&mut session, true).then_some(())))
+        wait_for("the index to be used", Duration::from_secs(60), || Ok(uses_index(&mut session, true).then_some(())))
             .unwrap();
         assert_eq!(ids(&mut session, true), alive);
         // The new values are indexed, not the old ones.
