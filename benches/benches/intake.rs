@@ -119,16 +119,8 @@ fn tuples(frame: &Frame) -> Option<Tuples> {
 }
 
 fn start(dims: usize, pool: &Arc<Pool>) -> Box<dyn Engine> {
-    let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: dims as u32,
-        m: 16,
-        ef_construction: 64,
-        expected_rows: 1_000_000,
-        rows_per_element: 10,
-        seed: 1,
-    };
+    let spec = BuildSpec::new(ValueType::Vector, Metric::L2, dims as u32, 16, 64);
+    let spec = BuildSpec { expected_rows: 1_000_000, seed: 1, ..spec };
     hnsw::start(EngineKind::Bulk, spec, pool.clone(), Control::default()).expect("good parameters")
 }
 

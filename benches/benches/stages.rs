@@ -24,16 +24,8 @@ fn tid(row: usize) -> HeapTid {
 }
 
 fn build(kind: EngineKind, values: &[Vec<u8>], pool: &Arc<Pool>) -> Finished {
-    let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::Cosine,
-        dims: DIMS as u32,
-        m: 16,
-        ef_construction: 64,
-        expected_rows: values.len() as u64,
-        rows_per_element: 10,
-        seed: 1,
-    };
+    let spec = BuildSpec::new(ValueType::Vector, Metric::Cosine, DIMS as u32, 16, 64);
+    let spec = BuildSpec { expected_rows: values.len() as u64, seed: 1, ..spec };
     let mut engine = hnsw::start(kind, spec, pool.clone(), Control::default()).expect("good parameters");
     for (at, batch) in values.chunks(300).enumerate() {
         let tids: Vec<HeapTid> = (0..batch.len()).map(|row| tid(300 * at + row)).collect();

@@ -48,7 +48,7 @@ impl GraphSet {
 
     /// A set of `vector`s.
     pub fn of_vectors(base: &Vectors, queries: &Vectors, metric: Metric, m: u16, ef_construction: u16) -> Result<Self> {
-        let spec = spec(ValueType::Vector, metric, base.dims(), m, ef_construction);
+        let spec = BuildSpec::new(ValueType::Vector, metric, base.dims() as u32, m, ef_construction);
         Self::new(spec, encode(base, metric), encode(queries, metric))
     }
 
@@ -167,20 +167,6 @@ impl GraphSet {
             }
         }
         mean
-    }
-}
-
-/// The specification of a build.
-pub(crate) fn spec(value_type: ValueType, metric: Metric, dims: usize, m: u16, ef_construction: u16) -> BuildSpec {
-    BuildSpec {
-        value_type,
-        metric,
-        dims: dims as u32,
-        m,
-        ef_construction,
-        expected_rows: 0,
-        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
-        seed: 0,
     }
 }
 

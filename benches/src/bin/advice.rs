@@ -152,16 +152,8 @@ impl Scene {
         let whole = match self.wholes.entry((name, choice.m, choice.ef_construction)) {
             Entry::Occupied(place) => place.into_mut(),
             Entry::Vacant(place) => {
-                let spec = BuildSpec {
-                    value_type: choice.value_type,
-                    metric,
-                    dims: self.dims,
-                    m: choice.m,
-                    ef_construction: choice.ef_construction,
-                    expected_rows: 0,
-                    rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
-                    seed: 1,
-                };
+                let Choice { value_type, m, ef_construction, .. } = *choice;
+                let spec = BuildSpec { seed: 1, ..BuildSpec::new(value_type, metric, self.dims, m, ef_construction) };
                 let mut part = Values::new(choice.value_type, self.dims);
                 for row in (0..form.rows.len()).step_by(self.share) {
                     part.extend(form.rows.get(row), []);

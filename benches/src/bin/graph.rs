@@ -10,7 +10,7 @@ use benches::{EF_SEARCH, Found, Memory, MetricName, exact_neighbors, read_values
 use clap::{Parser, ValueEnum};
 use graph::{HeapTid, ValueType};
 use harness::cpu_seconds;
-use hnsw::{BuildSpec, Control, EngineKind, Finished, Metric, Pool, Report, RowBatch};
+use hnsw::{BuildSpec, Control, EngineKind, Finished, Metric, Pool, Report, RowBatch, Searcher};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum EngineName {
@@ -54,14 +54,9 @@ fn main() -> Result<()> {
     let kernel = distance::kernel(distance::Elements::F32, metric).context("no kernel")?;
 
     let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric,
-        dims: dims as u32,
-        m: arguments.m,
-        ef_construction: arguments.ef_construction,
         expected_rows: base.len() as u64,
-        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
         seed: arguments.seed,
+        ..BuildSpec::new(ValueType::Vector, metric, dims as u32, arguments.m, arguments.ef_construction)
     };
     let kind = match arguments.engine {
         EngineName::Bulk => EngineKind::Bulk,
@@ -86,8 +81,8 @@ fn main() -> Result<()> {
                 distances.set(distances.get() + 1);
                 kernel(query, finished.values.value(element))
             };
-            let results = hnsw::search(&finished.graph, distance, ef);
-            let tids = results.iter().take(10).flat_map(|&element| finished.graph.heap_tids().of(element));
+            let results = Searcher::default().search(&finished.graph, distance, |_| {}, ef);
+            let tids = results.iter().take(10).flat_map(|near| finished.graph.heap_tids().of(near.element()));
             found.hits += tids.filter(|tid| exact.contains(&(tid.block() as usize))).count();
         }
         found.distances = distances.get();

@@ -8,6 +8,7 @@ use benches::{Found, Index, MetricName, exact_neighbors, read_values};
 use clap::Parser;
 use distance::{Elements, Metric};
 use graph::ValueType;
+use hnsw::Searcher;
 
 /// Searches the file of an hnsw index on `vector`s.
 #[derive(Parser)]
@@ -43,9 +44,9 @@ fn main() -> Result<()> {
                 elements.insert(index.places[element as usize].0);
                 kernel(query, &index.values[element as usize])
             };
-            let results =
-                hnsw::search_with(&index, distance, |element| _ = lists.insert(index.places[element as usize].1), ef);
-            found.hits += results.iter().take(10).filter(|&&element| exact.contains(&(element as usize))).count();
+            let expand = |element| _ = lists.insert(index.places[element as usize].1);
+            let results = Searcher::default().search(&index, distance, expand, ef);
+            found.hits += results.iter().take(10).filter(|near| exact.contains(&(near.element() as usize))).count();
             found.distances += distances;
             found.pages += elements.union(&lists).count() as u64;
         }

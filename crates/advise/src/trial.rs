@@ -98,15 +98,11 @@ impl<'a> Trial<'a> {
             metric: metric.name(),
         };
         let kernel = kernel(form.rows.elements(), metric).ok_or(unsupported)?;
+        let Candidate { value_type, m, ef_construction, .. } = candidate;
         let spec = BuildSpec {
-            value_type: candidate.value_type,
-            metric,
-            dims: question.dims,
-            m: candidate.m,
-            ef_construction: candidate.ef_construction,
             expected_rows: rows as u64,
-            rows_per_element: pgvector::HEAP_TIDS_PER_ELEMENT as u8,
             seed: question.seed,
+            ..BuildSpec::new(value_type, metric, question.dims, m, ef_construction)
         };
         let before = context.pool.cpu_time();
         let mut engine = hnsw::start(context.engine, spec, context.pool.clone(), context.control.aside())?;

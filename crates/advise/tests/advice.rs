@@ -33,16 +33,8 @@ fn ask(question: &Question, rows: Values, control: &Control) -> Result<Advice, A
 
 /// Recall and visits of a graph of all rows.
 fn searched(base: &Vectors, queries: &Vectors, m: u16, ef_construction: u16, ef: usize) -> (f64, f64) {
-    let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: base.dims() as u32,
-        m,
-        ef_construction,
-        expected_rows: base.rows() as u64,
-        rows_per_element: 10,
-        seed: 1,
-    };
+    let spec = BuildSpec::new(ValueType::Vector, Metric::L2, base.dims() as u32, m, ef_construction);
+    let spec = BuildSpec { expected_rows: base.rows() as u64, seed: 1, ..spec };
     let pool = Arc::new(Pool::new(0).unwrap());
     let mut engine = hnsw::start(EngineKind::Bulk, spec, pool, Control::default()).unwrap();
     for row in 0..base.rows() {

@@ -32,6 +32,15 @@ pub struct BuildSpec {
     pub seed: u64,
 }
 
+impl BuildSpec {
+    /// A build without an estimate of rows, whose elements have room for as many rows as pgvector's, with seed 0.
+    #[must_use]
+    pub fn new(value_type: ValueType, metric: Metric, dims: u32, m: u16, ef_construction: u16) -> Self {
+        let rows_per_element = HEAP_TIDS_PER_ELEMENT as u8;
+        Self { value_type, metric, dims, m, ef_construction, expected_rows: 0, rows_per_element, seed: 0 }
+    }
+}
+
 /// The engines that can build a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {

@@ -55,5 +55,5 @@ pub use input::Storage;
 pub use pass::Pass;
 pub use pool::Pool;
 pub use progress::{Control, Phase, Progress};
-pub use search::{Distances, Links, Searcher, search, search_with};
+pub use search::{Distances, Links, Searcher};
 pub use tasks::{Recorder, Step};

@@ -12,13 +12,13 @@ pub enum Pass {
     /// Removal of pivots that are among the nearest of very many elements.
     HubRemoval,
     /// Refinement: each element is compared with the candidates of its cell (`partition/refine.rs`).
-    SecondLook,
+    Refinement,
     /// Further partitions while candidates lack too many true neighbors (`partition/more.rs`).
     MorePartitions,
     /// An element's nearest pivots as candidates.
     PivotLinks,
     /// Reverse-edge selection: each element selects again, among its neighbors and the elements that chose it (`select/mutual.rs`).
-    MutualChoice,
+    ReverseEdges,
     /// More links to elements of low in-degree.
     InDegree,
     /// Links out of groups of near-identical elements.
@@ -41,10 +41,10 @@ impl Pass {
         Self::Codes,
         Self::Components,
         Self::HubRemoval,
-        Self::SecondLook,
+        Self::Refinement,
         Self::MorePartitions,
         Self::PivotLinks,
-        Self::MutualChoice,
+        Self::ReverseEdges,
         Self::InDegree,
         Self::LinksOut,
         Self::Remedies,
@@ -62,10 +62,10 @@ impl Pass {
             Self::Codes => "codes",
             Self::Components => "components",
             Self::HubRemoval => "hub removal",
-            Self::SecondLook => "second look",
+            Self::Refinement => "refinement",
             Self::MorePartitions => "more partitions",
             Self::PivotLinks => "pivot links",
-            Self::MutualChoice => "mutual choice",
+            Self::ReverseEdges => "reverse edges",
             Self::InDegree => "in-degree",
             Self::LinksOut => "links out",
             Self::Remedies => "remedies",

@@ -1,4 +1,4 @@
-//! Searches any graph as pgvector does: [`search`] and [`search_with`] once, a [`Searcher`] repeatedly.
+//! Searches any graph as pgvector does.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,20 +32,6 @@ impl Links for Graph {
     fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
         self.neighbors(element, layer).iter().copied()
     }
-}
-
-/// [`search_with`] without a callback for expanded elements.
-pub fn search(graph: &Graph, distance: impl Distances, ef: usize) -> Vec<u32> {
-    search_with(graph, distance, |_| {}, ef)
-}
-
-/// Descends through the upper layers with one candidate, then searches layer 0 with `ef` candidates (algorithms 2 and 5 of the HNSW paper).
-///
-/// Returns at most `ef` elements, nearest first. `distance` is an element's distance to the query, `expand` is called with each element
-/// whose neighbors are read.
-pub fn search_with(graph: &impl Links, distance: impl Distances, expand: impl FnMut(u32), ef: usize) -> Vec<u32> {
-    let found = Searcher::default().search(graph, distance, expand, ef);
-    found.into_iter().map(|near| near.element()).collect()
 }
 
 /// Searches graphs, and reuses its memory from one search to the next.
@@ -90,7 +76,11 @@ impl<'a, D: Fn(u32) -> f32, B: Fn(u32) -> &'a [u8]> Distances for Loading<D, B> 
 }
 
 impl Searcher {
-    /// Like [`search_with`], with distances.
+    /// Descends through the upper layers with one candidate, then searches layer 0 with `ef` candidates (algorithms 2 and 5 of the HNSW
+    /// paper).
+    ///
+    /// Returns at most `ef` elements, nearest first. `distance` is an element's distance to the query, `expand` is called with each
+    /// element whose neighbors are read.
     pub fn search(
         &mut self,
         graph: &impl Links,

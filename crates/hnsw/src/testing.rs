@@ -12,16 +12,7 @@ use crate::{BuildSpec, Pool};
 
 /// A build of `vector` values by L2 with m = 16.
 pub(crate) fn spec(dims: usize) -> BuildSpec {
-    BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: dims as u32,
-        m: 16,
-        ef_construction: 64,
-        expected_rows: 0,
-        rows_per_element: 10,
-        seed: 0,
-    }
+    BuildSpec::new(ValueType::Vector, Metric::L2, dims as u32, 16, 64)
 }
 
 /// One thread.

@@ -7,7 +7,8 @@ use std::thread;
 
 use graph::ValueType;
 use hnsw::{
-    BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Step, start,
+    BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Searcher, Step,
+    start,
 };
 use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
 
@@ -206,8 +207,10 @@ fn recall_of_clustered_vectors() {
         let mut hits = 0;
         for query in &queries {
             let bytes: Vec<u8> = query.iter().flat_map(|v| v.to_le_bytes()).collect();
-            let found = hnsw::search(&finished.graph, |e| kernel(&bytes, finished.values.value(e)), 40);
-            let found: Vec<_> = found[..10].iter().flat_map(|&e| finished.graph.heap_tids().of(e)).collect();
+            let distance = |element| kernel(&bytes, finished.values.value(element));
+            let found = Searcher::default().search(&finished.graph, distance, |_| {}, 40);
+            let found: Vec<_> =
+                found[..10].iter().flat_map(|near| finished.graph.heap_tids().of(near.element())).collect();
             hits += exact(query).iter().filter(|&&row| found.contains(&&tid(row))).count();
         }
         assert!(hits >= 480, "{hits} of 500");

@@ -3,7 +3,7 @@
 mod support;
 
 use distance::Elements;
-use hnsw::{BuildSpec, EngineKind, Metric, search};
+use hnsw::{BuildSpec, EngineKind, Metric, Searcher};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
@@ -109,8 +109,8 @@ fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
         let distance = |element: u32| kernel(query, finished.values.value(element));
         let mut exact: Vec<f32> = finished.graph.elements().map(distance).collect();
         exact.sort_unstable_by(f32::total_cmp);
-        let found = search(&finished.graph, distance, 10);
-        hits += found.into_iter().filter(|&element| distance(element) <= exact[9]).count();
+        let found = Searcher::default().search(&finished.graph, distance, |_| {}, 10);
+        hits += found.iter().filter(|near| near.distance() <= exact[9]).count();
     }
     assert!(hits > 1200, "{hits} of {}", 10 * queries.len());
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use hnsw::{BuildSpec, Finished, Metric, Pass, search};
+use hnsw::{BuildSpec, Finished, Metric, Pass, Searcher};
 use support::{Numbers, all, build, build_without, check, spec};
 
 const ROWS: usize = 3000;
@@ -29,7 +29,7 @@ fn a_pass_that_is_left_out_leaves_a_complete_graph() {
             Pass::Remedies,
             Pass::Reach,
             Pass::Codes,
-            Pass::SecondLook,
+            Pass::Refinement,
             Pass::MorePartitions,
             Pass::LinksOut,
             Pass::MissedElements,
@@ -51,7 +51,9 @@ fn searches_with_a_small_ef_miss_fewer_elements_of_small_groups() {
     let missed = |finished: &Finished| {
         let found = |&element: &u32| {
             let value = finished.values.value(element);
-            search(&finished.graph, |other| kernel(value, finished.values.value(other)), 10).contains(&element)
+            let distance = |other| kernel(value, finished.values.value(other));
+            let found = Searcher::default().search(&finished.graph, distance, |_| {}, 10);
+            found.iter().any(|near| near.element() == element)
         };
         finished.graph.elements().filter(|element| !found(element)).count()
     };

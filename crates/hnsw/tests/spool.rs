@@ -9,16 +9,7 @@ use graph::{HeapTid, ValueType};
 const DIMS: u32 = 16;
 
 fn build(storage: &Storage, spool_at: usize) -> Finished {
-    let spec = BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: DIMS,
-        m: 8,
-        ef_construction: 64,
-        expected_rows: 0,
-        rows_per_element: graph::HEAP_TIDS_PER_ELEMENT as u8,
-        seed: 1,
-    };
+    let spec = BuildSpec { seed: 1, ..BuildSpec::new(ValueType::Vector, Metric::L2, DIMS, 8, 64) };
     let pool = Arc::new(Pool::new(2).unwrap());
     let mut engine = start_in(storage.clone(), EngineKind::Bulk, spec, pool, Control::default()).unwrap();
     for batch in 0..20 {

@@ -6,7 +6,7 @@ use benches::{EFS, GraphSet, Searches};
 use clap::Args;
 use harness::hard::FAMILIES;
 use harness::{PgConfig, cpu_seconds, step};
-use hnsw::{EngineKind, Metric, Pass, Remedy};
+use hnsw::{EngineKind, Pass, Remedy};
 
 use super::contest::{alternate, median};
 use super::flags;
@@ -28,7 +28,7 @@ pub struct Ablation {
         default_value = "wordnet-384,wordnet-1152,fashion-mnist,crowd-cosine,far-clusters-l2,positive-lognormal-ip"
     )]
     sets: Vec<String>,
-    /// Passes to leave out, for instance second-look [default: each]
+    /// Passes to leave out, for instance refinement [default: each]
     #[arg(long, value_name = "PASS", value_delimiter = ',', value_parser = pass)]
     without: Vec<Pass>,
     #[command(flatten)]
@@ -98,12 +98,7 @@ impl Ablation {
         let metric = metric.map(flags::metric).transpose().map_err(anyhow::Error::msg)?;
         let options = SetOptions { metric: metric.or(self.set.metric), ..self.set.clone() };
         let set = Set::find(name, &options)?;
-        let metric = match set.metric {
-            harness::Metric::L2 => Metric::L2,
-            harness::Metric::InnerProduct => Metric::InnerProduct,
-            harness::Metric::Cosine => Metric::Cosine,
-        };
-        let make = || GraphSet::of_vectors(&set.base, &set.queries, metric, self.m, self.ef_construction);
+        let make = || GraphSet::of_vectors(&set.base, &set.queries, set.metric, self.m, self.ef_construction);
         step::timed("finding the distances of the true neighbors", make)
     }
 
@@ -140,7 +135,7 @@ fn pass(word: &str) -> Result<Pass, String> {
 }
 
 fn table(contestants: &[Contestant], rounds: &[Vec<Outcome>]) -> Table {
-    let mut table = Table::new(&["", "CPU", "recall@10 at 10", "at 40", "at 200", "visited", "pages", "guard"]);
+    let mut table = Table::new(["", "CPU", "recall@10 at 10", "at 40", "at 200", "visited", "pages", "guard"]);
     let cpu = |of: &[Outcome]| median(of.iter().map(|outcome| outcome.cpu)).unwrap_or_default();
     let recall = |of: &[Outcome], shown: usize| of[0].searches.recall[shown][1];
     let (visited, pages) = (|of: &[Outcome]| of[0].searches.visited[SHOWN[1]], |of: &[Outcome]| of[0].pages);

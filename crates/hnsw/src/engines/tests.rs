@@ -10,7 +10,7 @@ use crate::input::ValueStore;
 use crate::partition::plan::Defect;
 use crate::random::Random;
 use crate::space::Measure;
-use crate::{Control, Engine, Finished, Pool, Remedy, RowBatch, Storage, search, testing};
+use crate::{Control, Engine, Finished, Pool, Remedy, RowBatch, Searcher, Storage, testing};
 
 const ROWS: usize = 12_000;
 const DIMS: usize = 24;
@@ -47,8 +47,8 @@ fn recall(finished: &Finished) -> f32 {
         let distance = |other| kernel(finished.values.value(query), finished.values.value(other));
         let mut exact: Vec<f32> = finished.graph.elements().map(distance).collect();
         let furthest = *exact.select_nth_unstable_by(9, f32::total_cmp).1;
-        let found = search(&finished.graph, distance, 40);
-        hits += found.iter().take(10).filter(|&&element| distance(element) <= furthest).count();
+        let found = Searcher::default().search(&finished.graph, distance, |_| {}, 40);
+        hits += found.iter().take(10).filter(|near| near.distance() <= furthest).count();
         queries += 1;
     }
     hits as f32 / (10 * queries) as f32
@@ -74,8 +74,9 @@ fn rows_of_a_lost_group_are_found() {
     let missed = |defect| {
         let finished = build(&values, defect);
         let distance = |a, b| kernel(finished.values.value(a), finished.values.value(b));
-        let finds = |&row: &u32| search(&finished.graph, |other| distance(row, other), 40)[0] != row;
-        (0..ROWS as u32).filter(finds).count()
+        let mut searcher = Searcher::default();
+        let mut nearest = |row| searcher.search(&finished.graph, |other| distance(row, other), |_| {}, 40)[0].element();
+        (0..ROWS as u32).filter(|&row| nearest(row) != row).count()
     };
     let expected = missed(Defect::None);
     let missed = missed(Defect::GroupLost);

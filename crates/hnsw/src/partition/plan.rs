@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     /// Candidates kept for each point, its nearest.
     pub(crate) keep: usize,
     /// Whether candidates are refined (`refine`): not with the smallest `ef_construction`.
-    pub(crate) looks_again: bool,
+    pub(crate) refines: bool,
     /// Partitions added at most while candidates lack too many neighbors (`more`): none with a small `ef_construction`.
     pub(crate) more: u64,
     /// A pass that a benchmark leaves out.
@@ -106,7 +106,7 @@ impl Plan {
             wanted,
             least,
             keep,
-            looks_again: ef_construction > 16,
+            refines: ef_construction > 16,
             more: if ef_construction <= 32 { 0 } else { 2 },
             left_out: None,
             #[cfg(test)]
@@ -188,8 +188,8 @@ mod tests {
         let of = |ef_construction| comparisons(ef_construction, 100_000);
         assert!(of(16) * 5 <= of(64) * 2, "{} {}", of(16), of(64));
         assert!(of(32) < of(64) && of(64) < of(128));
-        let looks_again = |ef_construction| Plan::new(ef_construction, 32, Compared::ByCodes, 100_000).looks_again;
-        assert!(!looks_again(16) && looks_again(17));
+        let refines = |ef_construction| Plan::new(ef_construction, 32, Compared::ByCodes, 100_000).refines;
+        assert!(!refines(16) && refines(17));
         let keep = |ef_construction, list| Plan::new(ef_construction, list, Compared::ByCodes, 100_000).keep;
         assert!(keep(16, 4) < keep(64, 4) && keep(16, 32) == keep(64, 32));
     }

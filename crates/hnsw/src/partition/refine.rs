@@ -88,7 +88,7 @@ pub(crate) struct Scratch {
 }
 
 /// Compares each point of a cell with the candidates of all its points, and keeps its nearest. `cell` has positions in `points`.
-pub(crate) fn look_again(
+pub(crate) fn refine_cell(
     space: Space<'_>,
     products: Products,
     points: &[u32],
@@ -183,7 +183,7 @@ impl Scratch {
 mod tests {
     use distance::Candidate;
 
-    use super::{Known, Scratch, look_again};
+    use super::{Known, Scratch, refine_cell};
     use crate::Control;
     use crate::candidates::Candidates;
     use crate::space::{Codes, Space};
@@ -208,7 +208,7 @@ mod tests {
             found.add(point as usize, std::iter::once(exact.candidate(point, (point + 1) % COUNT)));
         }
         let known = Known::count(&points, &points, &found, &Control::default()).unwrap();
-        look_again(space, products, &points, &cell, (&found, &known), &mut Scratch::default());
+        refine_cell(space, products, &points, &cell, (&found, &known), &mut Scratch::default());
         let mut hits = 0;
         for &point in &cell {
             // The points of the cell, and the candidate of its last point.

@@ -108,7 +108,7 @@ mod tests {
     use crate::Control;
     use crate::draft::Draft;
     use crate::random::Random;
-    use crate::search::search_with;
+    use crate::search::Searcher;
     use crate::testing::{cube, euclidean, pool, store};
 
     /// Points of a group.
@@ -121,8 +121,10 @@ mod tests {
         let squared = |a: u32, b: u32| -> f32 {
             points[a as usize].iter().zip(points[b as usize]).map(|(x, y)| (x - y) * (x - y)).sum()
         };
-        let found = |element: u32| search_with(draft, |other| squared(element, other), |_| {}, 10).contains(&element);
-        (0..points.len() as u32).filter(|&element| !found(element)).count()
+        let mut searcher = Searcher::default();
+        let mut found = |element| searcher.search(draft, |other| squared(element, other), |_| {}, 10);
+        let missed = |&element: &u32| found(element).iter().all(|near| near.element() != element);
+        (0..points.len() as u32).filter(missed).count()
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) fn fill(
     }
     let (points, order) = (&gathered.points, &gathered.order);
     // Progress is counted in elements, all of which are on layer 0.
-    let choosing = Choosing { points, order, width, name: "first choice", counted: layer == 0 };
+    let choosing = Choosing { points, order, width, name: "first selection", counted: layer == 0 };
     let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
         gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
@@ -84,7 +84,7 @@ pub(crate) fn fill(
         memory::give_back();
         control.ran("memory given back");
     }
-    if gathered.mutual && Pass::MutualChoice.runs(gathered.left_out) {
+    if gathered.mutual && Pass::ReverseEdges.runs(gathered.left_out) {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
     let (mutual, left_out) = (gathered.mutual, gathered.left_out);
@@ -274,6 +274,6 @@ mod tests {
         let differ = |layer, pass| lists(layer, Some(pass)) != lists(layer, None);
         // Layer 0 alone balances in-degrees.
         assert_eq!([0, 1].map(|layer| differ(layer, Pass::InDegree)), [true, false]);
-        assert_eq!([0, 1].map(|layer| differ(layer, Pass::MutualChoice)), [true, true]);
+        assert_eq!([0, 1].map(|layer| differ(layer, Pass::ReverseEdges)), [true, true]);
     }
 }

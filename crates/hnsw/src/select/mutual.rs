@@ -46,7 +46,7 @@ pub(crate) fn choose_again<'a>(
     pool: &Pool,
     control: &Control,
 ) -> Result<Chosen<'a>, BuildError> {
-    let choosing = Choosing { name: "second choice", ..before.by() };
+    let choosing = Choosing { name: "second selection", ..before.by() };
     let choosers = pool.run(|| Choosers::new(before, control))?;
     choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
         let point = choosing.points[at];

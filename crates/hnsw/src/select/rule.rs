@@ -238,7 +238,7 @@ impl Selector {
         };
         self.center.resize(products.dims, 0.0);
         distance::decode(products.elements, space.value(element), &mut self.center);
-        self.group.pack(space, products, &self.members, Some(&self.center));
+        self.group.pack(space, products, &self.members, Some(&self.center), false);
         self.group.all_pairs(products, &mut self.between);
         self.width = self.group.padded();
         Known::ByValues

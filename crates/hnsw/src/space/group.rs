@@ -21,23 +21,16 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Packs points, under L2 as differences from `center`, which lose less to cancellation.
-    pub(crate) fn pack(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>) {
-        self.fill(space, products, points, center, false);
-    }
-
-    /// Packs points as codes: distances of tiles are approximate. `products` have kernels for codes.
-    pub(crate) fn pack_as_codes(
+    /// Packs points, under L2 as differences from `center`, which lose less to cancellation. If `coded`, as codes: distances of tiles are
+    /// approximate, and `products` must have kernels for codes.
+    pub(crate) fn pack(
         &mut self,
         space: Space<'_>,
         products: Products,
         points: &[u32],
         center: Option<&[f32]>,
+        coded: bool,
     ) {
-        self.fill(space, products, points, center, true);
-    }
-
-    fn fill(&mut self, space: Space<'_>, products: Products, points: &[u32], center: Option<&[f32]>, coded: bool) {
         let vectors = points.iter().map(|&point| space.value(point));
         self.fill_values(products, vectors, &space.extra_coordinates(points), center, coded);
     }
@@ -205,14 +198,14 @@ mod tests {
         let space = euclidean::<2>(&store);
         let products = space.measure.products.unwrap();
         let mut group = Group::default();
-        group.pack(space, products, &[0, 1, 2], None);
+        group.pack(space, products, &[0, 1, 2], None, false);
         assert!(!group.resolves(0, 7.6) && group.resolves(0, 7.7));
         assert!(!group.resolves(2, 7.6e-6) && group.resolves(2, 7.7e-6), "a point near the origin loses less");
-        group.pack(space, products, &[0, 1, 2], Some(&[1000.0, 1.0]));
+        group.pack(space, products, &[0, 1, 2], Some(&[1000.0, 1.0]), false);
         assert!(group.resolves(0, 7.7e-6), "nor does one near the center");
         // Products alone do not cancel.
         let measure = Measure::new(Elements::F32, Metric::InnerProduct, 2).unwrap();
-        group.pack(Space::exact(measure, &store), measure.products.unwrap(), &[0, 1, 2], None);
+        group.pack(Space::exact(measure, &store), measure.products.unwrap(), &[0, 1, 2], None, false);
         assert!(group.resolves(0, 0.0));
     }
 
@@ -225,7 +218,7 @@ mod tests {
         assert_eq!(center(space, products, &all), Some(vec![0.0, -1.0]));
         let (mut group, mut distances) = (Group::default(), Vec::new());
         for center in [None, Some([0.0, -1.0])] {
-            group.pack(space, products, &all, center.as_ref().map(|center| center.as_slice()));
+            group.pack(space, products, &all, center.as_ref().map(|center| center.as_slice()), false);
             group.all_pairs(products, &mut distances);
             let row = |at: usize| &distances[at * group.padded()..][..group.padded()];
             assert_eq!(row(0)[1..4], [25.0, 36.0, 73.0]);

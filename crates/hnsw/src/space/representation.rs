@@ -40,8 +40,8 @@ impl<'a> Representation<'a> {
     pub(crate) fn pack(&self, space: Space<'_>, products: Products, points: &[u32], group: &mut Group) {
         match self {
             Self::Codes(codes) => group.pack_codes(codes, points),
-            Self::CenteredCodes(center) => group.pack_as_codes(space, products, points, center.as_deref()),
-            Self::Centered(center) => group.pack(space, products, points, center.as_deref()),
+            Self::CenteredCodes(center) => group.pack(space, products, points, center.as_deref(), true),
+            Self::Centered(center) => group.pack(space, products, points, center.as_deref(), false),
         }
     }
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use graph::{Graph, HeapTid, ValueType};
-use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Pass, Pool, RowBatch, start, start_without};
+use hnsw::{
+    BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Pass, Pool, RowBatch, Searcher, start, start_without,
+};
 
 /// Repeatable numbers between -1 and 1.
 pub struct Numbers(pub u64);
@@ -21,16 +23,8 @@ impl Numbers {
 }
 
 pub fn spec(dims: u32, m: u16) -> BuildSpec {
-    BuildSpec {
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims,
-        m,
-        ef_construction: (2 * m).max(64),
-        expected_rows: 1000,
-        rows_per_element: 10,
-        seed: 0,
-    }
+    let spec = BuildSpec::new(ValueType::Vector, Metric::L2, dims, m, (2 * m).max(64));
+    BuildSpec { expected_rows: 1000, ..spec }
 }
 
 pub fn tid(row: usize) -> HeapTid {
@@ -131,9 +125,9 @@ pub fn recall_of(
         let distance = |element: u32| kernel(value, finished.values.value(element));
         let mut exact: Vec<f32> = graph.elements().map(distance).collect();
         exact.sort_by(f32::total_cmp);
-        let found = hnsw::search(graph, distance, ef);
+        let found = Searcher::default().search(graph, distance, |_| {}, ef);
         // Ties count as hits.
-        hits += found.iter().take(10).filter(|&&element| distance(element) <= exact[9]).count();
+        hits += found.iter().take(10).filter(|near| near.distance() <= exact[9]).count();
         wanted += 10;
     }
     hits as f64 / f64::from(wanted)

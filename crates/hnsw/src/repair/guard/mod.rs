@@ -13,10 +13,9 @@ use rayon::prelude::*;
 use crate::draft::Draft;
 use crate::exact;
 use crate::input::ValueStore;
-use crate::search::{Links, Loading, Searcher, search};
+use crate::search::{Links, Loading, Searcher};
 use crate::space::{Measure, Query, Space};
 use crate::{BuildError, BuildSpec, Control};
-use probes::Probes;
 pub(crate) use probes::Sample;
 
 /// Elements in the sample for self-recall.
@@ -92,7 +91,7 @@ impl<'a> Guard<'a> {
     ) -> Result<Self, BuildError> {
         let Space { measure, store, .. } = space;
         let gap = |point| draft.neighbors(point, 0).first().map_or(f32::INFINITY, |&near| space.distance(point, near));
-        let probes = Probes::draw(spec, store, points, measure.metric, sample, gap).values;
+        let probes = probes::draw(spec, store, points, measure.metric, sample, gap);
         let exact = exact::nearest(space, points, &probes, K, control)?;
         Ok(Self { measure, store, probes, exact })
     }
@@ -103,14 +102,14 @@ impl<'a> Guard<'a> {
         let probes = self.probes.par_iter().zip(&self.exact).enumerate();
         let each = control.section("probes").map_init(probes, |scratch: &mut Scratch, (at, (probe, exact))| {
             let [recall, low, local] = self.search(graph, scratch, probe, exact, at < PROBES_WIDE);
-            let kinds = if Probes::is_row(at) { [low, 0.0] } else { [0.0, low] };
+            let kinds = if probes::is_row(at) { [low, 0.0] } else { [0.0, low] };
             Ok([recall, low, local, (local - low) * (local - low), kinds[0], kinds[1]])
         })?;
         let sums = each.into_iter().fold([0f32; 6], |a, b| std::array::from_fn(|at| a[at] + b[at]));
         let mean = |sum: f32, count: usize| if count == 0 { 1.0 } else { sum / count as f32 };
         let (all, wide) = (self.probes.len(), self.probes.len().min(PROBES_WIDE));
         let [recall, low, local, squares, rows, between] = sums;
-        let of_rows = (0..all).filter(|&at| Probes::is_row(at)).count();
+        let of_rows = (0..all).filter(|&at| probes::is_row(at)).count();
         let kinds = [mean(rows, of_rows), mean(between, all - of_rows)];
         let (recall, low, local) = (mean(recall, wide), mean(low, all), mean(local, all));
         let variance = mean(squares, all) - (local - low) * (local - low);
@@ -147,12 +146,13 @@ impl<'a> Guard<'a> {
 /// pool it is called from.
 pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) -> Result<f32, BuildError> {
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
-    let finds_itself = |&element: &u32| {
+    let finds_itself = |searcher: &mut Searcher, &element: &u32| {
         let value = space.store.value(element);
-        let results = search(graph, |other: u32| (space.measure.kernel)(value, space.store.value(other)), EF_SEARCH);
-        results.iter().any(|&result| space.store.value(result) == value)
+        let distance = |other| (space.measure.kernel)(value, space.store.value(other));
+        let results = searcher.search(graph, distance, |_| {}, EF_SEARCH);
+        Ok(results.iter().any(|result| space.store.value(result.element()) == value))
     };
-    let found = control.section("self-recall").map(sample.par_iter(), |element| Ok(finds_itself(element)))?;
+    let found = control.section("self-recall").map_init(sample.par_iter(), finds_itself)?;
     let found = found.into_iter().filter(|&found| found).count();
     Ok(if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 })
 }

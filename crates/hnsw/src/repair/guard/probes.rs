@@ -28,55 +28,48 @@ pub(crate) enum Sample {
     Large,
 }
 
-/// Values in the type's encoding.
-pub(crate) struct Probes {
-    pub(crate) values: Vec<Vec<u8>>,
+/// Whether the probe at a position is a row.
+pub(crate) fn is_row(at: usize) -> bool {
+    at % 3 != 2
 }
 
-impl Probes {
-    /// Whether the probe at a position is a row.
-    pub(crate) fn is_row(at: usize) -> bool {
-        at % 3 != 2
-    }
-
-    /// A third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's nearest neighbor, is large; a
-    /// third are values between two random rows.
-    pub(crate) fn draw(
-        spec: &BuildSpec,
-        store: &ValueStore,
-        points: &[u32],
-        metric: Metric,
-        sample: Sample,
-        gap: impl Fn(u32) -> f32,
-    ) -> Self {
-        let affordable = BUDGET / (BESIDES + spec.dims as usize);
-        let count = affordable.min(points.len() / ROWS).clamp(FEWEST, MOST);
-        let count = match sample {
-            Sample::Small => count,
-            Sample::Large => MORE * count,
+/// Draws probes, in the type's encoding: a third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's
+/// nearest neighbor, is large; a third are values between two random rows.
+pub(crate) fn draw(
+    spec: &BuildSpec,
+    store: &ValueStore,
+    points: &[u32],
+    metric: Metric,
+    sample: Sample,
+    gap: impl Fn(u32) -> f32,
+) -> Vec<Vec<u8>> {
+    let affordable = BUDGET / (BESIDES + spec.dims as usize);
+    let count = affordable.min(points.len() / ROWS).clamp(FEWEST, MOST);
+    let count = match sample {
+        Sample::Small => count,
+        Sample::Large => MORE * count,
+    };
+    let count = count.min(points.len());
+    let mut random = Random::new(spec.seed).fork(u64::MAX);
+    let mut values = Vec::with_capacity(count);
+    for (number, at) in random.sample(count, points.len()).into_iter().enumerate() {
+        let any: [u32; LONELIEST] =
+            std::array::from_fn(|draw| points[if draw == 0 { at } else { random.below(points.len()) }]);
+        let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
+        let row = match number % 3 {
+            // In a sparse region.
+            1 => any.iter().max_by(lonely).copied().unwrap_or(any[0]),
+            _ => any[0],
         };
-        let count = count.min(points.len());
-        let mut random = Random::new(spec.seed).fork(u64::MAX);
-        let mut values = Vec::with_capacity(count);
-        for (number, at) in random.sample(count, points.len()).into_iter().enumerate() {
-            let any: [u32; LONELIEST] =
-                std::array::from_fn(|draw| points[if draw == 0 { at } else { random.below(points.len()) }]);
-            let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
-            let row = match number % 3 {
-                // In a sparse region.
-                1 => any.iter().max_by(lonely).copied().unwrap_or(any[0]),
-                _ => any[0],
-            };
-            let row = store.value(row);
-            let other = store.value(points[random.below(points.len())]);
-            let probe = match Self::is_row(number) {
-                true => row.to_vec(),
-                false => between(spec, metric, row, other, &mut random),
-            };
-            values.push(probe);
-        }
-        Self { values }
+        let row = store.value(row);
+        let other = store.value(points[random.below(points.len())]);
+        let probe = match is_row(number) {
+            true => row.to_vec(),
+            false => between(spec, metric, row, other, &mut random),
+        };
+        values.push(probe);
     }
+    values
 }
 
 /// A value between two others, nearer to the first.
