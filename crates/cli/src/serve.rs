@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hnsw::{EngineKind, Level, Storage};
-use server::{Config, Server, ServerError};
+use server::{Config, Server};
 use service::{Reload, Shutdown, TicketGate, TicketKeys};
 
 use crate::args::{EngineName, Serve};
@@ -22,11 +22,6 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
         .run(async || serve(config(arguments)?, arguments.stop_at_eof, arguments.daemon.admin_socket.clone()).await)
 }
 
-/// The errors of files that the settings name.
-pub fn check(arguments: &Serve) -> Vec<Failure> {
-    config(arguments).err().into_iter().collect()
-}
-
 async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
     // Before the ports are open: whoever sees them open may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
@@ -37,7 +32,7 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
     daemon::keep_fresh(&config.access, keys).context("cannot handle signals")?;
     let encrypted = config.access.tls.is_some();
     let engine = config.engine.name();
-    let server = Server::bind(config).await.map_err(explain)?;
+    let server = Server::bind(config).await.map_err(daemon::explain)?;
     let _socket = daemon::admin(admin_socket.as_deref(), server.activity())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -50,12 +45,7 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
         kernels = Level::current().name(),
         "builder started"
     );
-    if !encrypted && !server.local_addr().ip().is_loopback() {
-        tracing::warn!("connections are not encrypted and other machines can connect");
-    }
-    if !server.asks_clients() && !server.local_addr().ip().is_loopback() {
-        tracing::warn!("clients are not authenticated, and other machines can connect");
-    }
+    daemon::warn_if_exposed(server.local_addr(), encrypted, server.asks_clients());
     let name = "External Indexing";
     daemon::ready(name, server.status_addr(), server.local_addr(), &shutdown).context("cannot write to stdout")?;
     server.run(shutdown).await;
@@ -85,7 +75,8 @@ pub fn check_spool_dir(dir: &Path) -> Result<(), Failure> {
     Storage::try_dir(dir).map_err(|error| Failure::usage(unusable(error)))
 }
 
-fn config(arguments: &Serve) -> Result<Config, Failure> {
+/// The configuration of the builder; reads the files that settings name.
+pub fn config(arguments: &Serve) -> Result<Config, Failure> {
     arguments.spool_dir.as_deref().map_or(Ok(()), check_spool_dir)?;
     let tickets = match &arguments.ticket_key {
         Some(file) => {
@@ -123,11 +114,4 @@ fn config(arguments: &Serve) -> Result<Config, Failure> {
         max_rows_time: arguments.max_rows_time,
         ..Config::default()
     })
-}
-
-/// The failure to start, with advice.
-pub fn explain(error: ServerError) -> Failure {
-    match error {
-        ServerError::Daemon(error) => daemon::explain(error),
-    }
 }

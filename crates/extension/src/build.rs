@@ -2,7 +2,7 @@
 
 use pages::IndexMeta;
 use pgrx::prelude::*;
-use protocol::{BuilderMessage, Hello, Layout, PROTOCOL_VERSION, capability};
+use protocol::{BuilderMessage, Hello, Layout, capability};
 
 use crate::column::Column;
 use crate::engage;
@@ -214,12 +214,7 @@ pub(crate) unsafe fn label(relation: pg_sys::Oid) -> String {
 /// The Hello message for a build; `label` names it in status and logs.
 pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estimated_rows: u64) -> Hello {
     Hello {
-        protocol_min: PROTOCOL_VERSION,
-        protocol_max: PROTOCOL_VERSION,
         capabilities: capability::REDIRECT,
-        value_type: column.value_type,
-        metric: column.metric,
-        dims: column.dims,
         m: options.m,
         ef_construction: options.ef_construction,
         estimated_rows,
@@ -227,10 +222,8 @@ pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estim
         client_version: concat!("lantern_index ", env!("CARGO_PKG_VERSION")).into(),
         server_version: format!("PostgreSQL {}", server_version()),
         label,
-        token: String::new(),
         build_id: build_id(),
-        check: None,
-        ask: None,
+        ..Hello::new(column.value_type, column.metric, column.dims)
     }
 }
 

@@ -289,13 +289,13 @@ impl Session {
 }
 
 /// The builder refuses the build, at least for now.
-fn refused(refuse: &Refuse) -> Failure {
-    let hint = match refuse.retry_after_ms.div_ceil(1000) {
-        0 => refuse.hint.clone(),
-        1 => format!("{} Try again in a second.", refuse.hint),
-        seconds => format!("{} Try again in {seconds} seconds.", refuse.hint),
+fn refused(Refuse { retry_after_ms, report }: &Refuse) -> Failure {
+    let hint = match retry_after_ms.div_ceil(1000) {
+        0 => report.hint.clone(),
+        1 => format!("{} Try again in a second.", report.hint),
+        seconds => format!("{} Try again in {seconds} seconds.", report.hint),
     };
-    Failure::from_builder(refuse.sqlstate, &refuse.message, &refuse.detail, hint.trim())
+    Failure::from_builder(report.sqlstate, &report.message, &report.detail, hint.trim())
 }
 
 fn malformed(error: ProtocolError) -> Failure {

@@ -100,7 +100,9 @@ fn redirect() -> impl Strategy<Value = BuilderMessage> {
 fn refuse_or_error() -> impl Strategy<Value = BuilderMessage> {
     let parts = (any::<Option<u32>>(), sqlstate(), [text(), text(), text()]);
     parts.prop_map(|(retry_after, sqlstate, [message, detail, hint])| match retry_after {
-        Some(retry_after_ms) => BuilderMessage::Refuse(Refuse { retry_after_ms, sqlstate, message, detail, hint }),
+        Some(retry_after_ms) => {
+            BuilderMessage::Refuse(Refuse { retry_after_ms, report: ErrorReport { sqlstate, message, detail, hint } })
+        }
         None => BuilderMessage::Error(ErrorReport { sqlstate, message, detail, hint }),
     })
 }

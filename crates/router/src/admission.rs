@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState, Wait};
+use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState};
 use service::{CodecError, LIMITS_HINT, Queued};
 use thiserror::Error;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -28,10 +28,10 @@ pub(crate) enum NoBuilder {
     #[error("client sent nothing for {} s", .0.as_secs_f64())]
     Silent(Duration),
     /// The router refuses the build.
-    #[error("{}", .0.message)]
+    #[error("{}", .0.report.message)]
     Refused(Box<Refuse>),
     /// The builder refuses the build.
-    #[error("{}", .0.message)]
+    #[error("{}", .0.report.message)]
     Builder(Box<Refuse>),
 }
 
@@ -54,14 +54,13 @@ pub(crate) async fn wait(
         tokio::select! {
             answer = request.answer() => return match answer {
                 Some(Ok(lease)) => Ok(lease),
-                Some(Err(refusal)) => Err(NoBuilder::Refused(Box::new(refuse(&refusal)))),
+                Some(Err(refusal)) => Err(NoBuilder::Refused(refuse(&refusal))),
                 None => Err(NoBuilder::Shutdown),
             },
             _ = tick.tick() => {
                 let waiting = request.waiting();
                 queued.place(waiting.position, memory);
-                let wait = Wait { position: waiting.position, reason: waiting.reason };
-                send(client, &BuilderMessage::Wait(wait), patience).await?;
+                send(client, &BuilderMessage::Wait(waiting), patience).await?;
             }
             frame = client.reader.next() => {
                 listen(frame)?;
@@ -96,14 +95,7 @@ pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Resu
 
 /// Sends the client the reason why it gets no builder, and ends the session.
 pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
-    let error = |sqlstate| {
-        BuilderMessage::Error(ErrorReport {
-            sqlstate,
-            message: why.to_string(),
-            detail: String::new(),
-            hint: String::new(),
-        })
-    };
+    let error = |sqlstate| BuilderMessage::Error(ErrorReport::new(sqlstate, why.to_string()));
     let message = match why {
         NoBuilder::Left | NoBuilder::Client(CodecError::Io(_)) => return,
         NoBuilder::Cancelled | NoBuilder::Operator => error(SqlState::QUERY_CANCELED),
@@ -126,36 +118,28 @@ pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
     let _ = timeout(LAST_WORD, last).await;
 }
 
-fn refuse(refusal: &Refusal) -> Refuse {
-    let limit = LIMITS_HINT.to_owned();
-    let (message, detail, hint, retry_after) = match refusal {
+fn refuse(refusal: &Refusal) -> Box<Refuse> {
+    match refusal {
         Refusal::Waiting(most) => {
             let message = format!("this client has reached its limit of {most} waiting builds");
-            return refusal_of(SqlState::TOO_MANY_CONNECTIONS, message, String::new(), limit, Duration::from_secs(30));
+            ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
         }
-        Refusal::Beyond { needed, limit: most } => {
-            let message = "build needs more memory than this client may have".to_owned();
-            let detail = format!("About {} MB are needed; the client's limit is {} MB.", needed >> 20, most >> 20);
-            return refusal_of(SqlState::OUT_OF_MEMORY, message, detail, limit, Duration::ZERO);
+        Refusal::Beyond { needed, limit } => {
+            ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
+                .detail(format!("About {} MB are needed; the client's limit is {} MB.", needed >> 20, limit >> 20))
+                .hint(LIMITS_HINT)
+                .refuse(0)
         }
         Refusal::NoStart(error, after) => {
-            ("router cannot start a builder".to_owned(), error.text.clone(), error.hint.clone(), *after)
+            ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, "router cannot start a builder")
+                .detail(&error.text)
+                .hint(&error.hint)
+                .refuse(u32::try_from(after.as_millis()).unwrap_or(u32::MAX))
         }
         Refusal::Late(after, error) => {
-            let (detail, hint) =
-                error.as_ref().map_or_else(Default::default, |error| (error.text.clone(), error.hint.clone()));
-            (format!("no builder was ready within {} s", after.as_secs()), detail, hint, Duration::from_secs(30))
+            let (detail, hint) = error.as_ref().map_or(("", ""), |error| (&error.text, &error.hint));
+            let message = format!("no builder was ready within {} s", after.as_secs());
+            ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, message).detail(detail).hint(hint).refuse(30_000)
         }
-    };
-    refusal_of(SqlState::CANNOT_CONNECT_NOW, message, detail, hint, retry_after)
-}
-
-fn refusal_of(sqlstate: SqlState, message: String, detail: String, hint: String, retry_after: Duration) -> Refuse {
-    Refuse {
-        retry_after_ms: u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX),
-        sqlstate,
-        message,
-        detail,
-        hint,
     }
 }

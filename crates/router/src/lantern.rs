@@ -108,7 +108,7 @@ impl Session<'_> {
     fn lantern_client(&self, stream: &dyn Transport) -> Result<Client, String> {
         let Shared { config, activity, .. } = &**self.shared;
         if let Some(refuse) = activity.refuses("router") {
-            return Err(refuse.message);
+            return Err(refuse.report.message);
         }
         config.access.admit_lantern("router", self.peer, stream.peer_name().as_deref())
     }

@@ -117,12 +117,9 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: Error
 
 /// The report that the builder is lost.
 pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
-    ErrorReport {
-        sqlstate: SqlState::CONNECTION_FAILURE,
-        message: format!("router lost its connection to builder {name}"),
-        detail: format!("Of the builder is known: {why}."),
-        hint: "The build can be tried again.".to_owned(),
-    }
+    ErrorReport::new(SqlState::CONNECTION_FAILURE, format!("router lost its connection to builder {name}"))
+        .detail(format!("Of the builder is known: {why}."))
+        .hint("The build can be tried again.")
 }
 
 /// Reads and discards: closing with unread bytes would reset the connection and lose bytes on their way to the other side.
@@ -205,23 +202,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_last_word_counts_although_the_client_breaks_off_when_it_has_it() {
-        let done = BuilderMessage::Done(Done {
-            rows: 1,
-            elements: 1,
-            relinked: 0,
-            unreachable: 0,
-            self_recall_ppm: 0,
-            build_ms: 1,
-            blocks: 2,
-            checksum: 0,
-            recall_ppm: None,
-        });
-        let cancelled = BuilderMessage::Error(ErrorReport {
-            sqlstate: SqlState::QUERY_CANCELED,
-            message: "cancelled by the client".to_owned(),
-            detail: String::new(),
-            hint: String::new(),
-        });
+        let done = BuilderMessage::Done(Done { rows: 1, elements: 1, build_ms: 1, blocks: 2, ..Done::default() });
+        let cancelled = BuilderMessage::Error(ErrorReport::new(SqlState::QUERY_CANCELED, "cancelled by the client"));
         for (word, expected) in [(done, kind::DONE), (cancelled, kind::ERROR)] {
             let ((mut to_client, mut client), (mut to_builder, mut builder)) = (side().await, side().await);
             let mut boundary = Boundary::new(Arc::new(Stages::new()));

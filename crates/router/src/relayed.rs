@@ -48,10 +48,10 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
     match admission {
         Ok((_, frame)) if frame.kind == kind::REFUSE => {
             let refuse = match BuilderMessage::from_frame(&frame) {
-                Ok(Some(BuilderMessage::Refuse(refuse))) => refuse,
+                Ok(Some(BuilderMessage::Refuse(refuse))) => Box::new(refuse),
                 _ => unreadable(lease.name()),
             };
-            Relayed::Refused(Box::new(client), queued, NoBuilder::Builder(Box::new(refuse)))
+            Relayed::Refused(Box::new(client), queued, NoBuilder::Builder(refuse))
         }
         Ok((builder, decision)) => {
             build(shared, client, queued, lease, builder, &decision).await;
@@ -66,14 +66,11 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
     }
 }
 
-fn unreadable(builder: &str) -> Refuse {
-    Refuse {
-        retry_after_ms: 0,
-        sqlstate: SqlState::PROTOCOL_VIOLATION,
-        message: format!("builder {builder} refuses the build in a way that the router does not understand"),
-        detail: String::new(),
-        hint: "Use a router and builders of the same release.".to_owned(),
-    }
+fn unreadable(builder: &str) -> Box<Refuse> {
+    let message = format!("builder {builder} refuses the build in a way that the router does not understand");
+    ErrorReport::new(SqlState::PROTOCOL_VIOLATION, message)
+        .hint("Use a router and builders of the same release.")
+        .refuse(0)
 }
 
 /// Relays from the builder's Accept to the end of the build.
@@ -140,12 +137,7 @@ async fn build(
     let last_word = match end {
         Ok(End::Lost) | Err(Stop::Shutdown) => Some(lost(lease.name(), why.as_deref().unwrap_or_default())),
         Err(Stop::Overdue) => Some(overdue_report(shared.config.max_build_time.unwrap_or_default())),
-        Err(Stop::Operator) => Some(ErrorReport {
-            sqlstate: SqlState::QUERY_CANCELED,
-            message: NoBuilder::Operator.to_string(),
-            detail: String::new(),
-            hint: String::new(),
-        }),
+        Err(Stop::Operator) => Some(ErrorReport::new(SqlState::QUERY_CANCELED, NoBuilder::Operator.to_string())),
         Ok(_) => None,
     };
     // Close the connection so that the builder stops the build, and return the lease without waiting for the client to read the rest.
@@ -172,10 +164,6 @@ enum Stop {
 }
 
 fn overdue_report(limit: Duration) -> ErrorReport {
-    ErrorReport {
-        sqlstate: SqlState::PROGRAM_LIMIT_EXCEEDED,
-        message: format!("build took longer than {} s", limit.as_secs_f64()),
-        detail: String::new(),
-        hint: "The router's limit is --max-build-time.".to_owned(),
-    }
+    let message = format!("build took longer than {} s", limit.as_secs_f64());
+    ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).hint("The router's limit is --max-build-time.")
 }

@@ -10,7 +10,7 @@ use crate::error::RouterError;
 use crate::fixed::Fixed;
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::Pods;
-use crate::pool::{BuilderState, Pool};
+use crate::pool::Pool;
 use crate::process::Processes;
 use crate::scheduler::Rules;
 use crate::sent::Sent;
@@ -63,8 +63,8 @@ impl Router {
             ..Rules::default()
         };
         let pool = Pool::start(rules, spawner, key, activity.clone(), drain.clone());
-        let snapshot = pool.snapshot();
-        activity.set_builders(move || snapshot.borrow().builders.iter().map(BuilderState::report).collect());
+        let builders = pool.builders();
+        activity.set_builders(move || builders.borrow().clone());
         let door = daemon.door(config.max_connections, config.max_handshakes);
         let shared = Arc::new(Shared { config, pool, sent: Arc::default(), door, activity, drain, stop });
         Ok(Self { daemon, shared })

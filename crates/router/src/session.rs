@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::{BuilderMessage, ClientMessage, Refuse, SqlState, Wait};
+use protocol::{BuilderMessage, ClientMessage, ErrorReport, SqlState, Wait};
 use service::report::Subject;
 use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, buffered, printable, set_options};
 use tokio::net::TcpStream;
@@ -119,14 +119,11 @@ impl Session<'_> {
                 }
             }
         }
-        let why = Refuse {
-            retry_after_ms: 10_000,
-            sqlstate: SqlState::CANNOT_CONNECT_NOW,
-            message: format!("{ATTEMPTS} builders were lost before one took the build"),
-            detail: String::new(),
-            hint: "The router's log says what became of each.".to_owned(),
-        };
-        refuse(client, queued, &NoBuilder::Refused(Box::new(why))).await;
+        let message = format!("{ATTEMPTS} builders were lost before one took the build");
+        let why = ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, message)
+            .hint("The router's log says what became of each.")
+            .refuse(10_000);
+        refuse(client, queued, &NoBuilder::Refused(why)).await;
     }
 
     /// Redirects the client, and reserves the builder until the build ends.
@@ -136,15 +133,9 @@ impl Session<'_> {
             Ok(before) => before,
             Err(error) => {
                 lease.condemn(&format!("its status port does not answer: {error}"));
-                let why = format!("builder {} does not answer", lease.name());
-                let refuse_with = Refuse {
-                    retry_after_ms: 1_000,
-                    sqlstate: SqlState::CANNOT_CONNECT_NOW,
-                    message: why,
-                    detail: error.to_string(),
-                    hint: String::new(),
-                };
-                return refuse(client, queued, &NoBuilder::Refused(Box::new(refuse_with))).await;
+                let message = format!("builder {} does not answer", lease.name());
+                let report = ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, message).detail(error.to_string());
+                return refuse(client, queued, &NoBuilder::Refused(report.refuse(1_000))).await;
             }
         };
         tracing::info!(builder = lease.name(), "client is sent to its builder");
@@ -176,8 +167,8 @@ impl Session<'_> {
 async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {
-            tracing::warn!(reason = refuse.message, detail = refuse.detail, "build refused");
-            queued.refuse(Refusal::Builders, refuse.message.clone());
+            tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
+            queued.refuse(Refusal::Builders, refuse.report.message.clone());
         }
         NoBuilder::Builder(refuse) => queued.turn_away(refuse),
         NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),

@@ -1,9 +1,6 @@
 use hnsw::BuildSpec;
-use pgvector::{
-    EF_CONSTRUCTION_RANGE, HEAP_TIDS_PER_ELEMENT, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE,
-    min_ef_construction,
-};
-use protocol::{Ask, Check, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE, min_ef_construction};
+use protocol::{Ask, Check, ErrorReport, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
 use service::LIMITS_HINT;
 
 use crate::admission::{Never, NoPlace, Size};
@@ -15,64 +12,43 @@ use crate::session_error::SessionError;
 pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refuse>> {
     let versions = hello.protocol_min..=hello.protocol_max;
     if !versions.contains(&PROTOCOL_VERSION) {
-        return Err(refuse(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!("client speaks protocol versions {} to {}", hello.protocol_min, hello.protocol_max),
-            format!("This builder speaks version {PROTOCOL_VERSION}."),
-            "Use a builder and an extension of the same release.",
-        ));
+        let message = format!("client speaks protocol versions {} to {}", hello.protocol_min, hello.protocol_max);
+        return Err(ErrorReport::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .detail(format!("This builder speaks version {PROTOCOL_VERSION}."))
+            .hint("Use a builder and an extension of the same release.")
+            .refuse(0));
     }
     let value_type = hello.value_type;
     let name = value_type.name();
     if hello.page_size as usize != PAGE_SIZE {
-        return Err(refuse(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!("page size is {} bytes, must be {PAGE_SIZE}", hello.page_size),
-            String::new(),
-            "",
-        ));
+        let message = format!("page size is {} bytes, must be {PAGE_SIZE}", hello.page_size);
+        return Err(ErrorReport::new(SqlState::FEATURE_NOT_SUPPORTED, message).refuse(0));
     }
     if !value_type.supports(hello.metric) {
-        return Err(refuse(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!("{name} cannot be indexed by {}", hello.metric.name()),
-            String::new(),
-            "",
-        ));
+        let message = format!("{name} cannot be indexed by {}", hello.metric.name());
+        return Err(ErrorReport::new(SqlState::FEATURE_NOT_SUPPORTED, message).refuse(0));
     }
     // Advice may recommend an index of another type, which can have more dimensions.
     let most = value_type.max_dims();
     let most = if hello.ask.is_some() { MAX_TABLE_DIMS.max(most) } else { most };
     if !(1..=most).contains(&hello.dims) {
-        return Err(refuse(
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("{name} has {} dimensions, an index can have 1 to {most}", hello.dims),
-            String::new(),
-            "",
-        ));
+        let message = format!("{name} has {} dimensions, an index can have 1 to {most}", hello.dims);
+        return Err(ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).refuse(0));
     }
     if max_rows > 0 && hello.estimated_rows > max_rows {
-        return Err(refuse(
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("table has about {} rows, this builder takes at most {max_rows}", hello.estimated_rows),
-            String::new(),
-            "The builder's limit is --max-rows.",
-        ));
+        let message = format!("table has about {} rows, this builder takes at most {max_rows}", hello.estimated_rows);
+        return Err(ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .hint("The builder's limit is --max-rows.")
+            .refuse(0));
     }
-    check_range("m", hello.m, *M_RANGE.start(), *M_RANGE.end(), String::new())?;
+    check_range("m", hello.m, *M_RANGE.start(), *M_RANGE.end(), "")?;
     let least = min_ef_construction(hello.m);
     let detail = format!("With m = {} it must be at least {least}.", hello.m);
-    check_range("ef_construction", hello.ef_construction, least, *EF_CONSTRUCTION_RANGE.end(), detail)?;
+    check_range("ef_construction", hello.ef_construction, least, *EF_CONSTRUCTION_RANGE.end(), &detail)?;
     Ok(BuildSpec {
-        value_type,
-        metric: hello.metric,
-        dims: hello.dims,
-        m: hello.m,
-        ef_construction: hello.ef_construction,
         // Element numbers have 32 bits, so larger estimates are capped.
         expected_rows: hello.estimated_rows.min(u64::from(u32::MAX)),
-        rows_per_element: HEAP_TIDS_PER_ELEMENT as u8,
-        seed: 0,
+        ..BuildSpec::new(value_type, hello.metric, hello.dims, hello.m, hello.ef_construction)
     })
 }
 
@@ -82,34 +58,24 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
         NoPlace::Never(never) => refuse_never(hello, never),
         NoPlace::BeyondClient(never) => {
             let (needed, limit) = (Size(never.needed), Size(never.limit));
-            refuse(
-                SqlState::OUT_OF_MEMORY,
-                "build needs more memory than this client may have".to_owned(),
-                format!("About {needed} are needed; the client's limit is {limit}."),
-                LIMITS_HINT,
-            )
+            ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
+                .detail(format!("About {needed} are needed; the client's limit is {limit}."))
+                .hint(LIMITS_HINT)
+                .refuse(0)
         }
         NoPlace::Waiting(most) => refuse_waiting(most),
     }
 }
 
 fn refuse_waiting(most: u32) -> Box<Refuse> {
-    Box::new(Refuse {
-        retry_after_ms: 30_000,
-        ..*refuse(
-            SqlState::TOO_MANY_CONNECTIONS,
-            format!("this client has reached its limit of {most} waiting builds"),
-            String::new(),
-            LIMITS_HINT,
-        )
-    })
+    let message = format!("this client has reached its limit of {most} waiting builds");
+    ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
 }
 
 /// The memory for the check of an index.
 pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, Box<Refuse>> {
     if check.blocks == 0 {
-        let message = "index to check has no pages".to_owned();
-        return Err(refuse(SqlState::INVALID_PARAMETER, message, String::new(), ""));
+        return Err(ErrorReport::new(SqlState::INVALID_PARAMETER, "index to check has no pages").refuse(0));
     }
     Ok(CheckNeed::new(spec, check))
 }
@@ -121,18 +87,15 @@ pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
         NoPlace::BeyondClient(never) => (never, "client"),
         NoPlace::Waiting(most) => return refuse_waiting(most),
     };
-    refuse(
-        SqlState::OUT_OF_MEMORY,
-        format!("{what} needs more memory than this {whose} may use"),
-        format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)),
-        "",
-    )
+    ErrorReport::new(SqlState::OUT_OF_MEMORY, format!("{what} needs more memory than this {whose} may use"))
+        .detail(format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)))
+        .refuse(0)
 }
 
 /// The memory for advice on a sample, with `threads` threads.
 pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u32) -> Result<SampleNeed, Box<Refuse>> {
-    check_range("k", ask.k, 1, MAX_EF_SEARCH, String::new())?;
-    let wrong = |message: String| refuse(SqlState::INVALID_PARAMETER, message, String::new(), "");
+    check_range("k", ask.k, 1, MAX_EF_SEARCH, "")?;
+    let wrong = |message: String| ErrorReport::new(SqlState::INVALID_PARAMETER, message).refuse(0);
     if !(1..1_000_000).contains(&ask.target_ppm) {
         let target = f64::from(ask.target_ppm) / 1e6;
         return Err(wrong(format!("target_recall is {target}, must be above 0 and below 1")));
@@ -150,14 +113,12 @@ pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u
 fn refuse_never(hello: &Hello, never: Never) -> Box<Refuse> {
     let Hello { value_type, dims, m, estimated_rows, .. } = hello;
     let (name, needed, limit) = (value_type.name(), Size(never.needed), Size(never.limit));
-    refuse(
-        SqlState::OUT_OF_MEMORY,
-        "build needs more memory than this builder may use".to_owned(),
-        format!(
+    ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this builder may use")
+        .detail(format!(
             "About {needed} are needed for {estimated_rows} rows of {name}({dims}) with m = {m}; the builder's limit is {limit}."
-        ),
-        "Use a builder with more memory, or raise its --memory-limit, or give it a --spool-dir. A smaller m, or halfvec, needs less.",
-    )
+        ))
+        .hint("Use a builder with more memory, or raise its --memory-limit, or give it a --spool-dir. A smaller m, or halfvec, needs less.")
+        .refuse(0)
 }
 
 /// The NOTICE for a build that fits into memory only with its values in the spool file.
@@ -168,28 +129,21 @@ pub(crate) fn spool_remark(never: Never) -> String {
 
 /// The refusal of a build that could not be started.
 pub(crate) fn refuse_error(error: &SessionError) -> Box<Refuse> {
-    let (sqlstate, retry_after_ms, hint) = match error.report() {
+    let report = error.report().unwrap_or_else(|| ErrorReport::new(SqlState::INTERNAL_ERROR, error.to_string()));
+    match report.sqlstate {
         // This daemon is shutting down: the client should retry with another one.
-        Some(report) if report.sqlstate == SqlState::ADMIN_SHUTDOWN => {
-            (SqlState::CANNOT_CONNECT_NOW, 5_000, report.hint)
-        }
-        Some(report) if report.sqlstate == SqlState::OUT_OF_MEMORY => (report.sqlstate, 30_000, report.hint),
-        Some(report) => (report.sqlstate, 0, report.hint),
-        None => (SqlState::INTERNAL_ERROR, 0, String::new()),
-    };
-    Box::new(Refuse { retry_after_ms, sqlstate, message: error.to_string(), detail: String::new(), hint })
+        SqlState::ADMIN_SHUTDOWN => ErrorReport { sqlstate: SqlState::CANNOT_CONNECT_NOW, ..report }.refuse(5_000),
+        SqlState::OUT_OF_MEMORY => report.refuse(30_000),
+        _ => report.refuse(0),
+    }
 }
 
-fn check_range(what: &str, value: u16, least: u16, most: u16, detail: String) -> Result<(), Box<Refuse>> {
+fn check_range(what: &str, value: u16, least: u16, most: u16, detail: &str) -> Result<(), Box<Refuse>> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
     let message = format!("{what} is {value}, must be between {least} and {most}");
-    Err(refuse(SqlState::INVALID_PARAMETER, message, detail, ""))
-}
-
-fn refuse(sqlstate: SqlState, message: String, detail: String, hint: &str) -> Box<Refuse> {
-    Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail, hint: hint.to_owned() })
+    Err(ErrorReport::new(SqlState::INVALID_PARAMETER, message).detail(detail).refuse(0))
 }
 
 #[cfg(test)]
@@ -200,25 +154,7 @@ pub(crate) mod tests {
 
     /// A valid request, for tests.
     pub(crate) fn hello() -> Hello {
-        Hello {
-            protocol_min: 2,
-            protocol_max: 2,
-            capabilities: 0,
-            value_type: ValueType::Vector,
-            metric: Metric::L2,
-            dims: 3,
-            m: 16,
-            ef_construction: 64,
-            estimated_rows: u64::MAX,
-            page_size: 8192,
-            client_version: String::new(),
-            server_version: String::new(),
-            label: String::new(),
-            token: String::new(),
-            build_id: String::new(),
-            check: None,
-            ask: None,
-        }
+        Hello { estimated_rows: u64::MAX, ..Hello::new(ValueType::Vector, Metric::L2, 3) }
     }
 
     #[test]
@@ -244,9 +180,9 @@ pub(crate) mod tests {
         for (change, sqlstate, text) in cases {
             let mut hello = hello();
             change(&mut hello);
-            let refuse = check(&hello, 0).unwrap_err();
-            assert_eq!(refuse.sqlstate.as_str(), sqlstate, "{}", refuse.message);
-            assert!(refuse.message.contains(text), "{}", refuse.message);
+            let report = check(&hello, 0).unwrap_err().report;
+            assert_eq!(report.sqlstate.as_str(), sqlstate, "{}", report.message);
+            assert!(report.message.contains(text), "{}", report.message);
         }
     }
 }

@@ -237,13 +237,11 @@ impl Build {
         let done = Done {
             rows: findings.rows,
             elements: findings.live,
-            relinked: 0,
             unreachable: findings.live - findings.reachable,
-            self_recall_ppm: 0,
             build_ms: self.milliseconds(),
             blocks,
             checksum,
-            recall_ppm: None,
+            ..Done::default()
         };
         self.send(Event::Findings(Box::new(findings)))?;
         Ok(done)
@@ -274,17 +272,7 @@ impl Build {
             "advice given"
         );
         self.send(Event::Advice(Box::new(advice)))?;
-        Ok(Done {
-            rows,
-            elements: 0,
-            relinked: 0,
-            unreachable: 0,
-            self_recall_ppm: 0,
-            build_ms: self.milliseconds(),
-            blocks: 0,
-            checksum: 0,
-            recall_ppm: None,
-        })
+        Ok(Done { rows, build_ms: self.milliseconds(), ..Done::default() })
     }
 
     fn milliseconds(&self) -> u64 {

@@ -7,7 +7,6 @@ mod advising;
 mod checking;
 mod config;
 mod connection;
-mod error;
 mod greet;
 mod hello;
 mod job;
@@ -26,6 +25,5 @@ mod v1;
 mod writing;
 
 pub use config::Config;
-pub use error::ServerError;
 pub use server::Server;
 pub use sizing::machine_for;

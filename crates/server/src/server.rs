@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use hnsw::Storage;
-use service::{Activity, Daemon, Door, Ending, Role, Shutdown};
+use service::{Activity, Daemon, DaemonError, Door, Ending, Role, Shutdown};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Admission};
-use crate::{Config, ServerError, connection};
+use crate::{Config, connection};
 
 /// State shared by all sessions.
 pub(crate) struct Shared {
@@ -48,7 +48,7 @@ impl Server {
     ///
     /// # Errors
     /// An address cannot be used, or is reachable by other machines without TLS or authentication; threads cannot be started.
-    pub async fn bind(config: Config) -> Result<Self, ServerError> {
+    pub async fn bind(config: Config) -> Result<Self, DaemonError> {
         config.check_exposure().await?;
         let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
         let version = env!("CARGO_PKG_VERSION");

@@ -201,8 +201,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         }
         match timeout(LAST_FRAME, self.writer.send(message)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "client does not hear why"),
-            Err(_) => tracing::debug!("client does not read why"),
+            Ok(Err(error)) => tracing::debug!(%error, "the error report could not be sent"),
+            Err(_) => tracing::debug!("the client did not read the error report in time"),
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum SessionError {
     NoAdvice(AdviseError),
     #[error("more than {0} rows")]
     TooManyRows(u64),
-    #[error("build needs more memory than it was taken on with, and there is no more")]
+    #[error("build needs more memory than was reserved, and no more is available")]
     Outgrown { rows: u64, needed: u64, reserved: u64, free: u64 },
     #[error(transparent)]
     V1(#[from] V1Error),
@@ -153,7 +153,7 @@ impl SessionError {
             Self::Shutdown => "Try again when the builder is back.",
             _ => "",
         };
-        Some(ErrorReport { sqlstate, message: self.to_string(), detail: self.detail(), hint: hint.to_owned() })
+        Some(ErrorReport::new(sqlstate, self.to_string()).detail(self.detail()).hint(hint))
     }
 
     fn detail(&self) -> String {

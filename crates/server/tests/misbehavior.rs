@@ -140,11 +140,11 @@ fn clients_that_may_not() {
     beside_a_good_build(&builder, || {
         let mut wrong = builder.connect();
         let refuse = wrong.refused(Hello { token: "another-secret-altogether".to_owned(), ..hello(8) });
-        assert_eq!(refuse.sqlstate.as_str(), "28000");
+        assert_eq!(refuse.report.sqlstate.as_str(), "28000");
         expect_line(&wrong.stream, &["WARN", "build refused", "the token is not one of this builder's"]);
         let mut greedy = builder.connect();
         let refuse = greedy.refused(Hello { estimated_rows: 10_000_000_000, ..known(8) });
-        assert_eq!(refuse.sqlstate.as_str(), "53200");
+        assert_eq!(refuse.report.sqlstate.as_str(), "53200");
         expect_line(&greedy.stream, &["WARN", "build refused", "10000000000 rows"]);
     });
 }

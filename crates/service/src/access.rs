@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::{Refuse, SqlState};
+use protocol::{ErrorReport, Refuse, SqlState};
 
 use crate::client::Client;
 use crate::daemon::{DaemonError, exposed};
@@ -58,8 +58,7 @@ impl Access {
                 format!("It may have been replaced: see the {daemon}'s --token-file."),
             ),
         };
-        let sqlstate = SqlState::INVALID_AUTHORIZATION;
-        Err(Box::new(Refuse { retry_after_ms: 0, sqlstate, message, detail: String::new(), hint }))
+        Err(ErrorReport::new(SqlState::INVALID_AUTHORIZATION, message).hint(hint).refuse(0))
     }
 
     /// [`Access::admit`] for a Lantern client, whose protocol has no tokens.
@@ -126,8 +125,11 @@ mod tests {
         let client = access.admit("router", peer, "fedcba9876543210", Some("certificate")).unwrap();
         assert_eq!(client.name.as_deref(), Some("certificate"), "the token has no name");
         let refuse = access.admit("router", peer, "", None).unwrap_err();
-        assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", "this router wants a token"));
-        assert!(access.admit("router", peer, "wrong", None).unwrap_err().hint.contains("--token-file"));
+        assert_eq!(
+            (refuse.report.sqlstate.as_str(), refuse.report.message.as_str()),
+            ("28000", "this router wants a token")
+        );
+        assert!(access.admit("router", peer, "wrong", None).unwrap_err().report.hint.contains("--token-file"));
         let pings = [None, Some(""), Some(TOKEN), Some("wrong")];
         let answered = pings.map(|token| access.answer_ping("router", peer, token).is_ok());
         assert_eq!(answered, [true, false, true, false]);

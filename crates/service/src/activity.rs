@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub use build::{Running, Stage};
 pub use queued::Queued;
 
-use protocol::{Refuse, SqlState};
+use protocol::{ErrorReport, Refuse, SqlState};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -141,13 +141,9 @@ impl Activity {
     #[must_use]
     pub fn refuses(&self, daemon: &str) -> Option<Box<Refuse>> {
         self.drained.load(Ordering::Relaxed).then(|| {
-            Box::new(Refuse {
-                retry_after_ms: 30_000,
-                sqlstate: SqlState::CANNOT_CONNECT_NOW,
-                message: format!("{daemon} takes no builds at the moment"),
-                detail: String::new(),
-                hint: "Its operator has drained it; `lantern-index drain --undo` lets it take builds again.".to_owned(),
-            })
+            ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, format!("{daemon} takes no builds at the moment"))
+                .hint("Its operator has drained it; `lantern-index drain --undo` lets it take builds again.")
+                .refuse(30_000)
         })
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use protocol::{Refuse, SqlState};
+use protocol::{ErrorReport, Refuse, SqlState};
 
 /// The hint for clients that exceed their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
@@ -41,13 +41,8 @@ impl Limits {
         if self.rows == 0 || rows <= self.rows {
             return Ok(());
         }
-        Err(Box::new(Refuse {
-            retry_after_ms: 0,
-            sqlstate: SqlState::PROGRAM_LIMIT_EXCEEDED,
-            message: format!("table has about {rows} rows, this client may have at most {} indexed", self.rows),
-            detail: String::new(),
-            hint: LIMITS_HINT.to_owned(),
-        }))
+        let message = format!("table has about {rows} rows, this client may have at most {} indexed", self.rows);
+        Err(ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).hint(LIMITS_HINT).refuse(0))
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{TicketKeys, Tls, Tokens, notify_manager};
+use crate::notify_manager;
 
 /// Interval of checks for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -27,48 +27,6 @@ pub trait Reload: Send + Sync {
     /// # Errors
     /// The problem with a file.
     fn reload(&self) -> Result<(), Box<dyn std::error::Error>>;
-}
-
-impl Reload for Tls {
-    fn what(&self) -> &'static str {
-        "certificates"
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        self.files()
-    }
-
-    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
-        Ok(self.reload()?)
-    }
-}
-
-impl Reload for Tokens {
-    fn what(&self) -> &'static str {
-        "tokens"
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        vec![self.path().to_owned()]
-    }
-
-    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
-        Ok(self.reload()?)
-    }
-}
-
-impl Reload for TicketKeys {
-    fn what(&self) -> &'static str {
-        "ticket keys"
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        self.path().map(PathBuf::from).into_iter().collect()
-    }
-
-    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
-        Ok(self.reload()?)
-    }
 }
 
 /// From now on, reloads the files of `parts` at each SIGHUP, which then does not end the process, and when they change.

@@ -10,6 +10,7 @@ use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use thiserror::Error;
 
+use crate::Reload;
 use crate::client::Client;
 use crate::hex::{hex, unhex};
 
@@ -85,24 +86,6 @@ impl TicketKeys {
         Ok(hex(&random::<32>()?))
     }
 
-    /// The file, if there is one.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    /// Those of [`TicketKeys::open`]; the old keys stay valid then.
-    pub fn reload(&self) -> Result<(), TicketKeyError> {
-        if let Some(path) = &self.path {
-            let keys = read(path)?;
-            *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-        }
-        Ok(())
-    }
-
     /// Issues a ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's
     /// clock.
     ///
@@ -120,6 +103,24 @@ impl TicketKeys {
     fn verify(&self, message: &[u8], tag: &[u8]) -> bool {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.iter().any(|key| hmac::verify(key, message, tag).is_ok())
+    }
+}
+
+impl Reload for TicketKeys {
+    fn what(&self) -> &'static str {
+        "ticket keys"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.path.clone().into_iter().collect()
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+        if let Some(path) = &self.path {
+            let keys = read(path)?;
+            *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        }
+        Ok(())
     }
 }
 
@@ -235,6 +236,7 @@ mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use super::{Client, Clock, TicketError, TicketGate, TicketKeys, now};
+    use crate::Reload;
 
     fn keys(text: &str) -> Arc<TicketKeys> {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -11,6 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 
+use crate::Reload;
 use crate::certificate::{now, validity, warning_of_dates};
 
 /// Why a certificate and key cannot be used.
@@ -100,12 +101,6 @@ impl Tls {
         Ok(Self { cert: cert.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned), loaded })
     }
 
-    /// The files.
-    #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
-        [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
-    }
-
     /// The certificate's file.
     #[must_use]
     pub fn cert(&self) -> &Path {
@@ -140,12 +135,18 @@ impl Tls {
     pub fn asks_clients(&self) -> bool {
         self.client_ca.is_some()
     }
+}
 
-    /// Reads the files again.
-    ///
-    /// # Errors
-    /// Those of [`Tls::open`]; the old state stays then.
-    pub fn reload(&self) -> Result<(), TlsError> {
+impl Reload for Tls {
+    fn what(&self) -> &'static str {
+        "certificates"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
         let loaded = load(&self.cert, &self.key, self.client_ca.as_deref())?;
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
@@ -213,6 +214,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::Tls;
+    use crate::Reload;
 
     struct Files {
         dir: TempDir,

@@ -12,6 +12,7 @@ use ring::hmac::{self, HMAC_SHA256, Tag};
 use ring::rand::SystemRandom;
 use thiserror::Error;
 
+use crate::Reload;
 use crate::client::Limits;
 use crate::hex::unhex;
 use crate::size::parse_size;
@@ -93,22 +94,6 @@ impl Tokens {
         Ok(Self { path: path.to_owned(), key, entries })
     }
 
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    /// Those of [`Tokens::open`]; the old tokens stay valid then.
-    pub fn reload(&self) -> Result<(), TokensError> {
-        let entries = read(&self.path, &self.key)?;
-        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
-        Ok(())
-    }
-
     /// The owner of a token; `None` if the token is unknown. Timing reveals nothing about the tokens.
     #[must_use]
     pub fn owner(&self, token: &str) -> Option<TokenOwner> {
@@ -117,6 +102,22 @@ impl Tokens {
         // `verify` compares in constant time, and the token is compared with all entries, even after a match.
         let fits = |entry: &&Entry| hmac::verify(&self.key, hash.as_ref(), entry.tag.as_ref()).is_ok();
         entries.iter().filter(fits).last().map(|entry| entry.owner.clone())
+    }
+}
+
+impl Reload for Tokens {
+    fn what(&self) -> &'static str {
+        "tokens"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+
+    fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let entries = read(&self.path, &self.key)?;
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        Ok(())
     }
 }
 
@@ -189,6 +190,7 @@ mod tests {
     use ring::digest::{SHA256, digest};
 
     use super::{MAX_TOKENS, Tokens};
+    use crate::Reload;
     use crate::client::Limits;
     use crate::hex::hex;
 

@@ -4,7 +4,7 @@ use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
 /// The builder accepts the build: rows may be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     /// The protocol version that both sides use from now on.
     pub protocol: u16,

@@ -4,7 +4,7 @@ use crate::ProtocolError;
 use crate::wire::Reader;
 
 /// All pages have been sent: totals, and the quality of the graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Rows in the index.
     pub rows: u64,

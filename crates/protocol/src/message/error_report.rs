@@ -1,7 +1,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::wire::{Reader, put_text};
-use crate::{ProtocolError, SqlState};
+use crate::{ProtocolError, Refuse, SqlState};
 
 /// The builder fails, and why. Ends the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,30 @@ pub struct ErrorReport {
 }
 
 impl ErrorReport {
+    /// A report without detail and hint.
+    #[must_use]
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Self {
+        Self { sqlstate, message: message.into(), detail: String::new(), hint: String::new() }
+    }
+
+    /// With this detail.
+    #[must_use]
+    pub fn detail(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
+    /// With this hint.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: hint.into(), ..self }
+    }
+
+    /// The refusal for this reason. Boxed, as it is usually returned as an error.
+    #[must_use]
+    pub fn refuse(self, retry_after_ms: u32) -> Box<Refuse> {
+        Box::new(Refuse { retry_after_ms, report: self })
+    }
+
     pub(super) fn write(&self, out: &mut BytesMut) {
         out.put_slice(&self.sqlstate.to_bytes());
         put_text(out, &self.message);
@@ -25,7 +49,10 @@ impl ErrorReport {
     }
 
     pub(super) fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new("Error", payload);
+        Self::read_from(&mut Reader::new("Error", payload))
+    }
+
+    pub(super) fn read_from(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         Ok(Self {
             sqlstate: reader.sqlstate("sqlstate")?,
             message: reader.text("message")?,
@@ -37,6 +64,6 @@ impl ErrorReport {
 
 impl From<&ProtocolError> for ErrorReport {
     fn from(error: &ProtocolError) -> Self {
-        Self { sqlstate: error.sqlstate(), message: error.to_string(), detail: String::new(), hint: String::new() }
+        Self::new(error.sqlstate(), error.to_string())
     }
 }

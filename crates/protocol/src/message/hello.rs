@@ -3,7 +3,7 @@ use std::fmt;
 use bytes::{BufMut, BytesMut};
 
 use crate::wire::{Reader, put_text};
-use crate::{Ask, Check, Metric, ProtocolError, ValueType, capability, value};
+use crate::{Ask, Check, Metric, PAGE_SIZE, PROTOCOL_VERSION, ProtocolError, ValueType, capability, value};
 
 /// The first message of a session: what the client wants built.
 ///
@@ -28,7 +28,7 @@ pub struct Hello {
     pub ef_construction: u16,
     /// The estimated number of rows, for admission; 0 = unknown.
     pub estimated_rows: u64,
-    /// Bytes of a page: [`PAGE_SIZE`](crate::PAGE_SIZE).
+    /// Bytes of a page: [`PAGE_SIZE`].
     pub page_size: u32,
     /// The client's name and version, such as `lantern_index 0.1.0`.
     pub client_version: String,
@@ -47,6 +47,30 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// A request for a build with pgvector's default options and no label, token, id or capabilities.
+    #[must_use]
+    pub fn new(value_type: ValueType, metric: Metric, dims: u32) -> Self {
+        Self {
+            protocol_min: PROTOCOL_VERSION,
+            protocol_max: PROTOCOL_VERSION,
+            capabilities: 0,
+            value_type,
+            metric,
+            dims,
+            m: 16,
+            ef_construction: 64,
+            estimated_rows: 0,
+            page_size: PAGE_SIZE as u32,
+            client_version: String::new(),
+            server_version: String::new(),
+            label: String::new(),
+            token: String::new(),
+            build_id: String::new(),
+            check: None,
+            ask: None,
+        }
+    }
+
     pub(super) fn write(&self, out: &mut BytesMut) {
         out.put_u16_le(self.protocol_min);
         out.put_u16_le(self.protocol_max);

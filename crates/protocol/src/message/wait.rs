@@ -4,7 +4,7 @@ use crate::ProtocolError;
 use crate::wire::{Reader, put_text};
 
 /// The build is queued. Sent again when the position changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
     /// The position in the queue, from 1; 0 = unknown.
     pub position: u32,

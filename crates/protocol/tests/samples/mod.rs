@@ -29,10 +29,12 @@ pub fn client() -> Vec<(&'static str, ClientMessage)> {
 pub fn builder() -> Vec<(&'static str, BuilderMessage)> {
     let refuse = Refuse {
         retry_after_ms: 30_000,
-        sqlstate: SqlState::OUT_OF_MEMORY,
-        message: "build does not fit into memory".into(),
-        detail: "needs 9 GiB, 4 GiB are free".into(),
-        hint: String::new(),
+        report: ErrorReport {
+            sqlstate: SqlState::OUT_OF_MEMORY,
+            message: "build does not fit into memory".into(),
+            detail: "needs 9 GiB, 4 GiB are free".into(),
+            hint: String::new(),
+        },
     };
     let error = ErrorReport {
         sqlstate: SqlState::QUERY_CANCELED,

@@ -2,13 +2,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::Wait;
+use service::report::BuilderReport;
 use service::{Activity, TicketKeys};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::snapshot::Snapshot;
-use super::{Lease, Message, Waiting};
+use super::{Lease, Message};
 use crate::health;
 use crate::scheduler::{Action, BuilderId, Refusal, RequestId, Rules, Scheduler};
 use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
@@ -23,7 +24,7 @@ const CLOSE: Duration = Duration::from_secs(10);
 pub(super) struct Client {
     /// The name of the client that requests the build.
     client: service::Client,
-    pub(super) waiting: watch::Sender<Waiting>,
+    pub(super) waiting: watch::Sender<Wait>,
     answer: oneshot::Sender<Result<Lease, Refusal>>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Actor {
     pub(super) clients: HashMap<RequestId, Client>,
     pub(super) builders: HashMap<BuilderId, Known>,
     messages: mpsc::UnboundedSender<Message>,
-    pub(super) publish: watch::Sender<Snapshot>,
+    pub(super) publish: watch::Sender<Vec<BuilderReport>>,
 }
 
 impl Actor {
@@ -58,7 +59,7 @@ impl Actor {
         key: Option<Arc<TicketKeys>>,
         activity: Arc<Activity>,
         messages: mpsc::UnboundedSender<Message>,
-        publish: watch::Sender<Snapshot>,
+        publish: watch::Sender<Vec<BuilderReport>>,
     ) -> Self {
         Self {
             start_timeout: rules.start_timeout,

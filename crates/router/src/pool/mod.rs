@@ -3,11 +3,12 @@
 mod actor;
 mod lease;
 mod news;
-mod snapshot;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::Wait;
+use service::report::BuilderReport;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use actor::Actor;
 pub(crate) use actor::TICKET_LIFETIME;
 pub(crate) use lease::{Followed, Lease};
-pub(crate) use snapshot::{BuilderState, Snapshot};
 
 use crate::scheduler::{BuilderId, Demand, Refusal, Rules};
 use crate::spawner::{Builder, SpawnError, Spawner};
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 enum Message {
     Ask {
         demand: Demand,
-        waiting: watch::Sender<Waiting>,
+        waiting: watch::Sender<Wait>,
         answer: oneshot::Sender<Result<Lease, Refusal>>,
     },
     /// A waiting client has disconnected: the receiver of its answer is closed.
@@ -64,20 +64,11 @@ enum Message {
     },
 }
 
-/// The report for a waiting client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    /// The position in the queue, counted from 1; 0 before it is known.
-    pub(crate) position: u32,
-    /// What the client waits for.
-    pub(crate) reason: String,
-}
-
 /// A handle to the pool.
 #[derive(Clone)]
 pub(crate) struct Pool {
     messages: mpsc::UnboundedSender<Message>,
-    snapshot: watch::Receiver<Snapshot>,
+    builders: watch::Receiver<Vec<BuilderReport>>,
 }
 
 impl Pool {
@@ -90,25 +81,25 @@ impl Pool {
         drain: CancellationToken,
     ) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
-        let (publish, snapshot) = watch::channel(Snapshot::default());
+        let (publish, builders) = watch::channel(Vec::new());
         if spawner.outlives_router() {
             tokio::spawn(drain.clone().run_until_cancelled_owned(take_over(spawner.clone(), messages.clone())));
         }
         tokio::spawn(Actor::new(rules, spawner, key, activity, messages.clone(), publish).run(inbox, drain));
-        Self { messages, snapshot }
+        Self { messages, builders }
     }
 
     /// Queues a request for a builder.
     pub(crate) fn ask(&self, demand: Demand) -> Request {
-        let (waiting, updates) = watch::channel(Waiting::default());
+        let (waiting, updates) = watch::channel(Wait::default());
         let (answer, answered) = oneshot::channel();
         let _ = self.messages.send(Message::Ask { demand, waiting, answer });
         Request { updates, answered, messages: self.messages.clone() }
     }
 
-    /// A receiver of the pool's state.
-    pub(crate) fn snapshot(&self) -> watch::Receiver<Snapshot> {
-        self.snapshot.clone()
+    /// A receiver of the reports on the builders, by age.
+    pub(crate) fn builders(&self) -> watch::Receiver<Vec<BuilderReport>> {
+        self.builders.clone()
     }
 
     /// Stops all builders that must not outlive the router.
@@ -151,14 +142,14 @@ async fn take_over(spawner: Arc<dyn Spawner>, messages: mpsc::UnboundedSender<Me
 
 /// A place in the queue, left on drop.
 pub(crate) struct Request {
-    updates: watch::Receiver<Waiting>,
+    updates: watch::Receiver<Wait>,
     answered: oneshot::Receiver<Result<Lease, Refusal>>,
     messages: mpsc::UnboundedSender<Message>,
 }
 
 impl Request {
-    /// What the client waits for.
-    pub(crate) fn waiting(&self) -> Waiting {
+    /// The report for the waiting client.
+    pub(crate) fn waiting(&self) -> Wait {
         self.updates.borrow().clone()
     }
 

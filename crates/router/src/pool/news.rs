@@ -1,10 +1,11 @@
-use super::Waiting;
+use protocol::Wait;
+use service::report::BuilderReport;
+
 use super::actor::Actor;
-use super::snapshot::{BuilderState, Snapshot};
 use crate::spawner::Outlook;
 
 impl Actor {
-    /// Publishes the pool's state: the reports for waiting clients, and the snapshot of builders.
+    /// Publishes the pool's state: the reports for waiting clients, and those on the builders.
     pub(super) fn tell(&self) {
         let busy = self.scheduler.is_full();
         let failure = self.scheduler.last_failure().map_or_else(String::new, |error| match error.outlook {
@@ -24,7 +25,7 @@ impl Actor {
         for (index, request) in self.scheduler.waiting().into_iter().enumerate() {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            let now = Waiting { position, reason: reason.clone() };
+            let now = Wait { position, reason: reason.clone() };
             client.waiting.send_if_modified(|last| {
                 *last != now && {
                     *last = now.clone();
@@ -37,9 +38,10 @@ impl Actor {
             .filter_map(|(id, state)| {
                 let known = self.builders.get(&id)?;
                 let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.name().to_owned());
-                Some(BuilderState { name, state })
+                let builds = u32::from(matches!(state, "building" | "finishing"));
+                Some(BuilderReport { name, state: state.to_owned(), builds })
             })
             .collect();
-        self.publish.send_replace(Snapshot { builders });
+        self.publish.send_replace(builders);
     }
 }

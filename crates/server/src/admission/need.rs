@@ -61,17 +61,7 @@ mod tests {
     use super::Need;
 
     fn need(value_type: ValueType, dims: u32) -> Need {
-        let spec = BuildSpec {
-            value_type,
-            metric: Metric::L2,
-            dims,
-            m: 16,
-            ef_construction: 64,
-            expected_rows: 0,
-            rows_per_element: 10,
-            seed: 0,
-        };
-        Need::new(&spec, 4)
+        Need::new(&BuildSpec::new(value_type, Metric::L2, dims, 16, 64), 4)
     }
 
     #[test]

@@ -23,16 +23,10 @@ impl Lantern {
             LanternMetric::L2 => Metric::L2,
             LanternMetric::Hamming => Metric::Hamming,
         };
+        // A node of the file has room for one heap TID.
         let spec = BuildSpec {
-            value_type,
-            metric,
-            dims,
-            m: order.m,
-            ef_construction: order.ef_construction,
-            expected_rows: 0,
-            // A node of the file has room for one heap TID.
             rows_per_element: 1,
-            seed: 0,
+            ..BuildSpec::new(value_type, metric, dims, order.m, order.ef_construction)
         };
         (spec, Self { units: (metric == Metric::Cosine).then(|| Units::new(value_type, dims)) })
     }

@@ -135,12 +135,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     /// Authenticates the client.
     fn admit(&self) -> Result<Client, (Refusal, String)> {
         if let Some(refuse) = self.shared.activity.refuses("builder") {
-            return Err((Refusal::Draining, refuse.message));
+            return Err((Refusal::Draining, refuse.report.message));
         }
         let (config, refused) = (&self.shared.config, |text: &str| Err((Refusal::Access, text.to_owned())));
         let sent = match &self.ticket {
             Some(ticket) => ticket::check(config.tickets.as_deref(), ticket)
-                .map_err(|refuse| (Refusal::Access, answer::of_refusal(&refuse)))?,
+                .map_err(|refuse| (Refusal::Access, answer::of_report(&refuse.report)))?,
             // Lantern's protocol has no tickets, so a flag decides.
             None if config.tickets.is_some() && !config.lantern_without_ticket => {
                 return refused(
@@ -178,8 +178,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let (form, reserved) = (Form::Nodes(lantern), reservation.clone());
         let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
         let job = started.map_err(|error| {
-            let refuse = hello::refuse_error(&error);
-            (Refusal::of(refuse.sqlstate), answer::of_refusal(&refuse))
+            let report = hello::refuse_error(&error).report;
+            (Refusal::of(report.sqlstate), answer::of_report(&report))
         })?;
         Ok(Begun { job, reservation, need, storage })
     }

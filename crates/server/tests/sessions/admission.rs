@@ -117,9 +117,12 @@ fn what_never_fits_is_refused_at_once() {
     first.hello(hello(4));
     for rows in [1_000_000, 10 << 30, u64::MAX] {
         let refuse = builder.connect().refused(sized(rows));
-        assert_eq!((refuse.sqlstate.as_str(), refuse.retry_after_ms), ("53200", 0));
-        assert!(refuse.detail.contains(&rows.to_string()) && refuse.detail.contains("limit is 64 MB"), "{refuse:?}");
-        assert!(refuse.hint.contains("--memory-limit"), "{refuse:?}");
+        assert_eq!((refuse.report.sqlstate.as_str(), refuse.retry_after_ms), ("53200", 0));
+        assert!(
+            refuse.report.detail.contains(&rows.to_string()) && refuse.report.detail.contains("limit is 64 MB"),
+            "{refuse:?}"
+        );
+        assert!(refuse.report.hint.contains("--memory-limit"), "{refuse:?}");
     }
     first.rows(&Rows::new(100, 4), 100);
     first.end_of_rows(100);
@@ -188,7 +191,7 @@ fn the_queue_does_not_outlive_the_daemon() {
     builder.shutdown.drain.cancel();
     match waiting.news() {
         Some(BuilderMessage::Refuse(refuse)) => {
-            assert_eq!((refuse.sqlstate.as_str(), refuse.retry_after_ms > 0), ("57P03", true));
+            assert_eq!((refuse.report.sqlstate.as_str(), refuse.retry_after_ms > 0), ("57P03", true));
         }
         other => panic!("{other:?}"),
     }

@@ -71,13 +71,13 @@ fn questions_without_an_answer() {
         (Ask { queries: 1001, ..ask() }, "1001 queries"),
     ] {
         let refuse = refused(asking(ROWS, wrong));
-        assert_eq!(refuse.sqlstate.as_str(), "22023", "{}", refuse.message);
-        assert!(refuse.message.contains(text), "{}", refuse.message);
+        assert_eq!(refuse.report.sqlstate.as_str(), "22023", "{}", refuse.report.message);
+        assert!(refuse.report.message.contains(text), "{}", refuse.report.message);
     }
     let refuse = refused(Hello { metric: Metric::Hamming, ..asking(ROWS, ask()) });
-    assert_eq!(refuse.sqlstate.as_str(), "0A000");
+    assert_eq!(refuse.report.sqlstate.as_str(), "0A000");
     let refuse = refused(Hello { dims: 16_001, ..asking(ROWS, ask()) });
-    assert_eq!(refuse.sqlstate.as_str(), "54000");
+    assert_eq!(refuse.report.sqlstate.as_str(), "54000");
 
     let rows = Rows::new(100, DIMS);
     let tuples = |client: &mut Client<_>| client.rows(&rows, 100);
@@ -110,8 +110,11 @@ fn questions_without_an_answer() {
 fn memory_is_reserved_before_rows_are_sent() {
     let builder = Builder::with(|config| config.memory_limit = 256 << 20);
     let refuse = builder.connect().refused(asking(10_000_000, ask()));
-    assert_eq!(refuse.sqlstate.as_str(), "53200");
-    assert!(refuse.message.starts_with("advice needs more memory") && refuse.detail.contains("256 MB"), "{refuse:?}");
+    assert_eq!(refuse.report.sqlstate.as_str(), "53200");
+    assert!(
+        refuse.report.message.starts_with("advice needs more memory") && refuse.report.detail.contains("256 MB"),
+        "{refuse:?}"
+    );
     // A vector that is too long for an index of its own type may have an index of another type.
     let mut client = builder.connect();
     accepted(&mut client, Hello { dims: 3000, ..asking(1000, ask()) });

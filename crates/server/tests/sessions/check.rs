@@ -141,10 +141,13 @@ fn pages_come_in_order_and_as_many_as_were_said() {
 fn memory_is_reserved_before_pages_are_sent() {
     let builder = Builder::with(|config| config.memory_limit = 64 << 20);
     let refuse = builder.connect().refused(asking(1 << 20, 0));
-    assert_eq!(refuse.sqlstate.as_str(), "53200");
-    assert!(refuse.message.contains("check of the index") && refuse.detail.contains("64 MB"), "{refuse:?}");
+    assert_eq!(refuse.report.sqlstate.as_str(), "53200");
+    assert!(
+        refuse.report.message.contains("check of the index") && refuse.report.detail.contains("64 MB"),
+        "{refuse:?}"
+    );
     let refuse = builder.connect().refused(asking(0, 0));
-    assert_eq!(refuse.sqlstate.as_str(), "22023");
+    assert_eq!(refuse.report.sqlstate.as_str(), "22023");
     let mut client = builder.connect();
     client.send(&ClientMessage::Hello(asking(1000, 0)));
     let Some(BuilderMessage::Accept(accept)) = client.next() else { panic!() };

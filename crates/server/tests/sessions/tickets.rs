@@ -46,21 +46,24 @@ fn a_ticket_lets_one_build_in() {
     let mut again = builder.connect();
     show(&mut again, &ticket);
     let refuse = again.refused(hello(4));
-    assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", "the ticket was used before"));
+    assert_eq!(
+        (refuse.report.sqlstate.as_str(), refuse.report.message.as_str()),
+        ("28000", "the ticket was used before")
+    );
 }
 
 #[test]
 fn without_a_good_ticket_there_is_no_build() {
     let (builder, key) = builder();
     let refuse = builder.connect().refused(hello(4));
-    assert_eq!(refuse.sqlstate.as_str(), "28000");
-    assert!(refuse.hint.contains("router"), "{refuse:?}");
+    assert_eq!(refuse.report.sqlstate.as_str(), "28000");
+    assert!(refuse.report.hint.contains("router"), "{refuse:?}");
     for bad in ["forged", "..", &issue(&key, "other")] {
         let mut client = builder.connect();
         show(&mut client, bad);
         let refuse = client.refused(hello(4));
         assert_eq!(
-            (refuse.sqlstate.as_str(), refuse.message.as_str()),
+            (refuse.report.sqlstate.as_str(), refuse.report.message.as_str()),
             ("28000", "the ticket is not one for this builder")
         );
     }

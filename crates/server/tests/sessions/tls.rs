@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lantern_index_server::{Config, Server, ServerError};
+use lantern_index_server::{Config, Server};
 use protocol::MAGIC;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use service::{Access, DaemonError, Tls, Tokens};
+use service::{Access, DaemonError, Reload, Tls, Tokens};
 use tempfile::TempDir;
 
 use crate::support::{Builder, Client, Rows, hello};
@@ -197,12 +197,12 @@ fn tokens_can_be_replaced() {
         [("", "this builder wants a token"), ("the-new-secret-of-all", "the token is not one of this builder's")]
     {
         let refuse = builder.connect().refused(with(token));
-        assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("28000", expected));
+        assert_eq!((refuse.report.sqlstate.as_str(), refuse.report.message.as_str()), ("28000", expected));
     }
     fs::write(file.path(), "the-new-secret-of-all\n").unwrap();
     tokens.reload().unwrap();
     builder.connect().hello(with("the-new-secret-of-all"));
-    assert_eq!(builder.connect().refused(with("the-old-secret-of-all")).sqlstate.as_str(), "28000");
+    assert_eq!(builder.connect().refused(with("the-old-secret-of-all")).report.sqlstate.as_str(), "28000");
     old.rows(&Rows::new(10, 4), 10);
     old.end_of_rows(10);
     assert_eq!(old.pages().done.rows, 10);
@@ -213,14 +213,14 @@ async fn other_machines_get_in_encrypted_and_known() {
     let config = || Config { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, threads: 1, ..Config::default() };
     let refused = |config| async { Server::bind(config).await.err().expect("must not listen") };
     let error = refused(config()).await;
-    assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
+    assert!(matches!(error, DaemonError::Plaintext(_)), "{error}");
     let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
     let error = refused(Config { access: open.clone(), ..config() }).await;
-    assert!(matches!(error, ServerError::Daemon(DaemonError::Anonymous(_))), "{error}");
+    assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
     let error = refused(Config { access: Access { tls: Some(pair().server), ..Access::default() }, ..config() }).await;
-    assert!(matches!(error, ServerError::Daemon(DaemonError::Anonymous(_))), "{error}");
+    assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
     let error = refused(Config { access: Access { allow_anonymous: true, ..Access::default() }, ..config() }).await;
-    assert!(matches!(error, ServerError::Daemon(DaemonError::Plaintext(_))), "{error}");
+    assert!(matches!(error, DaemonError::Plaintext(_)), "{error}");
     assert!(Server::bind(Config { access: Access { allow_anonymous: true, ..open }, ..config() }).await.is_ok());
     let client = pair();
     let known = pair_for(Some(&client.dir.path().join("cert.pem")));

@@ -68,14 +68,14 @@ fn rows_before_hello() {
 fn refusals() {
     let builder = Builder::start();
     let refuse = builder.connect().refused(hello(2001));
-    assert_eq!(refuse.sqlstate.as_str(), "54000");
-    assert_eq!(refuse.message, "vector has 2001 dimensions, an index can have 1 to 2000");
+    assert_eq!(refuse.report.sqlstate.as_str(), "54000");
+    assert_eq!(refuse.report.message, "vector has 2001 dimensions, an index can have 1 to 2000");
     let mut other = hello(3);
     other.metric = Metric::Jaccard;
-    assert_eq!(builder.connect().refused(other).sqlstate.as_str(), "0A000");
+    assert_eq!(builder.connect().refused(other).report.sqlstate.as_str(), "0A000");
     let mut newer = hello(3);
     (newer.protocol_min, newer.protocol_max) = (3, 4);
-    assert_eq!(builder.connect().refused(newer).sqlstate.as_str(), "0A000");
+    assert_eq!(builder.connect().refused(newer).report.sqlstate.as_str(), "0A000");
     assert_eq!((builder.builds("refused"), builder.status_number()), (3, 0));
 }
 

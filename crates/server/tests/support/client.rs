@@ -147,7 +147,7 @@ impl<S: Stream> Client<S> {
         let mut built = Built {
             layout: Layout { blocks: 0, elements: 0, rows: 0 },
             pages: Vec::new(),
-            done: no_done(),
+            done: Done::default(),
             phases: Vec::new(),
         };
         let mut checksum = StreamChecksum::new();
@@ -182,19 +182,5 @@ impl Client<TcpStream> {
     /// Closes the sending side; still reads.
     pub fn half_close(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
-    }
-}
-
-fn no_done() -> Done {
-    Done {
-        rows: 0,
-        elements: 0,
-        relinked: 0,
-        unreachable: 0,
-        self_recall_ppm: 0,
-        build_ms: 0,
-        blocks: 0,
-        checksum: 0,
-        recall_ppm: None,
     }
 }

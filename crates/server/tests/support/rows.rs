@@ -40,22 +40,9 @@ impl Rows {
 /// A valid Hello for `vector` under L2.
 pub fn hello(dims: u32) -> Hello {
     Hello {
-        protocol_min: 2,
-        protocol_max: 2,
-        capabilities: 0,
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims,
-        m: 16,
-        ef_construction: 64,
-        estimated_rows: 0,
-        page_size: 8192,
         client_version: "test 0".to_owned(),
         server_version: "PostgreSQL 15.20".to_owned(),
         label: "items_embedding_idx".to_owned(),
-        token: String::new(),
-        build_id: String::new(),
-        check: None,
-        ask: None,
+        ..Hello::new(ValueType::Vector, Metric::L2, dims)
     }
 }

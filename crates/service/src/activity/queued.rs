@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use protocol::Refuse;
+use protocol::{ErrorReport, Refuse};
 use tokio_util::sync::CancellationToken;
 
 use super::{Activity, Build, Running, Stage};
@@ -81,11 +81,11 @@ impl Queued {
 
     /// Refuses the build for the reason of the client's refusal, and logs it unless errors of peers are throttled.
     pub fn turn_away(self, refuse: &Refuse) {
+        let ErrorReport { sqlstate, message, detail, .. } = &refuse.report;
         if let Some(held_back) = self.activity.peer_errors().pass() {
-            let Refuse { sqlstate, message, detail, .. } = refuse;
             tracing::warn!(%sqlstate, reason = message, detail, held_back, "build refused");
         }
-        self.refuse(Refusal::of(refuse.sqlstate), refuse.message.clone());
+        self.refuse(Refusal::of(*sqlstate), message.clone());
     }
 
     /// Refuses the build; `text` is the reason in words.
