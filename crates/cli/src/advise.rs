@@ -4,7 +4,6 @@ mod sample;
 mod table;
 
 use std::fs;
-use std::io::{Write, stdout};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -52,7 +51,7 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
     }
     let print = if arguments.json { print::json } else { print::table };
     let text = print(&question, &advice, column.as_ref());
-    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+    crate::print(text)?;
     // The tolerance is for curves that end exactly at the target.
     if !advice.choices.iter().any(|choice| choice.recall + 1e-6 >= question.target) {
         eprintln!(
@@ -85,7 +84,7 @@ fn with_bar<T>(control: &Control, work: impl FnOnce() -> T) -> Result<T, Failure
 /// The metric of the arguments, or the default; an error if the type does not support it.
 fn metric_of(arguments: &Advise, value_type: ValueType) -> Result<Metric, Failure> {
     let metric = match arguments.metric {
-        Some(name) => Metric::from(name),
+        Some(metric) => metric,
         None if value_type == ValueType::Bit => Metric::Hamming,
         None => Metric::Cosine,
     };

@@ -6,6 +6,7 @@ mod token;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hnsw::Level;
 use pgvector::{M_RANGE, MAX_SPARSEVEC_NNZ, ValueType};
@@ -190,8 +191,8 @@ pub struct Inspect {
     /// The index's file in the data directory, as pg_relation_filepath() returns it; its further segments are read too
     pub file: PathBuf,
     /// Type of the indexed column [default: recognised from the values]
-    #[arg(long = "type", value_name = "TYPE", value_enum)]
-    pub value_type: Option<TypeName>,
+    #[arg(long = "type", value_name = "TYPE", value_parser = value_type())]
+    pub value_type: Option<ValueType>,
 }
 
 #[derive(Debug, Args)]
@@ -203,8 +204,8 @@ pub struct Estimate {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub dims: u32,
     /// Type of the column
-    #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = TypeName::Vector)]
-    pub value_type: TypeName,
+    #[arg(long = "type", value_name = "TYPE", value_parser = value_type(), default_value = "vector")]
+    pub value_type: ValueType,
     /// Neighbors per element and layer, as in WITH (m = …)
     #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(i64::from(*M_RANGE.start())..=i64::from(*M_RANGE.end())))]
     pub m: u16,
@@ -235,25 +236,10 @@ pub struct Status {
     pub json: bool,
 }
 
-/// The names of the types in SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lowercase")]
-pub enum TypeName {
-    Vector,
-    HalfVec,
-    Bit,
-    SparseVec,
-}
-
-impl From<TypeName> for ValueType {
-    fn from(name: TypeName) -> Self {
-        match name {
-            TypeName::Vector => Self::Vector,
-            TypeName::HalfVec => Self::HalfVec,
-            TypeName::Bit => Self::Bit,
-            TypeName::SparseVec => Self::SparseVec,
-        }
-    }
+/// Parses the name of a type in SQL.
+fn value_type() -> impl TypedValueParser<Value = ValueType> {
+    PossibleValuesParser::new(ValueType::ALL.map(ValueType::name))
+        .map(|name| ValueType::named(&name).expect("one of the names"))
 }
 
 #[cfg(test)]

@@ -136,6 +136,19 @@ pub fn admin(path: Option<&Path>, activity: Arc<Activity>) -> Result<Option<Admi
     path.map(|path| AdminSocket::start(path, activity)).transpose().map_err(Failure::usage)
 }
 
+/// Warns if other machines can connect without encryption or authentication.
+pub fn warn_if_exposed(address: SocketAddr, encrypted: bool, asks_clients: bool) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    if !encrypted {
+        tracing::warn!("connections are not encrypted and other machines can connect");
+    }
+    if !asks_clients {
+        tracing::warn!("clients are not authenticated, and other machines can connect");
+    }
+}
+
 /// Prints the listen addresses, in lines that Lantern's users and scripts parse, and notifies the service manager.
 pub fn ready(name: &str, status: SocketAddr, clients: SocketAddr, shutdown: &Shutdown) -> io::Result<()> {
     let mut out = stdout().lock();

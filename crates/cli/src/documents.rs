@@ -1,7 +1,6 @@
 //! Manual pages and completions for packages, derived from the definition of the command line.
 
 use std::fs;
-use std::io::{Write, stdout};
 use std::path::Path;
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::config;
 use crate::failure::Failure;
+use crate::print;
 
 /// Writes `lantern-index.1` and a page for each command.
 pub fn man(dir: &Path) -> Result<(), Failure> {
@@ -24,6 +24,5 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
     let name = command.get_name().to_owned();
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut text);
-    stdout().write_all(&text).context("cannot write to stdout")?;
-    Ok(())
+    print(text)
 }

@@ -1,22 +1,21 @@
-use std::io::{Write, stdout};
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use anyhow::{Context, anyhow};
-use pgvector::ValueType;
+use anyhow::anyhow;
 use serde_json::json;
 
 use crate::args::Estimate;
 use crate::count;
 use crate::failure::Failure;
+use crate::print;
 
 /// The most blocks of a relation (`MaxBlockNumber`).
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
 
 /// Prints the size and the needs of a build.
 pub fn run(arguments: &Estimate) -> Result<(), Failure> {
-    let value_type = ValueType::from(arguments.value_type);
-    let estimate = estimate(arguments, value_type).map_err(Failure::Usage)?;
+    let value_type = arguments.value_type;
+    let estimate = estimate(arguments).map_err(Failure::Usage)?;
     let cores = || available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX);
     let threads = arguments.threads.unwrap_or_else(cores);
     let memory = estimate.builder_memory_bytes(threads);
@@ -50,12 +49,11 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
             human(estimate.wire_bytes()),
         )
     };
-    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
-    Ok(())
+    print(text)
 }
 
-fn estimate(arguments: &Estimate, value_type: ValueType) -> anyhow::Result<pages::Estimate> {
-    let (dims, rows) = (arguments.dims, arguments.rows);
+fn estimate(arguments: &Estimate) -> anyhow::Result<pages::Estimate> {
+    let Estimate { value_type, dims, rows, .. } = *arguments;
     let most = value_type.max_dims();
     if dims > most {
         return Err(anyhow!("pgvector indexes a {} of at most {most} dimensions", value_type.name()));

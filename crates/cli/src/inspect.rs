@@ -1,11 +1,10 @@
-use std::io::{Write, stdout};
-
-use anyhow::{Context, anyhow};
-use pages::{FileSource, Options, PAGE_SIZE, Page, PageSource, ValueType, verify};
+use anyhow::anyhow;
+use pages::{FileSource, Options, PAGE_SIZE, Page, PageSource, verify};
 
 use crate::args::Inspect;
 use crate::count;
 use crate::failure::Failure;
+use crate::print;
 
 /// Verifies an index file and prints the report.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
@@ -14,9 +13,8 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if let Some(problem) = foreign(&mut source) {
         return Err(Failure::Usage(anyhow!("{name} is not an hnsw index: {problem}")));
     }
-    let value_type = arguments.value_type.map(ValueType::from);
-    let report = verify(&mut source, Options { value_type });
-    writeln!(stdout(), "{report}").context("cannot write to stdout")?;
+    let report = verify(&mut source, Options { value_type: arguments.value_type });
+    print(format!("{report}\n"))?;
     if report.is_ok() {
         return Ok(());
     }

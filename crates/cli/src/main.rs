@@ -25,8 +25,10 @@ mod vectors;
 
 use std::env;
 use std::ffi::OsString;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::FromArgMatches;
 
 use crate::args::{Arguments, Command, ConfigCommand, TokenCommand};
@@ -73,4 +75,11 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Config(ConfigCommand::Check) => config::check(),
         Command::Config(ConfigCommand::Show) => config::show(),
     }
+}
+
+/// Writes to stdout.
+fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_ref()).and_then(|()| out.flush()).context("cannot write to stdout")?;
+    Ok(())
 }

@@ -52,11 +52,17 @@ pub fn builds(socket: &Socket) -> Result<(), Failure> {
     let report: Report = serde_json::from_slice(&body).context("the daemon's answer is not a status")?;
     let running = report.builds.iter().map(|build| {
         let of = &build.subject;
-        format!("{}  {}  {}  {}", of.build, text::clean(&of.client), text::subject(of), text::progress(build))
+        format!("{}  {}  {}  {}", of.build, service::printable(&of.client), text::subject(of), text::progress(build))
     });
     let waiting = report.queue.iter().map(|queued| {
         let of = &queued.subject;
-        format!("{}  {}  {}  waiting, number {}", of.build, text::clean(&of.client), text::subject(of), queued.position)
+        format!(
+            "{}  {}  {}  waiting, number {}",
+            of.build,
+            service::printable(&of.client),
+            text::subject(of),
+            queued.position
+        )
     });
     let mut out = stdout().lock();
     for line in running.chain(waiting) {
@@ -95,7 +101,7 @@ fn ask(socket: &Socket, method: Method, path: &str) -> Result<Option<Bytes>> {
     match runtime.block_on(async { timeout(fetch::LIMIT, exchange).await }) {
         Ok(Ok((StatusCode::NOT_FOUND, _))) => Ok(None),
         Ok(Ok((StatusCode::OK, body))) => Ok(Some(body)),
-        Ok(Ok((StatusCode::CONFLICT, why))) => bail!("{}", text::clean(&String::from_utf8_lossy(&why))),
+        Ok(Ok((StatusCode::CONFLICT, why))) => bail!("{}", service::printable(&String::from_utf8_lossy(&why))),
         Ok(Ok((code, _))) => bail!("the daemon answers {code}"),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("no answer on {name} within {} s", fetch::LIMIT.as_secs()),

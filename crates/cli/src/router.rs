@@ -93,11 +93,6 @@ pub fn run(arguments: &Router) -> Result<(), Failure> {
     arguments.daemon.run(async || serve(config(arguments)?, arguments.daemon.admin_socket.clone()).await)
 }
 
-/// The errors of files that the settings name.
-pub fn check(arguments: &Router) -> Vec<Failure> {
-    config(arguments).err().into_iter().collect()
-}
-
 async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
     // Before the ports are open: whoever sees them open may send a signal.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
@@ -122,12 +117,7 @@ async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<
         max_builders,
         "router started"
     );
-    if !encrypted && !router.local_addr().ip().is_loopback() {
-        tracing::warn!("connections are not encrypted and other machines can connect");
-    }
-    if !asks_clients && !router.local_addr().ip().is_loopback() {
-        tracing::warn!("clients are not authenticated, and other machines can connect");
-    }
+    daemon::warn_if_exposed(router.local_addr(), encrypted, asks_clients);
     daemon::ready("Router", router.status_addr(), router.local_addr(), &shutdown).context("cannot write to stdout")?;
     router.run(shutdown).await;
     tracing::info!("router ended");

@@ -5,17 +5,18 @@ mod target;
 pub mod text;
 mod watch;
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use service::Readiness;
 use service::report::Report;
 
 use self::target::Target;
 use crate::args::Status;
 use crate::failure::Failure;
+use crate::print;
 
 /// The refresh interval.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ pub fn run(arguments: &Status) -> Result<(), Failure> {
     if !arguments.watch {
         let report = fetch::report(&target)?;
         let text = if arguments.json { json(&report, true)? } else { text::whole(&report, &target) };
-        write!(stdout(), "{text}").context("cannot write to stdout")?;
+        print(text)?;
         return if report.readiness == Readiness::Ready { Ok(()) } else { Err(Failure::Said(NOT_READY)) };
     }
     // While watching, failures are shown and retried; a wrong address should fail at once.
@@ -40,8 +41,8 @@ pub fn run(arguments: &Status) -> Result<(), Failure> {
     let mut result = Ok(first);
     loop {
         match &result {
-            Ok(report) if arguments.json => print(&json(report, false)?)?,
-            Ok(report) => print(&format!("{}\n", text::whole(report, &target)))?,
+            Ok(report) if arguments.json => print(json(report, false)?)?,
+            Ok(report) => print(format!("{}\n", text::whole(report, &target)))?,
             Err(error) => eprintln!("lantern-index: {error:#}"),
         }
         thread::sleep(PERIOD);
@@ -52,10 +53,4 @@ pub fn run(arguments: &Status) -> Result<(), Failure> {
 fn json(report: &Report, pretty: bool) -> Result<String, Failure> {
     let text = if pretty { serde_json::to_string_pretty(report) } else { serde_json::to_string(report) };
     text.map(|text| text + "\n").map_err(|error| Failure::Other(anyhow!(error)))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to stdout")?;
-    Ok(())
 }

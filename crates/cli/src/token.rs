@@ -1,10 +1,9 @@
-use std::io::{Write, stdout};
-
 use anyhow::Context;
 use service::Limits;
 
 use crate::args::NewToken;
 use crate::failure::Failure;
+use crate::print;
 
 /// Makes a token; prints it, the line for the daemon's token file, and the setting for the database.
 pub fn new(arguments: &NewToken) -> Result<(), Failure> {
@@ -25,6 +24,5 @@ pub fn new(arguments: &NewToken) -> Result<(), Failure> {
          or, once the library is preloaded and where statements are not logged:\n  \
          psql -c \"ALTER SYSTEM SET hnsw.external_index_token = '{secret}'\" -c 'SELECT pg_reload_conf()'\n"
     );
-    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
-    Ok(())
+    print(text)
 }

@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashMap;
 use std::io::Write;
 
-use hnsw::{Level, Links};
+use hnsw::{Level, Links, Searcher};
 use pages::{Linked, Options, PageBytes, verify};
 use protocol::{Hello, Metric, ValueType};
 use support::{Daemon, command, encode, hello, points};
@@ -101,9 +101,9 @@ fn recall(pages: &[PageBytes], value_type: ValueType, metric: Metric, rows: &[Ve
     for query in rows.iter().step_by(ROWS / QUERIES).take(QUERIES) {
         let mut exact: Vec<f32> = rows.iter().map(|row| distance(metric, query, row)).collect();
         exact.sort_by(f32::total_cmp);
-        let near = |element: &u32| distance(metric, query, &rows[row_of[*element as usize]]);
-        let found = hnsw::search_with(&index, |element| near(&element), |_| {}, EF_SEARCH);
-        hits += found.iter().take(10).filter(|element| near(element) <= exact[9]).count();
+        let distance = |element: u32| distance(metric, query, &rows[row_of[element as usize]]);
+        let found = Searcher::default().search(&index, distance, |_| {}, EF_SEARCH);
+        hits += found.iter().take(10).filter(|near| near.distance() <= exact[9]).count();
     }
     hits as f64 / (10 * QUERIES) as f64
 }

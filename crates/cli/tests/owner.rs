@@ -62,7 +62,10 @@ fn a_drained_daemon_takes_no_builds_and_keeps_those_it_has() {
     assert!(run(&["drain"], dir.path()).status.success());
     assert_eq!(daemon.metric("lantern_index_ready"), 0);
     let refuse = daemon.connect().refused(hello(8));
-    assert_eq!((refuse.sqlstate.as_str(), refuse.message.as_str()), ("57P03", "builder takes no builds at the moment"));
+    assert_eq!(
+        (refuse.report.sqlstate.as_str(), refuse.report.message.as_str()),
+        ("57P03", "builder takes no builds at the moment")
+    );
     before.rows(&support::Rows::new(10, 8), 10);
     before.end_of_rows(10);
     assert_eq!(before.done(), 10);

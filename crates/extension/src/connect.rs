@@ -55,7 +55,7 @@ pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
             if started.elapsed() > PROBE {
                 return Err(ErrorKind::TimedOut.into());
             }
-            wait::for_answer(socket.as_raw_fd(), wait::TICK);
+            wait::for_socket(socket.as_raw_fd(), false, wait::TICK);
         }
         Ok(answer)
     };

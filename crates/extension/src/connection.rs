@@ -268,7 +268,7 @@ fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     let before = received.len();
     let (read, _) = rustix::io::read(socket, &mut received.spare_capacity_mut()[..READ_BYTES])?;
     let read = read.len();
-    // SAFETY: so many bytes behind the end were just written.
+    // SAFETY: `read` has initialised the first `read` bytes of the spare capacity, which begins at `before`.
     unsafe { received.set_len(before + read) };
     Ok(read)
 }

@@ -76,7 +76,7 @@ impl Link {
         if !self.backend_waits.swap(true, Ordering::SeqCst) {
             return;
         }
-        wait::for_answer(self.backend.as_raw_fd(), self.tick);
+        wait::for_socket(self.backend.as_raw_fd(), false, self.tick);
         self.backend.reset();
         self.backend_waits.store(false, Ordering::SeqCst);
     }

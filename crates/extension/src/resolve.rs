@@ -31,7 +31,7 @@ pub(crate) fn resolve(host: &str, port: u16, timeout: Option<Duration>) -> io::R
         if timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
             return Err(ErrorKind::TimedOut.into());
         }
-        wait::for_answer(ours.as_raw_fd(), wait::TICK);
+        wait::for_socket(ours.as_raw_fd(), false, wait::TICK);
     }
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the resolver failed")))
 }

@@ -77,7 +77,8 @@ pub(crate) unsafe fn run(
         None => {
             let shape = Shape::new(BATCHES, value_len);
             memory.resize(shape.bytes().div_ceil(size_of::<u64>()), 0u64);
-            // SAFETY: so much memory, which lives as long as this function's frame.
+            // SAFETY: `memory` has at least `shape.bytes()` bytes, aligned as a `u64`; it is not used otherwise, and lives until this function
+            // returns, longer than the batches.
             (unsafe { Batches::create(memory.as_mut_ptr().cast(), shape) }, wait::TICK)
         }
     };

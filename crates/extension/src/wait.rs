@@ -25,11 +25,6 @@ pub(crate) fn pause(pause: Duration) {
     }
 }
 
-/// Waits until the socket is readable, or the time is over.
-pub(crate) fn for_answer(socket: RawFd, at_most: Duration) {
-    wait(socket, pg_sys::WL_SOCKET_READABLE, at_most);
-}
-
 /// Waits until a connection was made or failed, or the time is over.
 pub(crate) fn for_connect(socket: RawFd, at_most: Duration) {
     wait(socket, pg_sys::WL_SOCKET_WRITEABLE, at_most);

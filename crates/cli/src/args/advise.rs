@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use pgvector::{MAX_EF_SEARCH, Metric};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use pgvector::{MAX_EF_SEARCH, Metric, ValueType};
 
 use crate::count;
 
@@ -25,8 +26,8 @@ pub struct Advise {
     #[arg(long, value_name = "FILE|SELECT")]
     pub queries: Option<PathBuf>,
     /// The metric of the queries [default: cosine; hamming for columns of type bit]
-    #[arg(long, value_enum)]
-    pub metric: Option<MetricName>,
+    #[arg(long, value_parser = metric())]
+    pub metric: Option<Metric>,
     /// The fraction of true neighbors that searches must find
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = target)]
     pub target_recall: f64,
@@ -50,27 +51,12 @@ pub struct Advise {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MetricName {
-    Cosine,
-    L2,
-    Ip,
-    L1,
-    Hamming,
-    Jaccard,
-}
-
-impl From<MetricName> for Metric {
-    fn from(name: MetricName) -> Self {
-        match name {
-            MetricName::Cosine => Self::Cosine,
-            MetricName::L2 => Self::L2,
-            MetricName::Ip => Self::InnerProduct,
-            MetricName::L1 => Self::L1,
-            MetricName::Hamming => Self::Hamming,
-            MetricName::Jaccard => Self::Jaccard,
-        }
-    }
+/// Parses a metric by its name in operator classes.
+fn metric() -> impl TypedValueParser<Value = Metric> {
+    PossibleValuesParser::new(["cosine", "l2", "ip", "l1", "hamming", "jaccard"]).map(|name| {
+        let of_type = |value_type| Metric::named(value_type, Some(&name));
+        [ValueType::Vector, ValueType::Bit].into_iter().find_map(of_type).expect("one of the names")
+    })
 }
 
 fn target(text: &str) -> Result<f64, String> {

@@ -1,7 +1,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{Write as _, stdout};
 
 use anyhow::{Context, anyhow};
 use clap::{Arg, ArgMatches, FromArgMatches};
@@ -12,6 +11,7 @@ use super::mistake::Place;
 use super::{trial, variables};
 use crate::args::Arguments;
 use crate::failure::Failure;
+use crate::print;
 
 /// Reports invalid settings, and valid ones that a daemon would refuse when it starts, such as missing files.
 pub fn check() -> Result<(), Failure> {
@@ -32,8 +32,7 @@ pub fn check() -> Result<(), Failure> {
         return Err(Failure::Usage(anyhow!("settings that cannot work\n  {}", found.join("\n  "))));
     }
     let read = file.path.map_or_else(|| "no configuration file".to_owned(), |path| path.display().to_string());
-    writeln!(stdout(), "{read}: no mistakes").context("cannot write to stdout")?;
-    Ok(())
+    print(format!("{read}: no mistakes\n"))
 }
 
 /// What a daemon would refuse, with the source of each setting at fault.
@@ -72,8 +71,7 @@ pub fn show() -> Result<(), Failure> {
             let _ = writeln!(text, "{line:<44} # {}", said(&place, matches.contains_id(setting.get_id().as_str())));
         }
     }
-    stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
-    Ok(())
+    print(text)
 }
 
 fn program(section: &Section) -> [OsString; 2] {

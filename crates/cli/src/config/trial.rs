@@ -8,8 +8,8 @@ use service::{Access, TicketKeys, TlsFile, Tokens};
 use crate::args::{Command, Serve};
 use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
-use crate::router::{self, Router};
-use crate::serve;
+use crate::router::Router;
+use crate::{router_config, serve};
 
 /// A setting that a daemon would refuse.
 pub struct Finding {
@@ -25,13 +25,13 @@ pub fn findings(command: &Command) -> Vec<Finding> {
     let daemon = match command {
         Command::Serve(serve) => {
             trial.serve(serve);
-            serve::check(serve)
+            serve::config(serve).err()
         }
         Command::Router(router) => {
             trial.router(router);
-            router::check(router)
+            router_config::config(router).err()
         }
-        _ => Vec::new(),
+        _ => None,
     };
     // The daemon's own checks stop at the first error, most likely one that was found above.
     if trial.findings.is_empty() {

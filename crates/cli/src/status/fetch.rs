@@ -34,7 +34,7 @@ pub fn report(target: &Target) -> Result<Report> {
         report.version == REPORT_VERSION,
         "{target} has status version {}, this program knows version {REPORT_VERSION}; use the one of release {}",
         report.version,
-        super::text::clean(&report.software)
+        service::printable(&report.software)
     );
     Ok(report)
 }

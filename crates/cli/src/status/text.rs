@@ -11,16 +11,12 @@ use crate::count;
 /// Length of a progress bar in characters.
 const BAR: usize = 24;
 
-pub fn clean(text: &str) -> String {
-    printable(text)
-}
-
 /// The whole status, printed once.
 pub fn whole(report: &Report, target: &Target) -> String {
     let mut text = format!("{}\n{}\n", headline(report, target), memory(report));
     for builder in &report.builders {
         let builds = count::of(builder.builds.into(), "build");
-        let _ = writeln!(text, "  {}: {}, {builds}", clean(&builder.name), clean(&builder.state));
+        let _ = writeln!(text, "  {}: {}, {builds}", printable(&builder.name), printable(&builder.state));
     }
     let mut section = |name: &str, lines: Vec<String>| {
         if !lines.is_empty() {
@@ -51,7 +47,7 @@ pub fn headline(report: &Report, target: &Target) -> String {
         report.certificate_expires_ms.map(|expires| certificate(expires, report.now_ms)).unwrap_or_default();
     format!(
         "{role} {} at {target}: {}, up {up}{threads}, {}{certificate}",
-        clean(&report.software),
+        printable(&report.software),
         report.readiness.name(),
         count::of(report.connections, "connection")
     )
@@ -77,14 +73,14 @@ pub fn memory(report: &Report) -> String {
 
 /// The index that is built, and its client.
 pub fn subject(subject: &Subject) -> String {
-    let what = format!("{}({}) {}", clean(&subject.value_type), subject.dims, clean(&subject.metric));
-    let label = subject.label.as_ref().map(|label| format!("{}  ", clean(label))).unwrap_or_default();
+    let what = format!("{}({}) {}", printable(&subject.value_type), subject.dims, printable(&subject.metric));
+    let label = subject.label.as_ref().map(|label| format!("{}  ", printable(label))).unwrap_or_default();
     format!(
         "#{} {label}{what}, m {}, ef {}, from {}",
         subject.id,
         subject.m,
         subject.ef_construction,
-        clean(if subject.client.is_empty() { &subject.peer } else { &subject.client })
+        printable(if subject.client.is_empty() { &subject.peer } else { &subject.client })
     )
 }
 
@@ -92,7 +88,7 @@ pub fn subject(subject: &Subject) -> String {
 pub fn progress(build: &BuildReport) -> String {
     let steps =
         if build.total > 0 { format!("{} of {}", number(build.done), number(build.total)) } else { number(build.done) };
-    let mut text = format!("{:>3.0} %  {} {steps}", (build.fraction * 100.0).floor(), clean(&build.phase));
+    let mut text = format!("{:>3.0} %  {} {steps}", (build.fraction * 100.0).floor(), printable(&build.phase));
     if build.rate > 0.0 {
         let _ = write!(text, ", {}/s", number(build.rate as u64));
     }
@@ -127,7 +123,7 @@ pub fn ended(build: &EndedReport, now_ms: u64) -> String {
             let _ = write!(text, ", self-recall {self_recall:.3}");
         }
     } else if let Some(reason) = &build.reason {
-        let _ = write!(text, ": {}", clean(reason));
+        let _ = write!(text, ": {}", printable(reason));
     }
     text
 }

@@ -8,7 +8,7 @@ use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capabilit
 
 use super::choices::{self, Names};
 use super::sample::{self, Batch};
-use super::{bigint, estimate, require_select};
+use super::{answer, bigint, estimate, require_select};
 use crate::build;
 use crate::column::Column;
 use crate::engage::engage;
@@ -209,23 +209,14 @@ unsafe fn ask(
 }
 
 fn hear(session: &mut Session) -> Result<Advice, Failure> {
-    let mut given = None;
-    progress::enter(Phase::TryingIndexes, 0);
-    loop {
-        match session.next()? {
-            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
-            BuilderMessage::Advice(advice) => given = Some(advice),
-            BuilderMessage::Done(done) => {
-                // The session has checked the order of messages: Advice came before.
-                let advice = given.take().ok_or_else(|| Failure::protocol("Done without Advice."))?;
-                if done.rows != session.rows() {
-                    return Err(Failure::protocol("The builder has seen other rows than were sent."));
-                }
-                return Ok(advice);
-            }
-            other => return Err(Failure::protocol(format!("{} while an advice was made.", other.name()))),
-        }
+    let (advice, done) = answer(session, Phase::TryingIndexes, |message| match message {
+        BuilderMessage::Advice(advice) => Some(advice),
+        _ => None,
+    })?;
+    if done.rows != session.rows() {
+        return Err(Failure::protocol("The builder has seen other rows than were sent."));
     }
+    Ok(advice)
 }
 
 fn nothing(names: &Names) -> Failure {

@@ -8,7 +8,7 @@ use super::advice::Findings;
 use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
-use super::{bigint, delegate, gone, name, read_one, require_select};
+use super::{bigint, delegate, gone, name, read_one, require_select, unreadable};
 use crate::column::Column;
 use crate::failure::{Failure, information, or_raise, printable, tell};
 use crate::{hook, options, raised};
@@ -20,18 +20,7 @@ const MAX_SAMPLE: i32 = 10_000;
 const WORTH_A_BUILDER: u32 = 1024;
 
 /// A row of the result.
-type Row = (
-    name!(elements, i64),
-    name!(rows, i64),
-    name!(duplicates, i64),
-    name!(deleted, i64),
-    name!(unreachable, i64),
-    name!(not_full, i64),
-    name!(errors, i64),
-    name!(recall, Option<f64>),
-    name!(advice, String),
-    name!(checked_by, String),
-);
+type Row = (i64, i64, i64, i64, i64, i64, i64, Option<f64>, String, String);
 
 /// The function that SQL calls: it raises the errors of an index's expressions unchanged.
 ///
@@ -219,14 +208,8 @@ unsafe fn open(index_oid: pg_sys::Oid) -> Result<(pg_sys::Relation, pg_sys::Rela
         if !hook::is_hnsw_handler((*index).rd_amhandler) {
             return Err(wrong("not an hnsw index"));
         }
-        let entry = (*index).rd_rel;
-        let persistence = (*entry).relpersistence as u8;
-        let unsupported = |message: &str| Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message);
-        if persistence == pg_sys::RELPERSISTENCE_TEMP && !(*index).rd_islocaltemp {
-            return Err(unsupported("cannot access temporary tables of other sessions"));
-        }
-        if persistence == pg_sys::RELPERSISTENCE_UNLOGGED && pg_sys::RecoveryInProgress() {
-            return Err(unsupported("cannot access temporary or unlogged relations during recovery"));
+        if let Some(problem) = unreadable(index) {
+            return Err(Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, problem));
         }
         Ok((table, index))
     }

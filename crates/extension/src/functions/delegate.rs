@@ -5,9 +5,11 @@ use pages::{PAGE_SIZE, PageSource};
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
 
+use super::answer;
 use super::live::LivePages;
 use crate::build;
 use crate::column::Column;
+use crate::connection::Connection;
 use crate::engage::engage;
 use crate::failure::{Failure, News};
 use crate::options::IndexOptions;
@@ -88,25 +90,16 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &
     }
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
     session.send_message(&ClientMessage::EndOfIndex(end))?;
-    session.pass(crate::connection::Connection::flush)
+    session.pass(Connection::flush)
 }
 
 fn findings(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
-    let mut found = None;
-    progress::enter(Phase::CheckingIndex, 0);
-    loop {
-        match session.next()? {
-            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
-            BuilderMessage::Findings(findings) => found = Some(findings),
-            BuilderMessage::Done(done) => {
-                // The session has checked the order of messages: Findings came before.
-                let findings = found.take().ok_or_else(|| Failure::protocol("Done without Findings."))?;
-                if (done.blocks, done.checksum) != (blocks, session.sent_checksum()) {
-                    return Err(Failure::protocol("The builder has checked other pages than were sent."));
-                }
-                return Ok(findings);
-            }
-            other => return Err(Failure::protocol(format!("{} while the index was checked.", other.name()))),
-        }
+    let (findings, done) = answer(session, Phase::CheckingIndex, |message| match message {
+        BuilderMessage::Findings(findings) => Some(findings),
+        _ => None,
+    })?;
+    if (done.blocks, done.checksum) != (blocks, session.sent_checksum()) {
+        return Err(Failure::protocol("The builder has checked other pages than were sent."));
     }
+    Ok(findings)
 }

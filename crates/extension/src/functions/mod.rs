@@ -24,9 +24,12 @@ mod state;
 mod statistics;
 
 use pgrx::prelude::*;
+use protocol::{BuilderMessage, Done};
 
 use crate::failure::Failure;
 use crate::hook::owned;
+use crate::progress::{self, Phase};
+use crate::session::Session;
 
 /// Ends with an error unless the caller may read the whole table.
 ///
@@ -51,6 +54,51 @@ unsafe fn require_select(relation: pg_sys::Oid) {
 unsafe fn name(relation: pg_sys::Oid) -> String {
     // SAFETY: reads catalogs; the name is a string of ours.
     unsafe { owned(pg_sys::get_rel_name(relation)) }.unwrap_or_default()
+}
+
+/// Why this session cannot read the pages of an index; `None` if it can.
+///
+/// # Safety
+/// The index must be open.
+unsafe fn unreadable(index: pg_sys::Relation) -> Option<&'static str> {
+    // SAFETY: the index is open, so its entry in the relation cache is valid.
+    unsafe {
+        match (*(*index).rd_rel).relpersistence as u8 {
+            pg_sys::RELPERSISTENCE_TEMP if !(*index).rd_islocaltemp => {
+                Some("cannot access temporary tables of other sessions")
+            }
+            pg_sys::RELPERSISTENCE_UNLOGGED if pg_sys::RecoveryInProgress() => {
+                Some("cannot access temporary or unlogged relations during recovery")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Waits for the message that `answer` recognises, shows progress in `phase`, and returns the answer and the `Done` that follows it.
+fn answer<T>(
+    session: &mut Session,
+    phase: Phase,
+    answer: impl Fn(BuilderMessage) -> Option<T>,
+) -> Result<(T, Done), Failure> {
+    let mut found = None;
+    progress::enter(phase, 0);
+    loop {
+        let message = session.next()?;
+        let name = message.name();
+        match message {
+            BuilderMessage::Progress(step) => progress::tuples(step.done, step.total),
+            BuilderMessage::Done(done) => {
+                // The session has checked the order of messages: the answer came before.
+                let found = found.take().ok_or_else(|| Failure::protocol("Done without an answer."))?;
+                return Ok((found, done));
+            }
+            other => match answer(other) {
+                Some(answer) => found = Some(answer),
+                None => return Err(Failure::protocol(format!("{name} instead of an answer."))),
+            },
+        }
+    }
 }
 
 fn gone(relation: pg_sys::Oid) -> Failure {

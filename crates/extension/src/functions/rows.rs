@@ -23,7 +23,8 @@ pub(super) unsafe fn for_each_row(
     snapshot: pg_sys::Snapshot,
     mut visit: Visit<'_>,
 ) {
-    // SAFETY: as promised by the caller; the callback gets this very closure.
+    // SAFETY: the relations and the snapshot are as promised by the caller; `state` points to `visit`, which nothing else uses during the scan,
+    // and the callback casts it back to the same type.
     unsafe {
         let info = pg_sys::BuildIndexInfo(index);
         // Scan the rows of one snapshot instead of all that any transaction may still see.

@@ -4,8 +4,8 @@ use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one
 use pgrx::prelude::*;
 
 use super::advice::{Facts, Judged};
-use super::bigint;
 use super::live::LivePages;
+use super::{bigint, unreadable};
 use crate::{hook, options};
 
 /// The most pages that are read: milliseconds, even from a disk. Pages of elements and of their neighbors may alternate, so one page is
@@ -13,15 +13,7 @@ use crate::{hook, options};
 const PAGES: u32 = 48;
 
 /// A row of the result.
-type Row = (
-    name!(size, Option<i64>),
-    name!(m, Option<i32>),
-    name!(ef_construction, Option<i32>),
-    name!(external, Option<bool>),
-    name!(deleted_share, Option<f64>),
-    name!(advice, String),
-    name!(reason, Option<String>),
-);
+type Row = (Option<i64>, Option<i32>, Option<i32>, Option<bool>, Option<f64>, String, Option<String>);
 
 /// `scans`, `dead_share` and `checked` (the advice of the last check) are what PostgreSQL's statistics and the table of checks know.
 #[pg_extern]
@@ -78,7 +70,7 @@ unsafe fn state(
             return None;
         }
         let index = pg_sys::index_open(index_oid, pg_sys::NoLock as pg_sys::LOCKMODE);
-        let row = if hook::is_hnsw_handler((*index).rd_amhandler) && can_be_read(index) {
+        let row = if hook::is_hnsw_handler((*index).rd_amhandler) && unreadable(index).is_none() {
             let entry = (*index).rd_index;
             let valid = (*entry).indisvalid && (*entry).indisready;
             let sample = Sample::of(index);
@@ -110,17 +102,6 @@ unsafe fn state(
         };
         pg_sys::index_close(index, lock);
         row
-    }
-}
-
-/// Whether this session can read the pages of the index at all.
-unsafe fn can_be_read(index: pg_sys::Relation) -> bool {
-    // SAFETY: the index is open.
-    unsafe {
-        let persistence = (*(*index).rd_rel).relpersistence as u8;
-        let of_others = persistence == pg_sys::RELPERSISTENCE_TEMP && !(*index).rd_islocaltemp;
-        let unlogged_on_standby = persistence == pg_sys::RELPERSISTENCE_UNLOGGED && pg_sys::RecoveryInProgress();
-        !of_others && !unlogged_on_standby
     }
 }
 

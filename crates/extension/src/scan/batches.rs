@@ -278,7 +278,8 @@ impl Full<'_> {
         let (slot, shape) = (&self.batches.slots()[self.at], self.batches.shape);
         let rows = slot.rows.load(Ordering::Relaxed) as usize;
         let [tids, lengths, values] = self.batches.parts(self.at);
-        // SAFETY: so much was written before the batch became full, and nobody writes until it is empty again.
+        // SAFETY: each part begins with this number of bytes, which were written before the batch became full; nobody writes to a batch that
+        // is not empty.
         let bytes = |part: *mut u8, len: usize| unsafe { slice::from_raw_parts(part.cast_const(), len) };
         TuplesBatch {
             tids: bytes(tids, rows * HEAP_TID_BYTES),

@@ -59,7 +59,8 @@ impl<'a, R: Reader> Rows<'a, R> {
     /// The relations must be as [`Relations`] says.
     pub(super) unsafe fn read(reader: &'a R, column: &'a Column, relations: Relations, show_progress: bool) -> Found {
         let Relations { heap, index, info, scan } = relations;
-        // SAFETY: the context belongs to the statement's, so that an error frees it; the callback gets these very rows.
+        // SAFETY: the relations are as promised by the caller; the context is a child of the statement's, so that an error frees it.
+        // `state` points to `rows`, which nothing else uses during the scan, and the callback casts it back to the same type.
         unsafe {
             let context = pg_sys::AllocSetContextCreateInternal(
                 pg_sys::CurrentMemoryContext,

@@ -1,4 +1,4 @@
-//! Is an index logged, and do PostgreSQL's settings suit so much WAL?
+//! Whether an index is logged, and hints if PostgreSQL's settings do not suit the amount of WAL.
 
 use pages::PAGE_SIZE;
 use pgrx::prelude::*;
@@ -28,7 +28,7 @@ pub(super) unsafe fn needs_wal(index: pg_sys::Relation) -> bool {
     }
 }
 
-/// Settings that make the WAL of an index of so many blocks cost more than it must; empty if there are none.
+/// Hints about settings that make the WAL of an index of `blocks` blocks cost more than it must; empty if there are none.
 ///
 /// # Safety
 /// The relation must be open.
