@@ -7,14 +7,15 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use distance::{
     BLOCK, COLS, CodePanel, Elements, Metric, Panel, ROWS, Tile, TileInput, code_kernels, kernel, tile_kernel,
 };
-use harness::{synthetic, to_half};
+use half::f16;
+use harness::synthetic;
 
 const DIMS: [usize; 5] = [96, 128, 384, 768, 1536];
 
 fn encoded(elements: Elements, row: &[f32]) -> Vec<u8> {
     match elements {
         Elements::F32 => row.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        Elements::F16 => row.iter().flat_map(|&x| to_half(x).to_le_bytes()).collect(),
+        Elements::F16 => row.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
         Elements::Bits => {
             let bit = |bits: &[f32]| bits.iter().fold(0, |byte, &x| byte << 1 | u8::from(x > 0.0));
             row.chunks(8).map(bit).collect()

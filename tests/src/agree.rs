@@ -13,12 +13,10 @@ pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exac
     );
     let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
     session.execute(&format!("SET enable_{unwanted} = off; SET hnsw.ef_search = 200; SET jit = off"))?;
-    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
-    let of_table = format!(" on {table} t");
-    ensure!(
-        plan.iter().flatten().flatten().any(|line| line.contains(wanted) && line.contains(&of_table)),
-        "no {wanted} {table} in {plan:?}"
-    );
+    let plan = session.plan(&sql)?;
+    let of_table = format!(".{table} t");
+    let is_so = plan.lines().any(|line| line.contains(wanted) && line.contains(&of_table));
+    ensure!(is_so, "no {wanted} {table} in\n{plan}");
     let rows = session.query(&sql)?;
     session.execute(&format!("RESET enable_{unwanted}"))?;
     rows.iter()
@@ -37,8 +35,8 @@ pub fn expect_every_row(session: &mut Session, table: &str) -> Result<()> {
          SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
     )?;
     let sql = format!("SELECT id FROM {table} ORDER BY v <-> (SELECT v FROM {table} WHERE v IS NOT NULL LIMIT 1)");
-    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
-    ensure!(plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using")), "no index in {plan:?}");
+    let plan = session.plan(&sql)?;
+    ensure!(plan.contains("Index Scan using"), "no index in\n{plan}");
     let found = ids(session, &sql)?;
     session.execute("RESET enable_seqscan; RESET hnsw.iterative_scan")?;
     let stored = ids(session, &format!("SELECT id FROM {table} WHERE v IS NOT NULL"))?;

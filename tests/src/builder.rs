@@ -42,10 +42,19 @@ impl Default for BuilderOptions {
 }
 
 impl BuilderOptions {
+    /// Options of a builder with these arguments.
+    pub fn serve(arguments: &[&str]) -> Self {
+        Self { arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(), ..Self::default() }
+    }
+
     /// Options of a router with these arguments.
     pub fn router(arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Self { command: "router", arguments, ..Self::default() }
+        Self { command: "router", ..Self::serve(arguments) }
+    }
+
+    /// The same options for another program.
+    pub fn by(self, program: impl Into<PathBuf>) -> Self {
+        Self { program: Some(program.into()), ..self }
     }
 }
 
@@ -102,6 +111,21 @@ impl Builder {
         // On error the guard of the scratch directory ends the process.
         let (status, address) = addresses.with_context(|| format!("the builder said\n{}", tail(&log, 20)))?;
         Ok(Self { process: Some(child), address, status, tls: options.tls, scratch })
+    }
+
+    /// Lines of `postgresql.conf` that load the library and let all sessions use this builder.
+    pub fn settings(&self) -> String {
+        let security = if self.tls {
+            let certificate = self.certificate();
+            format!("sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'", certificate.display())
+        } else {
+            "secure = off".to_owned()
+        };
+        let port = self.address.port();
+        format!(
+            "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_port = {port}\n\
+             hnsw.external_index_{security}\n"
+        )
     }
 
     /// The address for builds.

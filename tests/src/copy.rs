@@ -1,6 +1,8 @@
 use anyhow::{Context, Result};
+use half::f16;
+use protocol::ValueType;
 
-use crate::{Session, Vectors, to_half};
+use crate::{Session, Vectors};
 
 /// The type of a vector column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +14,17 @@ pub enum Column {
 }
 
 impl Column {
+    /// The type.
+    pub fn value_type(self) -> ValueType {
+        match self {
+            Self::Vector => ValueType::Vector,
+            Self::Halfvec => ValueType::HalfVec,
+        }
+    }
+
     /// The type's name in SQL.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Vector => "vector",
-            Self::Halfvec => "halfvec",
-        }
+        self.value_type().name()
     }
 }
 
@@ -43,7 +50,7 @@ pub fn fill_rows(session: &mut Session, table: &str, column: Column, vectors: &V
         for &value in vectors.row(row) {
             match column {
                 Column::Vector => data.extend_from_slice(&value.to_be_bytes()),
-                Column::Halfvec => data.extend_from_slice(&to_half(value).to_be_bytes()),
+                Column::Halfvec => data.extend_from_slice(&f16::from_f32(value).to_be_bytes()),
             }
         }
     }

@@ -140,7 +140,7 @@ mod tests {
         let has = |document: &str, words: &[&str]| {
             commands.iter().any(|command| command.document == document && command.shown == words)
         };
-        assert!(has("README.md", &["serve", "--memory-limit", "8GB"]), "without the comment: {commands:?}");
+        assert!(has("README.md", &["serve", "--memory-limit", "12GB"]), "without the comment: {commands:?}");
         assert!(has("docs/operate.md", &["config", "check"]), "before &&");
         assert!(has("docs/operate.md", &["drain", "--undo"]), "in the text");
         let continued = |command: &&super::Documented<Vec<String>>| command.shown.iter().any(|word| word == "--plot");

@@ -1,46 +1,8 @@
 use std::thread;
 
+use protocol::Metric;
+
 use crate::{Vectors, cores};
-
-/// A distance between vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Euclidean distance.
-    L2,
-    /// Negative inner product.
-    InnerProduct,
-    /// One minus the cosine of the angle.
-    Cosine,
-}
-
-impl Metric {
-    /// pgvector's operator.
-    pub fn operator(self) -> &'static str {
-        match self {
-            Self::L2 => "<->",
-            Self::InnerProduct => "<#>",
-            Self::Cosine => "<=>",
-        }
-    }
-
-    /// The end of the opclass' name, after the type, such as `cosine_ops`.
-    pub fn ops(self) -> &'static str {
-        match self {
-            Self::L2 => "l2_ops",
-            Self::InnerProduct => "ip_ops",
-            Self::Cosine => "cosine_ops",
-        }
-    }
-
-    /// A number that orders the `b` for a given `a` as the distance does.
-    fn distance(self, a: &[f32], b: &[f32]) -> f32 {
-        match self {
-            Self::L2 => sum(a, b, |x, y| (x - y) * (x - y)),
-            Self::InnerProduct => -sum(a, b, |x, y| x * y),
-            Self::Cosine => -sum(a, b, |x, y| x * y) / sum(b, b, |x, y| x * y).sqrt(),
-        }
-    }
-}
 
 /// The `k` rows of `base` nearest to each query, nearest first. Under cosine, zero vectors are skipped.
 pub fn exact_neighbors(base: &Vectors, queries: &Vectors, metric: Metric, k: usize) -> Vec<Vec<u32>> {
@@ -62,7 +24,7 @@ pub fn exact_neighbors(base: &Vectors, queries: &Vectors, metric: Metric, k: usi
 
 fn nearest(base: &Vectors, query: &[f32], metric: Metric, k: usize) -> Vec<u32> {
     let mut all: Vec<(f32, u32)> = (0..base.rows())
-        .map(|row| (metric.distance(query, base.row(row)), row as u32))
+        .map(|row| (distance(metric, query, base.row(row)), row as u32))
         .filter(|(distance, _)| !distance.is_nan())
         .collect();
     let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
@@ -72,6 +34,17 @@ fn nearest(base: &Vectors, query: &[f32], metric: Metric, k: usize) -> Vec<u32> 
     }
     all.sort_unstable_by(order);
     all.into_iter().map(|(_, row)| row).collect()
+}
+
+/// A number that orders the `b` for a given `a` as the distance does.
+fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f32 {
+    match metric {
+        Metric::L2 => sum(a, b, |x, y| (x - y) * (x - y)),
+        Metric::InnerProduct => -sum(a, b, |x, y| x * y),
+        Metric::Cosine => -sum(a, b, |x, y| x * y) / sum(b, b, |x, y| x * y).sqrt(),
+        Metric::L1 => sum(a, b, |x, y| (x - y).abs()),
+        Metric::Hamming | Metric::Jaccard => panic!("{} is a distance of bits", metric.name()),
+    }
 }
 
 /// Eight accumulators, since a single one would wait for the latency of each addition.

@@ -15,7 +15,6 @@ mod exact;
 mod federation;
 mod form;
 mod fvecs;
-mod half;
 pub mod hard;
 mod helm;
 mod http;
@@ -52,10 +51,9 @@ pub use control_plane::control_plane;
 pub use copy::{Column, copy_rows, fill_rows};
 pub use diagnose::{diagnose, make_diagnose};
 pub use documented::{Documented, documented_commands, documented_sql};
-pub use exact::{Metric, exact_neighbors};
+pub use exact::exact_neighbors;
 pub use federation::{federate, federate_ef_search};
 pub use form::Form;
-pub use half::{from_half, to_half};
 pub use helm::helm;
 pub use http::get as http_get;
 pub use inspect::inspect;
@@ -68,6 +66,7 @@ pub use phase::{Building, Phase};
 pub use processes::{
     children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable,
 };
+pub use protocol::{Metric, ValueType};
 pub use proxy::{Direction, Proxy};
 pub use random::Random;
 pub use recall::{Recall, load_queries, recall};

@@ -2,8 +2,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use half::f16;
 
-use crate::{from_half, fvecs};
+use crate::fvecs;
 
 /// Vectors of equal dimensions.
 #[derive(Clone, Debug)]
@@ -88,7 +89,7 @@ fn parse(bytes: &[u8]) -> Result<Vectors> {
     let shape: Vec<usize> = shape.split(',').filter_map(|part| part.trim().parse().ok()).collect();
     let [rows, dims] = shape[..] else { anyhow::bail!("{} dimensions instead of two", shape.len()) };
     let values: Vec<f32> = if header.contains("'<f2'") {
-        data.chunks_exact(2).map(|value| from_half(u16::from_le_bytes([value[0], value[1]]))).collect()
+        data.chunks_exact(2).map(|value| f16::from_le_bytes([value[0], value[1]]).to_f32()).collect()
     } else if header.contains("'|u1'") {
         data.iter().map(|&value| value.into()).collect()
     } else {

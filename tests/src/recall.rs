@@ -35,11 +35,8 @@ pub fn recall(session: &mut Session, search: Recall<'_>, ef_search: u32) -> Resu
     session.execute(&format!(
         "SET hnsw.ef_search = {ef_search}; SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
     ))?;
-    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
-    ensure!(
-        plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using")),
-        "the plan uses no index: {plan:?}"
-    );
+    let plan = session.plan(&sql)?;
+    ensure!(plan.contains("Index Scan using"), "the plan uses no index:\n{plan}");
     let rows = session.query(&sql)?;
     session.execute("RESET enable_seqscan; RESET enable_sort")?;
     let mut hits = 0usize;

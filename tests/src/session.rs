@@ -54,6 +54,13 @@ impl Session {
         value.parse().ok().with_context(|| format!("{sql}: {value:?} is of another type"))
     }
 
+    /// The plan of a statement, with schemas' names and without costs, one step a line.
+    pub fn plan(&mut self, sql: &str) -> Result<String, SqlError> {
+        let lines: Vec<String> =
+            self.query(&format!("EXPLAIN (VERBOSE, COSTS OFF) {sql}"))?.into_iter().flatten().flatten().collect();
+        Ok(lines.join("\n"))
+    }
+
     /// Runs `COPY … FROM STDIN` with `data`.
     pub fn copy(&mut self, sql: &str, data: &[u8]) -> Result<(), SqlError> {
         self.send_query(sql)?;

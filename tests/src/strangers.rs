@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{
-    ClientMessage, EndOfTuples, HEADER_BYTES, Hello, MAGIC, MAX_DATA_PAYLOAD, Metric, PAGE_SIZE, PROTOCOL_VERSION,
-    Ping, StreamChecksum, TuplesWriter, ValueType, kind,
+    ClientMessage, EndOfTuples, HEADER_BYTES, Hello, MAGIC, MAX_DATA_PAYLOAD, Metric, Ping, StreamChecksum,
+    TuplesWriter, ValueType, kind,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -213,23 +213,14 @@ fn encoded(message: &ClientMessage) -> Vec<u8> {
 /// The choice of the protocol, and a Hello.
 fn opening(token: &str) -> Vec<u8> {
     let hello = Hello {
-        protocol_min: PROTOCOL_VERSION,
-        protocol_max: PROTOCOL_VERSION,
-        capabilities: 0,
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: DIMS as u32,
         m: 4,
         ef_construction: 16,
         estimated_rows: ROWS.into(),
-        page_size: PAGE_SIZE as u32,
         client_version: "stranger".to_owned(),
         server_version: "none".to_owned(),
         label: "strange".to_owned(),
         token: token.to_owned(),
-        build_id: String::new(),
-        check: None,
-        ask: None,
+        ..Hello::new(ValueType::Vector, Metric::L2, DIMS as u32)
     };
     [MAGIC.to_vec(), encoded(&ClientMessage::Hello(hello))].concat()
 }

@@ -34,9 +34,7 @@ fn builders_for_two_processors_make_the_same_indexes() {
     let native = binary().unwrap();
     let emulated = native.with_file_name("lantern-index-aarch64");
     let start = |program: &Path, arguments: &[&str]| {
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let options = BuilderOptions { program: Some(program.to_owned()), arguments, ..BuilderOptions::default() };
-        Builder::start_with(&options).unwrap()
+        Builder::start_with(&BuilderOptions::serve(arguments).by(program)).unwrap()
     };
     let [portable, best] = [&["--cpu-level", "portable"][..], &[]]
         .map(|arguments| [&native, &emulated].map(|program| start(program, arguments)));
@@ -110,8 +108,8 @@ fn recall(session: &mut Session, operator: &str) -> f64 {
         10 * QUERIES
     );
     session.execute(&format!("SET enable_seqscan = off; SET jit = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
-    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}")).unwrap();
-    assert!(plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using items_idx")), "{plan:?}");
+    let plan = session.plan(&sql).unwrap();
+    assert!(plan.contains("Index Scan using items_idx"), "{plan}");
     let recall = session.value(&sql).unwrap();
     session.execute("RESET enable_seqscan").unwrap();
     recall

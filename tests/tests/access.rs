@@ -25,8 +25,7 @@ fn database(name: &str, rows: u32) -> Session {
 }
 
 fn builder(flag: &str, file: &Path) -> Builder {
-    let arguments = vec![flag.to_owned(), file.display().to_string()];
-    Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap()
+    Builder::start_with(&BuilderOptions::serve(&[flag, &file.display().to_string()])).unwrap()
 }
 
 fn set(session: &mut Session, name: &str, value: &str) {

@@ -343,11 +343,7 @@ fn psql(cluster: &Cluster, database: &str, statements: &str) -> Result<String> {
 #[test]
 fn sql_runs_as_documented() -> Result<()> {
     let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() })?;
-    let port = builder.address().port();
-    let settings = format!(
-        "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_port = {port}\nhnsw.external_index_secure = off"
-    );
-    let cluster = Cluster::start_with(PgConfig::require()?, &settings)?;
+    let cluster = Cluster::start_with(PgConfig::require()?, &builder.settings())?;
     let mut ran = BTreeSet::new();
     for (at, Documented { document, heading, shown }) in documented_sql()?.into_iter().enumerate() {
         let before = BEFORE.iter().find(|(of, below, _)| *of == document && *below == heading);

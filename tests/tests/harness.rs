@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use harness::{
-    Cluster, Column, Direction, Metric, PgConfig, Proxy, Recall, copy_rows, data_set, exact_neighbors, recall,
+    Cluster, Column, Direction, Metric, PgConfig, Proxy, Recall, ValueType, copy_rows, data_set, exact_neighbors,
+    recall,
 };
 
 #[test]
@@ -34,7 +35,8 @@ fn cluster_vectors_recall() {
         theirs.sort_unstable();
         ours.sort_unstable();
         assert_eq!(ours, theirs, "{metric:?}");
-        session.execute(&format!("CREATE INDEX items_idx ON items USING hnsw (v vector_{})", metric.ops())).unwrap();
+        let opclass = metric.operator_class(ValueType::Vector);
+        session.execute(&format!("CREATE INDEX items_idx ON items USING hnsw (v {opclass})")).unwrap();
         let search = Recall { table: "items", queries: "queries", metric, exact: &exact };
         let found = [40, 200].map(|ef| recall(&mut session, search, ef).unwrap());
         assert!(found[0] > 0.6 && found[1] > found[0] && found[1] < 1.0, "{metric:?}: {found:?}");

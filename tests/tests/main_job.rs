@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
+use half::f16;
 use harness::{
-    Builder, Cluster, Column, Metric, Recall, Session, Vectors, copy_rows, data_set, exact_neighbors, from_half,
-    inspect, load_queries, recall, to_half,
+    Builder, Cluster, Column, Metric, Recall, Session, Vectors, copy_rows, data_set, exact_neighbors, inspect,
+    load_queries, recall,
 };
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
@@ -56,7 +57,7 @@ fn halfvec_cosine() {
 fn of_several_lengths(vectors: Vectors) -> Vectors {
     vectors.changed(|row, values| {
         let factor = 1.0 + (row % 5) as f32 / 4.0;
-        values.iter_mut().for_each(|value| *value = from_half(to_half(*value * factor)));
+        values.iter_mut().for_each(|value| *value = f16::from_f32(*value * factor).to_f32());
     })
 }
 
@@ -76,7 +77,8 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     load_queries(&mut session, "queries", column, queries).unwrap();
     let exact = exact_neighbors(base, queries, metric, 10);
     let search = Recall { table: "items", queries: "queries", metric, exact: &exact };
-    let create = format!("CREATE INDEX items_idx ON items USING hnsw (v {}_{})", column.name(), metric.ops());
+    let create =
+        format!("CREATE INDEX items_idx ON items USING hnsw (v {})", metric.operator_class(column.value_type()));
 
     session.execute(&format!("{create} WITH ({options})")).unwrap();
     let inside = EF_SEARCH.map(|ef| recall(&mut session, search, ef).unwrap());

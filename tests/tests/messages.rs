@@ -167,8 +167,7 @@ fn certificates() {
     let file = |name: &str| directory.join(name).display().to_string();
     let builder = |name: &str| {
         let arguments = ["--cert", &file(&format!("{name}.pem")), "--key", &file(&format!("{name}.key"))];
-        let arguments = arguments.map(str::to_owned).to_vec();
-        Builder::start_with(&BuilderOptions { tls: false, arguments, ..BuilderOptions::default() }).unwrap()
+        Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::serve(&arguments) }).unwrap()
     };
     let mut session = database("certificates");
     for (name, detail, hint) in [

@@ -55,8 +55,7 @@ impl Build {
 #[test]
 fn builds_wait_their_turn() {
     let cluster = Cluster::start().unwrap();
-    let arguments = ["--max-builds", "1"].map(str::to_owned).to_vec();
-    let builder = Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap();
+    let builder = Builder::start_with(&BuilderOptions::serve(&["--max-builds", "1"])).unwrap();
     let proxy = Proxy::start(builder.address()).unwrap();
     proxy.stop_after(Direction::ToBuilder, 1 << 20);
     let port = builder.address().port();
@@ -87,8 +86,8 @@ fn a_build_that_needs_the_spool_says_so() {
     let cluster = Cluster::start().unwrap();
     let dir = std::env::temp_dir();
     let dir = dir.to_str().unwrap();
-    let arguments = ["--threads", "2", "--memory-limit", "16MB", "--spool-dir", dir].map(str::to_owned).to_vec();
-    let builder = Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap();
+    let arguments = ["--threads", "2", "--memory-limit", "16MB", "--spool-dir", dir];
+    let builder = Builder::start_with(&BuilderOptions::serve(&arguments)).unwrap();
     let mut session = cluster.database("spool").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &data_set("minilm-384").unwrap().0.truncated(3000)).unwrap();
     session.execute("ANALYZE items").unwrap();

@@ -115,8 +115,8 @@ fn renew(owner: &Owner, daemon: &Builder, number: u32) {
 fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]) {
     let owner = Owner::new();
     let tokens = owner.path("tokens").display().to_string();
-    let arguments = [&["--token-file", &tokens], arguments].concat().iter().map(|&text| text.to_owned()).collect();
-    let daemon = Builder::start_with(&BuilderOptions { command, arguments, ..BuilderOptions::default() }).unwrap();
+    let options = BuilderOptions::serve(&[&["--token-file", &tokens], arguments].concat());
+    let daemon = Builder::start_with(&BuilderOptions { command, ..options }).unwrap();
     owner.trust(&fs::read_to_string(daemon.certificate()).unwrap()).unwrap();
     let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {

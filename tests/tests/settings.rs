@@ -148,14 +148,8 @@ fn plain_and_encrypted_do_not_mix() {
 #[test]
 fn a_configured_address_survives_pgvector() {
     let builder = Builder::start().unwrap();
-    let settings = format!(
-        "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_port = {}\n\
-         hnsw.external_index_sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'\n",
-        builder.address().port(),
-        builder.certificate().display()
-    );
     assert!(fs::metadata(builder.certificate()).unwrap().len() > 0);
-    let cluster = Cluster::start_with(PgConfig::require().unwrap(), &settings).unwrap();
+    let cluster = Cluster::start_with(PgConfig::require().unwrap(), &builder.settings()).unwrap();
     let mut session = cluster.database("configured").unwrap();
     session.execute("CREATE TABLE t (v vector(3)); INSERT INTO t VALUES ('[1,2,3]')").unwrap();
     session.execute(CREATE).unwrap();

@@ -27,15 +27,10 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let program = build::demo_program()?;
     install::install(&config, Profile::Demo)?;
 
-    let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
+    let builder = Builder::start_with(&BuilderOptions::default().by(program))?;
     println!("\nA builder listens on {} (TLS), its status on http://{}/", builder.address(), builder.status_address());
-    let settings = format!(
-        "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_port = {}\n\
-         hnsw.external_index_sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'\n",
-        builder.address().port(),
-        builder.certificate().display()
-    );
-    let cluster = step::timed("starting a throw-away PostgreSQL cluster", || Cluster::start_with(config, &settings))?;
+    let start = || Cluster::start_with(config, &builder.settings());
+    let cluster = step::timed("starting a throw-away PostgreSQL cluster", start)?;
     let mut session = cluster.database("demo")?;
 
     step::timed(&format!("loading {rows} sentence embeddings of {} dimensions", base.dims()), || {

@@ -64,13 +64,9 @@ fn demo() -> Result<Vec<Text>> {
 fn watch() -> Result<Vec<Text>> {
     let config = setup::run(None, false)?;
     let program = build::demo_program()?;
-    let options = BuilderOptions { program: Some(program.clone()), tls: false, ..BuilderOptions::default() };
-    let builder = Builder::start_with(&options)?;
-    let settings = format!(
-        "shared_preload_libraries = 'lantern_index'\nhnsw.external_index_secure = off\nhnsw.external_index_port = {}",
-        builder.address().port()
-    );
-    let cluster = Cluster::start_with(config, &settings)?;
+    let options = BuilderOptions::default().by(&program);
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options })?;
+    let cluster = Cluster::start_with(config, &builder.settings())?;
     let mut session = cluster.database("demo")?;
     let (base, _) = synthetic(ROWS, 1, DIMS, 1);
     step::timed(&format!("loading {ROWS} rows"), || copy_rows(&mut session, "items", Column::Vector, &base))?;

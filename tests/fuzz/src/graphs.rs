@@ -42,16 +42,9 @@ pub fn rows(input: &mut Input<'_>, most: usize) -> (BuildSpec, Rows) {
     let m = 2 + u16::from(m % 99);
     let dims = u32::from(dims % 16) + 1;
     let rows_per_element = [HEAP_TIDS_PER_ELEMENT as u8, HEAP_TIDS_PER_ELEMENT as u8, 3, 1][usize::from(kind >> 6)];
-    let spec = BuildSpec {
-        value_type,
-        metric: metrics[usize::from(metric) % metrics.len()],
-        dims,
-        m,
-        ef_construction: (2 * m + 4 * u16::from(metric >> 2)).max(4),
-        expected_rows: 0,
-        rows_per_element,
-        seed: 1,
-    };
+    let ef_construction = (2 * m + 4 * u16::from(metric >> 2)).max(4);
+    let metric = metrics[usize::from(metric) % metrics.len()];
+    let spec = BuildSpec { rows_per_element, seed: 1, ..BuildSpec::new(value_type, metric, dims, m, ef_construction) };
     // Otherwise values are arbitrary bytes of the input, most of which are refused.
     let chosen = kind & 4 != 0;
     let mut rows = Rows::new();

@@ -67,12 +67,13 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
         let sql = format!(
             "SELECT q.id, n.d FROM {0}_q q CROSS JOIN LATERAL (SELECT t.v {1} q.v AS d FROM {0} t WHERE t.v IS NOT NULL \
              ORDER BY t.v {1} q.v LIMIT {NEIGHBORS}) n ORDER BY 1, 2",
-            table.name, table.operator
+            table.name,
+            table.metric.operator()
         );
         session.execute(&format!("SET enable_{unwanted} = off"))?;
-        let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
-        let is_so = plan.iter().flatten().flatten().any(|line| line.contains(wanted) && line.ends_with(" t"));
-        ensure!(is_so, "no {wanted} in {plan:?}");
+        let plan = session.plan(&sql)?;
+        let is_so = plan.lines().any(|line| line.contains(wanted) && line.ends_with(" t"));
+        ensure!(is_so, "no {wanted} in\n{plan}");
         let found = session.query(&sql)?;
         session.execute(&format!("RESET enable_{unwanted}"))?;
         let pair = |row: &Vec<Option<String>>| -> Option<(usize, f64)> {

@@ -62,8 +62,7 @@ impl Rig {
             tls,
             program: program.clone(),
             environment: environment.clone(),
-            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-            ..BuilderOptions::default()
+            ..BuilderOptions::serve(arguments)
         };
         let (tokens, spool) = (path("tokens"), path("spool"));
         let limit = match fault {

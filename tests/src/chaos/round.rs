@@ -271,7 +271,8 @@ fn sql(build: &Build) -> String {
     let (m, ef_construction) = (build.m, build.ef_construction);
     let definition = format!(
         "{} USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}, external = true)",
-        table.name, table.ops
+        table.name,
+        table.metric.operator_class(table.kind)
     );
     build.form.sql(&checks::index(build), &definition)
 }

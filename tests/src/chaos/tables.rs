@@ -1,39 +1,28 @@
 //! The tables of every database: all types, few and no rows, values that nearly fill a page.
 
-use harness::Random;
-
-/// How the values of a table are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Vector,
-    Halfvec,
-    Bit,
-    Sparsevec,
-}
+use harness::{Metric, Random, ValueType};
 
 /// A table `(id int, v TYPE)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ValueType,
     pub dims: usize,
     pub rows: usize,
-    /// The operator class and its operator.
-    pub ops: &'static str,
-    pub operator: &'static str,
+    pub metric: Metric,
 }
 
 /// All tables.
 pub const ALL: [Table; 9] = [
-    table("vector_l2", Kind::Vector, 128, 1000, "vector_l2_ops", "<->"),
-    table("vector_cosine", Kind::Vector, 384, 1000, "vector_cosine_ops", "<=>"),
-    table("vector_wide", Kind::Vector, 1900, 500, "vector_l2_ops", "<->"),
-    table("halfvec_ip", Kind::Halfvec, 200, 1500, "halfvec_ip_ops", "<#>"),
-    table("bit_hamming", Kind::Bit, 256, 1500, "bit_hamming_ops", "<~>"),
-    table("bit_jaccard", Kind::Bit, 64, 600, "bit_jaccard_ops", "<%>"),
-    table("sparsevec_l2", Kind::Sparsevec, 3000, 800, "sparsevec_l2_ops", "<->"),
-    table("vector_one", Kind::Vector, 3, 1, "vector_l1_ops", "<+>"),
-    table("vector_none", Kind::Vector, 3, 0, "vector_l2_ops", "<->"),
+    table("vector_l2", ValueType::Vector, 128, 1000, Metric::L2),
+    table("vector_cosine", ValueType::Vector, 384, 1000, Metric::Cosine),
+    table("vector_wide", ValueType::Vector, 1900, 500, Metric::L2),
+    table("halfvec_ip", ValueType::HalfVec, 200, 1500, Metric::InnerProduct),
+    table("bit_hamming", ValueType::Bit, 256, 1500, Metric::Hamming),
+    table("bit_jaccard", ValueType::Bit, 64, 600, Metric::Jaccard),
+    table("sparsevec_l2", ValueType::SparseVec, 3000, 800, Metric::L2),
+    table("vector_one", ValueType::Vector, 3, 1, Metric::L1),
+    table("vector_none", ValueType::Vector, 3, 0, Metric::L2),
 ];
 
 /// The table whose pages take some seconds at 100 KB/s.
@@ -45,15 +34,8 @@ pub const LARGE: [usize; 5] = [0, 1, 2, 3, 6];
 /// The table with a single row.
 pub const ONE: usize = 7;
 
-const fn table(
-    name: &'static str,
-    kind: Kind,
-    dims: usize,
-    rows: usize,
-    ops: &'static str,
-    operator: &'static str,
-) -> Table {
-    Table { name, kind, dims, rows, ops, operator }
+const fn table(name: &'static str, kind: ValueType, dims: usize, rows: usize, metric: Metric) -> Table {
+    Table { name, kind, dims, rows, metric }
 }
 
 /// The number of clusters of values.
@@ -64,22 +46,16 @@ const SPREAD: f32 = 0.8;
 impl Table {
     /// The type of the column.
     pub fn column(&self) -> String {
-        let name = match self.kind {
-            Kind::Vector => "vector",
-            Kind::Halfvec => "halfvec",
-            Kind::Bit => "bit",
-            Kind::Sparsevec => "sparsevec",
-        };
-        format!("{name}({})", self.dims)
+        format!("{}({})", self.kind.name(), self.dims)
     }
 
     /// Bytes of values that are sent to a builder for the table.
     pub fn bytes(&self) -> u64 {
         let value = match self.kind {
-            Kind::Vector => 4 * self.dims,
-            Kind::Halfvec => 2 * self.dims,
-            Kind::Bit => self.dims / 8,
-            Kind::Sparsevec => 8 * entries(self.dims),
+            ValueType::Vector => 4 * self.dims,
+            ValueType::HalfVec => 2 * self.dims,
+            ValueType::Bit => self.dims / 8,
+            ValueType::SparseVec => 8 * entries(self.dims),
         };
         ((value + 6) * self.rows) as u64
     }
@@ -103,14 +79,14 @@ impl Table {
     fn text(&self, random: &mut Random, center: &[f32]) -> String {
         let values: Vec<f32> = center.iter().map(|x| x + SPREAD * random.normal()).collect();
         match self.kind {
-            Kind::Vector | Kind::Halfvec => {
+            ValueType::Vector | ValueType::HalfVec => {
                 // Of unit length, for the inner product.
                 let norm = values.iter().map(|x| x * x).sum::<f32>().sqrt();
                 let texts: Vec<String> = values.iter().map(|x| format!("{:.5}", x / norm)).collect();
                 format!("[{}]", texts.join(","))
             }
-            Kind::Bit => values.iter().map(|&x| if x > 0.0 { '1' } else { '0' }).collect(),
-            Kind::Sparsevec => {
+            ValueType::Bit => values.iter().map(|&x| if x > 0.0 { '1' } else { '0' }).collect(),
+            ValueType::SparseVec => {
                 // Values of a center have mostly the same dimensions.
                 let mut largest: Vec<usize> = (0..self.dims).collect();
                 largest.sort_by(|&a, &b| values[b].total_cmp(&values[a]));

@@ -7,8 +7,11 @@ mod dense;
 mod discrete;
 mod values;
 
+use protocol::Metric::{self, Cosine as COSINE, Hamming as HAMMING, InnerProduct as IP, Jaccard as JACCARD, L1, L2};
+use protocol::ValueType;
+
 use crate::Random;
-pub use values::{ValueKind, Values};
+pub use values::Values;
 
 /// A family of data sets.
 pub struct Family {
@@ -16,10 +19,10 @@ pub struct Family {
     pub name: &'static str,
     /// Where such data occurs in practice.
     pub why: &'static str,
-    /// The operator class without the type, such as `l2_ops`.
-    pub ops: &'static str,
+    /// The distance.
+    pub metric: Metric,
     /// Type of the column.
-    pub kind: ValueKind,
+    pub kind: ValueType,
     /// Dimensions of each value.
     pub dims: usize,
     /// The index option `m`.
@@ -78,7 +81,7 @@ impl Family {
 
     /// The operator class, such as `vector_l2_ops`.
     pub fn opclass(&self) -> String {
-        format!("{}_{}", self.kind.name(), self.ops)
+        self.metric.operator_class(self.kind)
     }
 }
 
@@ -89,17 +92,17 @@ fn hash(name: &str) -> u64 {
 
 const fn vector(
     name: &'static str,
-    ops: &'static str,
+    metric: Metric,
     dims: usize,
     world: fn(&mut Random, usize) -> dense::World,
     why: &'static str,
 ) -> Family {
     let draw = Draw::Dense(world);
-    Family { name, why, ops, kind: ValueKind::Vector, dims, m: 16, ef_construction: 64, most_rows: usize::MAX, draw }
+    Family { name, why, metric, kind: ValueType::Vector, dims, m: 16, ef_construction: 64, most_rows: usize::MAX, draw }
 }
 
 const fn halfvec(family: Family) -> Family {
-    Family { kind: ValueKind::Halfvec, ..family }
+    Family { kind: ValueType::HalfVec, ..family }
 }
 
 const fn with(m: u16, ef_construction: u16, most_rows: usize, family: Family) -> Family {
@@ -108,32 +111,25 @@ const fn with(m: u16, ef_construction: u16, most_rows: usize, family: Family) ->
 
 const fn sparse(
     name: &'static str,
-    ops: &'static str,
+    metric: Metric,
     dims: usize,
     world: fn(&mut Random, usize) -> discrete::SparseWorld,
     why: &'static str,
 ) -> Family {
     let draw = Draw::Sparse(world);
-    Family { name, why, ops, kind: ValueKind::Sparsevec, dims, m: 16, ef_construction: 64, most_rows: 50_000, draw }
+    Family { name, why, metric, kind: ValueType::SparseVec, dims, m: 16, ef_construction: 64, most_rows: 50_000, draw }
 }
 
 const fn bits(
     name: &'static str,
-    ops: &'static str,
+    metric: Metric,
     dims: usize,
     world: fn(&mut Random, usize) -> discrete::BitWorld,
     why: &'static str,
 ) -> Family {
     let draw = Draw::Bits(world);
-    Family { name, why, ops, kind: ValueKind::Bit, dims, m: 16, ef_construction: 64, most_rows: usize::MAX, draw }
+    Family { name, why, metric, kind: ValueType::Bit, dims, m: 16, ef_construction: 64, most_rows: usize::MAX, draw }
 }
-
-const COSINE: &str = "cosine_ops";
-const IP: &str = "ip_ops";
-const L2: &str = "l2_ops";
-const L1: &str = "l1_ops";
-const HAMMING: &str = "hamming_ops";
-const JACCARD: &str = "jaccard_ops";
 
 /// All families.
 pub static FAMILIES: &[Family] = &[

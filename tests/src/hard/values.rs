@@ -1,35 +1,11 @@
 use std::fmt::Write;
 
-use crate::{from_half, to_half};
-
-/// A column type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
-    /// `vector(n)`: binary32.
-    Vector,
-    /// `halfvec(n)`: binary16.
-    Halfvec,
-    /// `bit(n)`.
-    Bit,
-    /// `sparsevec(n)`.
-    Sparsevec,
-}
-
-impl ValueKind {
-    /// The type's name in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vector => "vector",
-            Self::Halfvec => "halfvec",
-            Self::Bit => "bit",
-            Self::Sparsevec => "sparsevec",
-        }
-    }
-}
+use half::f16;
+use protocol::ValueType;
 
 /// Values of one type, encoded as the builder receives them: little-endian, without PostgreSQL's headers.
 pub struct Values {
-    kind: ValueKind,
+    kind: ValueType,
     dims: usize,
     bytes: Vec<u8>,
     /// The end of each value in `bytes`.
@@ -37,7 +13,7 @@ pub struct Values {
 }
 
 impl Values {
-    fn new(kind: ValueKind, dims: usize) -> Self {
+    fn new(kind: ValueType, dims: usize) -> Self {
         Self { kind, dims, bytes: Vec::new(), ends: Vec::new() }
     }
 
@@ -46,12 +22,12 @@ impl Values {
     }
 
     /// Encodes rows of `dims` numbers.
-    pub(super) fn dense(kind: ValueKind, dims: usize, rows: impl Iterator<Item = Vec<f32>>) -> Self {
+    pub(super) fn dense(kind: ValueType, dims: usize, rows: impl Iterator<Item = Vec<f32>>) -> Self {
         let mut values = Self::new(kind, dims);
         for row in rows {
             assert_eq!(row.len(), dims);
             match kind {
-                ValueKind::Halfvec => values.bytes.extend(row.into_iter().flat_map(|x| to_half(x).to_le_bytes())),
+                ValueType::HalfVec => values.bytes.extend(row.into_iter().flat_map(|x| f16::from_f32(x).to_le_bytes())),
                 _ => values.bytes.extend(row.into_iter().flat_map(f32::to_le_bytes)),
             }
             values.end();
@@ -61,7 +37,7 @@ impl Values {
 
     /// Encodes rows of `(dimension, number)`, ascending by dimension.
     pub(super) fn sparse(dims: usize, rows: impl Iterator<Item = Vec<(u32, f32)>>) -> Self {
-        let mut values = Self::new(ValueKind::Sparsevec, dims);
+        let mut values = Self::new(ValueType::SparseVec, dims);
         for row in rows {
             values.bytes.extend((row.len() as u32).to_le_bytes());
             values.bytes.extend(row.iter().flat_map(|(dim, _)| dim.to_le_bytes()));
@@ -73,7 +49,7 @@ impl Values {
 
     /// Encodes rows of `dims` bits.
     pub(super) fn bits(dims: usize, rows: impl Iterator<Item = Vec<bool>>) -> Self {
-        let mut values = Self::new(ValueKind::Bit, dims);
+        let mut values = Self::new(ValueType::Bit, dims);
         for row in rows {
             let byte =
                 |bits: &[bool]| bits.iter().enumerate().fold(0, |byte, (at, &bit)| byte | u8::from(bit) << (7 - at));
@@ -94,7 +70,7 @@ impl Values {
     }
 
     /// The column type.
-    pub fn kind(&self) -> ValueKind {
+    pub fn kind(&self) -> ValueType {
         self.kind
     }
 
@@ -109,15 +85,12 @@ impl Values {
         let value = self.value(at);
         let list = |numbers: Vec<String>| format!("[{}]", numbers.join(","));
         match self.kind {
-            ValueKind::Vector => list(f32s(value).map(|x| x.to_string()).collect()),
-            ValueKind::Halfvec => {
-                let halves = value.chunks_exact(2).map(|two| from_half(u16::from_le_bytes([two[0], two[1]])));
-                list(halves.map(|x| x.to_string()).collect())
-            }
-            ValueKind::Bit => {
+            ValueType::Vector => list(f32s(value).map(|x| x.to_string()).collect()),
+            ValueType::HalfVec => list(f16s(value).map(|x| x.to_string()).collect()),
+            ValueType::Bit => {
                 (0..self.dims).map(|bit| if value[bit / 8] >> (7 - bit % 8) & 1 == 1 { '1' } else { '0' }).collect()
             }
-            ValueKind::Sparsevec => {
+            ValueType::SparseVec => {
                 let count = u32::from_le_bytes([value[0], value[1], value[2], value[3]]) as usize;
                 let (dims, numbers) = value[4..].split_at(4 * count);
                 let mut text = "{".to_owned();
@@ -139,14 +112,12 @@ impl Values {
             (norm > 0.0).then(|| numbers.into_iter().map(|x| (f64::from(x) / norm) as f32).collect())
         };
         match self.kind {
-            ValueKind::Vector => Some(scale(f32s(value).collect())?.into_iter().flat_map(f32::to_le_bytes).collect()),
-            ValueKind::Halfvec => {
-                let numbers =
-                    value.chunks_exact(2).map(|two| from_half(u16::from_le_bytes([two[0], two[1]]))).collect();
-                Some(scale(numbers)?.into_iter().flat_map(|x| to_half(x).to_le_bytes()).collect())
+            ValueType::Vector => Some(scale(f32s(value).collect())?.into_iter().flat_map(f32::to_le_bytes).collect()),
+            ValueType::HalfVec => {
+                Some(scale(f16s(value).collect())?.into_iter().flat_map(|x| f16::from_f32(x).to_le_bytes()).collect())
             }
-            ValueKind::Bit => Some(value.to_vec()),
-            ValueKind::Sparsevec => {
+            ValueType::Bit => Some(value.to_vec()),
+            ValueType::SparseVec => {
                 let head = 4 + (value.len() - 4) / 2;
                 let numbers = scale(f32s(&value[head..]).collect())?;
                 Some(value[..head].iter().copied().chain(numbers.into_iter().flat_map(f32::to_le_bytes)).collect())
@@ -155,19 +126,23 @@ impl Values {
     }
 }
 
+fn f16s(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32())
+}
+
 fn f32s(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ValueKind, Values};
+    use super::{ValueType, Values};
 
     #[test]
     fn texts_are_those_of_pgvector() {
-        let dense = Values::dense(ValueKind::Vector, 2, [vec![1.5, -2.0]].into_iter());
+        let dense = Values::dense(ValueType::Vector, 2, [vec![1.5, -2.0]].into_iter());
         assert_eq!(dense.text(0), "[1.5,-2]");
-        let half = Values::dense(ValueKind::Halfvec, 2, [vec![1.5, -2.0]].into_iter());
+        let half = Values::dense(ValueType::HalfVec, 2, [vec![1.5, -2.0]].into_iter());
         assert_eq!((half.text(0), half.value(0).len()), ("[1.5,-2]".into(), 4));
         let bits = Values::bits(10, [(0..10).map(|at| at % 3 == 0).collect()].into_iter());
         assert_eq!((bits.text(0), bits.value(0)), ("1001001001".into(), &[0b1001_0010, 0b0100_0000][..]));

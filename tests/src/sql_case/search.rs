@@ -84,10 +84,9 @@ struct Found(BTreeMap<u64, Vec<(String, f64)>>);
 impl Found {
     /// Runs a statement whose plan must use all indexes of `used` and none of `unused`.
     fn by(session: &mut Session, sql: &str, used: &[String], unused: &[String]) -> Result<Self> {
-        let plan = session.query(&format!("EXPLAIN (COSTS OFF) {sql}"))?;
-        let plan: Vec<&str> = plan.iter().flatten().flatten().map(String::as_str).collect();
-        let uses = |index: &String| plan.iter().any(|line| line.contains(&format!("Index Scan using {index} on")));
-        ensure!(used.iter().all(uses) && !unused.iter().any(uses), "not the expected plan:\n{}", plan.join("\n"));
+        let plan = session.plan(sql)?;
+        let uses = |index: &String| plan.contains(&format!("Index Scan using {index} on"));
+        ensure!(used.iter().all(uses) && !unused.iter().any(uses), "not the expected plan:\n{plan}");
         let mut found: BTreeMap<u64, Vec<(String, f64)>> = BTreeMap::new();
         for row in session.query(sql)? {
             let [Some(query), Some(id), distance] = &row[..] else {

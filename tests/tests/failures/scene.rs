@@ -92,6 +92,5 @@ impl Drop for Scene {
 
 /// A builder with a short drain timeout.
 fn patient_for_a_moment() -> Builder {
-    let arguments = ["--drain-timeout", "3s"].map(str::to_owned).to_vec();
-    Builder::start_with(&BuilderOptions { arguments, ..BuilderOptions::default() }).unwrap()
+    Builder::start_with(&BuilderOptions::serve(&["--drain-timeout", "3s"])).unwrap()
 }

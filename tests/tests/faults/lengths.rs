@@ -12,8 +12,8 @@ const LAST: u64 = 24;
 #[test]
 fn a_frame_whose_length_was_altered_is_given_up() {
     let cluster = Cluster::start().unwrap();
-    let arguments = vec!["--idle-timeout".to_owned(), "5s".to_owned()];
-    let builder = Builder::start_with(&BuilderOptions { tls: false, arguments, ..BuilderOptions::default() }).unwrap();
+    let options = BuilderOptions::serve(&["--idle-timeout", "5s"]);
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap();
     let proxy = Proxy::start(builder.address()).unwrap();
     let mut session = cluster.database("lengths").unwrap();
     let (base, _) = data_set("minilm-384").unwrap();

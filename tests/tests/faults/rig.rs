@@ -24,8 +24,8 @@ pub struct Rig {
 impl Rig {
     pub fn new(tls: bool) -> Self {
         // A short timeout: a frame whose length was altered is waited for until then.
-        let arguments = vec!["--idle-timeout".to_owned(), "20s".to_owned()];
-        let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
+        let options = BuilderOptions::serve(&["--idle-timeout", "20s"]);
+        let builder = Builder::start_with(&BuilderOptions { tls, ..options }).unwrap();
         let proxy = Proxy::start(builder.address()).unwrap();
         Self { builder, proxy, usual: Usual::default(), memory: Vec::new() }
     }

@@ -124,12 +124,10 @@ pub(crate) fn older_builder() -> u16 {
             stream.write_all(&Greeting::builder().to_bytes()).unwrap();
             let accept = Accept {
                 protocol: 2,
-                capabilities: 0,
                 session: 1,
-                memory_reserved: 0,
                 threads: 1,
                 builder_version: "lantern-index 0.1.0".into(),
-                remark: String::new(),
+                ..Accept::default()
             };
             let mut bytes = BytesMut::new();
             BuilderMessage::Accept(accept).encode(&mut bytes);

@@ -67,17 +67,7 @@ impl Answer {
             writer.write_page(block, &mut page);
             (block, page)
         };
-        let done = Done {
-            rows,
-            elements: rows,
-            relinked: 0,
-            unreachable: 0,
-            self_recall_ppm: 1_000_000,
-            build_ms: 1,
-            blocks,
-            checksum: 0,
-            recall_ppm: None,
-        };
+        let done = Done { rows, elements: rows, self_recall_ppm: 1_000_000, build_ms: 1, blocks, ..Done::default() };
         Self {
             layout: Layout { blocks, elements: rows, rows },
             pages: (0..blocks).map(page).collect(),

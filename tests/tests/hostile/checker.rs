@@ -29,12 +29,7 @@ fn pages_come_while_the_builder_takes_them() {
         let (pages, pauses) = peer.index(PAUSE)?;
         println!("{pages} pages, {pauses} pauses");
         assert!(pages > 4000 && pauses < 4, "{pages} pages, {pauses} pauses");
-        peer.say(&BuilderMessage::Error(ErrorReport {
-            sqlstate: SqlState::OUT_OF_MEMORY,
-            message: "all pages have come".into(),
-            detail: String::new(),
-            hint: String::new(),
-        }))
+        peer.say(&BuilderMessage::Error(ErrorReport::new(SqlState::OUT_OF_MEMORY, "all pages have come")))
     });
     session.execute(&format!("SET hnsw.external_index_port = {}", builder.port())).unwrap();
     let error = session.execute("SELECT * FROM lantern_index.check('items_idx', 0, true)").unwrap_err();

@@ -245,10 +245,9 @@ fn acceptance(protocol: u16, capabilities: u64) -> BuilderMessage {
         protocol,
         capabilities,
         session: 1,
-        memory_reserved: 0,
         threads: 1,
         builder_version: "script".into(),
-        remark: String::new(),
+        ..Accept::default()
     })
 }
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Notice, inspect};
-use protocol::{BuilderMessage, ErrorReport, Greeting, Refuse, SqlState};
+use protocol::{BuilderMessage, ErrorReport, Greeting, SqlState};
 
 use crate::answer::honest;
 use crate::fake::Peer;
@@ -15,13 +15,8 @@ const WARNING: &str = "building the index in the database, because no builder is
 
 fn refuse(peer: &mut Peer) -> std::io::Result<()> {
     peer.hello()?;
-    peer.say(&BuilderMessage::Refuse(Refuse {
-        retry_after_ms: 0,
-        sqlstate: SqlState::TOO_MANY_CONNECTIONS,
-        message: "64 builds are running".into(),
-        detail: "Not one more.".into(),
-        hint: String::new(),
-    }))
+    let report = ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, "64 builds are running").detail("Not one more.");
+    peer.say(&BuilderMessage::Refuse(*report.refuse(0)))
 }
 
 /// A port on which no program listens.
@@ -36,8 +31,8 @@ fn expect_index(scene: &mut Scene) -> Vec<Notice> {
     scene.session.execute("SET enable_seqscan = off").unwrap();
     let nearest = "SELECT id FROM items ORDER BY v <-> (SELECT v FROM items WHERE id = 17) LIMIT 1";
     assert_eq!(scene.session.value::<u32>(nearest).unwrap(), 17);
-    let plan = scene.session.query(&format!("EXPLAIN {nearest}")).unwrap();
-    assert!(plan.iter().any(|row| row[0].as_ref().unwrap().contains("items_idx")), "{plan:?}");
+    let plan = scene.session.plan(nearest).unwrap();
+    assert!(plan.contains("items_idx"), "{plan}");
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
     scene.session.execute("DROP INDEX items_idx").unwrap();
     scene.expect_clean();
@@ -79,14 +74,7 @@ fn without_a_builder_the_database_builds() {
 fn once_rows_were_sent_there_is_no_way_back() {
     let mut scene = Scene::new("fallback_late");
     scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
-    let report = || {
-        BuilderMessage::Error(ErrorReport {
-            sqlstate: SqlState::OUT_OF_MEMORY,
-            message: "out of memory".into(),
-            detail: String::new(),
-            hint: String::new(),
-        })
-    };
+    let report = || BuilderMessage::Error(ErrorReport::new(SqlState::OUT_OF_MEMORY, "out of memory"));
     scene.fails_with("an error", ("53200", "out of memory"), move |peer| {
         peer.accept()?;
         peer.rows()?;

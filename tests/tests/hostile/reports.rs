@@ -2,29 +2,22 @@
 
 use std::io;
 
-use protocol::{BuilderMessage, ErrorReport, Refuse, SqlState, Wait};
+use protocol::{BuilderMessage, ErrorReport, SqlState, Wait};
 
 use crate::answer::Answer;
 use crate::fake::Peer;
 use crate::scene::Scene;
 
 fn refuse() -> BuilderMessage {
-    BuilderMessage::Refuse(Refuse {
-        retry_after_ms: 5000,
-        sqlstate: SqlState::TOO_MANY_CONNECTIONS,
-        message: "64 builds are running".into(),
-        detail: "That is as many as this builder takes.".into(),
-        hint: "Ask another builder.".into(),
-    })
+    let report = ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, "64 builds are running")
+        .detail("That is as many as this builder takes.")
+        .hint("Ask another builder.");
+    BuilderMessage::Refuse(*report.refuse(5000))
 }
 
 fn error() -> BuilderMessage {
-    BuilderMessage::Error(ErrorReport {
-        sqlstate: SqlState::OUT_OF_MEMORY,
-        message: "out of memory".into(),
-        detail: "The graph takes 7 GB.".into(),
-        hint: "Ask for more.".into(),
-    })
+    let report = ErrorReport::new(SqlState::OUT_OF_MEMORY, "out of memory");
+    BuilderMessage::Error(report.detail("The graph takes 7 GB.").hint("Ask for more."))
 }
 
 fn expect_quoted(scene: &mut Scene, case: &str, script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static) {

@@ -32,8 +32,8 @@ fn database(name: &str, rows: u32, seconds: f64) -> Session {
 
 /// A builder with a short idle timeout.
 fn builder(session: &mut Session, tls: bool) -> Builder {
-    let arguments = ["--idle-timeout", "3s"].map(str::to_owned).to_vec();
-    let builder = Builder::start_with(&BuilderOptions { tls, arguments, ..BuilderOptions::default() }).unwrap();
+    let options = BuilderOptions::serve(&["--idle-timeout", "3s"]);
+    let builder = Builder::start_with(&BuilderOptions { tls, ..options }).unwrap();
     builder.attach(session).unwrap();
     builder
 }

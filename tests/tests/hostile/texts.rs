@@ -149,12 +149,11 @@ fn a_client_of_another_encoding() {
             std::thread::sleep(std::time::Duration::from_millis(200));
             peer.say(&BuilderMessage::Accept(Accept {
                 protocol: PROTOCOL_VERSION,
-                capabilities: 0,
                 session: 1,
-                memory_reserved: 0,
                 threads: 1,
                 builder_version: "script".into(),
                 remark,
+                ..Accept::default()
             }))?;
             Answer::new(&hello, &peer.rows()?).send(peer)
         });
@@ -187,12 +186,7 @@ fn a_database_of_another_encoding() {
     let mut scene = Scene::of("texts_latin1", session);
     let found = scene.fails(|peer| {
         peer.accept()?;
-        peer.say(&BuilderMessage::Error(ErrorReport {
-            sqlstate: SqlState::INTERNAL_ERROR,
-            message: "möbel 漢字".into(),
-            detail: String::new(),
-            hint: String::new(),
-        }))
+        peer.say(&BuilderMessage::Error(ErrorReport::new(SqlState::INTERNAL_ERROR, "möbel 漢字")))
     });
     assert_eq!(found.message, "external index build failed: m?bel ??");
 }

@@ -1,6 +1,6 @@
 //! The token is sent to the builder, and appears nowhere else.
 
-use protocol::{BuilderMessage, Refuse, SqlState};
+use protocol::{BuilderMessage, ErrorReport, SqlState};
 
 use crate::answer::build;
 use crate::scene::{CLUSTER, CREATE, Scene};
@@ -19,13 +19,9 @@ fn the_builder_gets_it() {
     scene.session.execute("DROP INDEX items_idx; RESET hnsw.external_index_token").unwrap();
     scene.fails_with("no token", ("28000", "token"), |peer| {
         assert!(peer.hello()?.token.is_empty());
-        peer.say(&BuilderMessage::Refuse(Refuse {
-            retry_after_ms: 0,
-            sqlstate: SqlState::INVALID_AUTHORIZATION,
-            message: "the token is missing or wrong".into(),
-            detail: String::new(),
-            hint: "Set hnsw.external_index_token.".into(),
-        }))
+        let report = ErrorReport::new(SqlState::INVALID_AUTHORIZATION, "the token is missing or wrong")
+            .hint("Set hnsw.external_index_token.");
+        peer.say(&BuilderMessage::Refuse(*report.refuse(0)))
     });
 }
 

@@ -54,12 +54,8 @@ fn a_drained_router_takes_no_builds_whatever_the_client_speaks() {
 #[test]
 fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
     let socket = Socket::new();
-    let builder = Builder::start_with(&BuilderOptions {
-        tls: false,
-        arguments: ["--max-builds", "1"].map(str::to_owned).to_vec(),
-        ..BuilderOptions::default()
-    });
-    let builder = builder.unwrap();
+    let options = BuilderOptions::serve(&["--max-builds", "1"]);
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap();
     let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
     let arguments = ["--builders", "static", "--builder", &address, "--admin-socket", &socket.path()];
     let mut scene = Scene::with("waits", &BuilderOptions::router(&arguments));

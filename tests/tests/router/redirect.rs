@@ -28,23 +28,12 @@ fn connect(address: SocketAddr, greeting: Greeting) -> TcpStream {
 
 fn hello(capabilities: u64) -> Hello {
     Hello {
-        protocol_min: 2,
-        protocol_max: 2,
         capabilities,
-        value_type: ValueType::Vector,
-        metric: Metric::L2,
-        dims: 3,
-        m: 16,
-        ef_construction: 64,
         estimated_rows: 10,
-        page_size: 8192,
         client_version: "test".to_owned(),
         server_version: "test".to_owned(),
         label: "items_idx".to_owned(),
-        token: String::new(),
-        build_id: String::new(),
-        check: None,
-        ask: None,
+        ..Hello::new(ValueType::Vector, Metric::L2, 3)
     }
 }
 
@@ -80,8 +69,8 @@ fn redirected(router: &Builder) -> Redirect {
 
 fn expect_refused(answer: &BuilderMessage, words: &str) {
     let BuilderMessage::Refuse(refuse) = answer else { panic!("{answer:?}") };
-    assert_eq!(refuse.sqlstate.as_str(), "28000", "{refuse:?}");
-    assert!(refuse.message.contains(words), "{refuse:?}");
+    assert_eq!(refuse.report.sqlstate.as_str(), "28000", "{refuse:?}");
+    assert!(refuse.report.message.contains(words), "{refuse:?}");
 }
 
 #[test]

@@ -14,8 +14,6 @@ pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap
 
 /// Long enough for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Rows of the table: enough for some MB of rows and of pages.
-const ROWS: usize = 3000;
 
 /// After the last row was sent, the builder needs some time for the graph.
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) \
@@ -49,7 +47,7 @@ impl Scene {
     pub fn with(database: &str, options: &BuilderOptions) -> Self {
         let mut session = CLUSTER.database(database).unwrap();
         let (base, _) = data_set("minilm-384").unwrap();
-        copy_rows(&mut session, "items", Column::Vector, &base.truncated(ROWS)).unwrap();
+        copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
         let router = Builder::start_with(options).unwrap();
         let proxy = Proxy::start(router.address()).unwrap();
         router.attach_through(&mut session, proxy.port()).unwrap();

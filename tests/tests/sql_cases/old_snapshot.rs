@@ -31,8 +31,7 @@ fn uses_index(session: &mut Session, by_index: bool) -> bool {
     let settings =
         if by_index { BY_INDEX } else { "SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort" };
     session.execute(settings).unwrap();
-    let plan = session.query(&format!("EXPLAIN (COSTS OFF) {READ}")).unwrap();
-    plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using items_v"))
+    session.plan(READ).unwrap().contains("Index Scan using items_v")
 }
 
 fn ids(session: &mut Session, by_index: bool) -> Vec<u32> {

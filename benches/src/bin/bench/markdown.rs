@@ -8,8 +8,8 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(head: &[&str]) -> Self {
-        Self { head: head.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
+    pub fn new(head: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; missing cells are empty.
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
-        let mut table = Table::new(&["who", "s", "nothing", "MB"]);
+        let mut table = Table::new(["who", "s", "nothing", "MB"]);
         table.row(["a".to_owned(), "1.5".to_owned(), String::new(), "300".to_owned()]);
         table.row(["longer".to_owned()]);
         let expected = "| who    |   s |  MB |\n|--------|----:|----:|\n| a      | 1.5 | 300 |\n| longer |     |     |";

@@ -66,7 +66,7 @@ fn metric(metric: Metric) -> &'static str {
     match metric {
         Metric::L2 => "l2",
         Metric::InnerProduct => "ip",
-        Metric::Cosine => "cosine",
+        _ => "cosine",
     }
 }
 

@@ -16,7 +16,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
 /// A table of the builds' costs.
 pub fn building(medians: &Medians) -> Table {
     let database = medians.iter().find(|(peer, _)| *peer == Peer::Database).map(|(_, figures)| figures.seconds);
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "building",
         "seconds",
         "times faster",
@@ -54,7 +54,7 @@ pub fn searching(medians: &Medians) -> Table {
     for what in ["recall", "visited", "pages", "read cold"] {
         head.extend(EF_SEARCH.map(|ef| format!("{what} {ef}")));
     }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for (peer, figures) in medians {
         let mut row = vec![peer.name().to_owned()];
         row.extend(figures.searches.map(|search| number(search.recall, 4)));
@@ -73,7 +73,7 @@ pub fn equal_recall(medians: &Medians) -> Option<Table> {
     for what in ["visited", "pages"] {
         head.extend(EF_SEARCH.map(|ef| format!("{what} {ef}")));
     }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for (peer, figures) in medians.iter().filter(|(peer, figures)| *peer != Peer::Database && !figures.curve.is_empty())
     {
         let ratio = |ef: u32, get: fn(&super::programs::Visits) -> f64| {

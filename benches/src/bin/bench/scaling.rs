@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use benches::{GraphSet, Makespan};
 use clap::Args;
 use harness::{PgConfig, cores, step};
-use hnsw::{EngineKind, Metric, Step};
+use hnsw::{EngineKind, Step};
 
 use super::contest::{alternate, median};
 use super::flags;
@@ -80,7 +80,7 @@ impl Scaling {
             parts[part].build(EngineKind::Bulk, threads)?;
             Ok(begun.elapsed().as_secs_f64())
         })?;
-        let mut table = Table::new(&["", "threads", "seconds", "µs per row", "times faster than 1 thread"]);
+        let mut table = Table::new(["", "threads", "seconds", "µs per row", "times faster than 1 thread"]);
         let medians: Vec<f64> =
             rounds.iter().map(|rounds| median(rounds.iter().copied()).unwrap_or_default()).collect();
         for (&(part, threads), &seconds) in contestants.iter().zip(&medians) {
@@ -109,7 +109,7 @@ impl Scaling {
             100.0 * serial / work,
         ));
         let made: Vec<Makespan> = self.simulate.iter().map(|&threads| Makespan::of(steps, threads.into())).collect();
-        let mut table = Table::new(&["threads", "seconds", "times faster than 1 thread"]);
+        let mut table = Table::new(["threads", "seconds", "times faster than 1 thread"]);
         for (threads, made) in self.simulate.iter().zip(&made) {
             let faster = format!("{:.1}", work / made.seconds);
             table.row([threads.to_string(), format!("{:.3}", made.seconds), faster]);
@@ -122,7 +122,7 @@ impl Scaling {
         let mut head = vec!["section".to_owned()];
         head.extend(["steps", "CPU ms", "of these serial", "longest step"].map(str::to_owned));
         head.extend(self.simulate.iter().map(|threads| format!("ms lost at {threads}")));
-        let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut table = Table::new(head);
         for (name, lost) in names.into_iter().take(SHOWN) {
             let Section { steps, seconds, serial, longest } = sections.0[name];
             let milliseconds = [seconds, serial, longest].into_iter().chain(lost);
@@ -137,15 +137,10 @@ impl Scaling {
     }
 
     fn graph_set(&self, set: &Set, part: usize) -> Result<GraphSet> {
-        let metric = match set.metric {
-            harness::Metric::L2 => Metric::L2,
-            harness::Metric::InnerProduct => Metric::InnerProduct,
-            harness::Metric::Cosine => Metric::Cosine,
-        };
         let base = set.base.clone().truncated(set.base.rows() / part);
         // No queries: nothing is searched.
         let queries = set.queries.clone().truncated(0);
-        GraphSet::of_vectors(&base, &queries, metric, self.m, self.ef_construction)
+        GraphSet::of_vectors(&base, &queries, set.metric, self.m, self.ef_construction)
     }
 }
 

@@ -2,7 +2,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use harness::{Column, Metric, Vectors, apt, data_set, exact_neighbors, from_half, step, synthetic, to_half};
+use half::f16;
+use harness::{Column, Metric, Vectors, apt, data_set, exact_neighbors, step, synthetic};
 
 use super::options::SetOptions;
 use super::{NEIGHBORS, results, wordnet};
@@ -77,7 +78,7 @@ impl Set {
     }
 
     pub fn opclass(&self) -> String {
-        format!("{}_{}", self.column.name(), self.metric.ops())
+        self.metric.operator_class(self.column.value_type())
     }
 }
 
@@ -146,5 +147,5 @@ fn images(name: &str) -> Result<Vectors> {
 
 /// Rounds vectors as a halfvec column does.
 fn rounded(vectors: Vectors) -> Vectors {
-    vectors.changed(|_, row| row.iter_mut().for_each(|x| *x = from_half(to_half(*x))))
+    vectors.changed(|_, row| row.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32()))
 }

@@ -29,14 +29,7 @@ pub struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub fn new(tools: &'a Tools, options: &BenchOptions, set: &'a Set) -> Result<Self> {
-        let builder = |arguments: &[&str]| {
-            let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
-            Builder::start_with(&BuilderOptions {
-                program: Some(tools.program.clone()),
-                arguments,
-                ..BuilderOptions::default()
-            })
-        };
+        let builder = |arguments: &[&str]| Builder::start_with(&BuilderOptions::serve(arguments).by(&tools.program));
         let bulk = builder(&[])?;
         let usearch = options.peers.contains(&Peer::Usearch).then(|| builder(&["--engine", "usearch"])).transpose()?;
         let cluster = Cluster::start_with(tools.config.clone(), &settings())?;

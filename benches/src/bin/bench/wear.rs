@@ -86,8 +86,7 @@ impl<'a> Bench<'a> {
         let set = Set::find(&format!("synthetic-{dims}"), &of_set)?;
         let (all, _) = synthetic(rows + inserts.max(rows / PART), 1, dims, SEED);
         let cluster = Cluster::start_with(tools.config.clone(), &stage::settings())?;
-        let builder =
-            Builder::start_with(&BuilderOptions { program: Some(tools.program.clone()), ..BuilderOptions::default() })?;
+        let builder = Builder::start_with(&BuilderOptions::default().by(&tools.program))?;
         cluster.configure(&format!(
             "hnsw.external_index_host = '127.0.0.1'\nhnsw.external_index_port = {}\nhnsw.external_index_sslmode = 'require'\n\
              maintenance_work_mem = '{}MB'",
@@ -127,7 +126,7 @@ impl<'a> Bench<'a> {
     }
 
     fn wear(&self) -> Result<Table> {
-        let mut table = Table::new(&["", "recall@10", "visited", "CPU, s", "seconds", "MB"]);
+        let mut table = Table::new(["", "recall@10", "visited", "CPU, s", "seconds", "MB"]);
         for (name, external) in [("external", true), ("database", false)] {
             let (rows, worn) = (self.options.rows, format!("{WORN}_{name}"));
             let (mut session, cost) = self.load(&worn, rows, external)?;
@@ -218,7 +217,7 @@ impl<'a> Bench<'a> {
 
     /// Compares inserts into indexes of several sizes with a rebuild.
     fn shares(&self) -> Result<Table> {
-        let mut table = Table::new(&[
+        let mut table = Table::new([
             "rows",
             "an insert, CPU ms",
             "external build, CPU s",

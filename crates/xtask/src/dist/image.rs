@@ -48,16 +48,14 @@ pub fn check(archive: &Path, config: &PgConfig, program: PathBuf) -> Result<()> 
     fs::create_dir(&ours)?;
     output(Command::new("tar").args(["--extract", "--no-same-owner", "--file"]).arg(archive).arg("-C").arg(&ours))?;
     separate(&postgres.config, &vector)?;
-    let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
+    let builder = Builder::start_with(&BuilderOptions::default().by(program))?;
     let paths = |folder: &str| format!("{}/{folder}:{}/{folder}", ours.display(), vector.display());
     let settings = format!(
-        "shared_preload_libraries = 'lantern_index, vector'\nextension_control_path = '$system:{}'\n\
-         dynamic_library_path = '$libdir:{}'\nhnsw.external_index_port = {}\nhnsw.external_index_sslmode = 'verify-full'\n\
-         hnsw.external_index_sslrootcert = '{}'\n",
+        "{}shared_preload_libraries = 'lantern_index, vector'\nextension_control_path = '$system:{}'\n\
+         dynamic_library_path = '$libdir:{}'\n",
+        builder.settings(),
         paths("share"),
-        paths("lib"),
-        builder.address().port(),
-        builder.certificate().display()
+        paths("lib")
     );
     let what = format!("an external build by PostgreSQL {} with the image's folder", config.version);
     step::timed(&what, || {

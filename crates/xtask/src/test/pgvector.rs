@@ -48,13 +48,8 @@ struct Suite<'a> {
 
 impl<'a> Suite<'a> {
     fn new(config: &'a PgConfig, source: &Path, program: PathBuf) -> Result<Self> {
-        let builder = Builder::start_with(&BuilderOptions { program: Some(program), ..BuilderOptions::default() })?;
-        let settings = format!(
-            "shared_preload_libraries = 'lantern_index'\nhnsw.external_index = on\nhnsw.external_index_port = {}\n\
-             hnsw.external_index_sslmode = 'verify-full'\nhnsw.external_index_sslrootcert = '{}'\n",
-            builder.address().port(),
-            builder.certificate().display()
-        );
+        let builder = Builder::start_with(&BuilderOptions::default().by(program))?;
+        let settings = format!("{}hnsw.external_index = on\n", builder.settings());
         let scratch = Scratch::new("pgvector", 0o755)?;
         let account = Account::for_postgres()?;
         let copied = Command::new("cp").arg("-R").arg(source.join("test")).arg(scratch.path()).status();

@@ -1,7 +1,6 @@
 //! Searches as applications send them: single statements with the vector as a literal.
 
 use std::fmt::Write;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -33,46 +32,18 @@ pub fn recall(session: &mut Session, statements: &[String], exact: &[Vec<u32>]) 
     Ok(hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64)
 }
 
-/// The number of statements that were run, and the time they took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
-    pub count: usize,
-    pub seconds: f64,
-}
-
-impl Asked {
-    pub fn per_second(self) -> f64 {
-        self.count as f64 / self.seconds
-    }
-}
-
-/// Runs searches in all sessions concurrently; each cycles through the statements from another start.
-pub fn rate(sessions: &mut [Session], statements: &[String], time: Duration) -> Result<Asked> {
-    let count = sessions.len();
+/// Cycles through the statements for this time; returns how many ran per second.
+pub fn per_second(session: &mut Session, statements: &[String], time: Duration) -> Result<f64> {
     let start = Instant::now();
-    let asked: Vec<Result<usize>> = thread::scope(|scope| {
-        let each = |(number, session)| {
-            let from = number * statements.len() / count;
-            scope.spawn(move || go_round(session, statements, from, start + time))
-        };
-        let threads: Vec<_> = sessions.iter_mut().enumerate().map(each).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-    });
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(Asked { count: asked.into_iter().sum::<Result<usize>>()?, seconds })
-}
-
-/// Cycles through the statements until `until`; returns the number of statements run.
-fn go_round(session: &mut Session, statements: &[String], from: usize, until: Instant) -> Result<usize> {
-    let mut asked = 0;
-    for statement in statements.iter().cycle().skip(from) {
+    let mut asked = 0u32;
+    for statement in statements.iter().cycle() {
         session.execute(statement)?;
         asked += 1;
-        if Instant::now() >= until {
+        if start.elapsed() >= time {
             break;
         }
     }
-    Ok(asked)
+    Ok(f64::from(asked) / start.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]

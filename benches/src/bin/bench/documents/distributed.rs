@@ -65,10 +65,8 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     single.fill(set)?;
     head.fill(set)?;
     nodes.iter_mut().try_for_each(|node| node.session.execute("ANALYZE items"))?;
-    let router = Builder::start_with(&BuilderOptions {
-        program: Some(ground.tools.program.clone()),
-        ..BuilderOptions::router(&["--max-builders", "2"])
-    })?;
+    let options = BuilderOptions::router(&["--max-builders", "2"]).by(&ground.tools.program);
+    let router = Builder::start_with(&options)?;
     let (m, ef) = (sizes.m.unwrap_or(M), sizes.ef_construction.unwrap_or(EF_CONSTRUCTION));
     let builds = builds::measure(&mut single, &mut nodes, &router, set, &format!("m = {m}, ef_construction = {ef}"))?;
 
@@ -87,7 +85,7 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
             form.check_plan(session, &statements[0])?;
             let recall = ask::recall(session, &statements, &set.exact)?;
             let time = Duration::from_secs(sizes.seconds.unwrap_or(SECONDS));
-            let per_second = ask::rate(std::slice::from_mut(session), &statements, time)?.per_second();
+            let per_second = ask::per_second(session, &statements, time)?;
             println!("{}, ef_search {ef_search}: recall {recall:.4}, {per_second:.0} per second", form.name());
             measured.searched.push(Searched { form, ef_search, recall, per_second });
         }

@@ -54,11 +54,7 @@ impl Ground {
 
     /// A builder on this machine, with TLS and these further flags of `serve`.
     pub fn builder(&self, arguments: &[&str]) -> Result<Builder> {
-        Builder::start_with(&BuilderOptions {
-            program: Some(self.tools.program.clone()),
-            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
-            ..BuilderOptions::default()
-        })
+        Builder::start_with(&BuilderOptions::serve(arguments).by(&self.tools.program))
     }
 
     /// Settings for the best build in the database: memory for the graph of `set`, and a parallel worker for

@@ -28,7 +28,7 @@ pub fn measure(ground: &Ground) -> Result<Section> {
     let sizes = &ground.sizes;
     let mut section = Section::new("inserts per second, by clients", SOURCE);
     let head = THEIR_CLIENTS.map(|clients| format!("clients: {clients}"));
-    let mut theirs = Table::new(&["dimensions"].into_iter().chain(head.iter().map(String::as_str)).collect::<Vec<_>>());
+    let mut theirs = Table::new(["dimensions".to_owned()].into_iter().chain(head));
     for (dims, rates) in THEIRS {
         theirs.row([dims.to_string()].into_iter().chain(rates.map(|rate| rate.to_string())));
     }
@@ -91,7 +91,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let mut head = vec![format!("{}, index built", set.title()), "build, s".to_owned(), "recall@10".to_owned()];
     head.extend(clients.iter().map(|clients| format!("clients: {clients}")));
     head.push("recall@10 after".to_owned());
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     let middle = |at: usize, twin: usize| median(rates[at][twin].iter().copied()).unwrap_or_default();
     for (twin, ((name, ..), (before, after))) in TWINS.iter().zip(before.into_iter().zip(after)).enumerate() {
         let rates = (0..clients.len()).map(|at| format!("{:.0}", middle(at, twin)));

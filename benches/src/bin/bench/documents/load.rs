@@ -108,9 +108,8 @@ fn create(session: &mut Session, builder: &Builder, indexed: &str, place: Place,
 fn search(session: &mut Session, form: Form, set: &Set, literals: &[String]) -> Result<f64> {
     session.execute(&format!("SET hnsw.ef_search = {EF_SEARCH}; SET enable_seqscan = off"))?;
     let statements: Vec<String> = literals.iter().map(|query| form.search(set.base.dims(), query, EF_SEARCH)).collect();
-    let plan = session.query(&format!("EXPLAIN {}", statements.first().context("no queries")?))?;
-    let is_used = plan.iter().flatten().flatten().any(|line| line.contains("Index Scan using items_idx"));
-    ensure!(is_used, "the plan does not use the index: {plan:?}");
+    let plan = session.plan(statements.first().context("no queries")?)?;
+    ensure!(plan.contains("Index Scan using items_idx"), "the plan does not use the index:\n{plan}");
     let recall = ask::recall(session, &statements, &set.exact)?;
     session.execute("RESET enable_seqscan")?;
     Ok(recall)

@@ -60,7 +60,7 @@ pub fn measure(ground: &Ground) -> Result<Section> {
 }
 
 fn theirs() -> Table {
-    let mut table = Table::new(&["setup", "TPS", "% of baseline", "indexing, s"]);
+    let mut table = Table::new(["setup", "TPS", "% of baseline", "indexing, s"]);
     for (setup, tps, share, seconds) in
         [("baseline", "1654", "100", ""), ("in the database", "588", "36", "1085"), ("external", "1561", "94", "200")]
     {
@@ -70,7 +70,7 @@ fn theirs() -> Table {
 }
 
 fn table(runs: &[(String, Vec<Run>)]) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "index built",
         "TPS before",
         "TPS during",
@@ -100,7 +100,7 @@ fn table(runs: &[(String, Vec<Run>)]) -> Table {
 }
 
 fn phases(runs: &[(String, Vec<Run>)]) -> Table {
-    let mut table = Table::new(&["index built", "scan, s", "% kept", "build, s", "% kept", "pages, s", "% kept"]);
+    let mut table = Table::new(["index built", "scan, s", "% kept", "build, s", "% kept", "pages, s", "% kept"]);
     for (name, runs) in runs {
         let of = |get: &dyn Fn(&Run) -> Option<f64>, digits: usize| {
             median(runs.iter().filter_map(get)).map_or(String::new(), |value| format!("{value:.digits$}"))

@@ -37,8 +37,7 @@ const COLD_EF_SEARCH: [u32; 2] = [40, 200];
 pub fn measure(ground: &Ground) -> Result<Section> {
     let mut section = Section::new("searches per second, by ef_search and clients", SOURCE);
     let head = THEIR_EF_SEARCH.map(|ef| format!("ef {ef}"));
-    let mut theirs =
-        Table::new(&["dimensions", "clients"].into_iter().chain(head.iter().map(String::as_str)).collect::<Vec<_>>());
+    let mut theirs = Table::new(["dimensions", "clients"].map(str::to_owned).into_iter().chain(head));
     for (dims, clients, rates) in THEIRS {
         theirs.row([dims, clients].into_iter().chain(rates).map(|number| number.to_string()));
     }
@@ -140,7 +139,7 @@ fn table(ef_search: &[u32], clients: &[usize], measured: &[Measured]) -> Table {
     let mut head = vec!["ef_search, index".to_owned(), "recall@10".to_owned()];
     head.extend(clients.iter().map(|clients| format!("clients: {clients}")));
     head.extend(["visited", "pages", "pages read cold"].map(str::to_owned));
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for (at, &ef) in ef_search.iter().enumerate() {
         for ((name, ..), measured) in TWINS.iter().zip(measured) {
             let mut row = vec![format!("{ef}, {name}"), format!("{:.4}", measured.recall[at])];

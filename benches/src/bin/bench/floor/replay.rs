@@ -76,10 +76,8 @@ impl Recording {
             stream.write_all(&self.answer)?;
         } else {
             let mut refusal = BytesMut::new();
-            let message = "these are not the rows of the recording".into();
-            let sqlstate = SqlState::PROTOCOL_VIOLATION;
-            let (detail, hint) = Default::default();
-            BuilderMessage::Error(ErrorReport { sqlstate, message, detail, hint }).encode(&mut refusal);
+            let message = "these are not the rows of the recording";
+            BuilderMessage::Error(ErrorReport::new(SqlState::PROTOCOL_VIOLATION, message)).encode(&mut refusal);
             stream.write_all(&refusal)?;
         }
         stream.flush()
@@ -268,12 +266,10 @@ mod tests {
         let mut bytes = BytesMut::from(&Greeting::builder().to_bytes()[..]);
         let accept = Accept {
             protocol: PROTOCOL_VERSION,
-            capabilities: 0,
             session: 1,
-            memory_reserved: 0,
             threads: 1,
             builder_version: "test".into(),
-            remark: String::new(),
+            ..Accept::default()
         };
         BuilderMessage::Accept(accept).encode(&mut bytes);
         BuilderMessage::Heartbeat.encode(&mut bytes);
@@ -283,19 +279,8 @@ mod tests {
         bytes.extend_from_slice(&pages);
         let mut checksum = StreamChecksum::new();
         checksum.add(crc);
-        let (checksum, blocks) = (checksum.value(), 2);
-        let (relinked, unreachable, self_recall_ppm, build_ms, recall_ppm) = (0, 0, 0, 1, None);
-        let done = Done {
-            rows: 1,
-            elements: 1,
-            relinked,
-            unreachable,
-            self_recall_ppm,
-            build_ms,
-            blocks,
-            checksum,
-            recall_ppm,
-        };
+        let checksum = checksum.value();
+        let done = Done { rows: 1, elements: 1, build_ms: 1, blocks: 2, checksum, ..Done::default() };
         BuilderMessage::Done(done).encode(&mut bytes);
         bytes.to_vec()
     }

@@ -43,7 +43,7 @@ impl Measured {
 
     /// A table of all parts: reading, graph, writing.
     pub fn parts(&self) -> Table {
-        let mut table = Table::new(&[
+        let mut table = Table::new([
             "",
             "seconds",
             "MB/s",
@@ -87,7 +87,7 @@ impl Measured {
 
     /// A table of ratios: scan and pages of replayed builds, relative to the corresponding plain statements.
     pub fn ratios(&self, workers: &[u32]) -> Table {
-        let mut table = Table::new(&["builder replayed", "seconds", "CPU of the busiest thread"]);
+        let mut table = Table::new(["builder replayed", "seconds", "CPU of the busiest thread"]);
         let mut row = |what: String, of: Option<&Span>, by: Option<&Span>| {
             let (Some(of), Some(by)) = (of, by) else { return };
             let times = |of: f64, by: f64| format!("{:.2}", of / by);
@@ -109,7 +109,7 @@ impl Measured {
     /// builder's CPU seconds divided by its speed-up.
     pub fn critical_path(&self, builders: &[(u32, f64)]) -> Table {
         let mut table =
-            Table::new(&["cores of the builder", "scan", "graph", "pages", "in all", "times COPY out and raw pages"]);
+            Table::new(["cores of the builder", "scan", "graph", "pages", "in all", "times COPY out and raw pages"]);
         let Some((most, real)) = self.medians.iter().find_map(|(work, spans)| match work {
             Work::Build(workers) => Some((*workers, spans)),
             _ => None,

@@ -66,11 +66,8 @@ impl<'a> Bench<'a> {
         let wal = if options.minimal { "wal_level = minimal\nmax_wal_senders = 0\n" } else { "" };
         let settings = format!("{}{wal}wal_compression = {}\n", stage::settings(), options.wal_compression);
         let cluster = Cluster::start_with(tools.config.clone(), &settings)?;
-        let builder = Builder::start_with(&BuilderOptions {
-            program: Some(tools.program.clone()),
-            tls: !options.no_tls,
-            ..BuilderOptions::default()
-        })?;
+        let daemon = BuilderOptions::default().by(&tools.program);
+        let builder = Builder::start_with(&BuilderOptions { tls: !options.no_tls, ..daemon })?;
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| builder.certificate().with_file_name(name));
         if options.no_tls {
             make_certificate(&cert, &key)?;
@@ -106,11 +103,8 @@ impl<'a> Bench<'a> {
 
     /// Builds the index once and records the builder's answer.
     fn record(&mut self, tools: &Tools) -> Result<()> {
-        let plain = Builder::start_with(&BuilderOptions {
-            program: Some(tools.program.clone()),
-            tls: false,
-            ..BuilderOptions::default()
-        })?;
+        let daemon = BuilderOptions::default().by(&tools.program);
+        let plain = Builder::start_with(&BuilderOptions { tls: false, ..daemon })?;
         let recording = step::timed("a build that is recorded", || {
             Recording::make(plain.address(), |port| {
                 self.attach(port, false, 0)?;

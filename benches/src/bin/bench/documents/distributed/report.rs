@@ -41,7 +41,7 @@ fn theirs() -> Table {
     for set in ["sift-128", "dbpedia-1536", "gist-960"] {
         head.extend(["recall, 1", "recall, 2", "queries/s, 1", "queries/s, 2"].map(|what| format!("{set} {what}")));
     }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for row in [
         "10 0.776 0.833 2111 338 0.852 0.885 1131 89 0.509 0.584 1107 134",
         "20 0.884 0.922 1536 272 0.927 0.945 853 55 0.652 0.733 782 89",
@@ -58,7 +58,7 @@ fn theirs() -> Table {
 }
 
 fn of_builds(all: &[Measured]) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "set; built by",
         "1 node, all rows",
         "2 nodes, one after the other",
@@ -83,7 +83,7 @@ fn of_searches(searched: &[Searched]) -> Table {
     for what in ["recall", "queries/s"] {
         head.extend(Form::ALL.map(|form| format!("{what}, {}", form.name())));
     }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for one in searched.iter().filter(|one| one.form == Form::OneNode) {
         let of = |form, get: fn(&Searched) -> String| {
             let same = searched.iter().find(|other| other.form == form && other.ef_search == one.ef_search);

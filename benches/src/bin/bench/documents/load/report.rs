@@ -27,7 +27,7 @@ pub fn section(all: &[Measured]) -> Section {
 
 /// The document's tables 2 to 6 in one.
 fn theirs() -> Table {
-    let mut table = Table::new(&["set", "load + build s", "speed-up", "table and index GB", "recall"]);
+    let mut table = Table::new(["set", "load + build s", "speed-up", "table and index GB", "recall"]);
     for row in [
         "openai5m, 0.5.1|29752.6|1.0||0.973",
         "openai5m, 0.7.0|1272.1|23.4|38|0.972",
@@ -46,7 +46,7 @@ fn theirs() -> Table {
 fn ours(measured: &Measured) -> Table {
     let of = |wanted| measured.built.iter().find(|(which, _)| *which == wanted).map(|(_, built)| built.seconds);
     let one_process = of((Form::Vector, Place::Serial)).map(|seconds| measured.load + seconds);
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "index",
         "load s",
         "build s",

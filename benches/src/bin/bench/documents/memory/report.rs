@@ -44,7 +44,7 @@ pub fn section(builds: &Builds, searches: &Searches) -> Section {
 }
 
 fn theirs() -> Table {
-    let mut table = Table::new(&["threads", "R6gd-12xl", "R6g-12xl", "R6gd-16xl", "R6g-16xl"]);
+    let mut table = Table::new(["threads", "R6gd-12xl", "R6g-12xl", "R6gd-16xl", "R6g-16xl"]);
     for row in [
         "4 7.03 0.76 7.24 0.84",
         "8 13.87 1.51 15.42 1.88",
@@ -62,7 +62,7 @@ fn theirs() -> Table {
 
 fn of_builds(builds: &Builds) -> Table {
     let mega = |bytes: f64| format!("{:.0}", bytes / 1e6);
-    let mut table = Table::new(&["build", "limit MB", "memory MB", "spooled MB", "seconds", "recall@10, ef 100"]);
+    let mut table = Table::new(["build", "limit MB", "memory MB", "spooled MB", "seconds", "recall@10, ef 100"]);
     for build in &builds.builds {
         table.row([
             build.name.to_owned(),
@@ -83,7 +83,7 @@ fn of_searches(searched: &[Searched]) -> Table {
     for what in ["recall", "queries/s", "pages read", "pages in all"] {
         head.extend(Layout::ALL.map(|layout| format!("{what}, {}", layout.name())));
     }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(head);
     for inside in searched.iter().filter(|one| one.layout == Layout::Database) {
         let same = |one: &&Searched| {
             (one.source, one.ef_search, one.clients) == (inside.source, inside.ef_search, inside.clients)
