@@ -118,7 +118,7 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: Error
 /// The report that the builder is lost.
 pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
     ErrorReport::new(SqlState::CONNECTION_FAILURE, format!("router lost its connection to builder {name}"))
-        .detail(format!("Of the builder is known: {why}."))
+        .detail(format!("What is known of the builder: {why}."))
         .hint("The build can be tried again.")
 }
 

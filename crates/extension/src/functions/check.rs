@@ -2,7 +2,7 @@
 
 use pages::{Estimate, Options, PageSource, Report, verify_within};
 use pgrx::prelude::*;
-use protocol::Findings as Told;
+use protocol::Findings as Answer;
 
 use super::advice::Findings;
 use super::live::LivePages;
@@ -160,17 +160,17 @@ unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, 
         let ef_search = ef_search().parse().unwrap_or(40);
         let sample = if (*(*index).rd_index).indisvalid { sample } else { 0 };
         let ask = || delegate::check(index, &column, options, sample, ef_search);
-        let mut told = ask()?;
+        let mut answer = ask()?;
         let mut errors = Errors::default();
-        if told.errors > 0 {
+        if answer.errors > 0 {
             let again = ask()?;
-            errors = in_both((told.errors, &told.first_errors), (again.errors, &again.first_errors));
+            errors = in_both((answer.errors, &answer.first_errors), (again.errors, &again.first_errors));
             // The builder is not trusted: its text must suit the client and the database's encoding.
             errors.first = errors.first.map(|first| printable(&first));
-            told = again;
+            answer = again;
         }
-        let found = (told.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(told.recall_ppm) / 1e6);
-        Ok(Checked { structure: Structure::told(&told), errors, found, by: "builder" })
+        let found = (answer.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(answer.recall_ppm) / 1e6);
+        Ok(Checked { structure: Structure::of_answer(&answer), errors, found, by: "builder" })
     }
 }
 
@@ -317,15 +317,15 @@ impl Structure {
     }
 
     /// A builder is not trusted: impossible numbers are clamped.
-    fn told(told: &Told) -> Self {
+    fn of_answer(answer: &Answer) -> Self {
         Self {
-            m: Some(told.m).filter(|&m| m > 0),
-            live: told.live,
-            deleted: told.deleted,
-            rows: told.rows,
-            duplicates: told.duplicates.min(told.rows),
-            not_full: told.not_full,
-            reachable: told.reachable.min(told.live),
+            m: Some(answer.m).filter(|&m| m > 0),
+            live: answer.live,
+            deleted: answer.deleted,
+            rows: answer.rows,
+            duplicates: answer.duplicates.min(answer.rows),
+            not_full: answer.not_full,
+            reachable: answer.reachable.min(answer.live),
         }
     }
 }

@@ -18,8 +18,8 @@ pub mod sizes {
     /// For each element, where its reverse links begin and how many there are, while they are collected.
     pub const REVERSE: u64 = 24;
 
-    /// Candidates that are kept for a list of so many slots, at most. Where codes are of principal components there are a few more, but codes are
-    /// shorter by as much and more.
+    /// Candidates kept for a list of `list` slots, at most. With codes of principal components a few more are kept, but these codes are
+    /// shorter by more than that.
     #[must_use]
     pub const fn kept(list: u64) -> u64 {
         (if 2 * list > 64 { 2 * list } else { 64 }) - 8

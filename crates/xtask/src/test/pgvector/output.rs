@@ -8,7 +8,7 @@ const OF_ITS_OWN_BUILD: [&str; 2] =
 
 /// Lines that one of two outputs of psql lacks, except for messages about builds.
 pub fn difference(expected: &str, printed: &str) -> Option<String> {
-    let (expected, printed) = (told(expected), told(printed));
+    let (expected, printed) = (without_builds(expected), without_builds(printed));
     if expected == printed {
         return None;
     }
@@ -18,7 +18,7 @@ pub fn difference(expected: &str, printed: &str) -> Option<String> {
 }
 
 /// The output without messages about builds.
-fn told(text: &str) -> Vec<&str> {
+fn without_builds(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut details = false;
     for line in text.lines() {
