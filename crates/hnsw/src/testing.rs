@@ -1,10 +1,11 @@
-//! Helpers for unit tests: a build description, values in a store, exact distances.
+//! Helpers for unit tests: a build description, values in a store, exact distances, reachability.
 
 use std::sync::Arc;
 
 use distance::{Elements, Metric};
 use graph::ValueType;
 
+use crate::draft::Draft;
 use crate::input::{CHUNK, Chunk, Storage, ValueStore};
 use crate::random::Random;
 use crate::space::{Measure, Space};
@@ -54,4 +55,15 @@ pub(crate) fn euclidean<const DIMS: usize>(store: &ValueStore) -> Space<'_> {
 pub(crate) fn cube<const DIMS: usize>(count: usize, seed: u64) -> Vec<[f32; DIMS]> {
     let mut random = Random::new(seed);
     (0..count).map(|_| std::array::from_fn(|_| 2.0 * random.unit() as f32 - 1.0)).collect()
+}
+
+/// The number of elements that are reachable at layer 0 from `start`, with `start` itself.
+pub(crate) fn reached(draft: &Draft, start: u32) -> usize {
+    let (mut seen, mut next) = (vec![start], 0);
+    while next < seen.len() {
+        let new: Vec<u32> = draft.neighbors(seen[next], 0).to_vec();
+        seen.extend(new.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
+        next += 1;
+    }
+    seen.len()
 }

@@ -50,8 +50,8 @@ pub(crate) fn partition_more(partition: &Partition<'_>, random: &Random, pool: &
 struct Sample {
     /// For each point of the sample, its position and the distance of its [`K`]th true neighbor.
     points: Vec<(usize, f32)>,
-    /// Whether codes, if there are any, resolve most distances to true neighbors. They do not within groups of near-identical rows, where a partition costs
-    /// several times as much, and any other row of the group is as good a candidate as the true neighbors.
+    /// Whether codes, if there are any, resolve most distances to true neighbors. They do not within groups of near-identical rows, where a
+    /// partition costs several times as much, and any other row of the group is as good a candidate as the true neighbors.
     resolved: bool,
 }
 

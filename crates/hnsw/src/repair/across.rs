@@ -91,7 +91,7 @@ mod tests {
     use crate::Control;
     use crate::draft::Draft;
     use crate::random::Random;
-    use crate::testing::{euclidean, pool, store};
+    use crate::testing::{euclidean, pool, reached, store};
 
     /// Groups of this many points, whose lists hold points of their own group.
     const GROUP: u32 = 10;
@@ -113,16 +113,7 @@ mod tests {
         points.iter().for_each(|&point| draft.set(point, 0, of_group(point)));
         let random = Random::new(1);
         let across = pool().run(|| Across::find(&points, (128, 3), space, random, &control)).unwrap();
-        let seen = |draft: &Draft| {
-            let (mut seen, mut next) = (vec![0], 0);
-            while next < seen.len() {
-                let new: Vec<u32> = draft.neighbors(seen[next], 0).to_vec();
-                seen.extend(new.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
-                next += 1;
-            }
-            seen.len()
-        };
-        assert!(seen(&draft) <= GROUP as usize);
+        assert!(reached(&draft, 0) <= GROUP as usize);
         for count in [1, 3] {
             let before = draft.clone();
             across.link(&mut draft, count, &control).unwrap();
@@ -136,7 +127,7 @@ mod tests {
             }
             // Few of the random points are of the same group.
             assert!(out > POINTS as usize * count * 3 / 4, "{out} links of {count} each");
-            assert!(seen(&draft) > POINTS as usize * 9 / 10);
+            assert!(reached(&draft, 0) > POINTS as usize * 9 / 10);
         }
     }
 }

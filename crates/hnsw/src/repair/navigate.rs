@@ -149,7 +149,7 @@ mod tests {
     use super::{improve, one_of};
     use crate::Control;
     use crate::draft::Draft;
-    use crate::testing::{euclidean, pool, store};
+    use crate::testing::{euclidean, pool, reached, store};
 
     #[test]
     fn fewer_searches_for_large_tables_and_cheap_graphs() {
@@ -174,18 +174,9 @@ mod tests {
         }
         draft.set(3, 1, [10]);
         draft.set(10, 1, [3]);
-        let seen = |draft: &Draft| {
-            let (mut seen, mut next) = (vec![3], 0);
-            while next < seen.len() {
-                let new: Vec<u32> = draft.neighbors(seen[next], 0).to_vec();
-                seen.extend(new.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
-                next += 1;
-            }
-            seen.len()
-        };
-        assert_eq!(seen(&draft), GROUP as usize);
+        assert_eq!(reached(&draft, 3), GROUP as usize);
         improve(&mut draft, (&points, &points), 64, space, &pool(), &control).unwrap();
-        assert_eq!(seen(&draft), points.len());
+        assert_eq!(reached(&draft, 3), points.len());
         // The ends that face each other, and the nearest of their own groups.
         assert!(draft.neighbors(20, 0).contains(&19) && draft.neighbors(19, 0).contains(&20));
         assert_eq!([draft.neighbors(20, 0)[0], draft.neighbors(19, 0)[0]], [21, 18]);
