@@ -8,6 +8,6 @@ mod size;
 
 pub(crate) use limit::{default_limit, free, machine_for};
 pub(crate) use need::{Need, SPARSE_VALUE};
-pub(crate) use queue::{Admission, Full, Never, NoPlace, Place};
+pub(crate) use queue::{Admission, Full, Never, NoPlace, Place, Waits};
 pub(crate) use reservation::Reservation;
 pub(crate) use size::Size;

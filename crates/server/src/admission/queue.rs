@@ -28,6 +28,8 @@ struct State {
     running: HashMap<Arc<str>, Share>,
     /// Waiting builds in order of arrival.
     queue: Vec<Entry>,
+    /// Builds that have left the queue with their memory reserved, and whose tasks have not yet seen it.
+    admitted: Vec<Entry>,
     tickets: Ticket,
 }
 
@@ -106,6 +108,7 @@ impl Admission {
         state.tickets += 1;
         let ticket = state.tickets;
         state.queue.push(Entry { ticket, client: key, limits, bytes });
+        self.admit(&mut state);
         drop(state);
         Ok(Place { admission: self.clone(), ticket, bytes })
     }
@@ -151,8 +154,28 @@ impl Admission {
                 state.running.remove(client);
             }
         }
+        self.admit(&mut state);
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Reserves the memory of every build whose turn it is and that has room. The first build that has none stops it, so
+    /// that small builds do not overtake a large one. Call it with every change, in the same critical section: otherwise
+    /// a build would be told to wait for one that has room itself.
+    fn admit(&self, state: &mut State) {
+        while let Some(entry) = state.next().cloned() {
+            let fits =
+                self.limit - state.reserved >= entry.bytes && (self.max_builds == 0 || state.builds < self.max_builds);
+            if !fits {
+                return;
+            }
+            state.queue.retain(|other| other.ticket != entry.ticket);
+            state.reserved += entry.bytes;
+            state.builds += 1;
+            let share = state.running.entry(entry.client.clone()).or_default();
+            (share.builds, share.bytes) = (share.builds + 1, share.bytes + entry.bytes);
+            state.admitted.push(entry);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -195,7 +218,15 @@ impl State {
     }
 }
 
-/// A place in the queue, left when dropped.
+/// Why a build waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// Its position in the queue, counted from 1.
+    pub(crate) position: u32,
+    pub(crate) reason: String,
+}
+
+/// A place in the queue, left when dropped. A build that was admitted meanwhile gives back what was reserved for it.
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
@@ -204,24 +235,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The reservation, if this build is first in the queue and there is room. Only the first build can get one, so that
-    /// small builds do not overtake a large one.
-    pub(crate) fn take(&self) -> Option<Reservation> {
-        let Admission { limit, max_builds, .. } = *self.admission;
+    /// The reservation if the build is admitted, else why it waits. Call it until it returns a reservation, and then no more.
+    pub(crate) fn take(&self) -> Result<Reservation, Waits> {
         let mut state = self.admission.state();
-        let entry = state.next().filter(|entry| entry.ticket == self.ticket)?.clone();
-        let fits = limit - state.reserved >= self.bytes && (max_builds == 0 || state.builds < max_builds);
-        if !fits {
-            return None;
-        }
-        state.queue.retain(|entry| entry.ticket != self.ticket);
-        state.reserved += self.bytes;
-        state.builds += 1;
-        let share = state.running.entry(entry.client.clone()).or_default();
-        (share.builds, share.bytes) = (share.builds + 1, share.bytes + self.bytes);
-        drop(state);
-        self.admission.changed.notify_waiters();
-        Some(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
+        let Some(at) = state.admitted.iter().position(|entry| entry.ticket == self.ticket) else {
+            return Err(self.waits(&state));
+        };
+        let entry = state.admitted.swap_remove(at);
+        Ok(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
     }
 
     /// Bytes that the build waits for.
@@ -229,10 +250,8 @@ impl Place {
         self.bytes
     }
 
-    /// The build's position in the queue, counted from 1, and the reason why it waits.
-    pub(crate) fn position(&self) -> (u32, String) {
+    fn waits(&self, state: &State) -> Waits {
         let Admission { limit, max_builds, .. } = *self.admission;
-        let state = self.admission.state();
         let order = state.fair_order();
         let before = order.iter().position(|entry| entry.ticket == self.ticket).unwrap_or(order.len());
         let reason = match order.get(before) {
@@ -247,7 +266,7 @@ impl Place {
                 format!("the build needs {} of memory; of {}, {free} are free", Size(self.bytes), Size(limit))
             }
         };
-        (u32::try_from(before + 1).unwrap_or(u32::MAX), reason)
+        Waits { position: u32::try_from(before + 1).unwrap_or(u32::MAX), reason }
     }
 
     /// Completes after the next change. Create it before trying [`Self::take`], so that no change is missed.
@@ -259,12 +278,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.admission.state();
-        let before = state.queue.len();
-        state.queue.retain(|entry| entry.ticket != self.ticket);
-        let left = state.queue.len() < before;
-        drop(state);
-        if left {
+        if let Some(at) = state.queue.iter().position(|entry| entry.ticket == self.ticket) {
+            state.queue.remove(at);
+            self.admission.admit(&mut state);
+            drop(state);
             self.admission.changed.notify_waiters();
+        } else if let Some(at) = state.admitted.iter().position(|entry| entry.ticket == self.ticket) {
+            let entry = state.admitted.swap_remove(at);
+            drop(state);
+            self.admission.give_back(&entry.client, entry.bytes, 1);
         }
     }
 }
@@ -275,7 +297,7 @@ mod tests {
 
     use service::{Client, Limits};
 
-    use super::{Admission, Full, Never, NoPlace, Place, Reservation};
+    use super::{Admission, Full, Never, NoPlace, Place, Reservation, Waits};
 
     fn client(name: &str, limits: Limits) -> Client {
         let client = Client::unnamed("10.0.0.7:5432".parse().unwrap());
@@ -292,10 +314,10 @@ mod tests {
         let running = enter(&admission, 1).take().unwrap();
         let [a, also_a] = [enter(&admission, 1), enter(&admission, 1)];
         let b = admission.enter(1, &client("b", Limits::default())).unwrap();
-        let positions = [&a, &also_a, &b].map(|place| place.position().0);
+        let positions = [&a, &also_a, &b].map(|place| place.take().unwrap_err().position);
         assert_eq!(positions, [2, 3, 1], "b has nothing yet");
         drop(running);
-        assert!(a.take().is_some(), "none of both has anything, and a came first");
+        assert!(a.take().is_ok(), "none of both has anything, and a came first");
     }
 
     #[test]
@@ -306,17 +328,19 @@ mod tests {
         assert_eq!(enter(51).unwrap_err(), NoPlace::BeyondClient(Never { needed: 51, limit: 50 }));
         let first = enter(30).unwrap().take().unwrap();
         let (second, third) = (enter(30).unwrap(), enter(10).unwrap());
+        let fourth = enter(1).unwrap();
         assert_eq!(enter(1).unwrap_err(), NoPlace::Waiting(2));
-        assert!(second.take().is_none(), "beyond the client's memory");
-        assert_eq!(second.position().1, "a has reached its limit of builds or memory");
+        assert!(second.take().is_err(), "beyond the client's memory");
+        assert_eq!(second.take().unwrap_err().reason, "a has reached its limit of builds or memory");
         let third = third.take().unwrap();
-        assert!(enter(1).unwrap().take().is_none(), "a third build");
+        assert!(fourth.take().is_err(), "a third build at a time");
+        drop(fourth);
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
         assert_eq!(first.resize(41).unwrap_err(), Full { missing: 11, free: 0 });
         drop((other, third));
         assert_eq!(first.resize(51).unwrap_err(), Full { missing: 21, free: 20 });
         drop(first);
-        assert!(second.take().is_some());
+        assert!(second.take().is_ok());
         assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
     }
 
@@ -324,18 +348,29 @@ mod tests {
     fn first_come_first_served() {
         let admission = Admission::new(100, 0);
         let [a, b, c] = [60, 70, 10].map(|bytes| enter(&admission, bytes));
-        assert!(b.take().is_none() && c.take().is_none(), "not before the first one");
+        assert!(b.take().is_err() && c.take().is_err(), "not before the first one");
         let running = a.take().unwrap();
-        assert!(b.take().is_none(), "no room");
-        assert!(c.take().is_none(), "a small one does not overtake");
-        assert_eq!((b.position().0, c.position().0), (1, 2));
-        assert_eq!(b.position().1, "the build needs 70 bytes of memory; of 100 bytes, 40 bytes are free");
+        assert!(b.take().is_err(), "no room");
+        assert!(c.take().is_err(), "a small one does not overtake");
+        assert_eq!((b.take().unwrap_err().position, c.take().unwrap_err().position), (1, 2));
+        assert_eq!(b.take().unwrap_err().reason, "the build needs 70 bytes of memory; of 100 bytes, 40 bytes are free");
         drop(running);
         let running = b.take().unwrap();
-        assert_eq!(admission.standing().reserved, 70);
         let small = c.take().unwrap();
         assert_eq!((admission.standing().reserved, admission.standing().builds), (80, 2));
         drop((running, small));
+        assert_eq!((admission.standing().reserved, admission.standing().builds), (0, 0));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_build_that_has_room() {
+        let admission = Admission::new(100, 2);
+        let [a, b, c] = [60, 40, 1].map(|bytes| enter(&admission, bytes));
+        let second = b.take().expect("the first one's task has not run yet, but both have room");
+        assert_eq!(c.take().unwrap_err().position, 1);
+        drop(a);
+        assert_eq!(admission.standing().reserved, 41, "what was reserved for who left is free");
+        drop((second, c));
         assert_eq!((admission.standing().reserved, admission.standing().builds), (0, 0));
     }
 
@@ -344,12 +379,13 @@ mod tests {
         let admission = Admission::new(100, 1);
         let running = enter(&admission, 1).take().unwrap();
         let [a, b] = [2, 3].map(|bytes| enter(&admission, bytes));
-        assert_eq!(b.position(), (2, "the limit of 1 builds at a time is reached".to_owned()));
+        let reason = "the limit of 1 builds at a time is reached".to_owned();
+        assert_eq!(b.take().unwrap_err(), Waits { position: 2, reason });
         drop(a);
-        assert_eq!((b.position().0, admission.standing().queued), (1, 1));
-        assert!(b.take().is_none());
+        assert_eq!((b.take().unwrap_err().position, admission.standing().queued), (1, 1));
+        assert!(b.take().is_err());
         drop(running);
-        assert!(b.take().is_some());
+        assert!(b.take().is_ok());
         assert_eq!(admission.standing().queued, 0);
     }
 
@@ -371,7 +407,7 @@ mod tests {
         assert_eq!(b.resize(31).unwrap_err(), Full { missing: 1, free: 0 });
         assert_eq!((a.bytes(), b.bytes()), (70, 30));
         a.resize(20).unwrap();
-        assert!(waiting.take().is_some());
+        assert!(waiting.take().is_ok());
         b.release();
         assert_eq!(b.resize(10), Ok(()), "after the end nothing is taken");
         drop((a, b));
@@ -384,9 +420,9 @@ mod tests {
         let running = enter(&admission, 10).take().unwrap();
         let place = enter(&admission, 10);
         let changed = place.changed();
-        assert!(place.take().is_none());
+        assert!(place.take().is_err());
         running.release();
         changed.await;
-        assert!(place.take().is_some());
+        assert!(place.take().is_ok());
     }
 }

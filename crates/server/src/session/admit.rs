@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Session;
-use crate::admission::{Need, NoPlace, Place, Reservation};
+use crate::admission::{Need, NoPlace, Place, Reservation, Waits};
 use crate::advising::SampleNeed;
 use crate::hello;
 use crate::job::{Form, Job};
@@ -110,13 +110,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 return Err(NotBegun::Refused(hello::refuse_error(&SessionError::Shutdown)));
             }
             let changed = place.changed();
-            if let Some(reservation) = place.take() {
-                if reported > 0 {
-                    tracing::info!(seconds = since.elapsed().as_secs_f64(), "build leaves the queue");
+            let Waits { position, reason } = match place.take() {
+                Err(waits) => waits,
+                Ok(reservation) => {
+                    if reported > 0 {
+                        tracing::info!(seconds = since.elapsed().as_secs_f64(), "build leaves the queue");
+                    }
+                    return Ok(reservation);
                 }
-                return Ok(reservation);
-            }
-            let (position, reason) = place.position();
+            };
             if position != reported {
                 tracing::info!(position, reason, "build waits");
                 queued.place(position, place.bytes());

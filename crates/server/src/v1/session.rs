@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::receive::Receiver;
 use super::send::Sender;
 use super::{Lantern, answer};
-use crate::admission::{Need, Never, NoPlace, Place, Reservation};
+use crate::admission::{Need, Never, NoPlace, Place, Reservation, Waits};
 use crate::hello;
 use crate::job::{Form, Job};
 use crate::lifecycle::{self, ClientInfo, EndedBuild, LINGER, StartedBuild};
@@ -188,18 +188,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let turn = async {
             loop {
                 let changed = place.changed();
-                if let Some(reservation) = place.take() {
-                    return reservation;
-                }
-                let (position, reason) = place.position();
+                let Waits { position, reason } = match place.take() {
+                    Ok(reservation) => return reservation,
+                    Err(waits) => waits,
+                };
                 tracing::info!(position, reason, "build waits");
                 queued.place(position, bytes);
                 changed.await;
             }
         };
         tokio::select! {
-            turn = timeout(PATIENCE, turn) => turn.map_err(|_| {
-                let (position, reason) = place.position();
+            turn = timeout(PATIENCE, turn) => turn.or_else(|_| place.take()).map_err(|Waits { position, reason }| {
                 let text = format!("builder is busy, try again later: number {position} in the queue, {reason}");
                 (Refusal::Queue, text)
             }),
