@@ -137,6 +137,9 @@ pub struct TestOptions {
     /// On this release only; 17 and 18 are fetched from Debian if not here
     #[arg(long, value_name = "N")]
     pub pg: Option<u32>,
+    /// With this release of pgvector instead of the one found, compiled from Debian's source or `PGVECTOR_SOURCE`
+    #[arg(long, value_name = "VERSION")]
+    pub pgvector: Option<String>,
 }
 
 /// Words for the program that does it.
@@ -181,8 +184,9 @@ mod tests {
             parse("dist --check --on trixie --on noble=http://mirror.example/ubuntu").unwrap(),
             Task::Dist(check)
         );
-        let failures = TestOptions { name: Some("failures".to_owned()), pg: Some(17) };
-        assert_eq!(parse("test failures --pg 17").unwrap(), Task::Test(failures));
+        let failures =
+            TestOptions { name: Some("failures".to_owned()), pg: Some(17), pgvector: Some("0.8.7".to_owned()) };
+        assert_eq!(parse("test failures --pg 17 --pgvector 0.8.7").unwrap(), Task::Test(failures));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Task::Dist(options) => dist::run(options),
         Task::Soak => soak::run(),
         Task::Chaos(chaos) => chaos::run(&chaos.words),
-        Task::Test(options) => test::run(options.name.as_deref(), options.pg),
+        Task::Test(options) => test::run(options),
         Task::Bench(bench) => bench::run(&bench.words),
     };
     match result {

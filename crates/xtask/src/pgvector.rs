@@ -3,11 +3,11 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use harness::{MINIMUM_PGVECTOR, PgConfig, cores, pgvector_version};
+use harness::{MINIMUM_PGVECTOR, PgConfig, Scratch, cores, pgvector_version};
 
 use crate::other_apt::{Kind, OtherApt};
 use crate::system::System;
-use crate::{apt, step};
+use crate::{apt, install, step};
 
 /// Newer Debian releases whose source packages are tried, in this order.
 const SUITES: [&str; 3] = ["trixie", "forky", "sid"];
@@ -132,7 +132,12 @@ fn fetch_from(suite: &str, dir: &Path, will_do: impl Fn(&Path) -> bool) -> Resul
     })
 }
 
-fn compile(config: &PgConfig, source: &Path) -> Result<()> {
+/// Compiles and installs pgvector, in a copy of its source, so that object files of another release of PostgreSQL are not used.
+pub fn compile(config: &PgConfig, source: &Path) -> Result<()> {
+    let scratch = Scratch::new("pgvector", 0o755)?;
+    let copied = Command::new("cp").args(["-R", "--no-target-directory"]).arg(source).arg(scratch.path()).status();
+    ensure!(copied.is_ok_and(|status| status.success()), "cannot copy {}", source.display());
+    let source = scratch.path();
     let control =
         fs::read_to_string(source.join("vector.control")).context("the source package has no vector.control")?;
     let version = control.lines().find_map(|line| line.strip_prefix("default_version = '")).unwrap_or("?");
@@ -147,7 +152,8 @@ fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     let mut make = Command::new("make");
     make.arg(jobs).args(settings).current_dir(source);
     step::command(&format!("compiling pgvector {version}"), "Are gcc and PostgreSQL's headers complete?", &mut make)?;
-    let mut make = apt::as_root("make", &format!("installing pgvector into {}", config.pkglibdir.display()))?;
+    let purpose = format!("installing pgvector into {}", config.pkglibdir.display());
+    let mut make = install::changing(&config.pkglibdir, &purpose)("make")?;
     make.arg("install").args(settings).current_dir(source);
     step::command(&format!("installing pgvector {version}"), "", &mut make)
 }
@@ -159,8 +165,6 @@ fn is_new_enough(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use harness::Scratch;
-
     use super::*;
 
     #[test]

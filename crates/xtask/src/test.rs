@@ -4,6 +4,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
 
+use crate::arguments::TestOptions;
 use crate::build::Profile;
 use crate::system::System;
 use crate::unpacked::{self, Processor};
@@ -54,8 +55,9 @@ pub enum Part<'a> {
     IntegrationBut(&'a [&'a str]),
 }
 
-/// Set-up, checks and tests, or the part called `name`; on the PostgreSQL found here (a whole run: and on [`OTHERS`]), or on release `pg`.
-pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
+/// Set-up, checks and tests, or a part of them; on the PostgreSQL found here (a whole run: and on [`OTHERS`]), or on one release.
+pub fn run(options: &TestOptions) -> Result<()> {
+    let (name, pg) = (options.name.as_deref(), options.pg);
     match name {
         Some("fmt") => return format(),
         Some("neon") => return aarch64::kernels(),
@@ -83,8 +85,10 @@ pub fn run(name: Option<&str>, pg: Option<u32>) -> Result<()> {
     }
     let mut summaries = Vec::new();
     for (config, part) in &releases {
+        let other = options.pgvector.as_ref().map(|version| unpacked::with_pgvector(config, version)).transpose()?;
+        let config = other.as_ref().unwrap_or(config);
         install::install(config, Profile::Demo)?;
-        let runnable = (config.major != native.major).then(|| unpacked::runnable(config)).transpose()?;
+        let runnable = unpacked::is_ours(config)?.then(|| unpacked::runnable(config)).transpose()?;
         let config = runnable.as_ref().map_or(config, |runnable| &runnable.config);
         if name == Some("pgvector") {
             return pgvector::run(config, build::demo_program()?);

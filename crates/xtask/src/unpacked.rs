@@ -1,5 +1,5 @@
 //! A PostgreSQL of another Debian release, unpacked into a folder with all libraries that it needs: no chroot, no container and no
-//! root rights.
+//! root rights. And copies of it, or of this machine's, with another pgvector.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, Scratch};
 
 use crate::other_apt::{Kind, OtherApt};
-use crate::{aarch64, step};
+use crate::{aarch64, pgvector, step};
 
 /// PostgreSQL releases, and Debian releases that have them with a recent enough pgvector. Their libraries must be newer than this
 /// machine's, with which the extension is linked.
@@ -64,18 +64,54 @@ pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
     Ok(config)
 }
 
-/// A copy of [`prepare`]'s folder, without the headers.
+/// A copy of `config`'s PostgreSQL with its headers, in `target/xtask`, with `version` of pgvector compiled from source.
+pub fn with_pgvector(config: &PgConfig, version: &str) -> Result<PgConfig> {
+    let root = step::work_dir()?.join(format!("postgresql-{}-pgvector-{version}", config.major));
+    let complete = root.join("complete");
+    if !complete.is_file() {
+        if root.exists() {
+            fs::remove_dir_all(&root).with_context(|| format!("cannot delete {}", root.display()))?;
+        }
+        fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
+        let copied = copy(config, &["include/postgresql"], &root)?;
+        pgvector::compile(&copied, &pgvector::source(version)?)?;
+        fs::write(complete, "")?;
+    }
+    PgConfig::read(&root.join(config.path.strip_prefix(above(config)?)?))
+}
+
+/// Whether a PostgreSQL is one of [`prepare`] or [`with_pgvector`], which servers do not run from.
+pub fn is_ours(config: &PgConfig) -> Result<bool> {
+    Ok(config.path.starts_with(step::work_dir()?))
+}
+
+/// A copy of a PostgreSQL of [`prepare`] or [`with_pgvector`], without the headers.
 pub fn runnable(config: &PgConfig) -> Result<Runnable> {
-    // Above usr/lib/postgresql/18/bin/pg_config.
-    let root = config.path.ancestors().nth(6).context("it is not one of those unpacked here")?;
     let scratch = Scratch::new("postgresql", 0o755)?;
-    let parts = ["lib/postgresql".to_owned(), "share/postgresql".to_owned(), format!("lib/{}", multiarch(root)?)];
+    Ok(Runnable { config: copy(config, &[], scratch.path())?, _scratch: scratch })
+}
+
+/// Copies a PostgreSQL, with its own libraries if it is of another release of Debian, and with more of `usr`.
+fn copy(config: &PgConfig, more: &[&str], to: &Path) -> Result<PgConfig> {
+    let root = above(config)?;
+    let mut parts = vec!["lib/postgresql".to_owned(), "share/postgresql".to_owned()];
+    parts.extend(more.iter().map(|part| (*part).to_owned()));
+    if root.parent().is_some()
+        && let Ok(multiarch) = multiarch(root)
+    {
+        parts.push(format!("lib/{multiarch}"));
+    }
     let mut copy = Command::new("cp");
     copy.args(["--archive", "--parents"]).args(parts.iter().map(|part| format!("usr/{part}")));
-    let output = copy.arg(scratch.path()).current_dir(root).output().context("cannot run cp")?;
+    let output = copy.arg(to).current_dir(root).output().context("cannot run cp")?;
     ensure!(output.status.success(), "copying PostgreSQL failed: {}", String::from_utf8_lossy(&output.stderr));
-    let path = config.path.strip_prefix(root)?;
-    Ok(Runnable { config: PgConfig::read(&scratch.path().join(path))?, _scratch: scratch })
+    PgConfig::read(&to.join(config.path.strip_prefix(root)?))
+}
+
+/// The folder above `usr/lib/postgresql/18/bin/pg_config`.
+fn above(config: &PgConfig) -> Result<&Path> {
+    let root = config.path.ancestors().nth(6).filter(|root| config.path.starts_with(root.join("usr/lib/postgresql")));
+    root.with_context(|| format!("{} is not in /usr/lib/postgresql, as Debian's", config.path.display()))
 }
 
 fn fetch(major: u32, suite: &str, processor: Processor, root: &Path) -> Result<()> {
