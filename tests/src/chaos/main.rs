@@ -18,25 +18,33 @@ mod tables;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use clap::Parser;
 
 use fault::Mode;
 use plan::Plans;
 use round::Rounds;
 
-const USAGE: &str = "\
-usage: cargo xtask chaos [--kubernetes] [--seed S] [--rounds N] [--first R] [--only WORD]
-
-Drives builds of several databases through builders and routers, and lets something go wrong in each of N rounds (50). The
-same seed (1) gives the same rounds; --first leaves out those before round R, and --only those whose line does not contain
-WORD, as in --only Kill or --only 'Static TLS'. With --kubernetes all builders are pods on a real control plane, parts of which
-fail as well; it is built once, which needs Go and takes minutes. The exit code is 1 if anything was found.";
-
+/// Drives builds of several databases through builders and routers, and lets something go wrong in each round
+///
+/// The same seed gives the same rounds. The exit code is 1 if anything was found.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask chaos")]
 struct Options {
+    /// All builders are pods on a real control plane, parts of which fail as well; it is built once, which needs Go and takes minutes
+    #[arg(long)]
     kubernetes: bool,
+    /// Determines the rounds
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// How many rounds
+    #[arg(long, value_name = "N", default_value_t = 50)]
     rounds: u32,
+    /// Leave out the rounds before this one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     first: u32,
+    /// Only rounds whose line contains this text, such as `Kill` or `Static TLS`
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     only: String,
 }
 
@@ -53,10 +61,7 @@ fn main() -> ExitCode {
 
 /// Returns whether there were no findings.
 fn run() -> Result<bool> {
-    let Some(options) = parse(std::env::args().skip(1))? else {
-        println!("{USAGE}");
-        return Ok(true);
-    };
+    let options = Options::parse();
     let modes = if options.kubernetes { &Mode::OF_PODS[..] } else { &Mode::OF_PROCESSES };
     let mut plans = Plans::new(options.seed, modes);
     println!("seed {}", options.seed);
@@ -71,39 +76,19 @@ fn run() -> Result<bool> {
     Ok(rounds.report.is_clean())
 }
 
-/// `None`: print the help.
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
-    let mut options = Options { kubernetes: false, seed: 1, rounds: 50, first: 1, only: String::new() };
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} wants a value"));
-        let mut number = || -> Result<u64> {
-            let value = value()?;
-            value.parse().with_context(|| format!("{word} wants a number, not {value:?}"))
-        };
-        match word.as_str() {
-            "--kubernetes" => options.kubernetes = true,
-            "--only" => options.only = value()?,
-            "--seed" => options.seed = number()?,
-            "--rounds" => options.rounds = number()?.try_into()?,
-            "--first" => options.first = u32::try_from(number()?)?.max(1),
-            "--help" | "-h" => return Ok(None),
-            _ => bail!("unknown option {word}\n\n{USAGE}"),
-        }
-    }
-    Ok(Some(options))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use clap::Parser;
+
+    use super::Options;
 
     #[test]
     fn commands_are_taken_as_documented() {
         let commands = harness::documented_commands("cargo xtask chaos").unwrap();
         assert!(!commands.is_empty());
         for command in commands {
-            assert!(parse(command.shown.iter().cloned()).is_ok(), "{command:?}");
+            let parsed = Options::try_parse_from(std::iter::once("chaos".to_owned()).chain(command.shown.clone()));
+            assert!(parsed.is_ok(), "{command:?}: {}", parsed.unwrap_err());
         }
-        assert!(parse(std::iter::once("--dance".to_owned())).is_err());
     }
 }
