@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use service::{Access, Activity, AdminSocket, DaemonError, LogFormat, Reload, Shutdown, Tls, Tokens};
+use service::{Access, Activity, AdminSocket, DaemonError, Listening, LogFormat, Reload, Shutdown, Tls, Tokens};
 
 use crate::failure::Failure;
 use crate::period;
@@ -79,6 +79,22 @@ impl Daemon {
     /// The host for status requests.
     pub fn status_host(&self) -> String {
         self.status_host.clone().unwrap_or_else(|| self.host.clone())
+    }
+
+    /// Ports and connections; reads the files that settings name.
+    pub fn listening(&self, max_connections: u32) -> Result<Listening, Failure> {
+        Ok(Listening {
+            host: self.host.clone(),
+            port: self.port,
+            status_host: self.status_host(),
+            status_port: self.status_port,
+            status_labels: self.status_labels,
+            access: self.access()?,
+            idle_timeout: self.idle_timeout,
+            max_connections: max_connections as usize,
+            max_handshakes: self.max_handshakes,
+            ..Listening::default()
+        })
     }
 
     /// How clients authenticate; reads the files that settings name.

@@ -103,8 +103,9 @@ async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<
     if let Some(keys) = config.ticket_keys() {
         parts.push(keys);
     }
-    daemon::keep_fresh(&config.access, parts).context("cannot handle signals")?;
-    let (encrypted, asks_clients) = (config.access.tls.is_some(), config.access.asks_clients());
+    let access = &config.listening.access;
+    daemon::keep_fresh(access, parts).context("cannot handle signals")?;
+    let (encrypted, asks_clients) = (access.tls.is_some(), access.asks_clients());
     let (mode, max_builders) = (config.mode, config.max_builders);
     let router = router::Router::bind(config).await.map_err(explain)?;
     let _socket = daemon::admin(admin_socket.as_deref(), router.activity())?;

@@ -16,18 +16,10 @@ use crate::router::{ModeName, Router, SourceName};
 pub fn config(arguments: &Router) -> Result<Config, Failure> {
     let source = source(arguments)?;
     Ok(Config {
-        host: arguments.daemon.host.clone(),
-        port: arguments.daemon.port,
-        status_host: arguments.daemon.status_host(),
-        status_port: arguments.daemon.status_port,
-        status_labels: arguments.daemon.status_labels,
-        access: arguments.daemon.access()?,
+        listening: arguments.daemon.listening(arguments.max_connections)?,
         builder_tls: builder_tls(arguments)?.map(Arc::new),
         builder_name: arguments.builder_name.clone().unwrap_or_default(),
-        idle_timeout: arguments.daemon.idle_timeout,
         max_build_time: arguments.daemon.max_build_time,
-        max_connections: arguments.max_connections as usize,
-        max_handshakes: arguments.daemon.max_handshakes,
         mode: match arguments.mode {
             ModeName::Relay => Mode::Relay,
             ModeName::Redirect => Mode::Redirect,

@@ -29,8 +29,8 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
         stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;
     }
     let keys = config.tickets.iter().map(|gate| gate.keys() as Arc<dyn Reload>).collect();
-    daemon::keep_fresh(&config.access, keys).context("cannot handle signals")?;
-    let encrypted = config.access.tls.is_some();
+    daemon::keep_fresh(&config.listening.access, keys).context("cannot handle signals")?;
+    let encrypted = config.listening.access.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(daemon::explain)?;
     let _socket = daemon::admin(admin_socket.as_deref(), server.activity())?;
@@ -86,16 +86,9 @@ pub fn config(arguments: &Serve) -> Result<Config, Failure> {
         None => None,
     };
     Ok(Config {
-        host: arguments.daemon.host.clone(),
-        port: arguments.daemon.port,
-        status_host: arguments.daemon.status_host(),
-        status_port: arguments.daemon.status_port,
-        status_labels: arguments.daemon.status_labels,
-        access: arguments.daemon.access()?,
+        listening: arguments.daemon.listening(arguments.max_connections)?,
         tickets,
         max_rows: arguments.max_rows,
-        max_connections: arguments.max_connections as usize,
-        max_handshakes: arguments.daemon.max_handshakes,
         drain_timeout: arguments.drain_timeout,
         lantern_without_ticket: arguments.lantern_without_ticket,
         engine: match arguments.engine {
@@ -109,9 +102,7 @@ pub fn config(arguments: &Serve) -> Result<Config, Failure> {
         spool_dir: arguments.spool_dir.clone(),
         max_builds: arguments.max_builds.into(),
         lantern_inner_product: arguments.lantern_inner_product,
-        idle_timeout: arguments.daemon.idle_timeout,
         max_build_time: arguments.daemon.max_build_time,
         max_rows_time: arguments.max_rows_time,
-        ..Config::default()
     })
 }

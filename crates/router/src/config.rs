@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT, Hello};
-use service::{Access, DaemonError, TicketKeys};
+use protocol::Hello;
+use service::{Listening, TicketKeys};
 
 use crate::fixed::FixedBuilder;
 #[cfg(feature = "kubernetes")]
@@ -34,18 +34,8 @@ pub enum Source {
 /// The settings of a router.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen for clients: a name or an address.
-    pub host: String,
-    /// The port for clients; 0 takes any free one.
-    pub port: u16,
-    /// Where to listen for status requests.
-    pub status_host: String,
-    /// The port for status requests; 0 takes any free one.
-    pub status_port: u16,
-    /// Whether status shows clients' labels of builds, which are names of relations.
-    pub status_labels: bool,
-    /// How clients authenticate.
-    pub access: Access,
+    /// Ports and connections.
+    pub listening: Listening,
     /// How the router verifies builders' certificates; `None` if connections to builders are not encrypted.
     pub builder_tls: Option<Arc<BuilderTls>>,
     /// The name in the builders' certificate; empty if they show the router's own certificate.
@@ -64,18 +54,10 @@ pub struct Config {
     pub idle_ttl: Duration,
     /// How long a client waits for the start of a builder.
     pub start_timeout: Duration,
-    /// How long a client has from the connection to its Hello.
-    pub handshake_timeout: Duration,
     /// How long relayed builds may continue when the daemon shuts down.
     pub grace: Duration,
-    /// How long a client may send nothing while it waits or sends rows, or leave sent data unread.
-    pub idle_timeout: Duration,
     /// The time limit for a build, from the grant of a builder to its end; `None` for none.
     pub max_build_time: Option<Duration>,
-    /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
-    pub max_connections: usize,
-    /// Connections to accept per second; further ones wait in the listen backlog.
-    pub max_handshakes: u32,
     /// Returns the memory in bytes that a build needs; `u64::MAX` requests the largest builder. The caller passes the builder's formula,
     /// since the router does not link the engine.
     pub memory_for: fn(&Hello) -> u64,
@@ -86,12 +68,7 @@ impl Config {
     #[must_use]
     pub fn new(source: Source, memory_for: fn(&Hello) -> u64) -> Self {
         Self {
-            host: "127.0.0.1".to_owned(),
-            port: DEFAULT_PORT,
-            status_host: "127.0.0.1".to_owned(),
-            status_port: DEFAULT_STATUS_PORT,
-            status_labels: false,
-            access: Access::default(),
+            listening: Listening { max_connections: 1024, ..Listening::default() },
             builder_tls: None,
             builder_name: String::new(),
             mode: Mode::Relay,
@@ -101,12 +78,8 @@ impl Config {
             spare_builders: 0,
             idle_ttl: Duration::from_secs(300),
             start_timeout: Duration::from_secs(300),
-            handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(600),
             max_build_time: None,
-            max_connections: 1024,
-            max_handshakes: 200,
             memory_for,
         }
     }
@@ -122,13 +95,5 @@ impl Config {
             #[cfg(feature = "kubernetes")]
             Source::Kubernetes(kubernetes, _) => Some(kubernetes.ticket_keys.clone()),
         }
-    }
-
-    /// Checks whether the router may listen at its address: beyond loopback it needs TLS and authentication, unless waived.
-    ///
-    /// # Errors
-    /// The address that other machines can reach without TLS or authentication; a host that cannot be resolved.
-    pub async fn check_exposure(&self) -> Result<(), DaemonError> {
-        self.access.check_exposure(&self.host, self.port, false).await
     }
 }

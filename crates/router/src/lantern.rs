@@ -55,7 +55,7 @@ impl Session<'_> {
             }
         };
         let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
-        let secure = self.shared.config.access.tls.is_some();
+        let secure = self.shared.config.listening.access.tls.is_some();
         let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -110,7 +110,7 @@ impl Session<'_> {
         if let Some(refuse) = activity.refuses("router") {
             return Err(refuse.report.message);
         }
-        config.access.admit_lantern("router", self.peer, stream.peer_name().as_deref())
+        config.listening.access.admit_lantern("router", self.peer, stream.peer_name().as_deref())
     }
 
     async fn lantern_refuse(&self, stream: Box<dyn Transport>, text: &str) {
@@ -205,7 +205,7 @@ impl Session<'_> {
         let (mut from_client, mut to_client) = split(client);
         let (mut from_builder, mut to_builder) = split(builder);
         let (mut there, mut back) = (BytesMut::new(), BytesMut::new());
-        let (patience, metrics) = (self.shared.config.idle_timeout, self.shared.activity.metrics());
+        let (patience, metrics) = (self.shared.config.listening.idle_timeout, self.shared.activity.metrics());
         let end = tokio::select! {
             // The builder's end of the stream takes precedence if both sides end at the same time.
             biased;

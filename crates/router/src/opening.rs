@@ -49,7 +49,7 @@ pub(crate) async fn open(
     peer: SocketAddr,
     config: &Config,
 ) -> Result<Opening, CodecError> {
-    let (mode, limit) = (config.mode, config.handshake_timeout);
+    let (mode, limit) = (config.mode, config.listening.handshake_timeout);
     let opening = async {
         // In relay mode the router greets as a builder: Lantern's clients know no other greeting.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
@@ -61,7 +61,7 @@ pub(crate) async fn open(
             result => result?,
         };
         match choice {
-            MAGIC => hello(stream, peer, &config.access).await,
+            MAGIC => hello(stream, peer, &config.listening.access).await,
             GIVE_ME_A_SERVER if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),
             LANTERN_V1_MAGIC => {
                 let mut bytes = [0; INIT_BYTES];

@@ -36,7 +36,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
     let builder_tls = shared.config.builder_tls.as_deref();
     let admission = match ask(&lease, &client.frame, builder_tls).await {
         Ok(mut builder) => match tokio::select! {
-            admission = admit(&mut client, &mut builder, shared.config.idle_timeout) => admission,
+            admission = admit(&mut client, &mut builder, shared.config.listening.idle_timeout) => admission,
             () = queued.cancelled() => Err(NoBuilder::Operator),
         } {
             Ok(Admission::Decided(frame)) => Ok((builder, frame)),
@@ -95,7 +95,7 @@ async fn build(
     let (read, unsent) = client.reader.into_parts();
     let mut client = Side { read, write: client.writer.into_inner(), pending: unsent };
     let mut boundary = Boundary::new(stages);
-    let (patience, metrics) = (shared.config.idle_timeout, shared.activity.metrics());
+    let (patience, metrics) = (shared.config.listening.idle_timeout, shared.activity.metrics());
     let tell = |boundary: &mut Boundary, bytes: usize| {
         metrics.sent_bytes.inc_by(bytes as u64);
         let news = boundary.take_news();

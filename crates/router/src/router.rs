@@ -46,12 +46,8 @@ impl Router {
     /// # Errors
     /// An address cannot be used, or is reachable by other machines without TLS or authentication; the source of builders cannot be used.
     pub async fn bind(config: Config) -> Result<Self, RouterError> {
-        config.check_exposure().await?;
-        let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
-        let version = env!("CARGO_PKG_VERSION");
-        let daemon = Daemon::bind(Role::Router, version, config.status_labels, clients, status).await?;
+        let daemon = Daemon::bind(Role::Router, env!("CARGO_PKG_VERSION"), &config.listening, false).await?;
         let (activity, Ending { drain, stop, .. }) = (daemon.activity(), daemon.ending());
-        config.access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
         let (spawner, key, memory) = source(&config).await?;
         let rules = Rules {
             min_builders: config.min_builders,
@@ -65,7 +61,7 @@ impl Router {
         let pool = Pool::start(rules, spawner, key, activity.clone(), drain.clone());
         let builders = pool.builders();
         activity.set_builders(move || builders.borrow().clone());
-        let door = daemon.door(config.max_connections, config.max_handshakes);
+        let door = daemon.door(&config.listening);
         let shared = Arc::new(Shared { config, pool, sent: Arc::default(), door, activity, drain, stop });
         Ok(Self { daemon, shared })
     }

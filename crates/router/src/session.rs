@@ -3,10 +3,8 @@ use std::sync::Arc;
 
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, SqlState, Wait};
 use service::report::Subject;
-use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, buffered, printable, set_options};
+use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, printable};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{NoBuilder, refuse_client, send, send_last, wait};
 use crate::config::Mode;
@@ -24,18 +22,14 @@ pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, id: u64) {
-    if let Err(error) = set_options(&stream, shared.config.idle_timeout) {
-        tracing::debug!(%error, "cannot set socket options");
-    }
+    let listening = &shared.config.listening;
+    listening.set_options(&stream);
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
-    let limit = shared.config.handshake_timeout;
-    let closed = |reason, error: &dyn std::fmt::Display| shared.activity.closed(reason, format_args!("{error}"));
-    let stream: Box<dyn Transport> = match shared.config.access.tls.clone() {
+    let stream: Box<dyn Transport> = match &listening.access.tls {
         None => Box::new(stream),
-        Some(tls) => match timeout(limit, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
-            Ok(Ok(stream)) => Box::new(stream),
-            Ok(Err(error)) => return closed(Closed::Tls, &error),
-            Err(_) => return closed(Closed::Timeout, &"no TLS handshake in time"),
+        Some(tls) => match listening.encrypt(tls, stream, &shared.activity).await {
+            Some(stream) => Box::new(stream),
+            None => return,
         },
     };
     let session = Session { shared, peer, here, id };
@@ -50,7 +44,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
                 CodecError::Io(error) if error.kind() != std::io::ErrorKind::InvalidData => Closed::Broken,
                 _ => Closed::Protocol,
             };
-            closed(reason, &error);
+            shared.activity.closed(reason, format_args!("{error}"));
         }
     }
 }
@@ -67,7 +61,7 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// Runs from the Hello to the end of the connection.
     async fn build(&self, mut client: Client) {
-        let access = &self.shared.config.access;
+        let access = &self.shared.config.listening.access;
         let hello = &mut client.hello;
         let admitted = access.admit("router", self.peer, &hello.token, client.certificate.as_deref());
         let admitted = admitted.and_then(|admitted| self.shared.activity.refuses("router").map_or(Ok(admitted), Err));
@@ -93,7 +87,7 @@ impl Session<'_> {
         let demand = Demand { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
         tracing::info!(client = %demand.client, memory = demand.memory, again = !client.ticket.is_empty(), "build asked for");
         self.shared.sent.comes_back_with(&client.ticket);
-        let patience = self.shared.config.idle_timeout;
+        let patience = self.shared.config.listening.idle_timeout;
         for attempt in 1..=ATTEMPTS {
             let lease = tokio::select! {
                 lease = wait(&mut client, &self.shared.pool, demand.clone(), &queued, patience) => lease,

@@ -19,7 +19,7 @@ pub(crate) async fn in_time<T>(
     shared: &Shared,
     request: impl Future<Output = Result<T, SessionError>>,
 ) -> Result<T, SessionError> {
-    let limit = shared.config.handshake_timeout;
+    let limit = shared.config.listening.handshake_timeout;
     tokio::select! {
         request = timeout(limit, request) => request.map_err(|_| SessionError::Late(limit))?,
         () = shared.drain.cancelled() => Err(SessionError::Shutdown),
@@ -112,7 +112,7 @@ pub(crate) fn log_failure(activity: &Activity, error: &SessionError) {
 /// connection, and the client may lose what it has not read. Runs concurrently with the end of the build's thread.
 pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: impl Future) {
     let outcome = build.as_ref().map(|build| build.outcome);
-    let limit = if outcome == Some(Outcome::Succeeded) { shared.config.idle_timeout } else { LINGER };
+    let limit = if outcome == Some(Outcome::Succeeded) { shared.config.listening.idle_timeout } else { LINGER };
     let closed = async {
         tokio::select! {
             _ = timeout(limit, close) => {}

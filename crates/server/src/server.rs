@@ -49,12 +49,9 @@ impl Server {
     /// # Errors
     /// An address cannot be used, or is reachable by other machines without TLS or authentication; threads cannot be started.
     pub async fn bind(config: Config) -> Result<Self, DaemonError> {
-        config.check_exposure().await?;
-        let (clients, status) = ((&*config.host, config.port), (&*config.status_host, config.status_port));
-        let version = env!("CARGO_PKG_VERSION");
-        let daemon = Daemon::bind(Role::Builder, version, config.status_labels, clients, status).await?;
+        let (listening, version) = (&config.listening, env!("CARGO_PKG_VERSION"));
+        let daemon = Daemon::bind(Role::Builder, version, listening, config.tickets.is_some()).await?;
         let (activity, Ending { drain, stop, .. }) = (daemon.activity(), daemon.ending());
-        config.access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
         let threads = match config.threads {
             0 => available_parallelism().map_or(1, NonZero::get),
             threads => threads,
@@ -64,7 +61,7 @@ impl Server {
         activity.set_threads(threads);
         let admitted = admission.clone();
         activity.set_memory(limit, move || admitted.standing().reserved);
-        let door = daemon.door(config.max_connections, config.max_handshakes);
+        let door = daemon.door(&config.listening);
         let shared = Arc::new(Shared { config, threads, admission, door, activity, drain, stop });
         Ok(Self { daemon, shared })
     }
@@ -121,7 +118,7 @@ impl Server {
 mod tests {
     use protocol::Phase;
     use service::report::Subject;
-    use service::{Client, Stage};
+    use service::{Client, Listening, Stage};
 
     use super::Server;
     use crate::Config;
@@ -129,14 +126,9 @@ mod tests {
     #[tokio::test]
     async fn a_session_that_still_writes_has_nothing_reserved() {
         let local = || "127.0.0.1".to_owned();
-        let config = Config {
-            host: local(),
-            status_host: local(),
-            port: 0,
-            status_port: 0,
-            memory_limit: 100,
-            ..Config::default()
-        };
+        let listening =
+            Listening { host: local(), status_host: local(), port: 0, status_port: 0, ..Listening::default() };
+        let config = Config { listening, memory_limit: 100, ..Config::default() };
         let server = Server::bind(config).await.unwrap();
         let (admission, activity) = (&server.shared.admission, &server.shared.activity);
         let stage = || Stage { phase: Phase::Pages, done: 0, total: 0, spent: Default::default() };

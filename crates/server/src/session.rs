@@ -33,7 +33,7 @@ pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64, peer:
 where
     S: Transport,
 {
-    let limit = shared.config.handshake_timeout;
+    let limit = shared.config.listening.handshake_timeout;
     let greeting = async { timeout(limit, greet::greet(&mut stream)).await.unwrap_or_else(|_| Err(late(limit))) };
     let choice = tokio::select! {
         choice = greeting => choice,
@@ -52,7 +52,7 @@ where
         certificate,
         shared,
         reader: Reader::new(read, metrics),
-        writer: Writer::new(write, shared.config.idle_timeout, metrics),
+        writer: Writer::new(write, shared.config.listening.idle_timeout, metrics),
     };
     let build = match choice {
         Ok(Some(Choice::V2)) => session.run().await,
@@ -130,7 +130,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             return Err(refuse);
         }
         let sent = ticket::check(self.shared.config.tickets.as_deref(), ticket)?;
-        let client = self.shared.config.access.admit("builder", self.peer, token, self.certificate.as_deref())?;
+        let client =
+            self.shared.config.listening.access.admit("builder", self.peer, token, self.certificate.as_deref())?;
         Ok(match sent {
             Some(sent) => Client { limits: client.limits.with_rows_of(&sent.limits), ..sent },
             None => client,
@@ -158,7 +159,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 Ok((ClientMessage::Ping(ping), _)) => {
                     pinged = true;
                     if let Err(refuse) =
-                        self.shared.config.access.answer_ping("builder", self.peer, ping.token.as_deref())
+                        self.shared.config.listening.access.answer_ping("builder", self.peer, ping.token.as_deref())
                     {
                         self.tell(&BuilderMessage::Refuse(*refuse)).await;
                         return Ok(None);

@@ -65,10 +65,10 @@ fn builder(change: impl FnOnce(&mut lantern_index_server::Config)) -> Builder {
     fs::write(file.path(), format!("{TOKEN}\n")).unwrap();
     let tokens = Arc::new(Tokens::open(file.path()).unwrap());
     Builder::with(|config| {
-        config.handshake_timeout = Duration::from_secs(1);
-        config.idle_timeout = Duration::from_secs(1);
+        config.listening.handshake_timeout = Duration::from_secs(1);
+        config.listening.idle_timeout = Duration::from_secs(1);
         config.memory_limit = 512 << 20;
-        config.access.tokens = Some(tokens);
+        config.listening.access.tokens = Some(tokens);
         change(config);
     })
 }
@@ -157,7 +157,7 @@ fn a_client_without_its_certificate() {
     fs::write(&cert, pair.cert.pem()).unwrap();
     fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
     let tls = Arc::new(Tls::open(&cert, &key, Some(&cert)).unwrap());
-    let builder = builder(|config| config.access.tls = Some(tls));
+    let builder = builder(|config| config.listening.access.tls = Some(tls));
     let mut roots = rustls::RootCertStore::empty();
     roots.add(pair.cert.der().clone()).unwrap();
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use protocol::{ErrorReport, Refuse, SqlState};
+use tokio::net::lookup_host;
 
 use crate::client::Client;
-use crate::daemon::{DaemonError, exposed};
-use crate::{Tls, Tokens};
+use crate::{DaemonError, Tls, Tokens};
 
 /// How clients authenticate.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,13 @@ impl Access {
             None => Ok(()),
         }
     }
+}
+
+/// An address of the host that other machines can reach; `None` if there is none.
+async fn exposed(host: &str, port: u16) -> Result<Option<SocketAddr>, DaemonError> {
+    let resolve = |source| DaemonError::Resolve { host: host.to_owned(), source };
+    let mut addresses = lookup_host((host, port)).await.map_err(resolve)?;
+    Ok(addresses.find(|address| !address.ip().to_canonical().is_loopback()))
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::{TcpListener, lookup_host};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Activity, Door, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
+use crate::{Activity, Door, Listening, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
 
 /// How long sessions may take to inform their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -77,24 +77,26 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens for clients at one address (host and port) and for status requests at the other. With `labels`, status shows the
-    /// names of relations.
+    /// Listens for clients and for status requests. Clients may authenticate by tickets as well, `with_tickets`.
     ///
     /// # Errors
-    /// If an address cannot be used.
+    /// If an address cannot be used, or is reachable by other machines without TLS or authentication.
     pub async fn bind(
         role: Role,
         version: &str,
-        labels: bool,
-        clients: (&str, u16),
-        status: (&str, u16),
+        listening: &Listening,
+        with_tickets: bool,
     ) -> Result<Self, DaemonError> {
-        let bind = |source| DaemonError::Bind { host: clients.0.to_owned(), port: clients.1, source };
-        let listener = TcpListener::bind(clients).await.map_err(bind)?;
+        let Listening { host, port, status_host, status_port, status_labels, access, .. } = listening;
+        access.check_exposure(host, *port, with_tickets).await?;
+        let bind = |source| DaemonError::Bind { host: host.clone(), port: *port, source };
+        let listener = TcpListener::bind((&**host, *port)).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let activity = Activity::new(role, version, labels).map_err(|error| DaemonError::Metrics(error.to_string()))?;
+        let activity =
+            Activity::new(role, version, *status_labels).map_err(|error| DaemonError::Metrics(error.to_string()))?;
         let activity = Arc::new(activity);
-        let status = StatusServer::start(status.0, status.1, activity.clone())?;
+        access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
+        let status = StatusServer::start(status_host, *status_port, activity.clone())?;
         Ok(Self { listener, address, status, activity, ending: Ending::default() })
     }
 
@@ -116,9 +118,10 @@ impl Daemon {
         self.activity.clone()
     }
 
-    /// The acceptor of its connections, with limits of open connections and of new ones per second.
+    /// The acceptor of its connections.
     #[must_use]
-    pub fn door(&self, max_connections: usize, max_handshakes: u32) -> Door {
+    pub fn door(&self, listening: &Listening) -> Door {
+        let Listening { max_connections, max_handshakes, .. } = *listening;
         let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
         Door { max_connections, max_handshakes, pending: PendingConnections::default(), activity, tasks }
     }
@@ -161,14 +164,4 @@ impl Daemon {
         }
         status
     }
-}
-
-/// An address of the host that other machines can reach; `None` if there is none.
-///
-/// # Errors
-/// If the host cannot be resolved.
-pub async fn exposed(host: &str, port: u16) -> Result<Option<SocketAddr>, DaemonError> {
-    let resolve = |source| DaemonError::Resolve { host: host.to_owned(), source };
-    let mut addresses = lookup_host((host, port)).await.map_err(resolve)?;
-    Ok(addresses.find(|address| !address.ip().to_canonical().is_loopback()))
 }

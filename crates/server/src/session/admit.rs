@@ -101,7 +101,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
 
     /// Waits in the queue and sends the client its position; the client may cancel or leave while it waits.
     async fn queue(&mut self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
-        let limit = self.shared.config.idle_timeout;
+        let limit = self.shared.config.listening.idle_timeout;
         let mut heartbeat = interval(HEARTBEAT_INTERVAL);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (since, mut heard, mut reported) = (Instant::now(), Instant::now(), 0);

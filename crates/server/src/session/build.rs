@@ -79,7 +79,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             error = overdue(&self.shared.config, watch) => error,
             () = running.cancelled() => SessionError::Operator,
-            error = self.reader.drive(intake, &job.rows, self.shared.config.idle_timeout, running) => error,
+            error = self.reader.drive(intake, &job.rows, self.shared.config.listening.idle_timeout, running) => error,
             () = self.shared.stop.cancelled() => SessionError::Shutdown,
         };
         job.control.cancel();

@@ -37,7 +37,7 @@ where
     let certificate = stream.peer_name();
     let (read, write) = split(stream);
     let receiver = Receiver::new(read, metrics);
-    let sender = Sender::new(write, shared.config.idle_timeout, metrics);
+    let sender = Sender::new(write, shared.config.listening.idle_timeout, metrics);
     let mut session = Session { id, peer, certificate, shared, ticket, receiver, sender };
     let (answered, build) = session.run().await;
     let Session { mut receiver, mut sender, .. } = session;
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             }
             None => None,
         };
-        let own = config.access.admit_lantern("builder", self.peer, self.certificate.as_deref());
+        let own = config.listening.access.admit_lantern("builder", self.peer, self.certificate.as_deref());
         let own = own.map_err(|text| (Refusal::Access, text))?;
         Ok(sent.unwrap_or(own))
     }

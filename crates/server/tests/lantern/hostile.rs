@@ -64,7 +64,7 @@ fn any_order_is_answered_or_taken() {
 
 #[test]
 fn an_order_that_does_not_come_is_not_waited_for() {
-    let builder = Builder::with(|config| config.handshake_timeout = std::time::Duration::from_millis(200));
+    let builder = Builder::with(|config| config.listening.handshake_timeout = std::time::Duration::from_millis(200));
     let mut stream = connect(builder.address);
     stream.write_all(&table().init().to_bytes()[..30]).unwrap();
     let mut bytes = Vec::new();

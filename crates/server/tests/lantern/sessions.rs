@@ -48,7 +48,7 @@ fn two_at_once_and_one_of_ours() {
 #[test]
 fn a_scan_that_pauses_is_waited_for() {
     // The pause below is ten times this timeout, which does not apply to Lantern's clients.
-    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(50));
+    let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(50));
     let table = table(100);
     let mut client = begun(&builder, &table);
     table.send(&mut client).unwrap();
@@ -164,7 +164,7 @@ fn a_builder_that_belongs_to_a_router_says_so() {
 
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
-    let builder = Builder::with(|config| config.idle_timeout = Duration::from_millis(300));
+    let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(300));
     let table = Table::random(Opclass::L2, 3000, 1000, 3);
     let mut client = begun(&builder, &table);
     table.send(&mut client).unwrap();
@@ -190,7 +190,7 @@ fn with_tls_too() {
     std::fs::write(&cert, certified.cert.pem()).unwrap();
     std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
     let tls = Arc::new(service::Tls::open(&cert, &key, None).unwrap());
-    let builder = Builder::with(|config| config.access.tls = Some(tls));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(tls));
 
     let mut roots = RootCertStore::empty();
     roots.add(certified.cert.der().clone()).unwrap();

@@ -53,7 +53,7 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn the_page_shows_a_build_from_its_beginning_to_its_end() {
-    let builder = Builder::with(|config| config.status_labels = true);
+    let builder = Builder::with(|config| config.listening.status_labels = true);
     let browser = Browser::start();
     browser.show_as(1000, "light");
     // The builder learns from the first build of a shape how long such builds take.

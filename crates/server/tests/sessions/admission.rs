@@ -162,7 +162,7 @@ fn who_waits_may_cancel_or_leave() {
 fn who_waits_in_silence_is_forgotten() {
     let builder = Builder::with(|config| {
         config.max_builds = 1;
-        config.idle_timeout = Duration::from_secs(3);
+        config.listening.idle_timeout = Duration::from_secs(3);
     });
     let mut running = builder.connect();
     running.hello(hello(DIMS));

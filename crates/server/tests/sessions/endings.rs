@@ -108,7 +108,7 @@ fn leaving_while_the_builder_is_behind() {
 
 #[test]
 fn silence_while_rows_are_due() {
-    let builder = Builder::with(|config| config.idle_timeout = Duration::from_secs(2));
+    let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_secs(2));
     let mut client = builder.connect();
     client.hello(hello(4));
     for _ in 0..5 {
@@ -124,7 +124,7 @@ fn silence_while_rows_are_due() {
 
 #[test]
 fn silence_before_the_hello() {
-    let builder = Builder::with(|config| config.handshake_timeout = Duration::from_secs(1));
+    let builder = Builder::with(|config| config.listening.handshake_timeout = Duration::from_secs(1));
     let mut silent = builder.connect_raw();
     assert_eq!(silent.next(), None);
     let mut half = builder.connect_raw();
@@ -134,7 +134,7 @@ fn silence_before_the_hello() {
 
 #[test]
 fn pages_left_unread() {
-    let builder = Builder::with(|config| config.idle_timeout = Duration::from_secs(2));
+    let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_secs(2));
     let _client = paging(&builder);
     expect_cancelled(&builder);
 }
@@ -178,7 +178,7 @@ fn a_second_signal_does_not_wait() {
 
 #[test]
 fn connections_too_many_wait() {
-    let builder = Builder::with(|config| config.max_connections = 1);
+    let builder = Builder::with(|config| config.listening.max_connections = 1);
     let mut first = builder.connect();
     first.hello(hello(4));
     let second = TcpStream::connect(builder.address).unwrap();

@@ -71,8 +71,8 @@ fn bad(kind: usize, stream: &mut TcpStream) -> std::io::Result<()> {
 #[test]
 fn half_of_sixty_four_misbehave() {
     let builder = Builder::with(|config| {
-        config.handshake_timeout = Duration::from_secs(5);
-        config.idle_timeout = Duration::from_secs(5);
+        config.listening.handshake_timeout = Duration::from_secs(5);
+        config.listening.idle_timeout = Duration::from_secs(5);
         config.memory_limit = 512 << 20;
         config.max_builds = 8;
     });
@@ -99,7 +99,7 @@ fn half_of_sixty_four_misbehave() {
 
 #[test]
 fn connections_without_a_word_keep_nobody_out() {
-    let builder = Builder::with(|config| config.max_connections = 10);
+    let builder = Builder::with(|config| config.listening.max_connections = 10);
     let _silent: Vec<_> = (0..30).map(|_| TcpStream::connect(builder.address).unwrap()).collect();
     for _ in 0..5 {
         good(builder.connect());

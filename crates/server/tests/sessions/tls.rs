@@ -11,7 +11,7 @@ use lantern_index_server::{Config, Server};
 use protocol::MAGIC;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use service::{Access, DaemonError, Reload, Tls, Tokens};
+use service::{Access, DaemonError, Listening, Reload, Tls, Tokens};
 use tempfile::TempDir;
 
 use crate::support::{Builder, Client, Rows, hello};
@@ -78,7 +78,7 @@ fn connect_as(
 #[test]
 fn a_build_over_each_version() {
     let pair = pair();
-    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let mut client = Client::greeted(connect(&builder, &pair.certificate, version));
         client.raw(&MAGIC);
@@ -92,7 +92,7 @@ fn a_build_over_each_version() {
 #[test]
 fn errors_arrive_over_tls() {
     let pair = pair();
-    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
     let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
     client.raw(&MAGIC);
     client.hello(hello(4));
@@ -104,7 +104,7 @@ fn errors_arrive_over_tls() {
 #[test]
 fn a_client_that_leaves_without_goodbye_has_left() {
     let pair = pair();
-    let builder = Builder::with(|config| config.access.tls = Some(pair.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
     for ends_its_half in [true, false] {
         let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
         client.raw(&MAGIC);
@@ -128,7 +128,7 @@ fn a_client_that_leaves_without_goodbye_has_left() {
 #[test]
 fn another_certificate_is_not_trusted() {
     let (own, other) = (pair(), pair());
-    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
     let mut stream = connect(&builder, &other.certificate, &rustls::version::TLS13);
     let error = stream.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
@@ -138,8 +138,8 @@ fn another_certificate_is_not_trusted() {
 fn plaintext_clients_get_no_greeting() {
     let pair = pair();
     let builder = Builder::with(|config| {
-        config.access.tls = Some(pair.server.clone());
-        config.handshake_timeout = Duration::from_millis(200);
+        config.listening.access.tls = Some(pair.server.clone());
+        config.listening.handshake_timeout = Duration::from_millis(200);
     });
     let mut stream = TcpStream::connect(builder.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -151,7 +151,7 @@ fn plaintext_clients_get_no_greeting() {
 fn clients_show_a_certificate_where_that_is_wanted() {
     let client = pair();
     let own = pair_for(Some(&client.dir.path().join("cert.pem")));
-    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
         let stream = connect_as(Some(&client), &builder, &own.certificate, version);
         let mut good = Client::greeted(stream);
@@ -170,7 +170,7 @@ fn clients_show_a_certificate_where_that_is_wanted() {
 #[test]
 fn a_new_certificate_leaves_builds_alone() {
     let mut own = pair();
-    let builder = Builder::with(|config| config.access.tls = Some(own.server.clone()));
+    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
     let mut before = Client::greeted(connect(&builder, &own.certificate, &rustls::version::TLS13));
     before.raw(&MAGIC);
     before.hello(hello(4));
@@ -189,7 +189,7 @@ fn tokens_can_be_replaced() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "the-old-secret-of-all\n").unwrap();
     let tokens = Arc::new(Tokens::open(file.path()).unwrap());
-    let builder = Builder::with(|config| config.access.tokens = Some(tokens.clone()));
+    let builder = Builder::with(|config| config.listening.access.tokens = Some(tokens.clone()));
     let with = |token: &str| protocol::Hello { token: token.to_owned(), ..hello(4) };
     let mut old = builder.connect();
     old.hello(with("the-old-secret-of-all"));
@@ -210,23 +210,23 @@ fn tokens_can_be_replaced() {
 
 #[tokio::test]
 async fn other_machines_get_in_encrypted_and_known() {
-    let config = || Config { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, threads: 1, ..Config::default() };
-    let refused = |config| async { Server::bind(config).await.err().expect("must not listen") };
-    let error = refused(config()).await;
+    let bind = |access| {
+        let listening =
+            Listening { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, access, ..Listening::default() };
+        Server::bind(Config { listening, threads: 1, ..Config::default() })
+    };
+    let refused = async |access| bind(access).await.err().expect("must not listen");
+    let error = refused(Access::default()).await;
     assert!(matches!(error, DaemonError::Plaintext(_)), "{error}");
     let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
-    let error = refused(Config { access: open.clone(), ..config() }).await;
+    let error = refused(open.clone()).await;
     assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
-    let error = refused(Config { access: Access { tls: Some(pair().server), ..Access::default() }, ..config() }).await;
+    let error = refused(Access { tls: Some(pair().server), ..Access::default() }).await;
     assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
-    let error = refused(Config { access: Access { allow_anonymous: true, ..Access::default() }, ..config() }).await;
+    let error = refused(Access { allow_anonymous: true, ..Access::default() }).await;
     assert!(matches!(error, DaemonError::Plaintext(_)), "{error}");
-    assert!(Server::bind(Config { access: Access { allow_anonymous: true, ..open }, ..config() }).await.is_ok());
+    assert!(bind(Access { allow_anonymous: true, ..open }).await.is_ok());
     let client = pair();
     let known = pair_for(Some(&client.dir.path().join("cert.pem")));
-    assert!(
-        Server::bind(Config { access: Access { tls: Some(known.server), ..Access::default() }, ..config() })
-            .await
-            .is_ok()
-    );
+    assert!(bind(Access { tls: Some(known.server), ..Access::default() }).await.is_ok());
 }

@@ -4,7 +4,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lantern_index_server::{Config, Server};
-use service::Shutdown;
+use service::{Listening, Shutdown};
 
 use super::Client;
 
@@ -22,7 +22,8 @@ impl Builder {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config { port: 0, status_port: 0, threads: 2, ..Config::default() };
+        let listening = Listening { port: 0, status_port: 0, ..Listening::default() };
+        let mut config = Config { listening, threads: 2, ..Config::default() };
         change(&mut config);
         let shutdown = Shutdown::default();
         let handle = shutdown.clone();

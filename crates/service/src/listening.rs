@@ -1,0 +1,74 @@
+use std::time::Duration;
+
+use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::transport::{Buffered, buffered, set_options};
+use crate::{Access, Activity, Closed, Tls};
+
+/// The settings of both daemons for their ports and the connections of clients.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Where to listen for clients: a name or an address.
+    pub host: String,
+    /// The port for clients; 0 takes any free one.
+    pub port: u16,
+    /// Where to listen for status requests.
+    pub status_host: String,
+    /// The port for status requests; 0 takes any free one.
+    pub status_port: u16,
+    /// Whether status shows clients' labels of builds, which are names of relations.
+    pub status_labels: bool,
+    /// How clients authenticate.
+    pub access: Access,
+    /// How long a client has from the connection to its first frame.
+    pub handshake_timeout: Duration,
+    /// How long a client may send nothing while it waits or its rows are due, or leave sent data unread.
+    pub idle_timeout: Duration,
+    /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
+    pub max_connections: usize,
+    /// Connections to accept per second; further ones wait in the listen backlog.
+    pub max_handshakes: u32,
+}
+
+impl Default for Listening {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: DEFAULT_PORT,
+            status_host: "127.0.0.1".to_owned(),
+            status_port: DEFAULT_STATUS_PORT,
+            status_labels: false,
+            access: Access::default(),
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(600),
+            max_connections: 256,
+            max_handshakes: 200,
+        }
+    }
+}
+
+impl Listening {
+    /// Sets the options of a client's connection, which works without them.
+    pub fn set_options(&self, stream: &TcpStream) {
+        if let Err(error) = set_options(stream, self.idle_timeout) {
+            tracing::debug!(%error, "cannot set socket options");
+        }
+    }
+
+    /// Encrypts a client's connection. `None` if there was no handshake in time; `activity` has the reason then.
+    pub async fn encrypt(&self, tls: &Tls, stream: TcpStream, activity: &Activity) -> Option<TlsStream<Buffered>> {
+        match timeout(self.handshake_timeout, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => activity.closed(Closed::Tls, format_args!("no TLS handshake: {error}")),
+            Err(_) => {
+                let seconds = self.handshake_timeout.as_secs_f64();
+                activity.closed(Closed::Timeout, format_args!("no TLS handshake within {seconds} s"));
+            }
+        }
+        None
+    }
+}
