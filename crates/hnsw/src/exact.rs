@@ -4,8 +4,9 @@ use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 use graph::ElementValues;
 use rayon::prelude::*;
 
+use crate::BuildError;
 use crate::space::{Group, Inverted, Products, Query, Space};
-use crate::{BuildError, Control};
+use crate::tasks::Section;
 
 /// Elements per block; a block is compared with all values.
 const AT_ONCE: usize = 1024;
@@ -15,14 +16,13 @@ const PARTS: usize = 512;
 /// kernel. More than these are measured where rounding errors may hide a nearer element ([`limits_of_hidden`]).
 const MORE: usize = 6;
 
-/// For each value, the `k` nearest of `points`, nearest first, with distances of the space's kernel. Runs on the threads of the pool it is
-/// called from.
+/// For each value, the `k` nearest of `points`, nearest first, with distances of the space's kernel. `section` is run twice.
 pub(crate) fn nearest(
     space: Space<'_>,
     points: &[u32],
     values: &[Vec<u8>],
     k: usize,
-    control: &Control,
+    section: Section<'_>,
 ) -> Result<Vec<Vec<Candidate>>, BuildError> {
     let products = space.measure.products;
     // Differences from the mean lose less to cancellation.
@@ -96,7 +96,7 @@ pub(crate) fn nearest(
     let part = |points: &[u32]| {
         let mut all = vec![Vec::new(); values.len()];
         for points in points.chunks(AT_ONCE) {
-            control.check()?;
+            section.check()?;
             for (all, more) in all.iter_mut().zip(chunk(points)) {
                 all.extend(more);
                 nearest_of(all);
@@ -104,7 +104,6 @@ pub(crate) fn nearest(
         }
         Ok(all)
     };
-    let section = control.section("probes' neighbors");
     let part_len = points.len().div_ceil(PARTS).max(1).next_multiple_of(AT_ONCE);
     let parts = section.map(points.par_chunks(part_len), part)?;
     section.map((0..values.len()).into_par_iter(), |at| {
@@ -216,7 +215,8 @@ mod tests {
                 let space = Space::exact(Measure::new(Elements::F32, metric, 32).unwrap(), &store);
                 let all: Vec<u32> = (0..points.len() as u32).collect();
                 let values: Vec<Vec<u8>> = (0..40).map(|at| store.value(at * 37).to_vec()).collect();
-                let found = pool().run(|| nearest(space, &all, &values, K, &Control::default())).unwrap();
+                let found =
+                    pool().run(|| nearest(space, &all, &values, K, Control::default().section("test"))).unwrap();
                 for (value, found) in values.iter().zip(found) {
                     let measure = |&point| Candidate::new((space.measure.kernel)(value, store.value(point)), point);
                     let mut expected: Vec<Candidate> = all.iter().map(measure).collect();

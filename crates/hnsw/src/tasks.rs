@@ -39,6 +39,11 @@ impl Control {
 }
 
 impl Section<'_> {
+    /// Fails if the build is cancelled; for tasks that take long.
+    pub(crate) fn check(self) -> Result<(), BuildError> {
+        self.control.check()
+    }
+
     /// Runs a task for each item.
     pub(crate) fn for_each<T: Send>(
         self,

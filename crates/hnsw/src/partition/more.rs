@@ -61,8 +61,7 @@ impl Sample {
         let sample: Vec<usize> = random.fork(MORE).sample(SAMPLE, points.len());
         let values: Vec<Vec<u8>> = sample.iter().map(|&at| space.value(points[at]).to_vec()).collect();
         // One more, since the nearest of each is itself.
-        let nearest = exact::nearest(space, points, &values, K + 1, control)?;
-        control.ran("candidates of a sample");
+        let nearest = exact::nearest(space, points, &values, K + 1, control.section("neighbors of a sample"))?;
         let is_resolved = |(&at, nearest): (&usize, &Vec<Candidate>)| {
             let neighbors: Vec<u32> = nearest.iter().skip(1).map(|near| near.element()).collect();
             space.codes.is_none() || space.trusted(points[at], &neighbors).codes.is_some()

@@ -92,7 +92,7 @@ impl<'a> Guard<'a> {
         let Space { measure, store, .. } = space;
         let gap = |point| draft.neighbors(point, 0).first().map_or(f32::INFINITY, |&near| space.distance(point, near));
         let probes = probes::draw(spec, store, points, measure.metric, sample, gap);
-        let exact = exact::nearest(space, points, &probes, K, control)?;
+        let exact = exact::nearest(space, points, &probes, K, control.section("probes' neighbors"))?;
         Ok(Self { measure, store, probes, exact })
     }
 
