@@ -78,6 +78,14 @@ impl PgConfig {
         self.include.join("postgres.h").is_file()
     }
 
+    /// The compiler's flags with which it was built.
+    ///
+    /// # Errors
+    /// `pg_config` does not run.
+    pub fn cflags(&self) -> Result<String> {
+        Ok(ask(&self.path, &["--cflags"])?.join(" "))
+    }
+
     /// The extension's cargo feature for this release, such as `pg15`.
     pub fn feature(&self) -> String {
         format!("pg{}", self.major)

@@ -13,7 +13,11 @@ In postgresql.conf, then restart PostgreSQL:
 
     shared_preload_libraries = 'lantern_index'
 
-If others are preloaded too, lantern_index goes before vector: 'lantern_index,vector'. Then, for instance:
+If others are preloaded too, lantern_index goes before vector: 'lantern_index,vector'. For a builder on this machine:
+
+    hnsw.external_index_secure = off
+
+For one on another machine:
 
     hnsw.external_index_host = 'builder.example'
     hnsw.external_index_sslmode = 'verify-full'

@@ -145,9 +145,10 @@ pub fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     if !is_new_enough(version) {
         bail!("the source package is of version {version}");
     }
-    // OPTFLAGS: no instructions specific to this machine's processor. with_llvm: no second compilation for the JIT.
     let pg_config = format!("PG_CONFIG={}", config.path.display());
-    let settings = [pg_config.as_str(), "OPTFLAGS=", "with_llvm=no"];
+    let cflags = format!("CFLAGS={}", without_warnings(&config.cflags()?));
+    // OPTFLAGS: no instructions specific to this machine's processor. with_llvm: no second compilation for the JIT.
+    let settings = [pg_config.as_str(), "OPTFLAGS=", "with_llvm=no", &cflags];
     let jobs = format!("--jobs={}", cores());
     let mut make = Command::new("make");
     make.arg(jobs).args(settings).current_dir(source);
@@ -156,6 +157,12 @@ pub fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     let mut make = install::changing(&config.pkglibdir, &purpose)("make")?;
     make.arg("install").args(settings).current_dir(source);
     step::command(&format!("installing pgvector {version}"), "", &mut make)
+}
+
+/// The compiler's flags but those of warnings, of which a PostgreSQL from a newer system has some that this machine's compiler does not know.
+fn without_warnings(flags: &str) -> String {
+    let flags = flags.split_whitespace().filter(|flag| !flag.starts_with("-W"));
+    flags.collect::<Vec<_>>().join(" ")
 }
 
 fn is_new_enough(version: &str) -> bool {
@@ -195,6 +202,11 @@ mod tests {
             error.starts_with("PostgreSQL 15.20 has pgvector 0.7.4 (") && error.contains("--replace-pgvector"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn flags_of_warnings_are_left_out() {
+        assert_eq!(without_warnings("-Wall -O2 -Werror=vla -fwrapv"), "-O2 -fwrapv");
     }
 
     #[test]

@@ -137,14 +137,16 @@ pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
     };
     let files = files()?;
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let on_files_but = |others: &[&str]| {
+        let files: Vec<&str> = files.iter().copied().filter(|file| !others.contains(file)).collect();
+        test(config, &of_files(&files), &[])
+    };
     let counts = match part {
         Part::All => test(config, &build::EVERYTHING, &[])?,
         Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
-        Part::IntegrationBut(others) => {
-            let files: Vec<&str> = files.into_iter().filter(|file| !others.contains(file)).collect();
-            test(config, &of_files(&files), &[])?
-        }
+        Part::IntegrationBut(others) => on_files_but(others)?,
         Part::Named("integration") => test(config, &of_files(&files), &[])?,
+        Part::Named("database") => on_files_but(&ONCE)?,
         // Not in a whole run: building Kubernetes takes minutes, and needs Go; the other needs an emulator, and a builder for it.
         Part::Named(file @ ("kubernetes" | "aarch64")) => test(config, &of_files(&[file]), &["--ignored"])?,
         Part::Named(file) if files.contains(&file) => test(config, &of_files(&[file]), &[])?,

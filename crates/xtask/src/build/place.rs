@@ -71,6 +71,8 @@ impl Place {
         ];
         let mut cargo = cargo(config);
         cargo.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.target);
+        // The linker's build-id depends on all that it writes, and the names of some symbols end in a hash that is another one each time.
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
         let flags = |option: &str, separator: &str, names: &[(&Path, String)]| {
             let flags = names.iter().map(|(from, to)| format!("{option}={}={to}", from.display()));
             flags.collect::<Vec<_>>().join(separator)

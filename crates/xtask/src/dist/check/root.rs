@@ -76,7 +76,10 @@ impl Release {
             if !mirror.contains("ubuntu") {
                 return Ok(Some(format!("deb {mirror} {codename} main")));
             }
-            ensure!(Path::new(UBUNTU_KEYS).is_file(), "{UBUNTU_KEYS} is missing; install ubuntu-archive-keyring");
+            ensure!(
+                Path::new(UBUNTU_KEYS).is_file(),
+                "{UBUNTU_KEYS} is missing; Debian has it in ubuntu-keyring, from 13 on"
+            );
             return Ok(Some(format!("deb [signed-by={UBUNTU_KEYS}] {mirror} {codename} main universe")));
         }
         // The mirror that this machine uses.
