@@ -289,7 +289,7 @@ const ROWS: &str = "SELECT i, (SELECT array_agg(sin(i * j * 0.37)) FROM generate
                     FROM generate_series(1, COUNT) i";
 
 /// The content of the database before the statements of a document, by the heading above them.
-const BEFORE: [(&str, &str, &str); 9] = [
+const BEFORE: [(&str, &str, &str); 10] = [
     ("README.md", "Use it on your own table", "CREATE TABLE items (id, embedding) AS ROWS(300, 3); ANALYZE items"),
     (
         "docs/operate.md",
@@ -324,6 +324,12 @@ const BEFORE: [(&str, &str, &str); 9] = [
         "CREATE EXTENSION lantern_index; CREATE TABLE items (id, embedding) AS ROWS(1200, 16); ANALYZE items;
          ALTER TABLE items ALTER embedding TYPE vector(16);
          CREATE TABLE searches AS SELECT embedding FROM items LIMIT 50",
+    ),
+    (
+        "docs/tune.md",
+        "ef_search",
+        "CREATE TABLE items (id, embedding) AS ROWS(300, 3); CREATE INDEX ON items USING hnsw (embedding vector_cosine_ops);
+         CREATE TABLE searches (id, embedding) AS ROWS(20, 3)",
     ),
     ("docs/tune.md", "Types", "CREATE TABLE items (id, embedding) AS ROWS(300, 384); ANALYZE items"),
 ];
