@@ -56,15 +56,15 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     }
     let ended = |stepped: &Stepped| matches!(stepped.outcome, Outcome::Done | Outcome::Good);
     let left = whole.due().count() - steps.iter().filter(|stepped| ended(stepped)).count();
-    if arguments.json {
-        let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": failed });
-        println!("{report:#}");
-    }
     if let Some(path) = &arguments.textfile {
         write(path, &metrics::text(&whole, &steps, left, failed.len()))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    failed.iter().for_each(|error| eprintln!("lantern-index: {error}"));
+    if arguments.json {
+        let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": failed });
+        crate::print(format!("{report:#}\n"))?;
+    }
+    failed.iter().for_each(|error| say(&format!("lantern-index: {error}")));
     let broken = steps.iter().filter(|stepped| matches!(stepped.outcome, Outcome::Failed(_))).count();
     match (broken + failed.len(), left) {
         (0, 0) if !stop.is_cancelled() => Ok(()),
@@ -79,14 +79,14 @@ async fn one(
     settings: &Settings,
     stop: &CancellationToken,
     reporter: Arc<Reporter>,
-) -> Result<(Plan, Vec<Stepped>, Vec<database::Error>), database::Error> {
+) -> Result<(Plan, Vec<Stepped>, Vec<database::Error>), Failure> {
     // Looking changes nothing, so a stop need not wait for a server that does not answer.
     let (plan, errors) = tokio::select! {
-        plan = maintain::look(dsn) => plan?,
+        plan = maintain::look(dsn) => plan.map_err(anyhow::Error::from)?,
         () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
     };
     if !arguments.json && (errors.is_empty() || !plan.steps.is_empty()) {
-        print(&plan, settings);
+        crate::print(text(&plan, settings))?;
     }
     if !(settings.rebuild || settings.drop_leftovers) {
         return Ok((plan, Vec::new(), errors));
@@ -148,11 +148,17 @@ impl Reporter {
                 }
             }
         };
-        self.all.suspend(|| eprintln!("{name}: {words}"));
+        self.all.suspend(|| say(&format!("{name}: {words}")));
     }
 }
 
-fn print(plan: &Plan, settings: &Settings) {
+/// A line on stderr. A reader that has left, such as the end of a pipe, must not end a rebuild.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The plan as a table, with notes.
+fn text(plan: &Plan, settings: &Settings) -> String {
     let mut rows =
         vec![["database", "index", "size", "deleted", "dead", "advice", "action", "reason"].map(str::to_owned)];
     for Step { index, action } in &plan.steps {
@@ -170,27 +176,29 @@ fn print(plan: &Plan, settings: &Settings) {
     }
     let widths: Vec<usize> =
         (0..8).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let mut lines: Vec<String> = Vec::new();
     for row in &rows {
         let line: String = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}  ")).collect();
-        println!("{}", line.trim_end());
+        lines.push(line.trim_end().to_owned());
     }
     let bytes = plan.due().map(|step| step.index.size).max().unwrap_or(0);
     let due = plan.due().count();
-    println!("{} indexes, {due} need something.", plan.steps.len());
+    lines.push(format!("{} indexes, {due} need something.", plan.steps.len()));
     if due > 0 {
-        println!(
+        lines.push(format!(
             "A rebuild needs up to {} of disk for the new index and as much for WAL; how much is free, a client cannot know.",
             size(bytes)
-        );
+        ));
     }
-    plan.notes.iter().for_each(|note| println!("{note}."));
+    lines.extend(plan.notes.iter().map(|note| format!("{note}.")));
     let is_leftover = |step: &Step| step.action == Action::Drop;
     if !settings.rebuild && plan.due().any(|step| !is_leftover(step)) {
-        println!("--rebuild checks and rebuilds them.");
+        lines.push("--rebuild checks and rebuilds them.".to_owned());
     }
     if !settings.drop_leftovers && plan.due().any(is_leftover) {
-        println!("--drop-leftovers drops what failed REINDEX CONCURRENTLY have left.");
+        lines.push("--drop-leftovers drops what failed REINDEX CONCURRENTLY have left.".to_owned());
     }
+    lines.join("\n") + "\n"
 }
 
 fn size(bytes: i64) -> String {

@@ -7,6 +7,9 @@ use crate::survey::Index;
 /// Above this share of dead rows, VACUUM follows the rebuild. A VACUUM before the rebuild would spend its time repairing the old index.
 const VACUUM_AFTER: f64 = 0.20;
 
+/// The view's advice for an index that it could not read, since another session has locked it.
+pub(crate) const UNKNOWN: &str = "unknown";
+
 /// What an index needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -201,7 +201,7 @@ impl Workers {
 }
 
 impl Settings {
-    fn wants(&self, action: Action) -> bool {
+    pub(crate) fn wants(&self, action: Action) -> bool {
         match action {
             Action::Drop => self.drop_leftovers,
             Action::Check | Action::Rebuild | Action::RebuildAndVacuum => self.rebuild,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard::{self, Clearance, Intent};
-use crate::plan::{Action, Step};
+use crate::plan::{Action, Step, UNKNOWN};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -113,39 +113,62 @@ impl Worker {
     }
 
     async fn step(&mut self, step: &Step) -> Result<Outcome, Error> {
-        let vacuums = step.action == Action::RebuildAndVacuum;
-        let intent = Intent { table: step.index.table_oid, dead_since: vacuums.then_some(self.since.as_str()) };
-        let note = |reason: &str| (self.listener)(step, Event::Note(reason));
-        match guard::wait(&self.database, &intent, &self.settings, &self.stop, &note).await? {
-            Clearance::Begin => {}
-            Clearance::NotNow(reason) => return Ok(Outcome::Postponed(reason)),
-            Clearance::Stop(reason) => return Ok(Outcome::Stopped(reason)),
+        if let Some(ended) = self.wait(step, step.action).await? {
+            return Ok(ended);
         }
-        // The index may have been dropped, renamed or rebuilt since the plan was made.
+        // The index may have been dropped, renamed or rebuilt since the plan was made, and may need something else by now.
         let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
         let now = Step::of(now);
+        let is_fine = now.action == Action::Keep || now.action == Action::Look && now.index.advice != UNKNOWN;
+        if !is_fine && !self.settings.wants(now.action) {
+            return Ok(Outcome::Postponed(format!(
+                "its advice is \"{}\" by now: {}",
+                now.index.advice, now.index.reason
+            )));
+        }
+        if now.action == Action::RebuildAndVacuum
+            && step.action != now.action
+            && let Some(ended) = self.wait(step, now.action).await?
+        {
+            return Ok(ended);
+        }
+        let step = &Step { index: step.index.clone(), action: if is_fine { step.action } else { now.action } };
         (self.listener)(step, Event::Begun);
-        match (step.action, now.action) {
-            (Action::Drop, Action::Drop) => {
-                self.statement(step, &format!("DROP INDEX CONCURRENTLY {}", now.index.index)).await
-            }
-            (Action::Check, Action::Check) => {
+        match now.action {
+            Action::Drop => self.statement(step, &format!("DROP INDEX CONCURRENTLY {}", now.index.index)).await,
+            Action::Check => {
                 let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
                     Err(_) if self.stop.is_cancelled() => Ok(asked_to_stop()),
-                    Ok(found) if found.starts_with("reindex") => self.rebuild(step, &now.index).await,
+                    // A check may take long.
+                    Ok(found) if found.starts_with("reindex") => match self.wait(step, Action::Rebuild).await? {
+                        Some(ended) => Ok(ended),
+                        None => self.rebuild(step, &now.index).await,
+                    },
                     found => found.map(|_| Outcome::Good),
                 }
             }
-            (Action::Rebuild | Action::RebuildAndVacuum, Action::Rebuild | Action::RebuildAndVacuum) => {
+            Action::Rebuild | Action::RebuildAndVacuum => {
                 let outcome = self.rebuild(step, &now.index).await?;
                 if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum {
                     self.queue.vacuum_later(now.index.table_oid);
                 }
                 Ok(outcome)
             }
-            _ => Ok(Outcome::Good),
+            Action::Keep | Action::Wait | Action::Look => Ok(Outcome::Good),
         }
+    }
+
+    /// Waits until the action may begin; the outcome if it may not.
+    async fn wait(&self, step: &Step, action: Action) -> Result<Option<Outcome>, Error> {
+        let dead_since = (action == Action::RebuildAndVacuum).then_some(self.since.as_str());
+        let intent = Intent { table: step.index.table_oid, dead_since };
+        let note = |reason: &str| (self.listener)(step, Event::Note(reason));
+        Ok(match guard::wait(&self.database, &intent, &self.settings, &self.stop, &note).await? {
+            Clearance::Begin => None,
+            Clearance::NotNow(reason) => Some(Outcome::Postponed(reason)),
+            Clearance::Stop(reason) => Some(Outcome::Stopped(reason)),
+        })
     }
 
     /// After the table's last step, however that ended, vacuums the table if an index was rebuilt because of dead rows: with these rows in
@@ -191,31 +214,41 @@ impl Worker {
             return Ok(outcome);
         }
         Ok(match self.clear(step, index.table_oid, &before).await {
-            Ok(0) => outcome,
-            Ok(_) => outcome.with("; what it left has been dropped"),
+            Ok(None) => outcome,
+            Ok(Some(what)) => outcome.with(what),
             Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
         })
     }
 
-    /// Drops the leftovers of a failed rebuild, and returns how many there were.
-    async fn clear(&mut self, step: &Step, table: u32, before: &BTreeMap<u32, String>) -> Result<usize, Error> {
+    /// Drops the leftovers of a failed rebuild; what has become of them, if there were any.
+    async fn clear(
+        &mut self,
+        step: &Step,
+        table: u32,
+        before: &BTreeMap<u32, String>,
+    ) -> Result<Option<&'static str>, Error> {
         self.connected(step).await?;
+        let is_taken = guard::is_taken(&self.database, table).await?;
+        let mut left = survey::leftovers(&self.database, table).await?;
+        left.retain(|oid, _| !before.contains_key(oid));
+        if left.is_empty() {
+            return Ok(None);
+        }
         // Another session, such as a REINDEX that waited for ours, may be building these indexes.
-        if guard::is_taken(&self.database, table).await? {
-            return Ok(0);
+        if is_taken {
+            return Ok(Some("; another session uses the table: what is left may be there still, for --drop-leftovers"));
         }
         let limit = self.settings.patience.min(CLEARING).as_millis();
         self.database.run(&format!("SET lock_timeout = {limit}")).await?;
-        let (mut count, mut dropped) = (0, Ok(()));
-        for (oid, name) in survey::leftovers(&self.database, table).await? {
-            if !before.contains_key(&oid) && dropped.is_ok() {
+        let mut dropped = Ok(());
+        for name in left.values() {
+            if dropped.is_ok() {
                 dropped = self.database.run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await;
-                count += 1;
             }
         }
         // A rebuild must wait without limit.
         self.database.run("SET lock_timeout = 0").await?;
-        dropped.map(|()| count)
+        dropped.map(|()| Some("; what it left has been dropped"))
     }
 
     /// Reconnects if the session or the server has ended. If that does not succeed at once, the listener gets one note with the error.

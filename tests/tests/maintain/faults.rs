@@ -1,8 +1,10 @@
 //! However a rebuild is interrupted, no index is left over and no writer fails.
 
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use harness::{Direction, Session, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{PATIENCE, Running, Scene, Writers, files, wait_for_advice, worn};
 
@@ -175,6 +177,62 @@ fn a_fault_in_each_phase() {
     // Rows that were deleted during the last rebuild may make a check advisable.
     let good = "SELECT count(*) FROM lantern_index.indexes WHERE advice IN ('ok', 'unused', 'check')";
     wait_for("good advice", PATIENCE, || Ok((session.value::<u32>(good)? == 1).then_some(()))).unwrap();
+}
+
+#[test]
+fn what_stays_behind_is_named() {
+    let scene = Scene::new();
+    let mut session = scene.database("kept");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    wait_for_advice(&scene, "kept", "a_worn", "rebuild");
+    let (running, mut other) = Held::Reader.reach(&scene, "kept", &mut session);
+    let mut next = scene.session("kept");
+    let said = std::thread::scope(|scope| {
+        let begins = scope.spawn(|| next.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap());
+        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'a'::regclass AND NOT granted";
+        wait_for("the other session", PATIENCE, || Ok((session.value::<u32>(waits)? == 1).then_some(()))).unwrap();
+        running.terminate();
+        let (code, said) = running.end();
+        assert_eq!(code, 3, "{said}");
+        begins.join().unwrap();
+        said
+    });
+    assert!(said.contains("another session uses the table: what is left may be there still"), "{said}");
+    next.execute("ROLLBACK").unwrap();
+    other.execute("ROLLBACK").unwrap();
+    assert_eq!(scene.maintain("kept", &["--rebuild", "--drop-leftovers"]).0, 0);
+    expect_nothing_left(&mut session, "the next run");
+}
+
+#[test]
+fn nobody_reads_what_is_said() {
+    let scene = Scene::new();
+    let mut session = scene.database("unread");
+    worn(&mut session, "a", "a_worn", "WITH (external = true)");
+    wait_for_advice(&scene, "unread", "a_worn", "rebuild");
+    let mut other = scene.session("unread");
+    other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
+    let textfile = scene.cluster.dir().join("unread.prom");
+    let mut maintain = scene.command("unread", &["--rebuild", "--textfile", textfile.to_str().unwrap()]);
+    let mut maintain = maintain.spawn().unwrap();
+    let mut line = String::new();
+    while !line.contains("rebuild, vacuum …") {
+        line.clear();
+        let read = BufReader::with_capacity(1, maintain.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(read > 0, "it has ended");
+    }
+    drop(maintain.stderr.take());
+    let phase = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase = '{}'", Held::Reader.phase());
+    wait_for("the rebuild", PATIENCE, || Ok((session.value::<u32>(&phase)? == 1).then_some(()))).unwrap();
+    kill_process(Pid::from_child(&maintain), Signal::TERM).unwrap();
+    let cancelled =
+        || Ok((session.value::<u32>("SELECT count(*) FROM pg_stat_progress_create_index")? == 0).then_some(()));
+    wait_for("the end of the statement", PATIENCE, cancelled).unwrap();
+    other.execute("ROLLBACK").unwrap();
+    let status = wait_for("the end of the run", PATIENCE, || Ok(maintain.try_wait()?)).unwrap();
+    assert_eq!(status.code(), Some(3));
+    assert!(textfile.is_file());
+    expect_nothing_left(&mut session, "unread");
 }
 
 #[test]

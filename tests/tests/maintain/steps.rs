@@ -89,6 +89,23 @@ fn indexes_that_others_change_before_their_turn() {
 }
 
 #[test]
+fn an_index_that_cannot_be_read_at_its_turn_is_left_to_do() {
+    let scene = Scene::new();
+    let mut session = scene.database("locked");
+    worn(&mut session, "a", "a_worn", "");
+    wait_for_advice(&scene, "locked", "a_worn", "rebuild");
+    session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    let running = scene.begin("locked", &["--rebuild"]);
+    running.wait_for_words("waiting: another session builds an index of the table");
+    let mut other = scene.session("locked");
+    other.execute("BEGIN; ALTER INDEX a_worn SET TABLESPACE pg_default").unwrap();
+    session.execute("COMMIT").unwrap();
+    let (code, said) = running.end();
+    let words = "postponed: its advice is \"unknown\" by now: the index is locked";
+    assert!(code == 3 && said.contains(words), "{code} {said}");
+}
+
+#[test]
 fn only_a_role_with_the_rights_rebuilds() {
     let scene = Scene::new();
     let mut session = scene.database("owned");
