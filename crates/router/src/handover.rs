@@ -5,12 +5,12 @@ use bytes::BytesMut;
 use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket, capability, kind};
 use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::admission::{NoBuilder, listen, send};
 use crate::opening::Client;
 use crate::pool::Lease;
-use crate::stream::connect;
+use crate::stream::{CONNECT, connect};
 use crate::tls::BuilderTls;
 
 /// A connection to a builder that has received the client's Hello.
@@ -41,7 +41,10 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
 pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let mut stream = connect(lease.place(), tls).await?;
     let mut greeting = [0; 8];
-    stream.read_exact(&mut greeting).await?;
+    // The system accepts connections for a program that has stopped.
+    timeout(CONNECT, stream.read_exact(&mut greeting))
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let greeting = Greeting::from_bytes(greeting);
     if greeting.server_type != ServerType::Builder as u32 {
         return Err(io::Error::other(format!("it is of type {}, not a builder", greeting.server_type)));
@@ -74,7 +77,8 @@ pub(crate) enum Admission {
     BuilderLost(String),
 }
 
-/// Relays the builder's frames until it accepts or refuses the build; the frame with the decision is returned, not relayed.
+/// Relays the builder's frames, and the client's heartbeats, until the builder accepts or refuses the build; the frame with the decision is
+/// returned, not relayed.
 ///
 /// # Errors
 /// The client has disconnected or cancelled.
@@ -84,6 +88,8 @@ pub(crate) async fn admit(
     patience: Duration,
 ) -> Result<Admission, NoBuilder> {
     let mut heard = Instant::now();
+    let mut heartbeat = BytesMut::new();
+    ClientMessage::Heartbeat.encode(&mut heartbeat);
     loop {
         tokio::select! {
             frame = builder.reader.next() => match frame {
@@ -101,6 +107,16 @@ pub(crate) async fn admit(
             frame = client.reader.next() => {
                 listen(frame)?;
                 heard = Instant::now();
+                // The builder expects them too while the build waits in its queue.
+                let beat = async {
+                    builder.write.write_all(&heartbeat).await?;
+                    builder.write.flush().await
+                };
+                match timeout(patience, beat).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Ok(Admission::BuilderLost(error.to_string())),
+                    Err(_) => return Ok(Admission::BuilderLost("it reads nothing".to_owned())),
+                }
             }
             () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
         }

@@ -8,7 +8,7 @@ use hyper::client::conn::http1;
 use hyper::header::{DATE, HOST};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::spawner::Place;
 
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_ANSWER: usize = 1 << 20;
 /// Interval of requests that ask a builder whether its build has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// After this many consecutive requests without an answer a builder counts as lost.
-const MISSES: u32 = 5;
+/// After this time without an answer a builder counts as lost. Its build may go on: the trouble may be the router's own.
+const LOST: Duration = Duration::from_secs(20);
 
 /// Numbers of builds from a builder's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,17 +54,13 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
 
 /// Polls a builder until `settled` holds for its numbers of builds.
 pub(crate) async fn wait_until(place: &Place, mut settled: impl FnMut(Builds) -> bool) -> io::Result<Builds> {
-    let mut misses = 0;
+    let mut heard = Instant::now();
     loop {
         match builds(place).await {
             Ok(builds) if settled(builds) => return Ok(builds),
-            Ok(_) => misses = 0,
-            Err(error) => {
-                misses += 1;
-                if misses >= MISSES {
-                    return Err(error);
-                }
-            }
+            Ok(_) => heard = Instant::now(),
+            Err(error) if heard.elapsed() > LOST => return Err(error),
+            Err(_) => {}
         }
         sleep(POLL).await;
     }

@@ -97,10 +97,12 @@ impl Session<'_> {
                 Ok(lease) => lease,
                 Err(why) => return refuse(client, queued, &why).await,
             };
-            if self.shared.config.mode == Mode::Redirect && can_be_sent(&client) {
-                return self.redirect(client, queued, lease).await;
-            }
-            match relayed::relay(self.shared, client, queued, lease).await {
+            let is_sent = self.shared.config.mode == Mode::Redirect && can_be_sent(&client);
+            let relayed = match is_sent {
+                true => self.redirect(client, queued, lease).await,
+                false => relayed::relay(self.shared, client, queued, lease).await,
+            };
+            match relayed {
                 Relayed::Ended => return,
                 Relayed::Refused(client, queued, why) => return refuse(*client, queued, &why).await,
                 Relayed::Lost(again, same, why) => {
@@ -121,15 +123,14 @@ impl Session<'_> {
     }
 
     /// Redirects the client, and reserves the builder until the build ends.
-    async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) {
+    async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) -> Relayed {
         // Read the numbers before the redirect: the build might be over by the time of a later request.
         let before = match health::builds(lease.place()).await {
             Ok(before) => before,
             Err(error) => {
                 lease.condemn(&format!("its status port does not answer: {error}"));
-                let message = format!("builder {} does not answer", lease.name());
-                let report = ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, message).detail(error.to_string());
-                return refuse(client, queued, &NoBuilder::Refused(report.refuse(1_000))).await;
+                let why = format!("builder {} was lost: it does not answer: {error}", lease.name());
+                return Relayed::Lost(Box::new(client), queued, why);
             }
         };
         tracing::info!(builder = lease.name(), "client is sent to its builder");
@@ -154,6 +155,7 @@ impl Session<'_> {
             }
         });
         send_last(&mut client, &message).await;
+        Relayed::Ended
     }
 }
 

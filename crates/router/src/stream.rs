@@ -9,8 +9,8 @@ use tokio_rustls::TlsConnector;
 use crate::spawner::Place;
 use crate::tls::BuilderTls;
 
-/// The time limit for connecting to a builder.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The time limit for connecting to a builder, and for its greeting.
+pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long data sent to a builder may stay unacknowledged or unread.
 const PATIENCE: Duration = Duration::from_secs(600);

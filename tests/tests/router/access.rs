@@ -145,8 +145,8 @@ fn static_builders_are_used_again_after_they_were_idle() {
         BuilderOptions::router(&[&arguments[..], &["--builder-name", "localhost", "--idle-ttl", "1s"]].concat());
     let mut scene = Scene::with("static_idle", &options);
     for _ in 0..3 {
-        scene.build_and_drop();
         let stopped = scene.router.log().matches("builder is stopped").count();
+        scene.build_and_drop();
         wait_for("the builder to be put back", PATIENCE, || {
             Ok((scene.router.log().matches("builder is stopped").count() > stopped).then_some(()))
         })

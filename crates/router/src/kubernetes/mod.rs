@@ -204,7 +204,16 @@ impl Pods {
             if self.own.has(&pod) {
                 continue;
             }
-            let Some(pod) = adopt::adopt(&self.api, pod, &self.identity).await.map_err(failed)? else { continue };
+            let name = pod.name_any();
+            let pod = match adopt::adopt(&self.api, pod, &self.identity).await {
+                Ok(Some(pod)) => pod,
+                Ok(None) => continue,
+                // The next look tries again. What has been taken over already must not be lost with this error.
+                Err(error) => {
+                    tracing::warn!(pod = name, %error, "pod of an earlier router cannot be taken over");
+                    continue;
+                }
+            };
             let identity = Identity::of(&pod);
             self.own.add(identity.uid.clone());
             match self.builder(&pod, template::memory(&pod)) {

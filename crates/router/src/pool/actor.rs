@@ -81,6 +81,9 @@ impl Actor {
         self.know(id, watch::channel(String::new()).1);
         self.watch(id, builder.clone());
         self.rest(id);
+        // Another router may have asked for it before it was known here.
+        let now = self.spawner.surroundings().borrow().clone();
+        self.look_around(&now);
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>, drain: CancellationToken) {

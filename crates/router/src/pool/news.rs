@@ -22,10 +22,11 @@ impl Actor {
             (false, true, false) => failure,
             (false, true, true) => "a builder is starting".to_owned(),
         };
-        for (index, request) in self.scheduler.waiting().into_iter().enumerate() {
+        for (index, (request, held_back)) in self.scheduler.waiting().into_iter().enumerate() {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            let now = Wait { position, reason: reason.clone() };
+            let own = held_back.map(|client| format!("{client} has reached its limit of builds or memory"));
+            let now = Wait { position, reason: own.unwrap_or_else(|| reason.clone()) };
             client.waiting.send_if_modified(|last| {
                 *last != now && {
                     *last = now.clone();

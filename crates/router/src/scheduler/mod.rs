@@ -167,6 +167,8 @@ impl Scheduler {
     fn serve(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut coming: HashSet<BuilderId> =
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
+        // Each makes room for one request.
+        let mut going = self.count(Entry::is_going);
         for (request, demand) in self.fair_order() {
             if self.is_held_back(&demand) {
                 self.wait_for_start_again(request);
@@ -189,9 +191,13 @@ impl Scheduler {
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
             } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place()) {
-                // No idle builder is large enough: stop one to make room for a larger one.
-                self.set(id, State::Stopping);
-                actions.push(Action::Stop { id });
+                // No idle builder is large enough: stop one to make room for a larger one, unless one is being stopped.
+                if going > 0 {
+                    going -= 1;
+                } else {
+                    self.set(id, State::Stopping);
+                    actions.push(Action::Stop { id });
+                }
             } else if self.builders.len() < self.rules.max_builders {
                 if self.others_have_all() || (self.failures > 0 && self.is_any_busy()) {
                     self.wait_for_start_again(request);

@@ -56,9 +56,10 @@ pub(super) struct Waiting {
 }
 
 impl Scheduler {
-    /// Waiting requests, in the order in which they are served.
-    pub(crate) fn waiting(&self) -> Vec<RequestId> {
-        self.fair_order().into_iter().map(|(id, _)| id).collect()
+    /// Waiting requests, in the order in which they are served, with the client whose own limits keep the request waiting, if they do.
+    pub(crate) fn waiting(&self) -> Vec<(RequestId, Option<Arc<str>>)> {
+        let held_back = |demand: &Demand| self.is_held_back(demand).then(|| demand.client.key());
+        self.fair_order().into_iter().map(|(id, demand)| (id, held_back(&demand))).collect()
     }
 
     /// Whether requests wait and all builders are busy.

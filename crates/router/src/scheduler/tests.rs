@@ -29,6 +29,7 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
     let first = ask_named(&mut scheduler, 20).unwrap();
     assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
     let second = ask_named(&mut scheduler, u64::MAX).unwrap();
+    assert_eq!(scheduler.waiting(), [(second, Some(named.key()))]);
     assert_eq!(ask_named(&mut scheduler, 1), Err(Refusal::Waiting(1)));
     assert_eq!(scheduler.act(now), [], "one build at a time");
     let other = ask(&mut scheduler, 1, 20);
@@ -40,6 +41,10 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
     scheduler.given_back(1);
     scheduler.rested(1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
+}
+
+fn order(scheduler: &Scheduler) -> Vec<RequestId> {
+    scheduler.waiting().into_iter().map(|(request, _)| request).collect()
 }
 
 fn scheduler(change: impl FnOnce(&mut Rules)) -> Scheduler {
@@ -77,7 +82,7 @@ fn no_more_builders_than_allowed_and_nobody_is_refused_for_that() {
     scheduler.started(2, 1, now);
     assert_eq!(scheduler.act(now).len(), 2);
     assert!(scheduler.is_full());
-    assert_eq!(scheduler.waiting(), requests[2..]);
+    assert_eq!(order(&scheduler), requests[2..]);
     assert_eq!(scheduler.act(now + 9999 * SECOND), []);
     scheduler.given_back(2);
     scheduler.rested(2, now);
@@ -89,11 +94,11 @@ fn each_database_gets_its_share() {
     let (mut scheduler, now) = (scheduler(|rules| rules.max_builders = 1), Instant::now());
     let greedy: Vec<_> = (0..3).map(|_| ask(&mut scheduler, 1, 1)).collect();
     let modest = ask(&mut scheduler, 2, 1);
-    assert_eq!(scheduler.waiting(), [greedy[0], modest, greedy[1], greedy[2]]);
+    assert_eq!(order(&scheduler), [greedy[0], modest, greedy[1], greedy[2]]);
     scheduler.act(now);
     scheduler.started(1, 1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: greedy[0], id: 1 }]);
-    assert_eq!(scheduler.waiting(), [modest, greedy[1], greedy[2]], "whoever builds already comes later");
+    assert_eq!(order(&scheduler), [modest, greedy[1], greedy[2]], "whoever builds already comes later");
 }
 
 #[test]
@@ -105,6 +110,22 @@ fn whoever_leaves_is_forgotten() {
     scheduler.started(1, 1, now);
     assert_eq!(scheduler.act(now), []);
     assert_eq!(scheduler.builders(), [(1, "idle")]);
+}
+
+#[test]
+fn one_builder_makes_room_for_one_large_build() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
+    let small = [ask(&mut scheduler, 1, 10), ask(&mut scheduler, 2, 10)];
+    assert_eq!(scheduler.act(now).len(), 2);
+    [1, 2].into_iter().for_each(|id| scheduler.started(id, 10, now));
+    small.into_iter().for_each(|request| scheduler.leave(request));
+    let large = ask(&mut scheduler, 3, 50);
+    let Ok([Action::Stop { id }]) = <[Action; 1]>::try_from(scheduler.act(now)) else { panic!("one is stopped") };
+    assert_eq!(scheduler.act(now), [], "its place is not free yet");
+    scheduler.stopped(id);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 50 }]);
+    scheduler.started(3, 50, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: large, id: 3 }]);
 }
 
 #[test]
