@@ -1,11 +1,14 @@
 //! What sessions of both protocols share: the time limit for the request, start and end of a build, the log line of a failure, the close.
 
+use std::future::pending;
 use std::time::Duration;
 
 use hnsw::{BuildSpec, Control};
+use protocol::Phase;
 use service::{Activity, Outcome, Queued, Running};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::Config;
 use crate::job::Job;
 use crate::progress::Watch;
 use crate::server::Shared;
@@ -94,6 +97,24 @@ impl EndedBuild {
         // Receive, do not close: with a closed channel this loop would end while the thread is still running.
         while events.recv().await.is_some() {}
         self.running.end(self.outcome, self.reason);
+    }
+}
+
+/// Completes with an error when the build, or the arrival of its rows, exceeds its time limit.
+pub(crate) async fn overdue(config: &Config, watch: &Watch) -> SessionError {
+    let after = async |limit: Option<Duration>| match limit {
+        Some(limit) => sleep(limit).await,
+        None => pending().await,
+    };
+    let rows = async {
+        after(config.max_rows_time).await;
+        if watch.stage().phase != Phase::Rows {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = after(config.max_build_time) => SessionError::Overdue(config.max_build_time.unwrap_or_default()),
+        () = rows => SessionError::RowsOverdue(config.max_rows_time.unwrap_or_default()),
     }
 }
 

@@ -31,13 +31,11 @@ pub(crate) struct Meter {
     max_rows: u64,
     rows: u64,
     bytes: u64,
-    /// Whether values go to the spool.
-    spooling: bool,
 }
 
 impl Meter {
     pub(crate) fn new(need: Need, storage: Storage, reservation: Arc<Reservation>, max_rows: u64) -> Self {
-        Self { need, storage, reservation, max_rows, rows: 0, bytes: 0, spooling: false }
+        Self { need, storage, reservation, max_rows, rows: 0, bytes: 0 }
     }
 
     /// Reserves memory for more rows than have arrived.
@@ -69,7 +67,7 @@ impl Bound for Meter {
         }
         let grown = match self.reserve_ahead() {
             // Switch before the memory is exhausted: each further row needs some memory even if its value is in the spool.
-            Err(_) if !self.spooling && self.storage.spool() => {
+            Err(_) if !self.need.is_spooled() && self.storage.spool() => {
                 // Values of batches in flight and of the engine's current chunk may still be stored in memory.
                 let in_memory = self.rows.saturating_add(UNDERWAY);
                 tracing::info!(
@@ -77,7 +75,7 @@ impl Bound for Meter {
                     memory = reserved,
                     "no more memory: values go to the spool from now on"
                 );
-                (self.spooling, self.need) = (true, self.need.spooled_after(in_memory));
+                self.need = self.need.spooled_after(in_memory);
                 self.reserve_ahead().or_else(|_| self.reserve())
             }
             Err(_) => self.reserve(),
@@ -99,5 +97,40 @@ impl Bound for Meter {
             // Shrinking cannot fail.
             let _ = self.reservation.resize(needed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use distance::Metric;
+    use hnsw::{BuildSpec, Storage};
+    use pgvector::ValueType;
+    use protocol::Tuples;
+    use service::Client;
+
+    use super::{Bound, Meter};
+    use crate::admission::{Admission, Need};
+
+    #[test]
+    fn values_that_are_in_the_spool_from_the_start_need_no_memory_later() {
+        const DIMS: u32 = 1000;
+        let spec = BuildSpec::new(ValueType::Vector, Metric::L2, DIMS, 16, 64);
+        let need = Need::new(&spec, 1).spooled_after(0);
+        // Room for 20,000 rows, but not for those and a quarter more.
+        let limit = need.at_first(20_000);
+        let client = Client::unnamed("127.0.0.1:1".parse().unwrap());
+        let place = Admission::new(limit, 0).enter(need.at_first(10_000), &client).unwrap();
+        let storage = Storage::with_spool(std::env::temp_dir());
+        storage.spool();
+        let mut meter = Meter::new(need, storage, Arc::new(place.take().unwrap()), 0);
+        let values = Bytes::from(vec![0; 500 * 4 * DIMS as usize]);
+        let rows = Tuples { count: 500, tids: Bytes::from(vec![0; 500 * 6]), lengths: Bytes::new(), values };
+        for batch in 1..=40 {
+            assert!(meter.add(&rows).is_ok(), "after {} rows", batch * 500);
+        }
+        assert!(meter.add(&rows).is_err(), "beyond the limit");
     }
 }

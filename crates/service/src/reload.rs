@@ -48,10 +48,13 @@ pub fn keep_fresh(parts: Vec<Arc<dyn Reload>>) -> io::Result<()> {
                         return;
                     }
                     notify_manager(&reloading());
-                    parts.iter_mut().for_each(Part::read);
+                    for part in &mut parts {
+                        part.is_failing = false;
+                        part.read();
+                    }
                     notify_manager("READY=1");
                 }
-                _ = looks.tick() => parts.iter_mut().filter(|part| part.has_changed()).for_each(Part::read),
+                _ = looks.tick() => parts.iter_mut().filter(|part| part.is_due()).for_each(Part::read),
             }
         }
     });
@@ -65,24 +68,30 @@ struct Part {
     of: Arc<dyn Reload>,
     /// Versions of the files at the last reload.
     versions: Vec<Version>,
+    /// Whether that failed. It is repeated until it does not: a file may become readable without a change of its content.
+    is_failing: bool,
 }
 
 impl Part {
     fn new(of: Arc<dyn Reload>) -> Self {
         let versions = versions(&*of);
-        Self { of, versions }
+        Self { of, versions, is_failing: false }
     }
 
-    fn has_changed(&self) -> bool {
-        versions(&*self.of) != self.versions
+    fn is_due(&self) -> bool {
+        self.is_failing || versions(&*self.of) != self.versions
     }
 
     fn read(&mut self) {
         // Before the files are read, so that a change during the read causes another reload.
-        self.versions = versions(&*self.of);
-        let what = self.of.what();
-        match self.of.reload() {
+        let versions = versions(&*self.of);
+        let is_repeated = self.is_failing && versions == self.versions;
+        self.versions = versions;
+        let (what, result) = (self.of.what(), self.of.reload());
+        self.is_failing = result.is_err();
+        match result {
             Ok(()) => tracing::info!("{what} read again"),
+            Err(_) if is_repeated => {}
             Err(error) => tracing::error!("{what} not read again, the old ones stay: {}", chain(&*error)),
         }
     }
@@ -115,16 +124,50 @@ fn reloading() -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use tokio::time::{sleep, timeout};
 
-    use super::keep_fresh;
+    use super::{Part, Reload, keep_fresh};
     use crate::Tokens;
 
     const ONE: &str = "0123456789abcdef";
     const TWO: &str = "fedcba9876543210";
+
+    /// Fails twice.
+    #[derive(Default)]
+    struct Stubborn(AtomicUsize);
+
+    impl Reload for Stubborn {
+        fn what(&self) -> &'static str {
+            "something"
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
+            if self.0.fetch_add(1, Ordering::Relaxed) < 2 { Err("not yet".into()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn a_reload_that_fails_is_repeated() {
+        let stubborn = Arc::new(Stubborn::default());
+        let mut part = Part::new(stubborn.clone());
+        assert!(!part.is_due(), "nothing has changed");
+        part.read();
+        for reads in [1, 2] {
+            assert!(part.is_due());
+            assert_eq!(stubborn.0.load(Ordering::Relaxed), reads);
+            part.read();
+        }
+        assert!(!part.is_due(), "the third read succeeded");
+    }
 
     #[tokio::test]
     async fn a_changed_file_is_read_again() {

@@ -32,6 +32,11 @@ impl Need {
         Self { in_memory: rows, ..self }
     }
 
+    /// Whether values go to the spool.
+    pub(crate) fn is_spooled(&self) -> bool {
+        self.in_memory < u64::MAX
+    }
+
     /// Bytes of memory for the client's estimate of rows (0 if unknown).
     pub(crate) fn at_first(&self, estimated_rows: u64) -> u64 {
         let rows = if estimated_rows == 0 { ROWS_UNKNOWN } else { estimated_rows };

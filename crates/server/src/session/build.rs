@@ -1,20 +1,16 @@
-use std::future::pending;
 use std::pin::pin;
-use std::time::Duration;
 
-use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, Phase, capability};
+use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, capability};
 use service::{Client, Limits, Queued};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::admit::{Begun, Work};
 use super::{LAST_FRAME, Session, VERSION};
-use crate::Config;
 use crate::advising::SampleMeter;
-use crate::lifecycle::{ClientInfo, EndedBuild, StartedBuild};
+use crate::lifecycle::{ClientInfo, EndedBuild, StartedBuild, overdue};
 use crate::meter::Meter;
-use crate::progress::Watch;
 use crate::reading::Intake;
 use crate::rows::RowTotals;
 use crate::session_error::SessionError;
@@ -90,23 +86,5 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             Ok(Ok(Some(_))) => Ok(()),
             _ => Err(error),
         }
-    }
-}
-
-/// Completes with an error when the build, or the arrival of its rows, exceeds its time limit.
-async fn overdue(config: &Config, watch: &Watch) -> SessionError {
-    let after = async |limit: Option<Duration>| match limit {
-        Some(limit) => sleep(limit).await,
-        None => pending().await,
-    };
-    let rows = async {
-        after(config.max_rows_time).await;
-        if watch.stage().phase != Phase::Rows {
-            pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = after(config.max_build_time) => SessionError::Overdue(config.max_build_time.unwrap_or_default()),
-        () = rows => SessionError::RowsOverdue(config.max_rows_time.unwrap_or_default()),
     }
 }

@@ -15,7 +15,7 @@ use super::{Lantern, answer};
 use crate::admission::{Need, Never, NoPlace, Place, Reservation, Waits};
 use crate::hello;
 use crate::job::{Form, Job};
-use crate::lifecycle::{self, ClientInfo, EndedBuild, LINGER, StartedBuild};
+use crate::lifecycle::{self, ClientInfo, EndedBuild, LINGER, StartedBuild, overdue};
 use crate::meter::Meter;
 use crate::server::Shared;
 use crate::session_error::SessionError;
@@ -218,6 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 tokio::select! {
                     sent = self.sender.drive(&mut job.events, watch, running) => sent.map(drop),
                     error = self.receiver.drive(decoder, meter, &job.rows, running) => Err(error),
+                    error = overdue(&self.shared.config, watch) => Err(error),
                     () = running.cancelled() => Err(SessionError::Operator),
                     () = self.shared.stop.cancelled() => Err(SessionError::Shutdown),
                 }

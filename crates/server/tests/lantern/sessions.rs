@@ -59,6 +59,14 @@ fn a_scan_that_pauses_is_waited_for() {
     client.finish().unwrap().check();
 }
 
+#[test]
+fn rows_that_never_come_are_not_waited_for_longer_than_allowed() {
+    let builder = Builder::with(|config| config.max_rows_time = Some(Duration::from_millis(300)));
+    let _client = begun(&builder, &table(100));
+    builder.settle();
+    assert_eq!(builder.builds("failed"), 1);
+}
+
 /// Leaves a build and begins another one.
 fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> Client<TcpStream> {
     drop(client);
