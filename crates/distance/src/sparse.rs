@@ -70,8 +70,9 @@ pub struct SparseQuery {
     numbers: Vec<f32>,
     indices: Vec<u32>,
     metric: Option<Metric>,
-    /// What the value contributes to every distance: its squared L2 norm or its L1 norm; 0 under inner product.
-    own: f32,
+    /// What the value contributes to every distance: its squared L2 norm or its L1 norm; 0 under inner product. Distances are sums of
+    /// this and of differences, most of which cancel out between near values: hence in double precision, where products are exact.
+    own: f64,
 }
 
 impl SparseQuery {
@@ -90,10 +91,10 @@ impl SparseQuery {
                 self.indices.push(index);
             }
         }
-        let numbers = self.indices.iter().map(|&index| self.numbers[index as usize]);
+        let numbers = self.indices.iter().map(|&index| f64::from(self.numbers[index as usize]));
         self.own = match metric {
             Metric::L2 => numbers.map(|x| x * x).sum(),
-            Metric::L1 => numbers.map(f32::abs).sum(),
+            Metric::L1 => numbers.map(f64::abs).sum(),
             _ => 0.0,
         };
         self.metric = Some(metric);
@@ -102,33 +103,34 @@ impl SparseQuery {
     /// The distance to another value.
     #[must_use]
     pub fn distance(&self, other: &[u8]) -> f32 {
-        ordered(match self.metric {
+        let distance = match self.metric {
             Some(Metric::L2) => self.own + self.sum(other, |x, y| (x - y) * (x - y) - x * x),
             Some(Metric::L1) => self.own + self.sum(other, |x, y| (x - y).abs() - x.abs()),
             _ => -self.sum(other, |x, y| x * y),
-        })
+        };
+        ordered(distance as f32)
     }
 
     /// Sums `term` over the dimensions where the other value is not zero; with several accumulators, to hide the latency of
     /// additions.
     #[inline(always)]
-    fn sum(&self, other: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
+    fn sum(&self, other: &[u8], term: impl Fn(f64, f64) -> f64) -> f64 {
         const SUMS: usize = 4;
         let other = Sparse::parse(other);
         let term = |index: &[u8; 4], number: &[u8; 4]| {
             let own = self.numbers.get(u32::from_le_bytes(*index) as usize).copied().unwrap_or(0.0);
-            term(own, f32::from_le_bytes(*number))
+            term(own.into(), f32::from_le_bytes(*number).into())
         };
         let (indices, index_rest) = other.indices.as_chunks::<SUMS>();
         let (numbers, number_rest) = other.values.as_chunks::<SUMS>();
-        let mut sums = [0f32; SUMS];
+        let mut sums = [0f64; SUMS];
         for (indices, numbers) in indices.iter().zip(numbers) {
             for lane in 0..SUMS {
                 sums[lane] += term(&indices[lane], &numbers[lane]);
             }
         }
-        let rest: f32 = index_rest.iter().zip(number_rest).map(|(index, number)| term(index, number)).sum();
-        sums.iter().sum::<f32>() + rest
+        let rest: f64 = index_rest.iter().zip(number_rest).map(|(index, number)| term(index, number)).sum();
+        sums.iter().sum::<f64>() + rest
     }
 }
 
@@ -171,6 +173,23 @@ mod tests {
                 for b in &values {
                     assert_eq!(query.distance(b), kernel(a, b), "{metric:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn near_values_with_a_large_coordinate_are_resolved() {
+        let values = [
+            value(&[(0, 10_000.0)]),
+            value(&[(0, 10_000.0), (1, 1.0)]),
+            value(&[(0, 10_000.0), (1, 2.0)]),
+            value(&[(0, 10_000.0), (1, 0.25)]),
+        ];
+        let mut query = SparseQuery::default();
+        for (metric, kernel) in [(Metric::L2, l2 as Kernel), (Metric::L1, l1)] {
+            for a in &values {
+                query.set(metric, 10, a);
+                values.iter().for_each(|b| assert_eq!(query.distance(b), kernel(a, b), "{metric:?}"));
             }
         }
     }

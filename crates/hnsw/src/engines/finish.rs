@@ -165,7 +165,9 @@ impl Completion<'_> {
             let random = Random::new(spec.seed).fork(ACROSS);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
             let mut draft = before.clone();
-            for count in [m / 4, m / 2, 3 * m / 4] {
+            let mut counts = [m / 4, m / 2, 3 * m / 4].map(|count| count.max(1)).to_vec();
+            counts.dedup();
+            for count in counts {
                 across.link(&mut draft, count, control)?;
                 let quality = quality_of(&draft)?;
                 if !quality.finds_more_than(&unlinked, 0.0) {

@@ -29,7 +29,8 @@ pub(crate) fn augment(
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
     if let [shortest, .., longest] = sorted[..]
-        && longest - shortest <= EQUAL * longest
+        // The longest may be infinite.
+        && shortest >= (1.0 - EQUAL) * longest
     {
         return Ok(None);
     }
@@ -73,5 +74,12 @@ mod tests {
         assert_eq!(of(&[4.0, 4.0, 4.0]), None);
         assert_eq!(of(&[10_000.0, 9991.0]), None, "equal but for rounding");
         assert!(of(&[10_000.0, 9989.0]).is_some());
+    }
+
+    #[test]
+    fn a_norm_that_overflows_is_not_equal_to_others() {
+        let store = store(&[[0.0, 1.0], [0.0, 3.0], [0.0, 2e19]]);
+        let space = Space::exact(Measure::new(Elements::F32, Metric::InnerProduct, 2).unwrap(), &store);
+        assert!(augment(space, 3, &Control::default()).unwrap().is_some());
     }
 }
