@@ -2,6 +2,23 @@
 
 -- Building needs only the library; the extension adds what can be asked in SQL.
 
+-- CREATE EXTENSION uses a schema of this name that is there already. Its owner could have functions and operators in it that the statements
+-- below would take for PostgreSQL's, and that run with the rights of whoever reads the view.
+DO $$
+DECLARE
+    owner name := (SELECT r.rolname FROM pg_catalog.pg_namespace n
+                   JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+                   WHERE n.nspname OPERATOR(pg_catalog.=) 'lantern_index' AND NOT r.rolsuper
+                     AND r.rolname OPERATOR(pg_catalog.<>) CURRENT_USER);
+BEGIN
+    IF owner IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = pg_catalog.format('schema lantern_index belongs to role "%s", which is no superuser', owner),
+            HINT = 'Drop or rename the schema: CREATE EXTENSION makes its own.';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION version() RETURNS text
     AS 'MODULE_PATHNAME', 'lantern_index_version_wrapper' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION version() IS 'version of the loaded library';
@@ -58,8 +75,12 @@ CREATE TABLE checks (
 COMMENT ON TABLE checks IS 'what check_and_remember() found';
 
 CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL) RETURNS text AS $$
+    -- Rows that another session deletes are left to it: a check takes long, and holds its locks.
     DELETE FROM lantern_index.checks AS old
-        WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) old.index);
+        WHERE old.index OPERATOR(pg_catalog.=) ANY (
+            SELECT gone.index FROM lantern_index.checks AS gone
+            WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) gone.index)
+            FOR UPDATE SKIP LOCKED);
     INSERT INTO lantern_index.checks AS old
         SELECT $1, pg_catalog.pg_relation_filenode($1), pg_catalog.clock_timestamp(),
                c.elements, c.rows, c.deleted, c.unreachable, c.errors, c.recall, c.advice
@@ -75,7 +96,7 @@ COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an
 -- No part of it waits for a lock: sizes come from index_state(). An index that is not valid is being built while another session holds the lock
 -- of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE take the same lock.
 -- last_idx_scan is there from PostgreSQL 16 on.
-CREATE VIEW indexes AS
+CREATE VIEW indexes WITH (security_barrier) AS
     SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, pg_get_indexdef(i.indexrelid, 1, true) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
            s.m, s.ef_construction, s.external, i.indisvalid AND i.indisready AS valid, s.size,

@@ -95,4 +95,22 @@ fn unreadable_pages_are_the_advice_of_their_own_index() {
         let found: String = session.value(&format!("SELECT lantern_index.check_and_remember('{name}')")).unwrap();
         assert_eq!(found, "ok", "{name}");
     }
+
+    // An error that ends the statement leaves no subtransaction open either.
+    drop(session);
+    cluster.stop().unwrap();
+    fs::create_dir(missing).unwrap();
+    cluster.restart().unwrap();
+    let mut session = cluster.session("damaged").unwrap();
+    let error = session.execute("SELECT * FROM lantern_index.indexes").unwrap_err();
+    assert_eq!(error.server().sqlstate, "42809", "{error}");
+    session.execute("SELECT 1").unwrap();
+    session
+        .execute(
+            "DO $$BEGIN PERFORM count(advice) FROM lantern_index.indexes; EXCEPTION WHEN OTHERS THEN NULL; END$$; \
+             CREATE TABLE kept ()",
+        )
+        .unwrap();
+    let mut other = cluster.session("damaged").unwrap();
+    assert_eq!(other.value::<u32>("SELECT count(*) FROM pg_class WHERE relname = 'kept'").unwrap(), 1);
 }

@@ -1,4 +1,4 @@
-//! The extension's SQL functions and view: `ping`, `estimate`, `advise`, `check`, `indexes`.
+//! The extension's SQL functions and view: `ping`, `estimate`, `advise`, `check`, `indexes`; and who may do what with them.
 
 mod advise;
 mod check;
@@ -7,6 +7,7 @@ mod check_live;
 mod estimate;
 mod indexes;
 mod ping;
+mod rights;
 
 use std::sync::LazyLock;
 

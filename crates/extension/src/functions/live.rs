@@ -74,26 +74,31 @@ impl PageSource for LivePages {
 /// # Safety
 /// In a transaction. `work` must leave nothing open, and drop nothing after an error.
 unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    // SAFETY: the subtransaction ends here, unless an error ends the whole transaction. It changes context and owner, which are put back.
+    // SAFETY: the subtransaction ends here, however `work` does: PostgreSQL leaves that to whoever began it. It changes context and owner,
+    // which are put back.
     unsafe {
+        // Before 16, a recovery conflict within a subtransaction ends the session.
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        if pg_sys::RecoveryInProgress() {
+            return Ok(work());
+        }
         let (context, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::CurrentMemoryContext = context;
-        let result = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
-            .catch_others(|error| match error {
-                CaughtError::PostgresError(report) if is_of_reading(report.sql_error_code()) => {
-                    Err(io::Error::other(report.message().to_owned()))
-                }
-                other => other.rethrow(),
-            })
-            .execute();
+        let result =
+            PgTryBuilder::new(AssertUnwindSafe(|| Ok(work()))).catch_others(|error| Err(Box::new(error))).execute();
         match result {
             Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
             Err(_) => pg_sys::RollbackAndReleaseCurrentSubTransaction(),
         }
         pg_sys::CurrentMemoryContext = context;
         pg_sys::CurrentResourceOwner = owner;
-        result
+        result.or_else(|error: Box<CaughtError>| match *error {
+            CaughtError::PostgresError(report) if is_of_reading(report.sql_error_code()) => {
+                Err(io::Error::other(report.message().to_owned()))
+            }
+            other => other.rethrow(),
+        })
     }
 }
 
