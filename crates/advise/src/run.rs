@@ -59,6 +59,8 @@ pub fn advise(
     control: &Control,
 ) -> Result<Advice, AdviseError> {
     let given = !queries.is_empty();
+    // The cast in the index's expression sees the values before they are normalised.
+    let fit_halfvec = question.value_type != ValueType::Vector || rows.fit_halfvec();
     let (rows, mut queries) = (rows.prepared(question.metric), queries.prepared(question.metric));
     if given && queries.is_empty() {
         return Err(AdviseError::NoQueries);
@@ -86,7 +88,9 @@ pub fn advise(
     let context = Context { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
     let mut forms = Vec::new();
     for value_type in plan::types(question) {
-        // Left out if a value is too large for halfvec.
+        if value_type == ValueType::HalfVec && !fit_halfvec {
+            continue;
+        }
         forms.extend(Form::new(&context, value_type).map(|form| (value_type, form)));
     }
     if forms.is_empty() {

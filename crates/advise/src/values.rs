@@ -96,6 +96,15 @@ impl Values {
         kept
     }
 
+    /// Whether all values of a `vector` column can be cast to `halfvec`.
+    pub(crate) fn fit_halfvec(&self) -> bool {
+        let mut decoded = vec![0.0; self.dims as usize];
+        (0..self.len()).all(|number| {
+            distance::decode(self.elements(), self.get(number), &mut decoded);
+            decoded.iter().all(|&x| f16::from_f32(x).is_finite())
+        })
+    }
+
     /// The values as `halfvec` or `bit`, converted as in pgvector; `None` if one is too large for the type.
     #[must_use]
     pub fn converted(&self, to: ValueType) -> Option<Self> {
@@ -129,7 +138,8 @@ fn bits(values: &[f32]) -> u8 {
 fn normalise(value_type: ValueType, value: &mut [u8]) -> bool {
     let (elements, components) = match value_type {
         ValueType::SparseVec => {
-            let entries = (value.len() - 4) / 8;
+            // A shorter value comes from a client that does not keep to the format.
+            let Some(entries) = value.len().checked_sub(4).map(|bytes| bytes / 8) else { return false };
             (Elements::F32, &mut value[4 + 4 * entries..])
         }
         ValueType::Vector => (Elements::F32, value),
@@ -171,6 +181,7 @@ mod tests {
         let bits = values.converted(ValueType::Bit).unwrap();
         assert_eq!([bits.get(0), bits.get(1), bits.get(2)], [&[0b1000_0000], &[0], &[0b1100_0000]]);
         assert!(values.converted(ValueType::HalfVec).is_none(), "a million is too large");
+        assert!(!values.fit_halfvec() && vectors(&[[3.0, 0.0, -4.0]]).fit_halfvec());
         let unit = values.prepared(Metric::Cosine);
         assert_eq!(unit.len(), 2, "a vector of norm zero has no direction");
         assert_eq!(unit.get(0), [0.6f32, 0.0, -0.8].map(f32::to_le_bytes).concat());
@@ -197,5 +208,8 @@ mod tests {
         let unit = values.prepared(Metric::Cosine);
         assert_eq!((unit.len(), unit.get(1)), (2, &sparse(&[(2, -1.0)])[..]));
         assert_eq!(unit.get(0), sparse(&[(1, 0.6), (5, 0.8)]));
+        let mut values = Values::new(ValueType::SparseVec, 9);
+        values.extend(&[1, 2, 3], [3]);
+        assert!(values.prepared(Metric::Cosine).is_empty(), "no number of entries, as of a hostile client");
     }
 }

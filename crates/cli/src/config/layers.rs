@@ -119,13 +119,17 @@ impl Layers<'_> {
         words
     }
 
-    /// Whether a flag is on the command line. A value that begins with two dashes must be attached by
-    /// `=`, so no value can be mistaken for a flag.
+    /// Whether a flag is on the command line. A value that begins with two dashes must be attached by `=`, unless the flag before it takes
+    /// such values: so no value is mistaken for a flag.
     fn is_given(&self, setting: &Arg) -> bool {
         let flag = format!("--{}", key(setting));
-        self.words.iter().any(|word| {
+        let with_dashes = self.section.settings(self.command).filter(|other| other.is_allow_hyphen_values_set());
+        let with_dashes: Vec<String> = with_dashes.map(|other| format!("--{}", key(other))).collect();
+        let before = std::iter::once(None).chain(self.words.iter().map(Some));
+        self.words.iter().zip(before).any(|(word, before)| {
+            let is_value = before.is_some_and(|before| with_dashes.iter().any(|flag| before == flag.as_str()));
             let word = word.as_encoded_bytes();
-            word.strip_prefix(flag.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+            !is_value && word.strip_prefix(flag.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
         })
     }
 
@@ -146,18 +150,19 @@ fn variable(setting: &Arg) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::definition;
-
-    const SERVE: &str = "serve";
 
     fn merge(toml: &str, words: &str) -> Result<ArgMatches, Stop> {
         let command = definition::command();
         let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
         let file = File::parse(Path::new("c.toml"), toml, &command);
-        let section = Section::find(SERVE).unwrap();
+        let name = words[1].to_str().unwrap();
+        let section = Section::find(name).unwrap();
         let matches = Layers { command: &command, section, file: &file, words: &words }.merge()?;
-        Ok(matches.subcommand_matches(SERVE).unwrap().clone())
+        Ok(matches.subcommand_matches(name).unwrap().clone())
     }
 
     fn mistakes(toml: &str, words: &str) -> Vec<String> {
@@ -177,6 +182,15 @@ mod tests {
         let off = merge(toml, "lantern-index serve --allow-plaintext-beyond-loopback=false").unwrap();
         assert_eq!(off.get_one::<bool>("allow_plaintext_beyond_loopback"), Some(&false));
         assert_eq!(off.get_one::<u16>("port"), Some(&9000));
+    }
+
+    #[test]
+    fn an_argument_of_a_builder_is_none_of_the_router() {
+        let toml = "[router]\nmax-build-time = '4h'\n";
+        for words in ["--builder-arg --max-build-time=2h", "--builder-arg=--max-build-time=2h"] {
+            let matches = merge(toml, &format!("lantern-index router {words}")).unwrap();
+            assert_eq!(matches.get_one::<Duration>("max_build_time"), Some(&Duration::from_secs(4 * 3600)), "{words}");
+        }
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl State {
 
     pub(super) fn end(&mut self, key: u64, spent: &[Duration; 5], report: EndedReport) {
         self.running.remove(&key);
-        if report.outcome == Outcome::Succeeded {
+        // A check or advice sends no pages, and its phases have nothing in common with those of a build.
+        if report.outcome == Outcome::Succeeded && report.pages > 0 {
             self.phase_rates.learn(&report.subject, report.rows, spent);
         }
         self.last = Some(report.outcome);

@@ -29,6 +29,7 @@ impl Engine for InsertionEngine {
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
         let (setup, taken, _) = self.0.finish();
         let space = setup.searched();
+        setup.control.progress().enter(Phase::Graph, taken.points().len() as u64);
         let (draft, gathered) = setup.pool.run(|| insert_all(&setup.spec, space, &taken, &setup.control))?;
         Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken)
     }
@@ -44,7 +45,6 @@ pub(crate) fn insert_all(
 ) -> Result<(Draft, Gathered), BuildError> {
     let points = taken.points();
     let levels = draw_levels(&Random::new(spec.seed), &points, taken.heap_tids.elements(), spec.m);
-    control.progress().enter(Phase::Graph, points.len() as u64);
     let mut draft = Draft::new(spec.m, levels);
     let levels = points.iter().map(|&point| draft.level(point)).collect();
     let (m, ef_construction) = (usize::from(spec.m), usize::from(spec.ef_construction));
