@@ -85,6 +85,35 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
 }
 
 #[test]
+fn a_build_waits_for_its_builders_other_build_longer_than_the_idle_timeout() {
+    let options = BuilderOptions::serve(&["--max-builds", "1", "--idle-timeout", "2s"]);
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap();
+    let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
+    let arguments = ["--builders", "static", "--builder", &address];
+    let mut scene = Scene::with("waits_long", &BuilderOptions::router(&arguments));
+    scene.build_and_drop();
+    let table = Table::random(Opclass::L2, 100, 8, 7);
+    // As above: the router may know that the builder is busy. Then try again.
+    let waited_there = (0..10).any(|_| {
+        // The idle timeout does not apply to Lantern's clients.
+        let mut other = crate::client::Client::open(connect(builder.address()), table.init());
+        other.acknowledged().unwrap();
+        let mut session = scene.another_session();
+        let building = thread::spawn(move || session.execute(CREATE_QUICKLY));
+        let at_builder = || Ok((builder.metric("lantern_index_queue_depth")? > 0.0).then_some(()));
+        let waits_there = wait_for("the build to wait at the builder", Duration::from_secs(5), at_builder).is_ok();
+        if waits_there {
+            thread::sleep(Duration::from_secs(4));
+        }
+        drop(other);
+        building.join().unwrap().unwrap();
+        scene.another_session().execute("DROP INDEX items_idx").unwrap();
+        waits_there
+    });
+    assert!(waited_there);
+}
+
+#[test]
 fn a_build_that_was_sent_to_its_builder_is_not_cancelled_here() {
     let socket = Socket::new();
     let options = BuilderOptions::router(&["--mode", "redirect", "--admin-socket", &socket.path()]);
