@@ -25,7 +25,9 @@ fn the_example_is_accepted() {
         wait_for("the definition to be in force", PATIENCE, || {
             let name = format!("crd/{kind}.postgresql.cnpg.io");
             let format = "jsonpath={.status.conditions[?(@.type=='Established')].status}";
-            Ok((kubernetes.kubectl(&["get", &name, "-o", format])?.trim() == "True").then_some(()))
+            // An error while the definition has no status yet.
+            let status = kubernetes.kubectl(&["get", &name, "-o", format]);
+            Ok(status.is_ok_and(|status| status.trim() == "True").then_some(()))
         })
         .unwrap();
     }
