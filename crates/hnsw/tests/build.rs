@@ -186,6 +186,28 @@ fn builds_stop_while_the_graph_is_made() {
 }
 
 #[test]
+fn builds_pass_through_all_phases_whoever_makes_the_graph() {
+    // A trial on the data chooses between bulk and insertion where the metric alone does not.
+    for (kind, metric, dims) in [
+        (EngineKind::Bulk, Metric::L2, 16),
+        (EngineKind::Bulk, Metric::InnerProduct, 16),
+        (EngineKind::Bulk, Metric::L1, 2),
+        (EngineKind::Insertion, Metric::L2, 16),
+        (EngineKind::Usearch, Metric::L2, 16),
+    ] {
+        let (mut numbers, control) = (Numbers(8), Control::default());
+        let spec = BuildSpec { metric, ..spec(dims, 8) };
+        let mut engine = start(kind, spec, Arc::new(Pool::new(2).unwrap()), control.clone()).unwrap();
+        let values: Vec<u8> = (0..4000 * dims).flat_map(|_| numbers.next().abs().to_le_bytes()).collect();
+        let tids: Vec<_> = (0..4000).map(tid).collect();
+        engine.add(RowBatch { tids: &tids, values: &values, lengths: &[] }).unwrap();
+        check(&engine.finish().unwrap(), 4000);
+        let spent = control.progress().spent();
+        assert!(spent.iter().all(|spent| !spent.is_zero()), "{} {metric:?}: {spent:?}", kind.name());
+    }
+}
+
+#[test]
 fn recall_of_clustered_vectors() {
     for kind in ENGINES {
         let mut numbers = Numbers(5);

@@ -3,7 +3,7 @@ use graph::max_level;
 use rayon::prelude::*;
 
 use super::finish::Completion;
-use super::insertion::insert_all;
+use super::insertion::first_graph;
 use super::intake::{Intake, Setup};
 use super::trial;
 use crate::candidates::Candidates;
@@ -79,7 +79,7 @@ impl Engine for BulkEngine {
         let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
-            let (draft, gathered) = pool.run(|| insert_all(spec, setup.searched(), &taken, control))?;
+            let (draft, gathered) = first_graph(&setup, &taken)?;
             return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
         }
         let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));

@@ -141,7 +141,7 @@ impl Completion<'_> {
         if inserts {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);
-            let (mut draft, gathered) = pool.run(|| insert_all(spec, searched, taken, control))?;
+            let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;
             let quality = quality_of(&draft)?;
             if quality.finds_more_than(&measured.quality, CLEARLY) {
