@@ -90,5 +90,6 @@ mod tests {
             let parsed = Options::try_parse_from(std::iter::once("chaos".to_owned()).chain(command.shown.clone()));
             assert!(parsed.is_ok(), "{command:?}: {}", parsed.unwrap_err());
         }
+        assert!(Options::try_parse_from(["chaos", "--dance"]).is_err());
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::{CLUSTER, database, failure};
 
+const TABLE: &str = "CREATE TABLE t (v vector(3)); \
+                     INSERT INTO t SELECT ARRAY[i, i % 7, 1]::vector FROM generate_series(1, 100) i";
+
 #[test]
 fn a_schema_of_another_role_is_refused() {
     let mut session = CLUSTER.database("rights_schema").unwrap();
@@ -22,10 +25,10 @@ fn a_schema_of_another_role_is_refused() {
 #[test]
 fn checks_are_seen_by_those_who_may_read_the_table() {
     let mut session = database("rights_checks");
+    session.execute(TABLE).unwrap();
     session
         .execute(
-            "CREATE TABLE t (v vector(3)); INSERT INTO t SELECT ARRAY[i, i % 7, 1]::vector FROM generate_series(1, 100) i; \
-             CREATE INDEX t_v ON t USING hnsw (v vector_l2_ops); SELECT lantern_index.check_and_remember('t_v'); \
+            "CREATE INDEX t_v ON t USING hnsw (v vector_l2_ops); SELECT lantern_index.check_and_remember('t_v'); \
              CREATE ROLE curious; GRANT TEMPORARY ON DATABASE rights_checks TO curious; SET ROLE curious; \
              CREATE FUNCTION pg_temp.tell(float8) RETURNS bool LANGUAGE plpgsql STRICT COST 0.0001 \
                  AS $$BEGIN RAISE NOTICE 'told %', $1; RETURN true; END$$; \
@@ -41,10 +44,10 @@ fn checks_are_seen_by_those_who_may_read_the_table() {
 #[test]
 fn a_check_does_not_wait_for_another_one() {
     let mut session = database("rights_waiting");
+    session.execute(TABLE).unwrap();
     session
         .execute(
-            "CREATE TABLE t (v vector(3)); INSERT INTO t SELECT ARRAY[i, i % 7, 1]::vector FROM generate_series(1, 100) i; \
-             CREATE INDEX a ON t USING hnsw (v vector_l2_ops); CREATE INDEX b ON t USING hnsw (v vector_l2_ops); \
+            "CREATE INDEX a ON t USING hnsw (v vector_l2_ops); CREATE INDEX b ON t USING hnsw (v vector_l2_ops); \
              INSERT INTO lantern_index.checks VALUES (1, 1, now(), 0, 0, 0, 0, 0, NULL, 'of an index that is gone')",
         )
         .unwrap();

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
+use anyhow::Result;
 use harness::{Direction, Session, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -60,10 +61,14 @@ impl Held {
             other.execute(writes).unwrap();
             scene.network.reset();
         }
-        let sql = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase LIKE '{}'", self.phase());
-        let reached = wait_for(self.phase(), PATIENCE, || Ok((watcher.value::<u32>(&sql)? == 1).then_some(())));
-        reached.unwrap_or_else(|error| panic!("{error}: {}", running.said()));
+        self.wait(watcher).unwrap_or_else(|error| panic!("{error}: {}", running.said()));
         (running, other)
+    }
+
+    /// Waits until a rebuild waits here.
+    fn wait(self, watcher: &mut Session) -> Result<()> {
+        let sql = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase LIKE '{}'", self.phase());
+        wait_for(self.phase(), PATIENCE, || Ok((watcher.value::<u32>(&sql)? == 1).then_some(())))
     }
 }
 
@@ -96,6 +101,12 @@ impl Fault {
     }
 }
 
+/// Waits until the server executes no rebuild, whether its client is there or not.
+fn wait_for_no_rebuild(session: &mut Session) {
+    let none = || Ok((session.value::<u32>("SELECT count(*) FROM pg_stat_progress_create_index")? == 0).then_some(()));
+    wait_for("the end of the rebuild", PATIENCE, none).unwrap();
+}
+
 /// Checks that there is no further hnsw index, and that all can be searched.
 fn expect_nothing_left(session: &mut Session, what: &str) {
     let names: Vec<String> = files(session).into_iter().map(|(name, _)| name).collect();
@@ -106,10 +117,7 @@ fn expect_nothing_left(session: &mut Session, what: &str) {
 
 #[test]
 fn a_fault_in_each_phase() {
-    let mut scene = Scene::new();
-    let mut session = scene.database("faulty");
-    worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    wait_for_advice(&scene, "faulty", "a_worn", "rebuild");
+    let (mut scene, mut session) = Scene::worn("faulty");
     let writers = Writers::start(
         &scene,
         "faulty",
@@ -141,17 +149,14 @@ fn a_fault_in_each_phase() {
     let (running, mut other) = Held::Reader.reach(&scene, "faulty", &mut session);
     drop(running);
     other.execute("ROLLBACK").unwrap();
-    let rebuilt =
-        || Ok((session.value::<u32>("SELECT count(*) FROM pg_stat_progress_create_index")? == 0).then_some(()));
-    wait_for("the rebuild without its client", PATIENCE, rebuilt).unwrap();
+    wait_for_no_rebuild(&mut session);
     expect_nothing_left(&mut session, "killed");
 
     let mut other = scene.session("faulty");
     other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
     let running = scene.begin("faulty", &["--rebuild", "--patience", "1s"]);
     running.wait_for_words("rebuild, vacuum …");
-    let phase = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase = '{}'", Held::Reader.phase());
-    wait_for("the rebuild", PATIENCE, || Ok((session.value::<u32>(&phase)? == 1).then_some(()))).unwrap();
+    Held::Reader.wait(&mut session).unwrap();
     running.terminate();
     let (code, said) = running.end();
     assert!(code == 3 && said.contains("what it leaves is there still, for --drop-leftovers"), "{said}");
@@ -181,10 +186,7 @@ fn a_fault_in_each_phase() {
 
 #[test]
 fn what_stays_behind_is_named() {
-    let scene = Scene::new();
-    let mut session = scene.database("kept");
-    worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    wait_for_advice(&scene, "kept", "a_worn", "rebuild");
+    let (scene, mut session) = Scene::worn("kept");
     let (running, mut other) = Held::Reader.reach(&scene, "kept", &mut session);
     let mut next = scene.session("kept");
     let said = std::thread::scope(|scope| {
@@ -206,10 +208,7 @@ fn what_stays_behind_is_named() {
 
 #[test]
 fn nobody_reads_what_is_said() {
-    let scene = Scene::new();
-    let mut session = scene.database("unread");
-    worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    wait_for_advice(&scene, "unread", "a_worn", "rebuild");
+    let (scene, mut session) = Scene::worn("unread");
     let mut other = scene.session("unread");
     other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
     let textfile = scene.cluster.dir().join("unread.prom");
@@ -222,12 +221,9 @@ fn nobody_reads_what_is_said() {
         assert!(read > 0, "it has ended");
     }
     drop(maintain.stderr.take());
-    let phase = format!("SELECT count(*) FROM pg_stat_progress_create_index WHERE phase = '{}'", Held::Reader.phase());
-    wait_for("the rebuild", PATIENCE, || Ok((session.value::<u32>(&phase)? == 1).then_some(()))).unwrap();
+    Held::Reader.wait(&mut session).unwrap();
     kill_process(Pid::from_child(&maintain), Signal::TERM).unwrap();
-    let cancelled =
-        || Ok((session.value::<u32>("SELECT count(*) FROM pg_stat_progress_create_index")? == 0).then_some(()));
-    wait_for("the end of the statement", PATIENCE, cancelled).unwrap();
+    wait_for_no_rebuild(&mut session);
     other.execute("ROLLBACK").unwrap();
     let status = wait_for("the end of the run", PATIENCE, || Ok(maintain.try_wait()?)).unwrap();
     assert_eq!(status.code(), Some(3));
@@ -237,10 +233,7 @@ fn nobody_reads_what_is_said() {
 
 #[test]
 fn a_restart_of_the_server() {
-    let mut scene = Scene::new();
-    let mut session = scene.database("restarted");
-    worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    wait_for_advice(&scene, "restarted", "a_worn", "rebuild");
+    let (mut scene, mut session) = Scene::worn("restarted");
     let before = files(&mut session);
     for crashes in [false, true] {
         let (running, _other) = Held::Builder.reach(&scene, "restarted", &mut session);
@@ -267,10 +260,7 @@ fn a_restart_of_the_server() {
 
 #[test]
 fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
-    let scene = Scene::new();
-    let mut session = scene.database("stopped");
-    worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    wait_for_advice(&scene, "stopped", "a_worn", "rebuild");
+    let (scene, mut session) = Scene::worn("stopped");
     let before = files(&mut session);
     let (running, mut other) = Held::Builder.reach(&scene, "stopped", &mut session);
     let (code, plan) = scene.maintain("stopped", &["--rebuild"]);

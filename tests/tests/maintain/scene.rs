@@ -26,6 +26,15 @@ impl Scene {
         scene
     }
 
+    /// With a database in which the index `a_worn` of the table `a` needs a rebuild; and a session there.
+    pub fn worn(database: &str) -> (Self, Session) {
+        let scene = Self::new();
+        let mut session = scene.database(database);
+        worn(&mut session, "a", "a_worn", "WITH (external = true)");
+        wait_for_advice(&scene, database, "a_worn", "rebuild");
+        (scene, session)
+    }
+
     /// Replaces a lost builder.
     pub fn replace_builder(&mut self) {
         self.builder = Builder::start().unwrap();

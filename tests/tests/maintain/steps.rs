@@ -90,10 +90,7 @@ fn indexes_that_others_change_before_their_turn() {
 
 #[test]
 fn an_index_that_cannot_be_read_at_its_turn_is_left_to_do() {
-    let scene = Scene::new();
-    let mut session = scene.database("locked");
-    worn(&mut session, "a", "a_worn", "");
-    wait_for_advice(&scene, "locked", "a_worn", "rebuild");
+    let (scene, mut session) = Scene::worn("locked");
     session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let running = scene.begin("locked", &["--rebuild"]);
     running.wait_for_words("waiting: another session builds an index of the table");

@@ -1,10 +1,11 @@
 //! Commands of a router's owner, over its Unix socket.
 
+use std::net::TcpStream;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, BuilderOptions, Scratch, binary, wait_for};
+use harness::{Builder, BuilderOptions, Scratch, SqlError, binary, wait_for};
 
 use crate::client::{Failure, connect};
 use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
@@ -51,32 +52,60 @@ fn a_drained_router_takes_no_builds_whatever_the_client_speaks() {
     table.build(connect(scene.router.address())).unwrap();
 }
 
-#[test]
-fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
-    let socket = Socket::new();
-    let options = BuilderOptions::serve(&["--max-builds", "1"]);
-    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap();
+/// A builder that does one build at a time.
+fn one_at_a_time(arguments: &[&str]) -> Builder {
+    let options = BuilderOptions::serve(&[&["--max-builds", "1"], arguments].concat());
+    Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap()
+}
+
+/// A router to one builder, which the router does not start.
+fn router_to(builder: &Builder, name: &str, arguments: &[&str]) -> Scene {
     let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
-    let arguments = ["--builders", "static", "--builder", &address, "--admin-socket", &socket.path()];
-    let mut scene = Scene::with("waits", &BuilderOptions::router(&arguments));
+    let own = ["--builders", "static", "--builder", &address];
+    let mut scene = Scene::with(name, &BuilderOptions::router(&[&own, arguments].concat()));
     scene.build_and_drop();
-    let table = Table::random(Opclass::L2, 100, 8, 7);
-    let listed = || socket.run(&["builds"]).split_once(' ').map(|(id, _)| id.to_owned());
-    let depth = || builder.metric("lantern_index_queue_depth");
-    // If the router has just polled the builder, it knows that the builder is busy and queues the build itself: then try again.
-    let waited_there = (0..10).any(|_| {
-        // A client that does not come through the router occupies the builder.
+    scene
+}
+
+/// A build through a router whose builder is occupied by a client that does not come through the router.
+struct Behind {
+    building: thread::JoinHandle<Result<(), SqlError>>,
+    other: crate::client::Client<TcpStream>,
+    /// Whether the build waits at the builder. If the router has just polled the builder, it knows that the builder is busy and queues the
+    /// build itself: then try again.
+    waits_there: bool,
+}
+
+impl Behind {
+    fn begin(scene: &Scene, builder: &Builder) -> Self {
+        let table = Table::random(Opclass::L2, 100, 8, 7);
+        // The idle timeout does not apply to Lantern's clients.
         let mut other = crate::client::Client::open(connect(builder.address()), table.init());
         other.acknowledged().unwrap();
         let mut session = scene.another_session();
         let building = thread::spawn(move || session.execute(CREATE_QUICKLY));
-        let id = wait_for("the build to be listed", PATIENCE, || Ok(listed())).unwrap();
-        let at_builder = || Ok((depth()? > 0.0).then_some(()));
+        let at_builder = || Ok((depth(builder)? > 0.0).then_some(()));
         let waits_there = wait_for("the build to wait at the builder", Duration::from_secs(5), at_builder).is_ok();
+        Self { building, other, waits_there }
+    }
+}
+
+fn depth(builder: &Builder) -> anyhow::Result<f64> {
+    builder.metric("lantern_index_queue_depth")
+}
+
+#[test]
+fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
+    let (socket, builder) = (Socket::new(), one_at_a_time(&[]));
+    let mut scene = router_to(&builder, "waits", &["--admin-socket", &socket.path()]);
+    let listed = || socket.run(&["builds"]).split_once(' ').map(|(id, _)| id.to_owned());
+    let waited_there = (0..10).any(|_| {
+        let Behind { building, other, waits_there } = Behind::begin(&scene, &builder);
+        let id = wait_for("the build to be listed", PATIENCE, || Ok(listed())).unwrap();
         socket.run(&["cancel", &id]);
         let error = building.join().unwrap().unwrap_err();
         assert_eq!(error.server().sqlstate, "57014", "{error}");
-        wait_for("the builder's queue to be empty", PATIENCE, || Ok((depth()? == 0.0).then_some(()))).unwrap();
+        wait_for("the builder's queue to be empty", PATIENCE, || Ok((depth(&builder)? == 0.0).then_some(()))).unwrap();
         drop(other);
         scene.build_and_drop();
         waits_there
@@ -86,22 +115,10 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
 
 #[test]
 fn a_build_waits_for_its_builders_other_build_longer_than_the_idle_timeout() {
-    let options = BuilderOptions::serve(&["--max-builds", "1", "--idle-timeout", "2s"]);
-    let builder = Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap();
-    let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
-    let arguments = ["--builders", "static", "--builder", &address];
-    let mut scene = Scene::with("waits_long", &BuilderOptions::router(&arguments));
-    scene.build_and_drop();
-    let table = Table::random(Opclass::L2, 100, 8, 7);
-    // As above: the router may know that the builder is busy. Then try again.
+    let builder = one_at_a_time(&["--idle-timeout", "2s"]);
+    let scene = router_to(&builder, "waits_long", &[]);
     let waited_there = (0..10).any(|_| {
-        // The idle timeout does not apply to Lantern's clients.
-        let mut other = crate::client::Client::open(connect(builder.address()), table.init());
-        other.acknowledged().unwrap();
-        let mut session = scene.another_session();
-        let building = thread::spawn(move || session.execute(CREATE_QUICKLY));
-        let at_builder = || Ok((builder.metric("lantern_index_queue_depth")? > 0.0).then_some(()));
-        let waits_there = wait_for("the build to wait at the builder", Duration::from_secs(5), at_builder).is_ok();
+        let Behind { building, other, waits_there } = Behind::begin(&scene, &builder);
         if waits_there {
             thread::sleep(Duration::from_secs(4));
         }
