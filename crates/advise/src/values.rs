@@ -101,7 +101,7 @@ impl Values {
         let mut decoded = vec![0.0; self.dims as usize];
         (0..self.len()).all(|number| {
             distance::decode(self.elements(), self.get(number), &mut decoded);
-            decoded.iter().all(|&x| f16::from_f32(x).is_finite())
+            fits_halfvec(&decoded)
         })
     }
 
@@ -115,11 +115,10 @@ impl Values {
             distance::decode(self.elements(), self.get(number), &mut decoded);
             match to {
                 ValueType::HalfVec => {
-                    let halves = decoded.iter().map(|&x| f16::from_f32(x));
-                    if !halves.clone().all(f16::is_finite) {
+                    if !fits_halfvec(&decoded) {
                         return None;
                     }
-                    converted.bytes.extend(halves.flat_map(f16::to_le_bytes));
+                    converted.bytes.extend(decoded.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()));
                 }
                 ValueType::Bit => converted.bytes.extend(decoded.chunks(8).map(bits)),
                 ValueType::Vector | ValueType::SparseVec => return None,
@@ -127,6 +126,10 @@ impl Values {
         }
         Some(converted)
     }
+}
+
+fn fits_halfvec(components: &[f32]) -> bool {
+    components.iter().all(|&x| f16::from_f32(x).is_finite())
 }
 
 /// The signs of eight values, the first in the highest bit: pgvector's `binary_quantize`.

@@ -2,8 +2,8 @@
 
 -- Building needs only the library; the extension adds what can be asked in SQL.
 
--- CREATE EXTENSION uses a schema of this name that is there already. Its owner could have functions and operators in it that the statements
--- below would take for PostgreSQL's, and that run with the rights of whoever reads the view.
+-- CREATE EXTENSION uses a schema of this name if there is one. The statements below could then find functions and operators of the schema's
+-- owner in place of PostgreSQL's, which would run with the rights of whoever reads the view.
 DO $$
 DECLARE
     owner name := (SELECT r.rolname FROM pg_catalog.pg_namespace n
@@ -75,7 +75,7 @@ CREATE TABLE checks (
 COMMENT ON TABLE checks IS 'what check_and_remember() found';
 
 CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL) RETURNS text AS $$
-    -- Rows that another session deletes are left to it: a check takes long, and holds its locks.
+    -- SKIP LOCKED: another session that is deleting such rows keeps them locked until its check ends, which may take long.
     DELETE FROM lantern_index.checks AS old
         WHERE old.index OPERATOR(pg_catalog.=) ANY (
             SELECT gone.index FROM lantern_index.checks AS gone

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::admission::{NoBuilder, listen, send};
 use crate::opening::Client;
 use crate::pool::Lease;
-use crate::stream::{CONNECT, connect};
+use crate::stream::{connect, in_time};
 use crate::tls::BuilderTls;
 
 /// A connection to a builder that has received the client's Hello.
@@ -42,9 +42,7 @@ pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Resu
     let mut stream = connect(lease.place(), tls).await?;
     let mut greeting = [0; 8];
     // The system accepts connections for a program that has stopped.
-    timeout(CONNECT, stream.read_exact(&mut greeting))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    in_time(stream.read_exact(&mut greeting)).await?;
     let greeting = Greeting::from_bytes(greeting);
     if greeting.server_type != ServerType::Builder as u32 {
         return Err(io::Error::other(format!("it is of type {}, not a builder", greeting.server_type)));

@@ -10,7 +10,7 @@ use crate::spawner::Place;
 use crate::tls::BuilderTls;
 
 /// The time limit for connecting to a builder, and for its greeting.
-pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long data sent to a builder may stay unacknowledged or unread.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -24,5 +24,10 @@ pub(crate) async fn connect(place: &Place, tls: Option<&BuilderTls>) -> io::Resu
         let stream = TlsConnector::from(tls.config()).connect(tls.name.clone(), buffered(stream)).await?;
         Ok(Box::new(stream) as Box<dyn Transport>)
     };
-    timeout(CONNECT, connect).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    in_time(connect).await
+}
+
+/// Fails with `TimedOut` if a builder takes longer than [`CONNECT`].
+pub(crate) async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(CONNECT, work).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

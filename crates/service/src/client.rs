@@ -9,6 +9,12 @@ use protocol::{ErrorReport, Refuse, SqlState};
 /// The hint for clients that exceed their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
+/// Why a build of this client waits although a builder has room for it.
+#[must_use]
+pub fn held_back(client: &str) -> String {
+    format!("{client} has reached its limit of builds or memory")
+}
+
 /// A named client's limits; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {

@@ -35,7 +35,7 @@ mod transport;
 pub use access::Access;
 pub use activity::{Activity, Queued, Running, Stage, printable};
 pub use admin::{AdminError, AdminSocket};
-pub use client::{Client, LIMITS_HINT, Limits};
+pub use client::{Client, LIMITS_HINT, Limits, held_back};
 pub use codec::{CodecError, FrameReader, FrameWriter};
 pub use daemon::{Daemon, DaemonError, Ending};
 pub use listener::Door;

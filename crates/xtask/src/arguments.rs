@@ -129,11 +129,11 @@ impl FromStr for CleanSystem {
 
 #[derive(Args, Debug, Default, PartialEq, Eq)]
 pub struct TestOptions {
-    /// fmt, clippy, versions, unit, integration, database (integration tests but those of daemons and documents), a file of
-    /// tests/tests, or a part of a test's name, on the PostgreSQL found; pgvector
-    /// (pgvector's own regression and TAP tests, with every hnsw index built externally); neon (the distance kernels for aarch64,
-    /// cross-compiled and emulated); aarch64 (those kernels, and builds with them; with --pg, builds in an emulated PostgreSQL); kubernetes
-    /// (builders as pods, on a control plane built from Go sources once). The last four are no part of a whole run
+    /// fmt, clippy, versions, unit, integration, database (integration tests but those of daemons and documents), a file of tests/tests, or a
+    /// part of a test's name, on the PostgreSQL found; pgvector (pgvector's own regression and TAP tests, with every hnsw index built
+    /// externally); neon (the distance kernels for aarch64, cross-compiled and emulated); aarch64 (those kernels, and builds with them; with
+    /// --pg, builds in an emulated PostgreSQL); kubernetes (builders as pods, on a control plane built from Go sources once). The last four are
+    /// no part of a whole run
     pub name: Option<String>,
     /// On this release only; 17 and 18 are fetched from Debian if not here
     #[arg(long, value_name = "N")]

@@ -74,9 +74,14 @@ fn fetch(config: &PgConfig) -> Result<PathBuf> {
     fetch_first(&dir, |_| true)
 }
 
+/// The directory in `PGVECTOR_SOURCE`.
+pub fn own_source() -> Option<PathBuf> {
+    env::var_os("PGVECTOR_SOURCE").map(PathBuf::from)
+}
+
 /// pgvector's source of exactly this version: the directory in `PGVECTOR_SOURCE`, or one fetched from Debian, earlier or now.
 pub fn source(version: &str) -> Result<PathBuf> {
-    if let Some(path) = env::var_os("PGVECTOR_SOURCE").map(PathBuf::from) {
+    if let Some(path) = own_source() {
         let control = fs::read_to_string(path.join("vector.control"))
             .with_context(|| format!("PGVECTOR_SOURCE: {} is not pgvector's source", path.display()))?;
         ensure!(

@@ -64,11 +64,12 @@ pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
     Ok(config)
 }
 
-/// A copy of `config`'s PostgreSQL with its headers, in `target/xtask`, with `version` of pgvector compiled from source.
+/// A copy of `config`'s PostgreSQL with its headers, in `target/xtask`, with `version` of pgvector compiled from source. It is kept, unless
+/// the source is the user's own, which may change.
 pub fn with_pgvector(config: &PgConfig, version: &str) -> Result<PgConfig> {
     let root = step::work_dir()?.join(format!("postgresql-{}-pgvector-{version}", config.major));
     let complete = root.join("complete");
-    if !complete.is_file() {
+    if !complete.is_file() || pgvector::own_source().is_some() {
         if root.exists() {
             fs::remove_dir_all(&root).with_context(|| format!("cannot delete {}", root.display()))?;
         }

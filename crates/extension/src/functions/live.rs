@@ -69,7 +69,8 @@ impl PageSource for LivePages {
 }
 
 /// Runs `work` in a subtransaction, as PL/pgSQL runs a block with EXCEPTION. What PostgreSQL raises for a damaged page or file ends only
-/// that, and is returned with its message; all other errors, such as a cancellation, end the statement.
+/// that, and is returned with its message; all other errors, such as a cancellation, end the statement. So does any error on a standby
+/// before PostgreSQL 16, where a recovery conflict within a subtransaction would end the session.
 ///
 /// # Safety
 /// In a transaction. `work` must leave nothing open, and drop nothing after an error.
@@ -77,7 +78,6 @@ unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     // SAFETY: the subtransaction ends here, however `work` does: PostgreSQL leaves that to whoever began it. It changes context and owner,
     // which are put back.
     unsafe {
-        // Before 16, a recovery conflict within a subtransaction ends the session.
         #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
         if pg_sys::RecoveryInProgress() {
             return Ok(work());

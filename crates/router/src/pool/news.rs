@@ -1,4 +1,5 @@
 use protocol::Wait;
+use service::held_back;
 use service::report::BuilderReport;
 
 use super::actor::Actor;
@@ -22,11 +23,11 @@ impl Actor {
             (false, true, false) => failure,
             (false, true, true) => "a builder is starting".to_owned(),
         };
-        for (index, (request, held_back)) in self.scheduler.waiting().into_iter().enumerate() {
+        for (index, (request, at_limit)) in self.scheduler.waiting().into_iter().enumerate() {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            let own = held_back.map(|client| format!("{client} has reached its limit of builds or memory"));
-            let now = Wait { position, reason: own.unwrap_or_else(|| reason.clone()) };
+            let reason = at_limit.map_or_else(|| reason.clone(), |client| held_back(&client));
+            let now = Wait { position, reason };
             client.waiting.send_if_modified(|last| {
                 *last != now && {
                     *last = now.clone();

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use service::{Client, Limits};
+use service::{Client, Limits, held_back};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -28,7 +28,7 @@ struct State {
     running: HashMap<Arc<str>, Share>,
     /// Waiting builds in order of arrival.
     queue: Vec<Entry>,
-    /// Builds that have left the queue with their memory reserved, and whose tasks have not yet seen it.
+    /// Builds that have left the queue, with their memory reserved, and whose sessions have not taken the reservation yet.
     admitted: Vec<Entry>,
     tickets: Ticket,
 }
@@ -159,9 +159,9 @@ impl Admission {
         self.changed.notify_waiters();
     }
 
-    /// Reserves the memory of every build whose turn it is and that has room. The first build that has none stops it, so
-    /// that small builds do not overtake a large one. Call it with every change, in the same critical section: otherwise
-    /// a build would be told to wait for one that has room itself.
+    /// Admits builds in the order of the queue, and reserves their memory, up to the first build that has no room: small builds do not
+    /// overtake a large one. Called with every change, in the same critical section: otherwise a build would be reported as waiting for one
+    /// that has room itself.
     fn admit(&self, state: &mut State) {
         while let Some(entry) = state.next().cloned() {
             let fits =
@@ -212,6 +212,11 @@ impl State {
             || (limits.memory > 0 && share.bytes.saturating_add(entry.bytes) > limits.memory)
     }
 
+    fn take_admitted(&mut self, ticket: Ticket) -> Option<Entry> {
+        let at = self.admitted.iter().position(|entry| entry.ticket == ticket)?;
+        Some(self.admitted.swap_remove(at))
+    }
+
     /// The build that is admitted next.
     fn next(&self) -> Option<&Entry> {
         self.fair_order().into_iter().find(|entry| !self.is_held_back(entry))
@@ -238,10 +243,7 @@ impl Place {
     /// The reservation if the build is admitted, else why it waits. Call it until it returns a reservation, and then no more.
     pub(crate) fn take(&self) -> Result<Reservation, Waits> {
         let mut state = self.admission.state();
-        let Some(at) = state.admitted.iter().position(|entry| entry.ticket == self.ticket) else {
-            return Err(self.waits(&state));
-        };
-        let entry = state.admitted.swap_remove(at);
+        let Some(entry) = state.take_admitted(self.ticket) else { return Err(self.waits(&state)) };
         Ok(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
     }
 
@@ -255,9 +257,7 @@ impl Place {
         let order = state.fair_order();
         let before = order.iter().position(|entry| entry.ticket == self.ticket).unwrap_or(order.len());
         let reason = match order.get(before) {
-            Some(entry) if state.is_held_back(entry) => {
-                format!("{} has reached its limit of builds or memory", entry.client)
-            }
+            Some(entry) if state.is_held_back(entry) => held_back(&entry.client),
             _ if max_builds > 0 && state.builds >= max_builds => {
                 format!("the limit of {max_builds} builds at a time is reached")
             }
@@ -283,8 +283,7 @@ impl Drop for Place {
             self.admission.admit(&mut state);
             drop(state);
             self.admission.changed.notify_waiters();
-        } else if let Some(at) = state.admitted.iter().position(|entry| entry.ticket == self.ticket) {
-            let entry = state.admitted.swap_remove(at);
+        } else if let Some(entry) = state.take_admitted(self.ticket) {
             drop(state);
             self.admission.give_back(&entry.client, entry.bytes, 1);
         }
