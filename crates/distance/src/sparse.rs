@@ -1,5 +1,8 @@
 //! Sparse vectors: a merge of two ascending index lists.
 
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
 use crate::{Metric, ordered};
 
 /// The parts of a sparse value; a malformed one reads as empty.
@@ -71,7 +74,7 @@ pub struct SparseQuery {
     indices: Vec<u32>,
     metric: Option<Metric>,
     /// What the value contributes to every distance: its squared L2 norm or its L1 norm; 0 under inner product. Distances are sums of
-    /// this and of differences, most of which cancel out between near values: hence in double precision, where products are exact.
+    /// this and of differences, most of which cancel out between near values: hence in double precision.
     own: f64,
 }
 
@@ -103,18 +106,21 @@ impl SparseQuery {
     /// The distance to another value.
     #[must_use]
     pub fn distance(&self, other: &[u8]) -> f32 {
-        let distance = match self.metric {
-            Some(Metric::L2) => self.own + self.sum(other, |x, y| (x - y) * (x - y) - x * x),
-            Some(Metric::L1) => self.own + self.sum(other, |x, y| (x - y).abs() - x.abs()),
-            _ => -self.sum(other, |x, y| x * y),
-        };
-        ordered(distance as f32)
+        ordered(match self.metric {
+            // y (y - 2x) is (x - y)² - x².
+            Some(Metric::L2) => (self.own + self.sum(other, |x: f64, y| y * (y - 2.0 * x))) as f32,
+            Some(Metric::L1) => (self.own + self.sum(other, |x: f64, y| (x - y).abs() - x.abs())) as f32,
+            _ => -self.sum(other, |x: f32, y| x * y),
+        })
     }
 
     /// Sums `term` over the dimensions where the other value is not zero; with several accumulators, to hide the latency of
     /// additions.
     #[inline(always)]
-    fn sum(&self, other: &[u8], term: impl Fn(f64, f64) -> f64) -> f64 {
+    fn sum<T>(&self, other: &[u8], term: impl Fn(T, T) -> T) -> T
+    where
+        T: From<f32> + Copy + Default + AddAssign + Add<Output = T> + Sum,
+    {
         const SUMS: usize = 4;
         let other = Sparse::parse(other);
         let term = |index: &[u8; 4], number: &[u8; 4]| {
@@ -123,14 +129,14 @@ impl SparseQuery {
         };
         let (indices, index_rest) = other.indices.as_chunks::<SUMS>();
         let (numbers, number_rest) = other.values.as_chunks::<SUMS>();
-        let mut sums = [0f64; SUMS];
+        let mut sums = [T::default(); SUMS];
         for (indices, numbers) in indices.iter().zip(numbers) {
             for lane in 0..SUMS {
                 sums[lane] += term(&indices[lane], &numbers[lane]);
             }
         }
-        let rest: f64 = index_rest.iter().zip(number_rest).map(|(index, number)| term(index, number)).sum();
-        sums.iter().sum::<f64>() + rest
+        let rest: T = index_rest.iter().zip(number_rest).map(|(index, number)| term(index, number)).sum();
+        sums.into_iter().sum::<T>() + rest
     }
 }
 
