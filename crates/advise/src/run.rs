@@ -60,7 +60,7 @@ pub fn advise(
 ) -> Result<Advice, AdviseError> {
     let given = !queries.is_empty();
     // The cast in the index's expression is of the values as they are in the column, not yet normalised.
-    let fit_halfvec = question.value_type != ValueType::Vector || rows.fit_halfvec();
+    let fit_halfvec = question.value_type != ValueType::Vector || rows.fit_halfvec(question.metric);
     let (rows, mut queries) = (rows.prepared(question.metric), queries.prepared(question.metric));
     if given && queries.is_empty() {
         return Err(AdviseError::NoQueries);

@@ -96,12 +96,12 @@ impl Values {
         kept
     }
 
-    /// Whether all values of a `vector` column can be cast to `halfvec`.
-    pub(crate) fn fit_halfvec(&self) -> bool {
+    /// Whether all values of a `vector` column can be cast to `halfvec`, for cosine without losing their direction.
+    pub(crate) fn fit_halfvec(&self, metric: Metric) -> bool {
         let mut decoded = vec![0.0; self.dims as usize];
         (0..self.len()).all(|number| {
             distance::decode(self.elements(), self.get(number), &mut decoded);
-            fits_halfvec(&decoded)
+            fits_halfvec(&decoded) && (metric != Metric::Cosine || keeps_direction(&decoded))
         })
     }
 
@@ -130,6 +130,13 @@ impl Values {
 
 fn fits_halfvec(components: &[f32]) -> bool {
     components.iter().all(|&x| f16::from_f32(x).is_finite())
+}
+
+/// Whether the cast to `halfvec` turns a vector by less than one part in 256. Components below 6e-5 lose precision, and below 3e-8 all of
+/// it.
+fn keeps_direction(components: &[f32]) -> bool {
+    let squares = |of: fn(f32) -> f32| components.iter().map(|&x| f64::from(of(x)).powi(2)).sum::<f64>();
+    squares(|x| f16::from_f32(x).to_f32() - x) * 65_536.0 <= squares(|x| x)
 }
 
 /// The signs of eight values, the first in the highest bit: pgvector's `binary_quantize`.
@@ -184,7 +191,10 @@ mod tests {
         let bits = values.converted(ValueType::Bit).unwrap();
         assert_eq!([bits.get(0), bits.get(1), bits.get(2)], [&[0b1000_0000], &[0], &[0b1100_0000]]);
         assert!(values.converted(ValueType::HalfVec).is_none(), "a million is too large");
-        assert!(!values.fit_halfvec() && vectors(&[[3.0, 0.0, -4.0]]).fit_halfvec());
+        let fit = |values: &Values, metric| values.fit_halfvec(metric);
+        assert!(!fit(&values, Metric::L2) && fit(&vectors(&[[3.0, 0.0, -4.0], [0.0; 3]]), Metric::Cosine));
+        let tiny = vectors(&[[3e-7, 1e-8, -4e-7]]);
+        assert!(fit(&tiny, Metric::L2) && !fit(&tiny, Metric::Cosine), "its direction is lost");
         let unit = values.prepared(Metric::Cosine);
         assert_eq!(unit.len(), 2, "a vector of norm zero has no direction");
         assert_eq!(unit.get(0), [0.6f32, 0.0, -0.8].map(f32::to_le_bytes).concat());

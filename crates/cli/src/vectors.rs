@@ -20,6 +20,8 @@ pub struct Sample {
     pub rows: u64,
     /// The values of the sample, as f32, one vector after the other.
     pub values: Vec<u8>,
+    /// Whether the file has named columns.
+    pub has_columns: bool,
 }
 
 /// The layout of the vectors in a file.
@@ -61,14 +63,14 @@ impl Number {
     }
 }
 
-/// Reads at most `most` vectors from all parts of a file; `column` names one of a Parquet file.
+/// Reads at most `most` vectors from all parts of a file; `column` names one of a Parquet file, other files have none.
 pub fn sample(path: &Path, column: Option<&str>, most: u64) -> Result<Sample> {
     let mut file = File::open(path)?;
     let is = |name: &str| path.extension().is_some_and(|extension| extension == name);
-    let sample = if is("parquet") || starts_with(&mut file, b"PAR1")? {
+    let has_columns = is("parquet") || starts_with(&mut file, b"PAR1")?;
+    let sample = if has_columns {
         of_parquet(file, column, most)?
     } else {
-        ensure!(column.is_none(), "--column is for tables and Parquet files, and this is none");
         let length = file.metadata()?.len();
         let layout = if is("fvecs") { fvecs(&mut file, length)? } else { npy(&mut file, length)? };
         of_rows(&mut file, &layout, most)?
@@ -115,7 +117,7 @@ fn of_rows(file: &mut File, layout: &Layout, most: u64) -> Result<Sample> {
         );
         number.to_f32(numbers, &mut values);
     }
-    Ok(Sample { dims: dims32, rows, values })
+    Ok(Sample { dims: dims32, rows, values, has_columns: false })
 }
 
 /// `.fvecs`: each vector is its dimensions as i32, then its values as f32, all little-endian.

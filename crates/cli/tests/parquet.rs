@@ -131,9 +131,16 @@ fn every_type_of_numbers_and_compression() {
             assert_eq!(sizes(&found), sizes(&plain), "{name}: other vectors");
         }
     }
-    // The file with queries may be of either kind.
+    // The file with queries may be of another kind, also of one without columns.
     let queries = format!("--queries {} --column embedding", path("double").display());
     assert_eq!(json(&path("plain"), &queries)["queries"].as_u64(), Some(500));
+    let fvecs = dir.path().join("queries.fvecs");
+    let query = [(DIMS as u32).to_le_bytes().to_vec(), [1f32; DIMS].map(f32::to_le_bytes).concat()].concat();
+    fs::write(&fvecs, query.repeat(60)).unwrap();
+    let queries = format!("--queries {} --column embedding", fvecs.display());
+    assert_eq!(json(&path("plain"), &queries)["queries"].as_u64(), Some(60));
+    let (code, _, said) = advise(&fvecs, "--column embedding");
+    assert!(code == 64 && said.contains("--column is for tables and Parquet files"), "{code} {said}");
 }
 
 #[test]

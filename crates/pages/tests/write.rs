@@ -47,6 +47,20 @@ fn the_type_is_recognised() {
     }
 }
 
+/// With two entries, a sparsevec is as long as a vector, halfvec or bit value of these dimensions.
+#[test]
+fn a_sparse_value_as_long_as_another_is_recognised() {
+    for dims in [6, 12, 192] {
+        let mut sparse = sample(ValueType::SparseVec, dims, 16, 10, 0);
+        let words = [2u32, 0, 3].map(u32::to_le_bytes).concat();
+        let value = [words, [1f32, 0.5].map(f32::to_le_bytes).concat()].concat();
+        sparse.values = Values(vec![value; 10]);
+        let report = verify(&mut sparse.pages().as_slice(), Options::default());
+        assert!(report.is_ok(), "{dims}\n{report}");
+        assert_eq!(report.value_type, Some(ValueType::SparseVec), "{dims}");
+    }
+}
+
 #[test]
 fn an_empty_index_has_two_pages() {
     let sample = sample(ValueType::Vector, 3, 16, 0, 0);

@@ -168,7 +168,10 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
         }
         NoBuilder::Builder(refuse) => queued.turn_away(refuse),
         NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),
-        why => tracing::info!(%why, "client gets no builder"),
+        why => {
+            tracing::info!(%why, "client gets no builder");
+            queued.end(Outcome::Cancelled, why.to_string());
+        }
     }
     refuse_client(&mut client, why).await;
 }

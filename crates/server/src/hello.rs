@@ -82,13 +82,14 @@ pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, B
 
 /// The refusal of a check or of advice (`what`) that cannot join the queue.
 pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
-    let (Never { needed, limit }, whose) = match no_place {
-        NoPlace::Never(never) => (never, "builder"),
-        NoPlace::BeyondClient(never) => (never, "client"),
+    let (Never { needed, limit }, whose, hint) = match no_place {
+        NoPlace::Never(never) => (never, "builder", "Use a builder with more memory, or raise its --memory-limit."),
+        NoPlace::BeyondClient(never) => (never, "client", LIMITS_HINT),
         NoPlace::Waiting(most) => return refuse_waiting(most),
     };
     ErrorReport::new(SqlState::OUT_OF_MEMORY, format!("{what} needs more memory than this {whose} may use"))
         .detail(format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)))
+        .hint(hint)
         .refuse(0)
 }
 

@@ -118,7 +118,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         match self.begin(&hello, &client, &queued).await {
             Ok(begun) => return Some(self.build(&hello, &client, begun, queued).await),
             Err(NotBegun::Refused(refuse)) => self.refuse(queued, refuse).await,
-            Err(NotBegun::Ended(error)) => self.fail(&error).await,
+            Err(NotBegun::Ended(error)) => {
+                queued.end(error.outcome(), error.to_string());
+                self.fail(&error).await;
+            }
         }
         None
     }

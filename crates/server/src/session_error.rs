@@ -138,9 +138,12 @@ impl SessionError {
             }
             Self::Overdue(_) => "The builder's limit is --max-build-time.",
             Self::RowsOverdue(_) => "The builder's limit is --max-rows-time.",
-            Self::TooManyRows(_) => "The builder's limit is --max-rows.",
+            Self::TooManyRows(_) => {
+                "The limit is the builder's --max-rows, or stands beside the client's token in the --token-file."
+            }
             Self::Outgrown { .. } => {
-                "ANALYZE the table, so that the builder knows beforehand how many rows there are, or use a builder with more memory."
+                "ANALYZE the table, so that the builder knows beforehand how many rows there are, use a builder with more memory, or raise the client's limit in \
+                 the --token-file if it has one."
             }
             Self::Build(BuildError::SpoolFull(_)) => {
                 "Give the builder's --spool-dir more space, or use a builder with more memory."

@@ -308,9 +308,9 @@ impl Activity {
         self.change(|state| state.turn_away(key, Outcome::Refused, text));
     }
 
-    fn leave(&self, key: u64) {
-        self.metrics.count(Outcome::Cancelled);
-        self.change(|state| state.turn_away(key, Outcome::Cancelled, "client left while it waited".to_owned()));
+    fn end_waiting(&self, key: u64, outcome: Outcome, reason: String) {
+        self.metrics.count(outcome);
+        self.change(|state| state.turn_away(key, outcome, reason));
     }
 
     /// Bytes of memory reserved by builds; for a router, on its builders.

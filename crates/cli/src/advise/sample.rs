@@ -44,10 +44,12 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
         all.extend(values, []);
         all
     };
+    let mut has_columns = found.has_columns;
     let queries = match &arguments.queries {
         None => values(&[]),
         Some(path) => {
             let queries = read(path, advise::MAX_QUERIES as u64)?;
+            has_columns |= queries.has_columns;
             if queries.dims != found.dims {
                 let message = anyhow!("{} has {} dimensions, not {}", path.display(), queries.dims, found.dims);
                 return Err(Failure::Usage(message));
@@ -55,6 +57,9 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
             values(&queries.values)
         }
     };
+    if arguments.column.is_some() && !has_columns {
+        return Err(Failure::Usage(anyhow!("--column is for tables and Parquet files, and this is none")));
+    }
     let values = values(&found.values);
     Ok(Sample { value_type, metric, dims: found.dims, rows: found.rows, values, queries, column: None })
 }

@@ -60,7 +60,7 @@ pub(super) fn sample(file: File, name: Option<&str>, most: u64) -> Result<Sample
     let Vectors { dims, rows: found, values, .. } = vectors;
     ensure!(dims > 0, "the column has no vectors");
     let share = found as f64 / most.min(in_groups).max(1) as f64;
-    Ok(Sample { dims, rows: (rows as f64 * share).round() as u64, values })
+    Ok(Sample { dims, rows: (rows as f64 * share).round() as u64, values, has_columns: true })
 }
 
 /// The index of the column.

@@ -170,10 +170,14 @@ fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>,
     }
 }
 
-/// Infers the type from the layout of a value: at the same number of dimensions, each type has another size.
+/// Infers the type from the layout of a value. A sparsevec with entries can be as long as a value of another type with as many
+/// dimensions, but only a sparsevec has ascending indices within them; without entries it looks like a bit value of zeros.
 fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
-    let types = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
-    types.into_iter().find(|&value_type| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok())
+    let fits = |&value_type: &ValueType| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok();
+    let has_entries = element.data().get(8..12).is_some_and(|count| count != [0; 4]);
+    let sparse = Some(ValueType::SparseVec).filter(|_| has_entries);
+    let others = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
+    sparse.into_iter().chain(others).find(fits)
 }
 
 fn collect_rows(

@@ -153,6 +153,10 @@ fn who_waits_may_cancel_or_leave() {
     let mut early = queued(&builder, 2);
     early.rows(&Rows::new(1, DIMS), 1);
     assert_eq!(early.error().sqlstate.as_str(), "08P01");
+    let status = builder.get("/status");
+    for reason in ["build cancelled by the client", "client left", "unexpected Tuples while waiting"] {
+        assert!(status.contains(reason), "{reason}: {status}");
+    }
     drop(running);
     let (_, positions) = accepted(&mut staying);
     assert_eq!(positions, [0; 0]);

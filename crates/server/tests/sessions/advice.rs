@@ -115,6 +115,7 @@ fn memory_is_reserved_before_rows_are_sent() {
         refuse.report.message.starts_with("advice needs more memory") && refuse.report.detail.contains("256 MB"),
         "{refuse:?}"
     );
+    assert!(refuse.report.hint.contains("--memory-limit"), "{refuse:?}");
     // A vector that is too long for an index of its own type may have an index of another type.
     let mut client = builder.connect();
     accepted(&mut client, Hello { dims: 3000, ..asking(1000, ask()) });

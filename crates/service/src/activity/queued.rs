@@ -45,7 +45,7 @@ impl Waiting {
 /// A build that waits for admission, from its Hello to its Accept or Refuse; status shows it as waiting.
 ///
 /// The queue itself is the caller's. The caller sets the position of each build whenever it changes, from 1 for the next one,
-/// and ends with [`Queued::begin`] or [`Queued::refuse`]; dropping the value means that the client has left.
+/// and ends with [`Queued::begin`], [`Queued::refuse`] or [`Queued::end`]; dropping the value means that the client has left.
 #[derive(Debug)]
 pub struct Queued {
     pub(super) activity: Arc<Activity>,
@@ -93,12 +93,18 @@ impl Queued {
         self.settled = true;
         self.activity.refuse(self.key, reason, text);
     }
+
+    /// Ends the wait of a build that was not refused, with the reason in words.
+    pub fn end(mut self, outcome: Outcome, reason: String) {
+        self.settled = true;
+        self.activity.end_waiting(self.key, outcome, reason);
+    }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
         if !self.settled {
-            self.activity.leave(self.key);
+            self.activity.end_waiting(self.key, Outcome::Cancelled, "client left while it waited".to_owned());
         }
     }
 }
