@@ -116,7 +116,7 @@ pub(crate) enum Outlook {
     Passing,
     /// Another start would fail as well.
     Lasting,
-    /// Not an error: builders of other routers have reached `max_builders`.
+    /// Not an error: builders of other routers have reached `max_builders`, or the quota that they share.
     Full,
 }
 
@@ -138,7 +138,7 @@ impl SpawnError {
         Self { text: text.into(), hint: String::new(), outlook: Outlook::Passing }
     }
 
-    /// Builders of other routers have reached `max_builders`.
+    /// Builders of other routers leave no room.
     #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only pods are places that routers share"))]
     pub(crate) fn full(text: impl Into<String>) -> Self {
         Self { outlook: Outlook::Full, ..Self::passing(text) }

@@ -147,6 +147,27 @@ fn a_router_lends_its_idle_builder_to_another_whose_client_waits() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_router_lends_its_idle_builder_if_the_quota_has_room_for_one() {
+    let mut scene = Scene::new("lent-by-quota");
+    let template = Scene::template(|_| {});
+    let settings = ["--max-builders", "4", "--idle-ttl", "1m"];
+    let lender = scene.router("router-a", &template, &settings);
+    scene.build_and_drop(&lender);
+    let pods = scene.kubectl(&["get", "pods", "-o", "name"]).lines().count();
+    scene.apply(&json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "one" },
+        "spec": { "hard": { "pods": (pods + 1).to_string() } },
+    }));
+    let pod = scene.pods();
+    assert_eq!(pod.len(), 1);
+    let other = scene.router("router-b", &template, &settings);
+    scene.session.execute("SET statement_timeout = '30s'").unwrap();
+    scene.build_and_drop(&other);
+    assert_eq!(scene.pods(), pod, "the same one");
+}
+
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
 fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     let scene = Scene::new("drained");
     let template = Scene::template(|_| {});

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use own::Own;
 use pod::{Identity, PodBuilder};
-use refusal::{is_taken, spawn_error, spawn_error_of_new};
+use refusal::{is_over_quota, is_taken, spawn_error, spawn_error_of_new};
 use state::{State, state};
 use template::Template;
 pub use template::TemplateError;
@@ -119,6 +119,12 @@ impl Pods {
             match made {
                 Ok(made) => return Ok(Identity::of(&made)),
                 Err(error) if is_taken(&error) => {}
+                // The builders of another router use up the quota, and one of them may end or be handed over.
+                Err(error) if is_over_quota(&error) && pods.iter().any(|pod| !self.own.has(pod)) => {
+                    self.ask_others(&pods, memory).await;
+                    let text = format!("other routers' builders and this one's use up the quota: {error}");
+                    return Err(SpawnError::full(text));
+                }
                 Err(error) => {
                     let is_new = self.view.last().is_server_new();
                     let why = if is_new { spawn_error_of_new } else { spawn_error };

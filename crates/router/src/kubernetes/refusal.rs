@@ -19,6 +19,11 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
     matches!(code(error), 401 | 403)
 }
 
+/// Whether a ResourceQuota of the namespace leaves no room.
+pub(super) fn is_over_quota(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
+}
+
 fn code(error: &Error) -> u16 {
     match error {
         Error::Api(status) => status.code,
@@ -42,7 +47,7 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
         };
     };
     let text = format!("cannot {what}: Kubernetes says: {}", status.message);
-    let quota = status.message.contains("exceeded quota");
+    let quota = is_over_quota(error);
     let hint = match status.code {
         401 => "The router's service account is not known to Kubernetes, or its token has expired.",
         403 if quota => "The quota of the namespace leaves no room for another builder.",
