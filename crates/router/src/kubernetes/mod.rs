@@ -37,6 +37,9 @@ use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
 /// The time limit for deleting a pod that is not needed.
 const CLEAN_UP: Duration = Duration::from_secs(60);
 
+/// The time limit for an answer of the API server, which may ask admission webhooks for 30 s.
+const ANSWER: Duration = Duration::from_secs(60);
+
 /// How to run builders as pods.
 #[derive(Clone, Debug)]
 pub struct KubernetesConfig {
@@ -68,10 +71,12 @@ pub(crate) struct Pods {
 impl Pods {
     /// Connects to the API server. `places` is the number of pod names.
     pub(crate) async fn connect(config: &KubernetesConfig, places: usize) -> Result<Self, SpawnError> {
-        let settings = kube::Config::infer().await.map_err(|error| {
+        let mut settings = kube::Config::infer().await.map_err(|error| {
             let hint = "Outside a cluster, KUBECONFIG names the file that says where the API server is.";
             SpawnError::lasting(format!("no Kubernetes to be found: {error}"), hint)
         })?;
+        // Without a limit, a request on a connection that the network has dropped would hold up a start for many minutes.
+        (settings.read_timeout, settings.reset_reader_on_write) = (Some(ANSWER), true);
         let namespace = config.namespace.clone().unwrap_or_else(|| settings.default_namespace.clone());
         let client = Client::try_from(settings).map_err(|error| spawn_error("connect to Kubernetes", &error))?;
         let mut template = Template::read(&config.template, &config.instance, &config.identity)
