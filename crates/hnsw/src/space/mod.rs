@@ -74,7 +74,7 @@ impl Measure {
 
     /// Prepares `query` for distances from a value, which need not be an element's, to many others.
     pub(crate) fn ask(&self, query: &mut Query, value: &[u8]) {
-        if self.elements == Elements::Sparse && self.dims <= SparseQuery::MAX_DIMS {
+        if self.elements == Elements::Sparse {
             query.sparse.get_or_insert_default().set(self.metric, self.dims, value);
         }
     }
