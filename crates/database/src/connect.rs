@@ -21,18 +21,26 @@ pub struct Database {
 }
 
 impl Database {
-    /// Connects to the database `name` of a server; `program` is what `pg_stat_activity` shows.
+    /// Connects to the database `name` of the first server that takes the connection; `program` is what `pg_stat_activity` shows.
     ///
     /// # Errors
-    /// The connection string is invalid, or the connection fails.
+    /// The connection string is invalid, or all connections fail.
     pub async fn open(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
+        let mut failures = Vec::new();
+        for server in dsn.servers()? {
+            match Self::open_one(&server, name, program).await {
+                Err(Error::Connect { place, reason }) => failures.push((place, reason)),
+                other => return other,
+            }
+        }
+        let (places, reasons): (Vec<String>, Vec<String>) = failures.into_iter().unzip();
+        Err(Error::Connect { place: places.join(", "), reason: reasons.join("; ") })
+    }
+
+    async fn open_one(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
         let tls = Tls::new(dsn)?;
         let mut config = dsn.config(name)?;
         config.application_name(program);
-        if dsn.host().starts_with('/') {
-            // libpq does not encrypt connections over a Unix socket either.
-            config.ssl_mode(tokio_postgres::config::SslMode::Disable);
-        }
         let failed = |error: tokio_postgres::Error| {
             let mut reason = words(&error);
             if reason.contains("password missing") {
@@ -135,5 +143,36 @@ impl<'a> FromSql<'a> for Binary<'a> {
 
     fn accepts(_: &Type) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::Database;
+    use crate::{Dsn, Error};
+
+    #[test]
+    fn a_socket_in_the_list_does_not_turn_off_tls_elsewhere() {
+        const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let first = thread::spawn(move || {
+            let mut first = [0; 8];
+            listener.accept().unwrap().0.read_exact(&mut first).map(|()| first)
+        });
+        let dsn = Dsn::parse(&format!("host=/nowhere,127.0.0.1 port=5432,{port} user=u sslmode=require")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let Err(Error::Connect { place, reason }) = runtime.block_on(Database::open(&dsn, "x", "test")) else {
+            panic!()
+        };
+        assert_eq!(first.join().unwrap().unwrap(), SSL_REQUEST);
+        assert!(
+            place.contains("/nowhere") && place.contains(&port.to_string()) && reason.contains("; "),
+            "{place}: {reason}"
+        );
     }
 }

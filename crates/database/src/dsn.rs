@@ -29,12 +29,11 @@ const ENVIRONMENT: [(&str, &str); 15] = [
 ];
 
 /// Parameters of libpq that are accepted and have no effect here.
-const IGNORED: [&str; 20] = [
+const IGNORED: [&str; 18] = [
     "application_name",
     "client_encoding",
     "fallback_application_name",
     "gssdelegation",
-    "gssencmode",
     "gsslib",
     "keepalives",
     "keepalives_count",
@@ -44,7 +43,6 @@ const IGNORED: [&str; 20] = [
     "load_balance_hosts",
     "replication",
     "ssl_max_protocol_version",
-    "sslcertmode",
     "sslcompression",
     "sslnegotiation",
     "sslpassword",
@@ -53,15 +51,24 @@ const IGNORED: [&str; 20] = [
 ];
 
 /// Parameters that request protection which the driver does not support, with their environment variables and the values that are harmless.
-const REFUSED: [(&str, &str, &[&str]); 6] = [
+const REFUSED: [(&str, &str, &[&str]); 8] = [
     ("channel_binding", "PGCHANNELBINDING", &["disable", "prefer"]),
+    ("gssencmode", "PGGSSENCMODE", &["disable", "prefer"]),
     ("require_auth", "PGREQUIREAUTH", &[]),
     ("requirepeer", "PGREQUIREPEER", &[]),
     // The driver never uses TLS older than 1.2.
     ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
+    ("sslcertmode", "PGSSLCERTMODE", &["disable", "allow"]),
     ("sslcrl", "PGSSLCRL", &[]),
     ("sslcrldir", "PGSSLCRLDIR", &[]),
 ];
+
+/// Files in `~/.postgresql` that are used if they exist and the parameter is not set.
+const FILES: [(&str, &str); 3] =
+    [("sslrootcert", "root.crt"), ("sslcert", "postgresql.crt"), ("sslkey", "postgresql.key")];
+
+/// Debian's directory of sockets, in both spellings. In the password file it is called `localhost`.
+const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/run/postgresql"];
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +134,12 @@ impl Dsn {
                 return Err(Error::Dsn(format!("{key} \"{value}\" is not supported")));
             }
         }
+        for (key, file) in FILES {
+            let path = home.join(".postgresql").join(file);
+            if !parameters.contains_key(key) && path.is_file() {
+                parameters.insert(key.to_owned(), path.to_string_lossy().into_owned());
+            }
+        }
         let is_known =
             |key: &&String| ENVIRONMENT.iter().any(|(known, _)| known == key) || IGNORED.contains(&key.as_str());
         match parameters.keys().find(|key| !is_known(key)) {
@@ -154,7 +167,32 @@ impl Dsn {
     /// The address, the host name or the directory of the socket.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.get("hostaddr").or_else(|| self.get("host")).unwrap_or("/var/run/postgresql")
+        self.get("hostaddr").or_else(|| self.get("host")).unwrap_or(SOCKETS[0])
+    }
+
+    /// One for each server of comma-separated lists, such as a primary and its standbys.
+    pub(crate) fn servers(&self) -> Result<Vec<Self>, Error> {
+        let list = |key: &str| self.get(key).map_or(Vec::new(), |list| list.split(',').collect::<Vec<_>>());
+        let (hosts, addresses, ports) = (list("host"), list("hostaddr"), list("port"));
+        let count = hosts.len().max(addresses.len()).max(1);
+        for (key, list) in [("host", &hosts), ("hostaddr", &addresses)] {
+            if !list.is_empty() && list.len() != count {
+                return Err(Error::Dsn(format!("{key} names {} servers, and there are {count}", list.len())));
+            }
+        }
+        if ports.len() > 1 && ports.len() != count {
+            return Err(Error::Dsn(format!("there are {} ports for {count} servers", ports.len())));
+        }
+        let of = |number: usize| {
+            let mut server = self.clone();
+            for (key, list) in [("host", &hosts), ("hostaddr", &addresses), ("port", &ports)] {
+                if let Some(&own) = list.get(number).or(list.first()) {
+                    server.parameters.insert(key.to_owned(), own.to_owned());
+                }
+            }
+            server
+        };
+        Ok((0..count).map(of).collect())
     }
 
     /// The host name that a certificate must be valid for.
@@ -168,8 +206,10 @@ impl Dsn {
         format!("{}:{}", self.host(), self.get("port").unwrap_or("5432"))
     }
 
+    /// The mode for the connection to a server: as in libpq, none over a socket.
     pub(crate) fn sslmode(&self) -> Result<SslMode, Error> {
-        Ok(match self.get("sslmode") {
+        Ok(match self.get("sslmode").filter(|_| !self.host().starts_with('/')) {
+            None if self.host().starts_with('/') => SslMode::Disable,
             None | Some("prefer" | "allow") => SslMode::Prefer,
             Some("disable") => SslMode::Disable,
             Some("require") => SslMode::Require,
@@ -179,21 +219,18 @@ impl Dsn {
         })
     }
 
-    /// The driver's configuration for a connection to `database`.
+    /// The driver's configuration for a connection to `database` of one server.
     pub(crate) fn config(&self, database: &str) -> Result<tokio_postgres::Config, Error> {
         let mut config = tokio_postgres::Config::new();
         let number = |key: &str, text: &str| {
             text.parse::<u16>().map_err(|_| Error::Dsn(format!("{key} \"{text}\" is no number")))
         };
-        let ports = self.get("port").unwrap_or("5432").split(',').map(|port| number("port", port));
-        let ports = ports.collect::<Result<Vec<u16>, Error>>()?;
-        ports.iter().for_each(|&port| _ = config.port(port));
-        // A comma-separated list names several servers, such as a primary and its standbys.
-        self.name().split(',').for_each(|host| _ = config.host(host));
+        let port = number("port", self.get("port").unwrap_or("5432"))?;
+        config.host(self.name()).port(port);
         // A rebuild may be silent for hours, and firewalls drop idle connections.
         config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
         config.dbname(database);
-        for address in self.get("hostaddr").iter().flat_map(|addresses| addresses.split(',')) {
+        if let Some(address) = self.get("hostaddr") {
             // `hostaddr` is used beside the host name, against which the certificate is verified.
             let wrong = || Error::Dsn(format!("hostaddr \"{address}\" is no address"));
             config.hostaddr(address.parse().map_err(|_| wrong())?);
@@ -210,7 +247,7 @@ impl Dsn {
         let user = self.get("user").unwrap_or("postgres");
         config.user(user);
         if let Some(password) =
-            self.get("password").map(str::to_owned).or_else(|| self.stored_password(ports[0], database, user))
+            self.get("password").map(str::to_owned).or_else(|| self.stored_password(port, database, user))
         {
             config.password(password);
         }
@@ -228,9 +265,14 @@ impl Dsn {
 
     fn stored_password(&self, port: u16, database: &str, user: &str) -> Option<String> {
         let path = self.get("passfile").map_or_else(|| self.home.join(".pgpass"), PathBuf::from);
-        let host = if self.name().starts_with('/') { "localhost" } else { self.name() };
-        password(&fs::read_to_string(path).ok()?, [host, &port.to_string(), database, user])
+        let host = if SOCKETS.contains(&self.name()) { "localhost" } else { self.name() };
+        password(&text(&path)?, [host, &port.to_string(), database, user])
     }
+}
+
+/// The text of a file, which need not be in UTF-8 as a whole.
+fn text(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 /// The password of the first matching line `host:port:database:user:password` of a password file. `*`
@@ -260,7 +302,7 @@ fn service(
     let of_user = variable("PGSERVICEFILE").map_or_else(|| home.join(".pg_service.conf"), PathBuf::from);
     let of_system = PathBuf::from(variable("PGSYSCONFDIR").unwrap_or_else(|| "/etc/postgresql-common".to_owned()));
     for path in [of_user, of_system.join("pg_service.conf")] {
-        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let Some(text) = text(&path) else { continue };
         let heading = format!("[{service}]");
         let mut lines = text.lines().map(str::trim).skip_while(|line| *line != heading);
         if lines.next().is_some() {
@@ -312,9 +354,13 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, Error> {
 /// `user:password@host:port/database?key=value&…`, after the scheme.
 fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
     let mut found = BTreeMap::new();
+    // A password may contain a question mark.
+    let (user, rest) = match rest.find(['@', '/']) {
+        Some(at) if rest[at..].starts_with('@') => (&rest[..at], &rest[at + 1..]),
+        _ => ("", rest),
+    };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let (user, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     // Hosts are separated by commas, each with its own port.
     let places = place.split(',').map(|place| match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
@@ -327,7 +373,9 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
     let host = hosts.join(",");
     let port = if has_port { ports.iter().map(usual).collect::<Vec<_>>().join(",") } else { String::new() };
     let parts = [("user", user), ("password", password), ("host", &host), ("port", &port), ("dbname", database)];
-    let query = query.split('&').filter_map(|pair| pair.split_once('='));
+    let missing = || Error::Dsn("\"=\" is missing after a key".to_owned());
+    let query = query.split('&').filter(|pair| !pair.is_empty());
+    let query = query.map(|pair| pair.split_once('=').ok_or_else(missing)).collect::<Result<Vec<_>, Error>>()?;
     for (key, value) in parts.into_iter().chain(query) {
         if !value.is_empty() {
             found.insert(decoded(key)?, decoded(value)?);
@@ -359,7 +407,9 @@ fn decoded(text: &str) -> Result<String, Error> {
 mod tests {
     use tokio_postgres::config::{Host, TargetSessionAttrs};
 
-    use super::{Dsn, password};
+    use std::fs;
+
+    use super::{Dsn, SslMode, password};
 
     fn read(text: &str) -> Dsn {
         Dsn::with(text, &|name| (name == "PGPORT").then(|| "6000".to_owned())).unwrap()
@@ -375,6 +425,8 @@ mod tests {
             let found = ["host", "port", "dbname", "user", "password", "sslmode"].map(|key| dsn.get(key).unwrap());
             assert_eq!(found, ["db.example", "5433", "my db", "u", "it's", "verify-full"], "{text}");
         }
+        let dsn = read("postgresql://u:a?b@db/x");
+        assert_eq!((dsn.get("host"), dsn.get("password")), (Some("db"), Some("a?b")));
         let dsn = read("postgres://[::1]/x");
         assert_eq!((dsn.host(), dsn.get("port"), dsn.database()), ("::1", Some("6000"), Some("x")));
         assert_eq!((read("").place().as_str(), read("").database()), ("/var/run/postgresql:6000", None));
@@ -388,6 +440,9 @@ mod tests {
             ("host='x", "quote"),
             ("postgresql://%4/x", "hexadecimal"),
             ("x=1 y", "missing"),
+            ("postgresql://db/x?sslmode:verify-full", "missing"),
+            ("gssencmode=require", "gssencmode \"require\" is not supported"),
+            ("sslcertmode=require", "sslcertmode \"require\" is not supported"),
             ("require_auth=scram-sha-256", "require_auth \"scram-sha-256\" is not supported"),
             ("postgresql://db/items?channel_binding=require", "channel_binding \"require\" is not supported"),
             ("ssl_min_protocol_version=TLSv1.3", "ssl_min_protocol_version \"TLSv1.3\" is not supported"),
@@ -399,7 +454,7 @@ mod tests {
             }
         }
         assert!(Dsn::with("service=none", &|_| None).unwrap_err().to_string().contains("\"none\""));
-        assert!(read("sslmode=perhaps").sslmode().is_err());
+        assert!(read("host=db sslmode=perhaps").sslmode().is_err());
         for wrong in ["port=x", "hostaddr=db.example", "target_session_attrs=both", "connect_timeout=soon"] {
             assert!(read(wrong).config("x").is_err(), "{wrong}");
         }
@@ -418,15 +473,38 @@ mod tests {
             "host=a,b port=5433,5432 target_session_attrs=primary options='-c role=keeper'",
             "postgresql://a:5433,b/x?target_session_attrs=read-write&options=-c%20role%3Dkeeper",
         ] {
-            expect_two_hosts(&read(text).config("x").unwrap());
+            let servers = read(text).servers().unwrap();
+            assert_eq!(servers.len(), 2, "{text}");
+            for (server, (host, port)) in servers.iter().zip([("a", 5433), ("b", 5432)]) {
+                let config = server.config("x").unwrap();
+                assert_eq!((config.get_hosts(), config.get_ports()), (&[Host::Tcp(host.to_owned())][..], &[port][..]));
+                assert_eq!(config.get_options(), Some("-c role=keeper"));
+                assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+            }
+        }
+        assert_eq!(read("host=a,b port=7").servers().unwrap()[1].place(), "b:7");
+        for wrong in ["host=a,b port=1,2,3", "host=a,b hostaddr=10.0.0.1"] {
+            assert!(read(wrong).servers().is_err(), "{wrong}");
         }
     }
 
-    fn expect_two_hosts(config: &tokio_postgres::Config) {
-        let hosts = ["a", "b"].map(|host| Host::Tcp(host.to_owned()));
-        assert_eq!((config.get_hosts(), config.get_ports()), (&hosts[..], &[5433, 5432][..]));
-        assert_eq!(config.get_options(), Some("-c role=keeper"));
-        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    #[test]
+    fn each_server_has_its_own_protection_and_password() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join(".postgresql")).unwrap();
+        let root = home.path().join(".postgresql/root.crt");
+        fs::write(&root, "").unwrap();
+        let lines = b"# f\xfcr alle\n*:5433:*:u:first\n/elsewhere:*:*:u:third\n*:5432:*:u:second\n";
+        fs::write(home.path().join(".pgpass"), lines).unwrap();
+        let variable = |name: &str| (name == "HOME").then(|| home.path().to_str().unwrap().to_owned());
+        let text = "host=/elsewhere,a,b port=1,5433,5432 user=u sslmode=require";
+        let servers = Dsn::with(text, &variable).unwrap().servers().unwrap();
+        let modes = [SslMode::Disable, SslMode::Require, SslMode::Require];
+        for ((server, mode), password) in servers.iter().zip(modes).zip(["third", "first", "second"]) {
+            assert_eq!(server.sslmode().unwrap(), mode);
+            assert_eq!(server.config("x").unwrap().get_password().unwrap(), password.as_bytes());
+            assert_eq!(server.get("sslrootcert"), root.to_str());
+        }
     }
 
     #[test]

@@ -28,8 +28,13 @@ impl Tls {
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mode = dsn.sslmode()?;
-        // As in libpq, certificates are not verified without `sslrootcert`.
-        let verifier = match dsn.get("sslrootcert") {
+        // Files are read only if they are needed. As in libpq, certificates are not verified without `sslrootcert`.
+        let file = |key| dsn.get(key).filter(|_| mode != SslMode::Disable);
+        let verifier = match file("sslrootcert") {
+            Some("system") => {
+                let words = "sslrootcert \"system\" is not supported: name the file with the system's certificates";
+                return Err(Error::Dsn(words.to_owned()));
+            }
             None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
                 return Err(Error::Dsn("verify-ca and verify-full need an sslrootcert".to_owned()));
             }
@@ -45,12 +50,13 @@ impl Tls {
             .map_err(|error| Error::Dsn(error.to_string()))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match (dsn.get("sslcert"), dsn.get("sslkey")) {
+        let config = match (file("sslcert"), file("sslkey")) {
             (Some(cert), Some(key)) => {
                 let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
                 builder.with_client_auth_cert(certificates(cert)?, key).map_err(|error| unreadable(cert, &error))?
             }
-            _ => builder.with_no_client_auth(),
+            (Some(_), None) => return Err(Error::Dsn("sslcert needs an sslkey".to_owned())),
+            (None, _) => builder.with_no_client_auth(),
         };
         Ok(Self { config: Arc::new(config) })
     }
