@@ -38,11 +38,10 @@ pub fn verify(source: &mut dyn PageSource, options: Options) -> Report {
     })
 }
 
-/// The most memory in bytes that [`verify`] needs for this many elements with one row each; vectors grow by a quarter, so up to
-/// a fifth of them is unused.
+/// The most memory in bytes that [`verify`] needs; vectors grow by a quarter, so up to a fifth of them is unused.
 #[must_use]
-pub fn verify_bytes(elements: u64, blocks: u32) -> u64 {
-    elements.saturating_mul(45).saturating_add(u64::from(blocks) * 12)
+pub fn verify_bytes(elements: u64, rows: u64, blocks: u32) -> u64 {
+    elements.saturating_mul(35).saturating_add(rows.saturating_mul(10)).saturating_add(u64::from(blocks) * 12)
 }
 
 /// [`verify`] with at most `memory` bytes.

@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use graph::{Graph, GraphParts, ValueType};
+use graph::{Graph, GraphParts, HeapTid, HeapTids, ValueType};
 use lantern_index_pages::{Options, PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
 use support::sample;
 
@@ -44,7 +44,7 @@ impl PageSource for Counting<'_> {
 #[test]
 fn the_memory_is_as_estimated() {
     let pages = pages();
-    let estimated = verify_bytes(ELEMENTS.into(), pages.len() as u32);
+    let estimated = verify_bytes(ELEMENTS.into(), ELEMENTS.into(), pages.len() as u32);
     let within = |memory| verify_within(&mut pages.as_slice(), Options::default(), memory);
     // About a tenth of the elements have a second row, which the estimate leaves out.
     let report = within(estimated * 11 / 10).unwrap();
@@ -57,6 +57,22 @@ fn the_memory_is_as_estimated() {
         );
         assert!(needed < 100_000 || within(needed).is_ok(), "{needed} bytes are not enough");
     }
+}
+
+#[test]
+fn the_memory_of_many_equal_rows_is_as_estimated() {
+    let mut sample = sample(ValueType::Vector, 1, 2, ELEMENTS, 0);
+    let rows = |element| (1..=10).map(move |row| HeapTid::new(70_000 + element, row));
+    let mut heap_tids = HeapTids::default();
+    (0..ELEMENTS).for_each(|element| heap_tids.push(rows(element)));
+    let ring = |element| [1, 2, 3, 4].map(|step| (element + step) % ELEMENTS);
+    let (levels, layer0) = (vec![0; ELEMENTS as usize], (0..ELEMENTS).flat_map(ring).collect());
+    let parts = GraphParts { m: 2, levels, layer0, upper: Vec::new(), heap_tids, entry: Some(0) };
+    sample.graph = Graph::new(parts).unwrap();
+    let pages = sample.pages();
+    let estimated = verify_bytes(ELEMENTS.into(), 10 * u64::from(ELEMENTS), pages.len() as u32);
+    let report = verify_within(&mut pages.as_slice(), Options::default(), estimated).unwrap();
+    assert_eq!((report.heap_tids, report.errors.count()), (10 * u64::from(ELEMENTS), 0), "{report}");
 }
 
 #[test]

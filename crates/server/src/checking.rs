@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use distance::{Elements, Kernel, kernel};
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
 use pages::{Estimate, Linked, Options, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
-use pgvector::{MAX_EF_SEARCH, ValueType};
+use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
 
@@ -36,7 +36,7 @@ pub(crate) struct CheckNeed {
     pages: u64,
     /// Bytes for the data kept about elements.
     elements: u64,
-    /// Bytes for the sampled values.
+    /// Bytes for the sampled values, none of which is longer than a page.
     sample: u64,
 }
 
@@ -44,10 +44,11 @@ impl CheckNeed {
     pub(crate) fn new(spec: &BuildSpec, check: &Check) -> Self {
         let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SHORT_SPARSE_VALUE);
         let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
-        let verify = pages::verify_bytes(elements, check.blocks);
+        let most_rows = elements.saturating_mul(HEAP_TIDS_PER_ELEMENT as u64);
+        let verify = pages::verify_bytes(elements, most_rows, check.blocks);
         // After VACUUM and inserts, pages may hold more small elements than after a build.
         let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
-        let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * value_len as u64;
+        let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * PAGE_SIZE as u64;
         Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept, sample }
     }
 

@@ -4,7 +4,6 @@ use protocol::{Ask, Check, ErrorReport, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERS
 use service::LIMITS_HINT;
 
 use crate::admission::{Never, NoPlace, Size};
-use crate::advising::SampleNeed;
 use crate::checking::CheckNeed;
 use crate::session_error::SessionError;
 
@@ -93,8 +92,8 @@ pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
         .refuse(0)
 }
 
-/// The memory for advice on a sample, with `threads` threads.
-pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u32) -> Result<SampleNeed, Box<Refuse>> {
+/// Checks what advice is asked for.
+pub(crate) fn check_ask(hello: &Hello, ask: &Ask) -> Result<(), Box<Refuse>> {
     check_range("k", ask.k, 1, MAX_EF_SEARCH, "")?;
     let wrong = |message: String| ErrorReport::new(SqlState::INVALID_PARAMETER, message).refuse(0);
     if !(1..1_000_000).contains(&ask.target_ppm) {
@@ -107,7 +106,7 @@ pub(crate) fn sample_need(spec: &BuildSpec, hello: &Hello, ask: &Ask, threads: u
             ask.queries
         )));
     }
-    Ok(SampleNeed::new(spec, hello.estimated_rows, threads))
+    Ok(())
 }
 
 /// The refusal of a build that would exceed the memory limit even if it ran alone.

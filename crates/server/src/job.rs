@@ -78,9 +78,10 @@ impl Job {
         spec: BuildSpec,
         form: Form,
         storage: Storage,
+        threads: u32,
         reservation: Arc<Reservation>,
     ) -> Result<Self, SessionError> {
-        let mut job = Self::spawn(session, shared.config.engine, spec, form, storage, shared.threads, reservation)
+        let mut job = Self::spawn(session, shared.config.engine, spec, form, storage, threads, reservation)
             .map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
         match job.events.recv().await {
             Some(Event::Started) => Ok(job),
@@ -97,7 +98,7 @@ impl Job {
         spec: BuildSpec,
         form: Form,
         storage: Storage,
-        threads: usize,
+        threads: u32,
         reservation: Arc<Reservation>,
     ) -> io::Result<Self> {
         let (rows, input) = mpsc::channel(QUEUE);
@@ -137,7 +138,7 @@ struct Build {
     spec: BuildSpec,
     form: Form,
     storage: Storage,
-    threads: usize,
+    threads: u32,
     control: Control,
     input: mpsc::Receiver<Input>,
     output: mpsc::Sender<Event>,
@@ -146,7 +147,7 @@ struct Build {
 
 impl Build {
     fn run(&mut self) -> Result<Done, SessionError> {
-        let pool = Arc::new(Pool::new(self.threads)?);
+        let pool = Arc::new(Pool::new(self.threads as usize)?);
         if let Form::Findings(check, need) = self.form {
             return self.check(&check, &need, &pool);
         }

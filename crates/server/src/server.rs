@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use hnsw::Storage;
-use service::{Activity, Daemon, DaemonError, Door, Ending, Role, Shutdown};
+use service::{Activity, Client, Daemon, DaemonError, Door, Ending, Limits, Role, Shutdown};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,11 @@ impl Shared {
     /// Where values of a build are stored: in memory and, if a directory is configured, in the spool.
     pub(crate) fn storage(&self) -> Storage {
         self.config.spool_dir.clone().map_or_else(Storage::default, Storage::with_spool)
+    }
+
+    /// The most rows of a build of this client; 0 is no limit.
+    pub(crate) fn max_rows(&self, client: &Client) -> u64 {
+        client.limits.with_rows_of(&Limits { rows: self.config.max_rows, ..Limits::default() }).rows
     }
 
     pub(crate) fn threads(&self) -> u32 {

@@ -259,10 +259,11 @@ pub(super) fn memory() -> u64 {
     u64::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or_default() << 10
 }
 
-/// Refuses an index that is clearly too large before it is read. An index with free space in its pages may need less than estimated.
+/// Refuses an index that is clearly too large before it is read. An index with free space in its pages may need less than estimated, one
+/// with many equal rows more.
 fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Result<(), Failure> {
     let Some(elements) = elements_in(column, m, blocks) else { return Ok(()) };
-    let needed = pages::verify_bytes(elements, blocks);
+    let needed = pages::verify_bytes(elements, elements, blocks);
     if needed / 2 > memory { Err(too_large(needed)) } else { Ok(()) }
 }
 

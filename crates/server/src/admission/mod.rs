@@ -5,6 +5,7 @@ mod need;
 mod queue;
 mod reservation;
 mod size;
+mod threads;
 
 pub(crate) use limit::{default_limit, free, machine_for};
 pub(crate) use need::{Need, SPARSE_VALUE};

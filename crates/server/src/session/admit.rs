@@ -18,6 +18,7 @@ pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) spec: BuildSpec,
     pub(super) work: Work,
+    pub(super) threads: u32,
     pub(super) reservation: Arc<Reservation>,
     /// A NOTICE for the user; may be empty.
     pub(super) remark: String,
@@ -46,31 +47,33 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
         client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
-        let (place, form, storage, work, remark) = match (hello.check, hello.ask) {
+        let all = self.shared.threads();
+        let (place, form, storage, work, threads, remark) = match (hello.check, hello.ask) {
             (Some(check), _) => {
                 let need = hello::check_need(&spec, &check).map_err(NotBegun::Refused)?;
                 let refused = |no_place| NotBegun::Refused(hello::refuse_other("check of the index", no_place));
                 let place = self.shared.admission.enter(need.bytes(), client).map_err(refused)?;
                 let (form, work) = (Form::Findings(check, need), Work::Check(check.blocks));
-                (place, form, Storage::default(), work, String::new())
+                (place, form, Storage::default(), work, all, String::new())
             }
             (None, Some(ask)) => {
-                let need = hello::sample_need(&spec, hello, &ask, self.shared.threads());
-                let need = need.map_err(NotBegun::Refused)?;
+                hello::check_ask(hello, &ask).map_err(NotBegun::Refused)?;
+                let need = |threads| SampleNeed::new(&spec, hello.estimated_rows, threads);
                 let refused = |no_place| NotBegun::Refused(hello::refuse_other("advice", no_place));
-                let place = self.shared.admission.enter(need.at_first(), client).map_err(refused)?;
-                (place, Form::Advice(ask), Storage::default(), Work::Advice(need), String::new())
+                let entered = self.shared.admission.enter_with(all, |threads| need(threads).at_first(), client);
+                let (place, threads) = entered.map_err(refused)?;
+                (place, Form::Advice(ask), Storage::default(), Work::Advice(need(threads)), threads, String::new())
             }
             (None, None) => {
-                let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
-                (place, Form::Pages, storage.clone(), Work::Build(need, storage), remark)
+                let (place, threads, need, storage, remark) = self.enter(hello, client, &spec)?;
+                (place, Form::Pages, storage.clone(), Work::Build(need, storage), threads, remark)
             }
         };
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let reserved = reservation.clone();
-        let job = Job::start(self.id, self.shared, spec.clone(), form, storage, reserved).await;
+        let job = Job::start(self.id, self.shared, spec.clone(), form, storage, threads, reserved).await;
         let job = job.map_err(|error| NotBegun::Refused(hello::refuse_error(&error)))?;
-        Ok(Begun { job, spec, work, reservation, remark })
+        Ok(Begun { job, spec, work, threads, reservation, remark })
     }
 
     /// Joins the queue. If the values cannot fit into memory, they go to the spool, and the user gets a remark about it.
@@ -79,24 +82,24 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         hello: &Hello,
         client: &Client,
         spec: &BuildSpec,
-    ) -> Result<(Place, Need, Storage, String), NotBegun> {
-        let admission = &self.shared.admission;
+    ) -> Result<(Place, u32, Need, Storage, String), NotBegun> {
+        let (admission, all) = (&self.shared.admission, self.shared.threads());
         let storage = self.shared.storage();
-        let need = Need::new(spec, self.shared.threads());
         let rows = hello.estimated_rows;
         let refused = |no_place| NotBegun::Refused(hello::refuse_place(hello, no_place));
-        let never = match admission.enter(need.at_first(rows), client) {
-            Ok(place) => return Ok((place, need, storage, String::new())),
+        let never = match admission.enter_with(all, |threads| Need::new(spec, threads).at_first(rows), client) {
+            Ok((place, threads)) => return Ok((place, threads, Need::new(spec, threads), storage, String::new())),
             Err(NoPlace::Never(never) | NoPlace::BeyondClient(never)) if self.shared.config.spool_dir.is_some() => {
                 never
             }
             Err(no_place) => return Err(refused(no_place)),
         };
-        let spooled = need.spooled_after(0);
-        let place = admission.enter(spooled.at_first(rows), client).map_err(refused)?;
+        let spooled = |threads| Need::new(spec, threads).spooled_after(0);
+        let entered = admission.enter_with(all, |threads| spooled(threads).at_first(rows), client);
+        let (place, threads) = entered.map_err(refused)?;
         tracing::info!(memory = place.bytes(), without = never.needed, "values go to the spool");
         storage.spool();
-        Ok((place, spooled, storage, hello::spool_remark(never)))
+        Ok((place, threads, spooled(threads), storage, hello::spool_remark(never)))
     }
 
     /// Waits in the queue and sends the client its position; the client may cancel or leave while it waits.

@@ -1,7 +1,7 @@
 use std::pin::pin;
 
 use protocol::{Accept, BuilderMessage, Hello, PROTOCOL_VERSION, capability};
-use service::{Client, Limits, Queued};
+use service::{Client, Queued};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use crate::session_error::SessionError;
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// Runs from the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
-        let Begun { job, spec, work, reservation, remark } = begun;
+        let Begun { job, spec, work, threads, reservation, remark } = begun;
         let info = ClientInfo {
             client: &hello.client_version,
             postgres: Some(&hello.server_version),
@@ -35,16 +35,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             },
             session: self.id,
             memory_reserved: reservation.bytes(),
-            threads: self.shared.threads(),
+            threads,
             builder_version: VERSION.to_owned(),
             remark,
         });
-        let max_rows = Limits { rows: self.shared.config.max_rows, ..Limits::default() };
-        let max_rows = client.limits.with_rows_of(&max_rows).rows;
         let intake = match work {
             Work::Build(need, storage) => {
                 let totals = RowTotals::new(spec.value_type, spec.dims);
-                Intake::Rows(totals, Meter::new(need, storage, reservation, max_rows))
+                Intake::Rows(totals, Meter::new(need, storage, reservation, self.shared.max_rows(client)))
             }
             Work::Check(blocks) => Intake::Index(blocks),
             Work::Advice(need) => {

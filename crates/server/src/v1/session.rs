@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hnsw::{BuildSpec, Storage};
+use hnsw::BuildSpec;
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
 use service::report::{Subject, new_build_id};
 use service::{Client, Queued, Refusal, Transport};
@@ -69,8 +69,7 @@ type Answered = bool;
 struct Begun {
     job: Job,
     reservation: Arc<Reservation>,
-    need: Need,
-    storage: Storage,
+    meter: Meter,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
@@ -162,10 +161,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         client: &Client,
         queued: &Queued,
     ) -> Result<Begun, (Refusal, String)> {
-        let need = Need::new(spec, self.shared.threads());
         // Lantern's clients send no usable number of rows.
-        let bytes = need.at_first(0);
-        let place = self.shared.admission.enter(bytes, client).map_err(|no_place| match no_place {
+        let bytes = |threads| Need::new(spec, threads).at_first(0);
+        let entered = self.shared.admission.enter_with(self.shared.threads(), bytes, client);
+        let (place, threads) = entered.map_err(|no_place| match no_place {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
                 (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
             }
@@ -173,18 +172,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 (Refusal::Queue, format!("this client has reached its limit of {most} waiting builds"))
             }
         })?;
-        let reservation = Arc::new(self.queue(&place, queued, bytes).await?);
+        let reservation = Arc::new(self.queue(&place, queued).await?);
         let storage = self.shared.storage();
         let (form, reserved) = (Form::Nodes(lantern), reservation.clone());
-        let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), reserved).await;
+        let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), threads, reserved).await;
         let job = started.map_err(|error| {
             let report = hello::refuse_error(&error).report;
             (Refusal::of(report.sqlstate), answer::of_report(&report))
         })?;
-        Ok(Begun { job, reservation, need, storage })
+        let meter = Meter::new(Need::new(spec, threads), storage, reservation.clone(), self.shared.max_rows(client));
+        Ok(Begun { job, reservation, meter })
     }
 
-    async fn queue(&self, place: &Place, queued: &Queued, bytes: u64) -> Result<Reservation, (Refusal, String)> {
+    async fn queue(&self, place: &Place, queued: &Queued) -> Result<Reservation, (Refusal, String)> {
         let turn = async {
             loop {
                 let changed = place.changed();
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     Err(waits) => waits,
                 };
                 tracing::info!(position, reason, "build waits");
-                queued.place(position, bytes);
+                queued.place(position, place.bytes());
                 changed.await;
             }
         };
@@ -207,10 +207,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     }
 
     async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Answered, EndedBuild) {
-        let Begun { job, reservation, need, storage } = begun;
+        let Begun { job, reservation, meter } = begun;
         let info = ClientInfo { client: "Lantern", postgres: None, check_blocks: None, advice_for: None };
         let mut build = StartedBuild::new(job, queued, spec, reservation.bytes(), &info);
-        let meter = Meter::new(need, storage, reservation, self.shared.config.max_rows);
         let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
         let result = match self.sender.send(&ACK).await {
             Ok(()) => {

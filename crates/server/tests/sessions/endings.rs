@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use protocol::{BuilderMessage, ClientMessage, MAGIC};
 
+use lantern_index_server::Config;
+
 use crate::support::{Builder, Client, Rows, eventually, hello};
 
 /// A client whose long build has received all rows.
@@ -188,4 +190,20 @@ fn connections_too_many_wait() {
     drop(first);
     second.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let _ = Client::greeted(second);
+}
+
+#[test]
+fn builds_and_their_rows_have_time_limits() {
+    type Set = fn(&mut Config);
+    let limits: [(Set, &str); 2] = [
+        (|config| config.max_build_time = Some(Duration::from_secs(1)), "build took longer than 1 s"),
+        (|config| config.max_rows_time = Some(Duration::from_secs(1)), "rows took longer than 1 s"),
+    ];
+    for (set, message) in limits {
+        let builder = Builder::with(set);
+        let mut client = builder.connect();
+        client.hello(hello(4));
+        let error = client.error();
+        assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("54000", message));
+    }
 }

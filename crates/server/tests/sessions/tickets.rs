@@ -6,11 +6,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use graph::HeapTid;
 use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
 use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
 use service::{TicketGate, TicketKeys};
 
-use crate::support::{Builder, Client, Rows, Stream, hello};
+use crate::support::{Builder, Client, Rows, Stream, eventually, hello};
 
 /// The builder "mine", and the keys of its tickets.
 fn builder() -> (Builder, Arc<TicketKeys>) {
@@ -72,18 +73,39 @@ fn without_a_good_ticket_there_is_no_build() {
     assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
 }
 
-/// What a Lantern client receives if its router sends `ticket` ahead of its order.
-fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
+/// Sends a Lantern order of vectors with four dimensions, with `ticket` ahead of it, as a router does.
+fn order(builder: &Builder, ticket: &str) -> TcpStream {
     let init =
         Init { metric: 3, quantization: 1, dims: 4, m: 16, ef_construction: 64, element_bits: 32, ..Init::default() };
     let mut stream = TcpStream::connect(builder.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.read_exact(&mut [0; 8]).unwrap();
     stream.write_all(&[&relayed(ticket).unwrap(), &init.to_bytes()[4..]].concat()).unwrap();
+    stream
+}
+
+/// What a Lantern client receives for its order.
+fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
     let mut answer = vec![0; 1024];
-    let length = stream.read(&mut answer).unwrap();
+    let length = order(builder, ticket).read(&mut answer).unwrap();
     answer.truncate(length);
     answer
+}
+
+#[test]
+fn the_limit_of_rows_in_a_ticket_holds_for_lanterns_protocol() {
+    let (builder, keys) = builder();
+    let limits = service::Limits { rows: 10, ..Default::default() };
+    let client = service::Client { limits, ..service::Client::unnamed("10.0.0.7:5432".parse().unwrap()) };
+    let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60;
+    let mut stream = order(&builder, &keys.issue("mine", &client, expiry).unwrap());
+    stream.read_exact(&mut [0; ACK.len()]).unwrap();
+    for row in 1..=20u16 {
+        let value = [f32::from(row); 4].map(f32::to_le_bytes).concat();
+        stream.write_all(&[&HeapTid::new(1, row).0[..], &[0; 2], &value].concat()).unwrap();
+    }
+    eventually("the build fails", || builder.builds("failed") == 1);
+    assert!(builder.get("/status").contains("more than 10 rows"));
 }
 
 #[test]
