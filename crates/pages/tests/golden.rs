@@ -85,6 +85,30 @@ fn an_index_after_vacuum_passes() {
 }
 
 #[test]
+fn an_interrupted_vacuum_leaves_no_errors() {
+    // The heap TIDs of the three elements.
+    let tids = [0x1f9c, 0x1f1c, 0x1e94];
+    let without_rows = |pages: &mut [PageBytes], tids: &[usize]| {
+        tids.iter().for_each(|&tid| pages[1][tid..tid + 6].copy_from_slice(&Tid::INVALID.to_bytes()));
+    };
+    // An insert has put an element of level 0 in the place of a deleted one of level 1.
+    let mut pages = t3();
+    pages[1][0x1e6c] = 1;
+    without_rows(&mut pages, &tids[2..]);
+    let report = check(&pages);
+    let problem = "element (1,5), layer 1: neighbor (1,1) is not on the layer";
+    assert!(report.is_ok() && report.warnings.first().iter().any(|warning| warning == problem), "{report}");
+    // All rows were deleted: VACUUM has removed the entry point, and not yet marked the elements.
+    let mut pages = t3();
+    pages[0][40..48].copy_from_slice(&[255, 255, 255, 255, 0, 0, 255, 255]);
+    without_rows(&mut pages, &tids[1..]);
+    assert_eq!(check(&pages).errors.first(), ["no entry point, but 3 elements"]);
+    without_rows(&mut pages, &tids);
+    let report = check(&pages);
+    assert!(report.is_ok(), "{report}");
+}
+
+#[test]
 fn each_broken_rule_is_found() {
     let broken = |block: usize, at: usize, bytes: &[u8]| {
         let mut pages = t3();

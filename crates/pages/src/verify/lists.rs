@@ -94,14 +94,17 @@ impl Lists<'_> {
             } else if neighbor == tid {
                 fail(report, neighbor, "is the element itself");
             } else if let Some((_, element)) = self.index.element(neighbor) {
-                if !element.live && !owner.rows {
-                    // VACUUM repairs the lists of elements that keep rows before it marks others as deleted: seen while it
-                    // runs, or if it was interrupted.
-                    report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is deleted"));
-                } else if !element.live {
-                    fail(report, neighbor, "is deleted");
-                } else if element.level < layer {
-                    fail(report, neighbor, "is not on the layer");
+                let problem = match element {
+                    element if !element.live => Some("is deleted"),
+                    element if element.level < layer => Some("is not on the layer"),
+                    _ => None,
+                };
+                if let Some(problem) = problem.filter(|_| owner.rows) {
+                    fail(report, neighbor, problem);
+                } else if let Some(problem) = problem {
+                    // VACUUM repairs the lists of elements that keep rows before it marks others as deleted, which an insert may then
+                    // replace by an element of a lower level: seen while VACUUM runs, or if it was interrupted.
+                    report.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} {problem}"));
                 } else {
                     self.links[usize::from(layer)] += 1;
                     self.seen.push(neighbor);
