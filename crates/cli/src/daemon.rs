@@ -58,6 +58,10 @@ pub struct Daemon {
     /// How long a client may send nothing while it waits or its rows are due, or leave data unread: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub idle_timeout: Duration,
+    /// How long after SIGTERM builds are still accepted, while /readyz already fails, so that a load balancer sends clients elsewhere
+    /// [default: none]
+    #[arg(long, value_name = "TIME", value_parser = period::parse)]
+    pub shutdown_delay: Option<Duration>,
     /// Time limit for a build, from its admission [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_build_time: Option<Duration>,
@@ -91,6 +95,7 @@ impl Daemon {
             status_labels: self.status_labels,
             access: self.access()?,
             idle_timeout: self.idle_timeout,
+            shutdown_delay: self.shutdown_delay.unwrap_or_default(),
             max_connections: max_connections as usize,
             max_handshakes: self.max_handshakes,
             ..Listening::default()

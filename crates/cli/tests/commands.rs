@@ -8,6 +8,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use support::{Daemon, command};
@@ -37,6 +39,28 @@ fn serves_until_a_signal() {
         daemon.signal(signal);
         assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn accepts_clients_for_a_while_after_the_signal() {
+    let dir = TempDir::new().unwrap();
+    let mut daemon = Daemon::start(&["--shutdown-delay", "3s"], dir.path());
+    daemon.signal(Signal::TERM);
+    let ready = || {
+        let mut status = TcpStream::connect(&daemon.status).unwrap();
+        status.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        status.read_to_string(&mut answer).unwrap();
+        answer.starts_with("HTTP/1.0 200")
+    };
+    while ready() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // A load balancer that has not looked since still sends clients.
+    let mut greeting = [0; 8];
+    TcpStream::connect(&daemon.address).unwrap().read_exact(&mut greeting).unwrap();
+    assert_eq!(greeting, [1, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
             }
             Intake::Index(blocks) => {
                 self.state = SessionState::IndexPages;
-                self.index(blocks, job, idle_timeout).await
+                self.index(blocks, job, idle_timeout, running).await
             }
         };
         if let Err(error) = taken {
@@ -130,6 +130,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         blocks: u32,
         job: &mpsc::Sender<Input>,
         idle_timeout: Duration,
+        running: &Running,
     ) -> Result<(), SessionError> {
         let (mut received, mut checksum) = (0u32, StreamChecksum::new());
         loop {
@@ -144,6 +145,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                     }
                     received = after;
                     checksum.add(crc);
+                    running.add_checked_pages(pages.page_count().into());
                     hand_over(job, Input::Pages(pages)).await;
                 }
                 ClientMessage::EndOfIndex(end) => {

@@ -87,7 +87,7 @@ impl Activity {
             threads: AtomicU32::new(0),
             readiness: AtomicU8::new(Readiness::Starting as u8),
             drained: AtomicBool::new(false),
-            metrics: Metrics::new(version)?,
+            metrics: Metrics::new(version, role)?,
             state: Mutex::new(State::new()),
             throughput: Mutex::new(Throughput::new(Instant::now())),
             reserved: Mutex::new(None),

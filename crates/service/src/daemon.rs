@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -74,6 +74,7 @@ pub struct Daemon {
     status: StatusServer,
     activity: Arc<Activity>,
     ending: Ending,
+    shutdown_delay: Duration,
 }
 
 impl Daemon {
@@ -87,7 +88,7 @@ impl Daemon {
         listening: &Listening,
         with_tickets: bool,
     ) -> Result<Self, DaemonError> {
-        let Listening { host, port, status_host, status_port, status_labels, access, .. } = listening;
+        let Listening { host, port, status_host, status_port, status_labels, access, shutdown_delay, .. } = listening;
         access.check_exposure(host, *port, with_tickets).await?;
         let bind = |source| DaemonError::Bind { host: host.clone(), port: *port, source };
         let listener = TcpListener::bind((&**host, *port)).await.map_err(bind)?;
@@ -97,7 +98,7 @@ impl Daemon {
         let activity = Arc::new(activity);
         access.tls.iter().for_each(|tls| activity.set_tls(tls.clone()));
         let status = StatusServer::start(status_host, *status_port, activity.clone())?;
-        Ok(Self { listener, address, status, activity, ending: Ending::default() })
+        Ok(Self { listener, address, status, activity, ending: Ending::default(), shutdown_delay: *shutdown_delay })
     }
 
     /// The address where it listens for clients.
@@ -132,7 +133,7 @@ impl Daemon {
         self.ending.clone()
     }
 
-    /// Serves until `shutdown` drains it: then it accepts no more builds, lets running ones end within the grace period, and
+    /// Serves until `shutdown` drains it: after the delay it accepts no more builds, lets running ones end within the grace period, and
     /// stops the rest. Status is served until the returned server is dropped.
     pub async fn run(
         self,
@@ -140,15 +141,20 @@ impl Daemon {
         grace: Duration,
         accept: impl AsyncFnOnce(&TcpListener),
     ) -> StatusServer {
-        let Self { listener, address: _, status, activity, ending: Ending { drain, stop, tasks } } = self;
+        let Self { listener, address: _, status, activity, ending: Ending { drain, stop, tasks }, shutdown_delay } =
+            self;
         activity.set_readiness(Readiness::Ready);
+        let drained = async {
+            shutdown.drain.cancelled().await;
+            activity.set_readiness(Readiness::Draining);
+            sleep(shutdown_delay).await;
+        };
         tokio::select! {
             () = accept(&listener) => {}
-            () = shutdown.drain.cancelled() => {}
-            () = shutdown.abort.cancelled() => {}
+            () = drained => {}
+            () = shutdown.abort.cancelled() => activity.set_readiness(Readiness::Draining),
         }
         drop(listener);
-        activity.set_readiness(Readiness::Draining);
         drain.cancel();
         tasks.close();
         if !tasks.is_empty() {

@@ -28,6 +28,9 @@ pub struct Listening {
     pub handshake_timeout: Duration,
     /// How long a client may send nothing while it waits or its rows are due, or leave sent data unread.
     pub idle_timeout: Duration,
+    /// How long after a request to shut down builds are still accepted, while `/readyz` already fails: load balancers need time to send
+    /// clients elsewhere.
+    pub shutdown_delay: Duration,
     /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
     pub max_connections: usize,
     /// Connections to accept per second; further ones wait in the listen backlog.
@@ -45,6 +48,7 @@ impl Default for Listening {
             access: Access::default(),
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(600),
+            shutdown_delay: Duration::ZERO,
             max_connections: 256,
             max_handshakes: 200,
         }

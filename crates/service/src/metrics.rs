@@ -10,7 +10,7 @@ use protocol::Phase;
 
 use crate::activity::{ELEMENT_PHASES, phase_name};
 use crate::report::EndedReport;
-use crate::{Closed, Outcome, Refusal};
+use crate::{Closed, Outcome, Refusal, Role};
 
 /// Histogram buckets in seconds for builds and phases, from milliseconds to hours.
 const DURATION_BUCKETS: [f64; 15] =
@@ -47,6 +47,7 @@ pub struct Metrics {
     pub(crate) memory_reserved: IntGauge,
     pub(crate) tuples_received: IntCounter,
     pub(crate) pages_sent: IntCounter,
+    pub(crate) pages_received: IntCounter,
     pub(crate) connections: IntGauge,
     accepted: IntCounter,
     /// For a router: seconds from the decision to start a builder until it accepts builds.
@@ -58,14 +59,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics; `version` is shown as a label of `lantern_index_build_info`.
+    /// Registers all metrics; `version` and `role` are labels of `lantern_index_build_info`.
     ///
     /// # Errors
     /// Never in practice: only for an invalid or repeated name.
-    pub fn new(version: &str) -> Result<Self, Error> {
+    pub fn new(version: &str, role: Role) -> Result<Self, Error> {
         let r = Registry::new();
-        let info = Opts::new("lantern_index_build_info", "Always 1; the version is a label");
-        add(&r, IntGauge::with_opts(info.const_label("version", version))?)?.set(1);
+        let info = Opts::new("lantern_index_build_info", "Always 1; version and role are labels");
+        add(&r, IntGauge::with_opts(info.const_label("version", version).const_label("role", role.name()))?)?.set(1);
         gauge(&r, "start_time_seconds", "When the daemon was started, in seconds since 1970")?.set(now_seconds());
         let metrics = Self {
             builds: counters(&r, "builds_total", "Builds that ended, by outcome", "outcome")?,
@@ -130,6 +131,7 @@ impl Metrics {
             accepted: counter(&r, "connections_total", "Connections of clients that were accepted")?,
             tuples_received: counter(&r, "tuples_received_total", "Rows received from clients")?,
             pages_sent: counter(&r, "pages_sent_total", "Index pages sent to clients")?,
+            pages_received: counter(&r, "pages_received_total", "Pages of indexes to check received from clients")?,
             received_bytes: counter(&r, "received_bytes_total", "Bytes of frames received from clients")?,
             sent_bytes: counter(&r, "sent_bytes_total", "Bytes of frames sent to clients")?,
             registry: r,
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_there_from_the_start() {
-        let text = Metrics::new("1.2.3").unwrap().render().unwrap();
+        let text = Metrics::new("1.2.3", crate::Role::Builder).unwrap().render().unwrap();
         for line in [
             "lantern_index_builds_total{outcome=\"succeeded\"} 0",
             "lantern_index_builds_total{outcome=\"failed\"} 0",
@@ -322,9 +324,10 @@ mod tests {
             "lantern_index_elements_processed_total{phase=\"order\"} 0",
             "lantern_index_tuples_received_total 0",
             "lantern_index_pages_sent_total 0",
+            "lantern_index_pages_received_total 0",
             "lantern_index_received_bytes_total 0",
             "lantern_index_sent_bytes_total 0",
-            "lantern_index_build_info{version=\"1.2.3\"} 1",
+            "lantern_index_build_info{role=\"builder\",version=\"1.2.3\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
@@ -332,7 +335,7 @@ mod tests {
 
     #[test]
     fn events_are_counted_by_reason() {
-        let metrics = Metrics::new("0").unwrap();
+        let metrics = Metrics::new("0", crate::Role::Builder).unwrap();
         metrics.refused(Refusal::Memory);
         metrics.closed(Closed::Tls);
         let text = metrics.render().unwrap();

@@ -146,3 +146,14 @@ pub enum Role {
     /// It assigns builds to builders.
     Router,
 }
+
+impl Role {
+    /// The name in status and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Builder => "builder",
+            Self::Router => "router",
+        }
+    }
+}

@@ -405,8 +405,31 @@ fn the_chart_is_valid() {
     for made in ["cronjob.batch/lantern-maintain created", "networkpolicy.networking.k8s.io/lantern-maintain created"] {
         assert!(said.contains(&format!("{made} (server dry run)")), "{said}");
     }
+    // Addresses are no names, and builders in pods have the limits of the router.
+    let issued = "tls.certManager.enabled=true,tls.certManager.issuerRef.name=issuer,tls.names={203.0.113.7,db.example},\
+                  router.maxBuildTime=2h,router.idleTimeout=1h,serviceMonitor.enabled=true,\
+                  serviceMonitor.labels.release=prometheus";
+    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", issued];
+    let manifests = kubernetes.helm(&[&arguments[..], &always].concat()).unwrap();
+    let (_, names) = manifests.split_once("dnsNames:").unwrap();
+    let (names, addresses) = names.split_once("ipAddresses:").unwrap();
+    assert!(names.contains("- db.example") && !names.contains("203.0.113.7"), "{names}");
+    assert!(addresses.trim_start().starts_with("- 203.0.113.7"), "{addresses}");
+    let (_, pod) = manifests.split_once("pod.json:").unwrap();
+    let (pod, _) = pod.split_once("\n---").unwrap();
+    for setting in ["LANTERN_INDEX_MAX_BUILD_TIME", "LANTERN_INDEX_IDLE_TIMEOUT"] {
+        assert!(pod.contains(setting), "{setting}: {pod}");
+    }
+    assert!(manifests.contains("release: prometheus"), "{manifests}");
+    let sizes = "builder.minMemory=64GB,builder.maxMemory=32GB";
+    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", sizes];
+    let error = kubernetes.helm(&[&arguments[..], &always].concat()).unwrap_err().to_string();
+    assert!(error.contains("builder.minMemory is 64GB, more than"), "{error}");
     for (wrong, word) in [
         ("router.maxBuilders=0", "maxBuilders"),
+        ("router.maxBuilders=70000", "maxBuilders"),
+        ("router.idleTtl=0s", "idleTtl"),
+        ("builder.maxMemory=0GB", "maxMemory"),
         ("maintain.jobs=0", "jobs"),
         ("maintain.window=nightly", "window"),
         ("maintain.every=night", "every"),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use service::report::{BuildReport, EndedReport, QueuedReport, Report, Subject};
-use service::{Outcome, Role, printable};
+use service::{Outcome, printable};
 
 use super::target::Target;
 use crate::count;
@@ -36,10 +36,7 @@ pub fn whole(report: &Report, target: &Target) -> String {
 
 /// The daemon's name, version, state and uptime.
 pub fn headline(report: &Report, target: &Target) -> String {
-    let role = match report.role {
-        Role::Builder => "builder",
-        Role::Router => "router",
-    };
+    let role = report.role.name();
     let up = span(report.now_ms.saturating_sub(report.started_ms) as f64 / 1e3);
     let threads =
         if report.threads > 0 { format!(", {}", count::of(report.threads.into(), "thread")) } else { String::new() };

@@ -283,6 +283,11 @@ impl Running {
         self.activity.metrics().pages_sent.inc_by(count);
     }
 
+    /// Counts pages of an index to check received from the client.
+    pub fn add_checked_pages(&self, count: u64) {
+        self.activity.metrics().pages_received.inc_by(count);
+    }
+
     /// Sets the number of elements of the finished graph.
     pub fn set_elements(&self, count: u64) {
         self.build.elements.store(count, Ordering::Relaxed);

@@ -41,6 +41,10 @@ impl Tree {
         let path = self.0.join(to);
         let context = || format!("cannot write {}", path.display());
         fs::create_dir_all(path.parent().context("no folder")?).with_context(context)?;
+        // Whatever the umask: the same packages everywhere, and folders that every account can read.
+        for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.0)) {
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).with_context(context)?;
+        }
         fs::write(&path, content).with_context(context)?;
         fs::set_permissions(&path, Permissions::from_mode(mode)).with_context(context)?;
         Ok(path)
@@ -169,7 +173,34 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The size of files in KiB, each rounded up, with one for each folder: the same on every file system.
 fn kibibytes(root: &Path) -> Result<u64> {
-    let output = run(Command::new("du").args(["-k", "-s", "--apparent-size"]).arg(root))?;
-    output.split_whitespace().next().and_then(|word| word.parse().ok()).context("du prints no number")
+    let mut sum = 1;
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        sum += if metadata.is_dir() { kibibytes(&entry.path())? } else { metadata.len().div_ceil(1024) };
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{Tree, kibibytes};
+
+    #[test]
+    fn folders_have_the_same_mode_and_size_everywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::new(&dir.path().join("tree")).unwrap();
+        fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o700)).unwrap();
+        tree.file("usr/share/text", &[b'x'; 1025], 0o644).unwrap();
+        for folder in ["", "usr", "usr/share"] {
+            let mode = fs::metadata(tree.root().join(folder)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o755, "{folder}");
+        }
+        assert_eq!(kibibytes(tree.root()).unwrap(), 3 + 2);
+    }
 }

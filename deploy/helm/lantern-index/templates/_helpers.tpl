@@ -42,7 +42,8 @@
 {{- $_ := set $made "tls" $tls -}}
 {{- else -}}
 {{- $names := include "lantern-index.names" . | fromJsonArray -}}
-{{- $cert := genSelfSignedCert (include "lantern-index.host" .) (list "127.0.0.1") $names 3650 -}}
+{{- $addresses := prepend (include "lantern-index.addresses" . | fromJsonArray) "127.0.0.1" -}}
+{{- $cert := genSelfSignedCert (include "lantern-index.host" .) $addresses $names 3650 -}}
 {{- $_ := set $made "tls" (dict "tls.crt" ($cert.Cert | b64enc) "tls.key" ($cert.Key | b64enc)) -}}
 {{- end -}}
 {{- end -}}
@@ -57,7 +58,30 @@
 
 {{- define "lantern-index.names" -}}
 {{- $host := include "lantern-index.host" . -}}
-{{- concat (list $host (printf "%s.cluster.local" $host) "localhost") .Values.tls.names | toJson -}}
+{{- $names := list $host (printf "%s.cluster.local" $host) "localhost" -}}
+{{- range .Values.tls.names -}}
+{{- if not (regexMatch "^[0-9.]+$|:" .) -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{/* Those of tls.names that are addresses. */}}
+{{- define "lantern-index.addresses" -}}
+{{- $addresses := list -}}
+{{- range .Values.tls.names -}}
+{{- if regexMatch "^[0-9.]+$|:" . -}}
+{{- $addresses = append $addresses . -}}
+{{- end -}}
+{{- end -}}
+{{- $addresses | toJson -}}
+{{- end -}}
+
+{{/* A size such as 16GB in bytes. */}}
+{{- define "lantern-index.bytes" -}}
+{{- $unit := regexFind "[kMGT]B$" . -}}
+{{- mul (regexFind "^[0-9]+" . | int64) (get (dict "kB" 1024 "MB" 1048576 "GB" 1073741824 "TB" 1099511627776) $unit | int64) -}}
 {{- end -}}
 
 {{/* The key of the Secret for TLS with what the builders' certificate is checked by. */}}
@@ -186,6 +210,12 @@ spec:
         - name: POD_IP
           valueFrom:
             fieldRef: {fieldPath: status.podIP}
+        {{- with .Values.router.idleTimeout }}
+        - {name: LANTERN_INDEX_IDLE_TIMEOUT, value: {{ . | quote }}}
+        {{- end }}
+        {{- with .Values.router.maxBuildTime }}
+        - {name: LANTERN_INDEX_MAX_BUILD_TIME, value: {{ . | quote }}}
+        {{- end }}
       ports:
         - {name: builds, containerPort: 8998}
         - {name: status, containerPort: 8999}
