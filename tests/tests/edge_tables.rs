@@ -1,8 +1,11 @@
 //! Small and unusual tables, and tables that cannot be indexed.
 
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use harness::{Builder, Cluster, Session, SqlError, inspect};
+use harness::{Builder, Cluster, Session, SqlError, inspect, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 static BUILDER: LazyLock<Builder> = LazyLock::new(|| Builder::start().unwrap());
@@ -29,6 +32,49 @@ fn index_and_search(session: &mut Session, options: &str) {
     exact.sort();
     found.sort();
     assert_eq!(found, exact);
+}
+
+/// Each partition sends an INFO, which a stopped client does not read.
+#[test]
+fn a_backend_whose_client_does_not_read_can_be_terminated() {
+    let mut session = database("does_not_read");
+    const CREATE: &str = "CREATE INDEX ON t USING hnsw (v vector_l2_ops)";
+    session
+        .execute(
+            "CREATE TABLE t (id int, v vector(3)) PARTITION BY LIST (id);
+             DO $$ BEGIN FOR i IN 1..600 LOOP
+                 EXECUTE format('CREATE TABLE t_%s PARTITION OF t FOR VALUES IN (%s)', i, i);
+             END LOOP; END $$;
+             INSERT INTO t SELECT i, '[1,2,3]' FROM generate_series(1, 600) i;
+             ALTER DATABASE does_not_read SET hnsw.external_index = on",
+        )
+        .unwrap();
+    for name in ["host", "port", "secure"] {
+        let value: String = session.value(&format!("SHOW hnsw.external_index_{name}")).unwrap();
+        session.execute(&format!("ALTER DATABASE does_not_read SET hnsw.external_index_{name} = '{value}'")).unwrap();
+    }
+    let mut psql = Command::new(CLUSTER.config().program("psql"));
+    psql.args(["-X", "-U", "postgres", "-d", "does_not_read", "-c", CREATE, "-h"]).arg(CLUSTER.dir());
+    let mut psql = psql.env("PGAPPNAME", "stopped").stderr(Stdio::null()).spawn().unwrap();
+    let state = |session: &mut Session| {
+        session.query("SELECT pid, coalesce(wait_event, '') FROM pg_stat_activity WHERE application_name = 'stopped'")
+    };
+    let wait = |session: &mut Session, what: &str, is: fn(&[Vec<Option<String>>]) -> bool| {
+        wait_for(what, Duration::from_secs(60), || {
+            let rows = state(session)?;
+            Ok(is(&rows).then_some(rows))
+        })
+        .unwrap()
+    };
+    wait(&mut session, "the client", |rows| !rows.is_empty());
+    kill_process(Pid::from_child(&psql), Signal::STOP).unwrap();
+    let rows = wait(&mut session, "a full socket", |rows| rows[0][1].as_deref() == Some("ClientWrite"));
+    let pid = rows[0][0].clone().unwrap();
+    session.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
+    wait(&mut session, "the end of the backend", <[_]>::is_empty);
+    psql.kill().unwrap();
+    psql.wait().unwrap();
+    BUILDER.expect_idle(Duration::from_secs(30)).unwrap();
 }
 
 #[test]

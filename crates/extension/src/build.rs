@@ -60,9 +60,20 @@ unsafe fn try_externally(
         if !(options.external || settings::external_by_default()) || scan::blocks(heap) == 0 {
             return std::ptr::null_mut();
         }
-        let engaged = match engage(heap, index, options) {
-            Err(failure) if settings::fallback() == Fallback::Local => {
-                failure.warn_of_fallback();
+        let locally = settings::fallback() == Fallback::Local;
+        let column = match Column::of(index, options) {
+            Err(failure) if locally => {
+                // For other failures pgvector raises the same error.
+                if failure.is_unsupported() {
+                    failure.warn_of_fallback("external builds do not support it");
+                }
+                return std::ptr::null_mut();
+            }
+            column => column,
+        };
+        let engaged = match column.and_then(|column| engage(heap, index, options, column)) {
+            Err(failure) if locally => {
+                failure.warn_of_fallback("no builder is available");
                 return std::ptr::null_mut();
             }
             engaged => engaged,
@@ -85,14 +96,19 @@ unsafe fn try_externally(
 unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
     // SAFETY: as promised by the caller.
     let name = unsafe { quoted_name(index) };
-    failure.also_hint(&format!("An invalid index {name} is left behind: remove it with DROP INDEX."))
+    if printable(&name) == name {
+        failure.also_hint(&format!("An invalid index {name} is left behind: remove it with DROP INDEX."))
+    } else {
+        failure.also_hint("An invalid index is left behind: remove it with DROP INDEX.")
+    }
 }
 
 /// # Safety
 /// The relation must be open.
 unsafe fn quoted_name(relation: pg_sys::Relation) -> String {
     // SAFETY: the name of an open relation.
-    format!("\"{}\"", unsafe { owned((*(*relation).rd_rel).relname.data.as_ptr()) }.unwrap_or_default())
+    let name = unsafe { owned((*(*relation).rd_rel).relname.data.as_ptr()) }.unwrap_or_default();
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 struct Built {
@@ -109,20 +125,23 @@ struct Engaged {
     build_id: String,
 }
 
-/// Checks the index and finds a builder for it.
+/// Finds a builder for the index.
 ///
 /// # Safety
 /// As for `ambuild`.
-unsafe fn engage(heap: pg_sys::Relation, index: pg_sys::Relation, options: IndexOptions) -> Result<Engaged, Failure> {
+unsafe fn engage(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    options: IndexOptions,
+    column: Column,
+) -> Result<Engaged, Failure> {
     // SAFETY: as promised by the caller.
-    let (column, estimate) = unsafe {
+    let estimate = unsafe {
         if scan::blocks(index) != 0 {
             let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
             return Err(Failure::new(code, "index already contains data"));
         }
-        let column = Column::of(index, options)?;
-        let estimate = scan::estimate_rows(heap, column.value_type.value_len(column.dims));
-        (column, estimate)
+        scan::estimate_rows(heap, column.value_type.value_len(column.dims))
     };
     let settings = Settings::get();
     // SAFETY: the relation is open.

@@ -3,8 +3,8 @@
 use pgrx::prelude::*;
 use pgvector::{Metric, ValueType};
 
-use crate::failure::Failure;
-use crate::hook::owned;
+use crate::failure::{Failure, IN_DATABASE};
+use crate::hook::{self, owned};
 use crate::options::IndexOptions;
 use crate::type_info::{CheckValue, TypeInfo};
 
@@ -38,29 +38,31 @@ impl Column {
             let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
             pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &raw mut type_oid, &raw mut typmod, &raw mut collation);
             let support = |number| function(index, number);
-            let distance = support(DISTANCE).map(|function| function.name).unwrap_or_default();
+            let SupportFunction { name: distance, symbol, .. } = support(DISTANCE).unwrap_or_default();
             let unsupported = || {
                 Failure::new(
                     PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
                     "operator class is not supported by external index builds",
                 )
                 .detail(format!("Its distance function is \"{distance}\"."))
-                .hint("Build the index in the database: leave out \"external\".")
+                .hint(IN_DATABASE)
             };
             check_count((*(*index).rd_index).indnatts)?;
             // Type vector has no support function that returns its limit.
             let max_dims = ValueType::Vector.max_dims().cast_signed();
             let mut info = TypeInfo { max_dims, normalize: None, check: None };
             let mut value_type = ValueType::Vector;
-            if let Some(SupportFunction { oid, name }) = support(TYPE_INFO) {
-                value_type = self::value_type(&name).ok_or_else(unsupported)?;
+            if let Some(SupportFunction { oid, name, symbol }) = support(TYPE_INFO) {
+                value_type = self::value_type(&symbol).ok_or_else(unsupported)?;
                 let answer = pg_sys::OidFunctionCall0Coll(oid, pg_sys::Oid::INVALID);
                 info = TypeInfo::read(answer.cast_mut_ptr(), &name)?;
             }
             let TypeInfo { max_dims, normalize, check } = info;
             let dims = check_parameters(type_oid, typmod, max_dims, options)?;
-            let norm = support(NORM).map(|_| pg_sys::index_getprocinfo(index, 1, NORM));
-            let metric = metric(&distance, norm.is_some()).ok_or_else(unsupported)?;
+            let norm = support(NORM);
+            let metric =
+                metric(value_type, &symbol, norm.as_ref().map(|norm| &*norm.symbol)).ok_or_else(unsupported)?;
+            let norm = norm.map(|_| pg_sys::index_getprocinfo(index, 1, NORM));
             Ok(Self { value_type, metric, dims, collation, norm, normalize, check })
         }
     }
@@ -74,7 +76,7 @@ fn check_count(columns: i16) -> Result<(), Failure> {
     let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
     Err(Failure::new(code, "external index builds do not support indexes of more than one column")
         .detail(format!("The index has {columns} columns."))
-        .hint("Build the index in the database: leave out \"external\"."))
+        .hint(IN_DATABASE))
 }
 
 /// pgvector's `InitBuildState`.
@@ -107,24 +109,37 @@ fn value_type(type_info: &str) -> Option<ValueType> {
     }
 }
 
-/// Inner product and cosine share a distance function; only cosine has a norm.
-fn metric(distance: &str, has_norm: bool) -> Option<Metric> {
-    let is = |name: &str| distance.ends_with(name);
-    match has_norm {
-        true if is("negative_inner_product") => Some(Metric::Cosine),
-        true => None,
-        false if is("l2_squared_distance") => Some(Metric::L2),
-        false if is("negative_inner_product") => Some(Metric::InnerProduct),
-        false if is("l1_distance") => Some(Metric::L1),
-        false if is("hamming_distance") => Some(Metric::Hamming),
-        false if is("jaccard_distance") => Some(Metric::Jaccard),
-        false => None,
+/// The metric of pgvector's distance function of a type. Inner product and cosine share a function; only cosine has a norm.
+fn metric(value_type: ValueType, distance: &str, norm: Option<&str>) -> Option<Metric> {
+    use ValueType::{Bit, HalfVec, SparseVec, Vector};
+    let metric = match (value_type, distance) {
+        (Vector, "vector_l2_squared_distance")
+        | (HalfVec, "halfvec_l2_squared_distance")
+        | (SparseVec, "sparsevec_l2_squared_distance") => Metric::L2,
+        (Vector, "vector_negative_inner_product")
+        | (HalfVec, "halfvec_negative_inner_product")
+        | (SparseVec, "sparsevec_negative_inner_product") => Metric::InnerProduct,
+        (Vector, "l1_distance") | (HalfVec, "halfvec_l1_distance") | (SparseVec, "sparsevec_l1_distance") => Metric::L1,
+        (Bit, "hamming_distance") => Metric::Hamming,
+        (Bit, "jaccard_distance") => Metric::Jaccard,
+        _ => return None,
+    };
+    match (value_type, metric, norm) {
+        (_, metric, None) => Some(metric),
+        (Vector, Metric::InnerProduct, Some("vector_norm"))
+        | (HalfVec, Metric::InnerProduct, Some("halfvec_l2_norm"))
+        | (SparseVec, Metric::InnerProduct, Some("sparsevec_l2_norm")) => Some(Metric::Cosine),
+        _ => None,
     }
 }
 
+#[derive(Default)]
 struct SupportFunction {
     oid: pg_sys::Oid,
+    /// Its name in SQL.
     name: String,
+    /// Its symbol in pgvector's library; empty for functions of others, whatever their names.
+    symbol: String,
 }
 
 /// A support function of the first column; `None` if this release of pgvector has no such number.
@@ -138,7 +153,10 @@ unsafe fn function(index: pg_sys::Relation, number: u16) -> Option<SupportFuncti
             return None;
         }
         let oid = pg_sys::index_getprocid(index, 1, number);
-        (oid != pg_sys::Oid::INVALID)
-            .then(|| SupportFunction { oid, name: owned(pg_sys::get_func_name(oid)).unwrap_or_default() })
+        (oid != pg_sys::Oid::INVALID).then(|| SupportFunction {
+            oid,
+            name: owned(pg_sys::get_func_name(oid)).unwrap_or_default(),
+            symbol: hook::symbol(oid).unwrap_or_default(),
+        })
     }
 }

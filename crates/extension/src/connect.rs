@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use protocol::MAGIC;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::failure::{Failure, sentence};
+use crate::failure::{Failure, IN_DATABASE, sentence};
 use crate::resolve::resolve;
 use crate::settings::Settings;
 use crate::wait;
@@ -25,10 +25,9 @@ pub(crate) fn connect(settings: &Settings, peer: &str) -> Result<TcpStream, Fail
             format!("could not connect to external indexing server on {peer}"),
         )
         .detail(sentence(&detail))
-        .hint(
-            "Start it with \"lantern-index serve\", or check hnsw.external_index_host and hnsw.external_index_port. \
-             Without \"external\" the index is built in the database.",
-        )
+        .hint(format!(
+            "Start it with \"lantern-index serve\", or check hnsw.external_index_host and hnsw.external_index_port. {IN_DATABASE}"
+        ))
     };
     let addresses = resolve(&settings.host, settings.port, settings.connect_timeout)
         .map_err(|error| failed(format!("cannot resolve \"{}\": {error}", settings.host)))?;

@@ -7,6 +7,12 @@ use pgrx::prelude::*;
 
 pub(crate) mod context;
 
+use crate::raised::keeping;
+
+/// How to do without a builder, whether the option or the setting asks for one.
+pub(crate) const IN_DATABASE: &str = "To build the index in the database, leave out \"external\" (for an existing index: ALTER INDEX ... RESET \
+                                   (external)) and set hnsw.external_index to off.";
+
 /// A message in PostgreSQL's style, with its SQLSTATE.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -84,10 +90,15 @@ impl Failure {
         unreachable!("an error does not return")
     }
 
-    /// Warns that the index is built in the database, and why.
-    pub(crate) fn warn_of_fallback(mut self) {
+    /// Whether external builds do not support the index.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        matches!(self.code, PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED)
+    }
+
+    /// Warns that the index is built in the database because of `why`, and this failure.
+    pub(crate) fn warn_of_fallback(mut self, why: &str) {
         self.detail = format!("{}: {}", self.message, self.detail).trim_end_matches([':', ' ']).into();
-        self.message = "building the index in the database, because no builder is available".into();
+        self.message = format!("building the index in the database, because {why}");
         context::ours();
         tell(PgLogLevel::WARNING, self.report());
         context::theirs();
@@ -108,15 +119,11 @@ impl Failure {
 
 /// Sends a message below ERROR.
 ///
-/// PostgreSQL checks for interrupts after each message, and pgrx does not guard that: a cancel would jump over our destructors, and the
-/// socket would stay open as long as the session. So interrupts are held off until the message is out.
+/// PostgreSQL may raise an error meanwhile: it checks for interrupts after each message, and while it waits for a client that does not read.
+/// pgrx does not guard that: the error would jump over our destructors, and the socket would stay open as long as the session.
 pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
-    // SAFETY: counted up and down in one place; an error in between resets it.
-    unsafe { pg_sys::InterruptHoldoffCount += 1 };
-    report.report(level);
-    // SAFETY: as above.
-    unsafe { pg_sys::InterruptHoldoffCount -= 1 };
-    pgrx::check_for_interrupts!();
+    // SAFETY: the call is not guarded itself. An error frees no text of the report: a few bytes are lost.
+    unsafe { keeping(|| context::only_ours(|| report.report(level))) }
 }
 
 /// An INFO about a build. PostgreSQL sends INFO regardless of `client_min_messages`, which is therefore checked here.

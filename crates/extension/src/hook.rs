@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::panic::AssertUnwindSafe;
 
 use pgrx::pg_sys::FmgrHookEventType::{FHET_START, Type as Event};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -118,21 +119,41 @@ unsafe extern "C-unwind" fn handler(call: pg_sys::FunctionCallInfo) -> pg_sys::D
 pub(crate) fn is_hnsw_handler(function: pg_sys::Oid) -> bool {
     // SAFETY: reads the catalog entry that fmgr itself has just read, in a transaction.
     unsafe {
-        if function.to_u32() < pg_sys::FirstNormalObjectId || !pg_sys::IsTransactionState() {
-            return false;
-        }
+        // An extension made before the server's first start, in single-user mode, has oids of the range that initdb uses.
+        function.to_u32() >= pg_sys::FirstGenbkiObjectId
+            && pg_sys::IsTransactionState()
+            && symbol_of(function, |form| form.prorettype == pg_sys::INDEX_AM_HANDLEROID) == Some("hnswhandler".into())
+    }
+}
+
+/// The symbol of a function in pgvector's library; `None` for other functions.
+///
+/// # Safety
+/// Must be called in a transaction.
+pub(crate) unsafe fn symbol(function: pg_sys::Oid) -> Option<String> {
+    // SAFETY: as promised by the caller.
+    unsafe { symbol_of(function, |_| true) }
+}
+
+/// [`symbol`] of a function whose catalog entry is `wanted`.
+///
+/// # Safety
+/// Must be called in a transaction.
+unsafe fn symbol_of(function: pg_sys::Oid, wanted: impl Fn(&pg_sys::FormData_pg_proc) -> bool) -> Option<String> {
+    // SAFETY: in a transaction, reads a catalog entry, which lives until it is released.
+    unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let entry = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
         if entry.is_null() {
-            return false;
+            return None;
         }
         let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_proc>();
-        let found = (*form).prorettype == pg_sys::INDEX_AM_HANDLEROID
-            && text(cache, entry, pg_sys::Anum_pg_proc_prosrc) == Some("hnswhandler".into())
-            && text(cache, entry, pg_sys::Anum_pg_proc_probin)
-                .is_some_and(|library| matches!(library.rsplit('/').next(), Some("vector" | "vector.so")));
+        let library = wanted(&*form).then(|| text(cache, entry, pg_sys::Anum_pg_proc_probin)).flatten();
+        let is_pgvector =
+            library.is_some_and(|library| matches!(library.rsplit('/').next(), Some("vector" | "vector.so")));
+        let symbol = is_pgvector.then(|| text(cache, entry, pg_sys::Anum_pg_proc_prosrc)).flatten();
         pg_sys::ReleaseSysCache(entry);
-        found
+        symbol
     }
 }
 
@@ -149,11 +170,26 @@ unsafe fn text(cache: i32, entry: pg_sys::HeapTuple, column: u32) -> Option<Stri
     }
 }
 
-/// Copies a C string of PostgreSQL.
+/// Copies a C string of PostgreSQL, in the encoding of the database.
 ///
 /// # Safety
 /// `string` must be null or a live C string.
 pub(crate) unsafe fn owned(string: *const std::ffi::c_char) -> Option<String> {
+    if string.is_null() {
+        return None;
+    }
     // SAFETY: as promised by the caller.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
+    let text = unsafe { CStr::from_ptr(string) };
+    if text.to_bytes().is_ascii() {
+        return Some(text.to_string_lossy().into_owned());
+    }
+    let convert = || {
+        // SAFETY: reads the text; what is allocated is freed with the statement.
+        let utf8 =
+            unsafe { pg_sys::pg_server_to_any(string, text.count_bytes() as i32, pg_sys::pg_enc::PG_UTF8 as i32) };
+        // SAFETY: PostgreSQL returns the text itself or a new C string.
+        unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
+    };
+    // Where no conversion is possible, as from SQL_ASCII, other characters stand for what is no UTF-8.
+    Some(PgTryBuilder::new(AssertUnwindSafe(convert)).catch_others(|_| text.to_string_lossy().into_owned()).execute())
 }

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use pgrx::prelude::*;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, IN_DATABASE};
 
 mod layout;
 
@@ -50,7 +50,7 @@ fn unknown(name: &str) -> Failure {
         "this version of pgvector is not supported by external index builds",
     )
     .detail(format!("What its function \"{name}\" returns has a form that is not known."))
-    .hint("Build the index in the database: leave out \"external\". A newer lantern_index may know this pgvector.")
+    .hint(format!("{IN_DATABASE} A newer lantern_index may know this pgvector."))
 }
 
 /// The symbol at an address in the loaded libraries.

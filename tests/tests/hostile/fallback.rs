@@ -20,7 +20,7 @@ fn refuse(peer: &mut Peer) -> std::io::Result<()> {
 }
 
 /// A port on which no program listens.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -143,4 +143,34 @@ fn a_setting_makes_every_build_external() {
     assert_eq!(external(&mut scene, CREATE), (lines.to_vec(), 3.0));
     scene.session.execute("DROP INDEX items_idx").unwrap();
     scene.expect_clean();
+}
+
+#[test]
+fn the_reason_for_a_local_build_is_true() {
+    let mut scene = Scene::new("fallback_reason");
+    scene.point_at(free_port());
+    scene.session.execute("SET hnsw.external_index_fallback = local; SET hnsw.external_index = on").unwrap();
+    // pgvector cannot index it either.
+    scene.session.execute("CREATE TABLE bare (v vector); INSERT INTO bare VALUES ('[1,2]')").unwrap();
+    let error = scene.session.execute("CREATE INDEX ON bare USING hnsw (v vector_l2_ops)").unwrap_err();
+    assert_eq!(error.server().message, "column does not have dimensions");
+    assert!(scene.session.take_notices().iter().all(|notice| notice.severity != "WARNING"));
+    scene
+        .session
+        .execute(
+            "CREATE FUNCTION l2_squared_distance(vector, vector) RETURNS float8 LANGUAGE sql IMMUTABLE
+                 AS 'SELECT 1 - vector_l2_squared_distance($1, $2)';
+             CREATE OPERATOR CLASS own_ops FOR TYPE vector USING hnsw AS
+                 OPERATOR 1 <-> (vector, vector) FOR ORDER BY float_ops, FUNCTION 1 l2_squared_distance(vector, vector)",
+        )
+        .unwrap();
+    let own = "CREATE INDEX items_idx ON items USING hnsw (v own_ops)";
+    scene.session.execute(own).unwrap();
+    let notices = scene.session.take_notices();
+    let warning = notices.iter().find(|notice| notice.severity == "WARNING").expect("a warning");
+    assert!(warning.message.ends_with("because external builds do not support it"), "{warning}");
+    scene.session.execute("DROP INDEX items_idx; SET hnsw.external_index_fallback = error").unwrap();
+    let error = scene.session.execute(own).unwrap_err();
+    assert_eq!(error.server().sqlstate, "0A000", "a function that only has pgvector's name: {error}");
+    assert!(error.server().hint.contains("hnsw.external_index to off"), "{error}");
 }

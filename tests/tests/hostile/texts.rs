@@ -3,8 +3,9 @@
 use harness::Notice;
 use protocol::{Accept, BuilderMessage, ErrorReport, FLAG_OPTIONAL, PROTOCOL_VERSION, SqlState, Wait, kind};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, honest};
 use crate::fake::frame;
+use crate::fallback::free_port;
 use crate::scene::{CLUSTER, CREATE, Scene};
 
 /// An Error frame with arbitrary bytes.
@@ -129,6 +130,28 @@ fn other_texts_are_no_better() {
         assert!(!notice.to_string().contains(['\x1b', '\x07']), "{notice:?}");
         assert!(!notice.message.contains("position 0"), "0 is unknown: {notice}");
     }
+    scene.session.execute("DROP INDEX items_idx").unwrap();
+    scene.expect_clean();
+}
+
+/// The names of the index and of the function around the build are in the CONTEXT of messages.
+#[test]
+fn names_that_the_client_cannot_represent() {
+    let mut scene = Scene::new("texts_names");
+    let name = r#"U&"i_\6F22""#;
+    let create = format!("CREATE INDEX {name} ON items USING hnsw (v vector_l2_ops)");
+    scene.session.execute(&format!("{create}; ALTER INDEX {name} SET (external = true)")).unwrap();
+    scene.session.execute("SET client_encoding = 'LATIN1'").unwrap();
+    scene.point_at(free_port());
+    let reindex = format!("REINDEX INDEX {name}");
+    let error = scene.session.execute(&reindex).unwrap_err();
+    assert_eq!(error.server().sqlstate, "08001", "{error}");
+    scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    scene.session.execute(&reindex).unwrap();
+    scene.session.execute(&format!("SET hnsw.external_index_fallback = error; DROP INDEX {name}")).unwrap();
+    scene.run(&format!("DO $$ BEGIN EXECUTE '{CREATE} /* ' || chr(28450) || ' */'; END $$"), honest).unwrap();
+    let notices = scene.session.take_notices();
+    assert!(notices.iter().any(|notice| notice.message.starts_with("indexed 24 elements")), "{notices:?}");
     scene.session.execute("DROP INDEX items_idx").unwrap();
     scene.expect_clean();
 }

@@ -2,8 +2,12 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
 
 use pgrx::prelude::*;
+
+use super::printable;
+use crate::hook::owned;
 
 unsafe extern "C-unwind" {
     /// PostgreSQL's own, which `pg_sys` leaves out.
@@ -13,9 +17,16 @@ unsafe extern "C-unwind" {
 thread_local! {
     /// Whether the error that is being raised is ours.
     static OURS: Cell<bool> = const { Cell::new(false) };
+    /// The index's name as a C string that the client can represent.
+    static INDEX: Cell<Name> = const { Cell::new([0; NAME_BYTES]) };
     /// The build's id as a C string; empty before there is one.
     static BUILD: Cell<BuildId> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
 }
+
+/// Room for a name in which other characters may replace bytes, and for the zero.
+const NAME_BYTES: usize = 4 * pg_sys::NAMEDATALEN as usize;
+
+type Name = [u8; NAME_BYTES];
 
 /// Digits of a build's id.
 pub(crate) const BUILD_ID_LEN: usize = 16;
@@ -57,10 +68,12 @@ pub(crate) fn theirs() {
 pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() -> T) -> T {
     theirs();
     build_id("");
+    // SAFETY: the name of an open relation.
+    INDEX.set(c_string(&printable(&unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default())));
     // SAFETY: what is put on PostgreSQL's stack is taken off again; an error that jumps over this takes it off as well.
     unsafe {
         let previous = pg_sys::error_context_stack;
-        let mut entry = pg_sys::ErrorContextCallback { previous, callback: Some(name), arg: index.cast() };
+        let mut entry = pg_sys::ErrorContextCallback { previous, callback: Some(name), arg: null_mut() };
         pg_sys::error_context_stack = &raw mut entry;
         let result = work();
         pg_sys::error_context_stack = previous;
@@ -68,18 +81,42 @@ pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() ->
     }
 }
 
-unsafe extern "C-unwind" fn name(index: *mut c_void) {
+/// Runs `work`, during which the CONTEXT of messages has nothing but the index. The statement around the build, or a function's name, may
+/// have characters that the client cannot represent, for which PostgreSQL would raise an error.
+///
+/// # Safety
+/// The caller must put PostgreSQL's stack of callbacks back if an error jumps over this.
+pub(crate) unsafe fn only_ours<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: as for `of_index`.
+    unsafe {
+        let all = pg_sys::error_context_stack;
+        let mut entry = pg_sys::ErrorContextCallback { previous: null_mut(), callback: Some(name), arg: null_mut() };
+        pg_sys::error_context_stack = &raw mut entry;
+        let result = work();
+        pg_sys::error_context_stack = all;
+        result
+    }
+}
+
+/// A C string of as many whole characters as fit.
+fn c_string(text: &str) -> Name {
+    let mut bytes = [0; NAME_BYTES];
+    let end = text.floor_char_boundary(NAME_BYTES - 1);
+    bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+    bytes
+}
+
+unsafe extern "C-unwind" fn name(_private: *mut c_void) {
     if OURS.get() {
-        // SAFETY: the relation is open, its name and the number are C strings; what a format does not use is not looked at.
+        // SAFETY: name and number are C strings; what a format does not use is not looked at.
         unsafe {
-            let name = (*(*index.cast::<pg_sys::RelationData>()).rd_rel).relname.data.as_ptr();
-            let build = BUILD.get();
+            let (name, build) = (INDEX.get(), BUILD.get());
             let format = if build[0] == 0 {
                 c"external build of index \"%s\""
             } else {
                 c"external build of index \"%s\", build %s"
             };
-            errcontext_msg(format.as_ptr(), name, build.as_ptr());
+            errcontext_msg(format.as_ptr(), name.as_ptr(), build.as_ptr());
         }
     }
 }
