@@ -10,7 +10,7 @@ use hnsw::{
     BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Searcher, Step,
     start,
 };
-use support::{ENGINES, Numbers, build, build_on, check, recall, spec, tid};
+use support::{ENGINES, Numbers, build, build_on, check, recall, recall_of, spec, tid};
 
 /// Checks that searches for a sample of rows find these rows.
 fn finds_itself(kind: EngineKind, finished: &Finished) {
@@ -237,6 +237,24 @@ fn recall_of_clustered_vectors() {
         }
         assert!(hits >= 480, "{hits} of 500");
     }
+}
+
+/// As the chunks of documents are: a hundred similar rows after another, which may be in one batch of insertion.
+#[test]
+fn groups_of_rows_in_order() {
+    let mut numbers = Numbers(8);
+    let mut rows = Vec::new();
+    while rows.len() < 20_000 {
+        let center = numbers.vector(24);
+        rows.extend((0..100).map(|_| center.iter().map(|c| c + 0.3 * numbers.next()).collect::<Vec<f32>>()));
+    }
+    let spec = BuildSpec { metric: Metric::L1, ..spec(24, 16) };
+    let finished = build(EngineKind::Insertion, &spec, &rows).unwrap();
+    check(&finished, rows.len());
+    let queries = finished.graph.elements().step_by(100);
+    let recall = recall_of(&finished, distance::Elements::F32, Metric::L1, queries, 40);
+    let relinked = finished.report.relinked;
+    assert!(recall > 0.97 && relinked < 20, "recall {recall}, {relinked} elements relinked");
 }
 
 #[test]

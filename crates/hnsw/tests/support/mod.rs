@@ -31,7 +31,7 @@ pub fn tid(row: usize) -> HeapTid {
     HeapTid::new((row / 100) as u32, (row % 100 + 1) as u16)
 }
 
-pub const ENGINES: [EngineKind; 2] = [EngineKind::Bulk, EngineKind::Usearch];
+pub const ENGINES: [EngineKind; 3] = [EngineKind::Bulk, EngineKind::Insertion, EngineKind::Usearch];
 
 pub fn build(kind: EngineKind, spec: &BuildSpec, values: &[Vec<f32>]) -> Result<Finished, BuildError> {
     build_on(2, kind, spec, values)

@@ -11,6 +11,9 @@ use crate::random::Random;
 use crate::select::{Far, Gathered};
 use crate::{BuildError, Engine, Finished, Phase, RowBatch};
 
+/// The random stream of the order of insertion; the layers use lower numbers.
+const SHUFFLE: u64 = 1 << 33;
+
 /// Takes all rows, then inserts their elements.
 pub(crate) struct InsertionEngine(Intake);
 
@@ -45,16 +48,20 @@ pub(crate) fn insert_all(setup: &Setup, taken: &TakenRows, points: Vec<u32>) -> 
     setup.pool.run(|| {
         let levels = draw_levels(&Random::new(spec.seed), &points, taken.heap_tids.elements(), spec.m);
         let mut draft = Draft::new(spec.m, levels);
-        let levels = points.iter().map(|&point| draft.level(point)).collect();
+        // Elements of a batch do not see each other: a group of similar rows that follow one another must not be in one batch.
+        let mut places: Vec<u32> = (0..points.len() as u32).collect();
+        Random::new(spec.seed).fork(SHUFFLE).shuffle(&mut places);
+        let shuffled: Vec<u32> = places.iter().map(|&place| points[place as usize]).collect();
+        let levels = shuffled.iter().map(|&point| draft.level(point)).collect();
         let (m, ef_construction) = (usize::from(spec.m), usize::from(spec.ef_construction));
-        let graph = Insertion::build(setup.searched(), &points, levels, m, ef_construction, control)?;
-        for (at, &point) in (0..).zip(&points) {
+        let graph = Insertion::build(setup.searched(), &shuffled, levels, m, ef_construction, control)?;
+        for (at, &point) in (0..).zip(&shuffled) {
             for layer in 1..=draft.level(point) {
                 draft.set(point, layer, graph.list(at, layer).map(|near| near.element()));
             }
         }
         let lists: Vec<Vec<u32>> = (0..points.len() as u32).into_par_iter().map(|at| graph.by_rule(at)).collect();
-        for (&point, list) in points.iter().zip(lists) {
+        for (&point, list) in shuffled.iter().zip(lists) {
             draft.set(point, 0, list);
         }
         // If any list is not full, all are completed from candidates.
@@ -62,7 +69,8 @@ pub(crate) fn insert_all(setup: &Setup, taken: &TakenRows, points: Vec<u32>) -> 
         let wanted = (2 * m).min(points.len().saturating_sub(1));
         let is_short = |&point: &u32| draft.neighbors(point, 0).len() < wanted;
         if points.par_iter().any(is_short) {
-            (0..points.len()).into_par_iter().for_each(|at| near.add(at, graph.list(at as u32, 0)));
+            let each = (0..points.len() as u32).into_par_iter().zip(&places);
+            each.for_each(|(at, &place)| near.add(place as usize, graph.list(at, 0)));
         }
         let order = (0..points.len() as u32).collect();
         drop(graph);

@@ -6,7 +6,8 @@
 //!
 //! Threads work on batches of at most a fiftieth of the graph (as in ParlayANN, arXiv 2305.04359): elements of a batch search the graph
 //! before it, then each list that gets new links is changed by one thread, in the order of the elements. So the graph depends on the rows
-//! alone, not on the threads. Up to a hundred elements, each batch has one.
+//! alone, not on the threads. Up to a hundred elements, each batch has one. Unlike in pgvector, elements come in random order: similar rows
+//! that follow one another would not see each other in a batch.
 
 mod engine;
 mod lists;
@@ -81,7 +82,7 @@ impl<'a> Insertion<'a> {
         let back = control.section("insertion").map_init(batch.into_par_iter(), insert)?;
         let mut back: Vec<Back> = back.into_iter().flatten().collect();
         // A stable sort: links to one list stay in the order of the elements.
-        back.sort_by_key(|back| (back.target, back.layer));
+        back.par_sort_by_key(|back| (back.target, back.layer));
         let lists: Vec<&[Back]> = back.chunk_by(|a, b| (a.target, a.layer) == (b.target, b.layer)).collect();
         let links = lists.into_par_iter();
         control.section("reverse links").for_each_init(links, |(list, query): &mut (List, Query), links| {
