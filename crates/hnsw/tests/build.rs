@@ -52,6 +52,28 @@ fn many_duplicates() {
     }
 }
 
+/// A search that comes to a value has all its results among the value's elements, and must get on from there.
+#[test]
+fn values_with_many_rows_do_not_trap_searches() {
+    const VALUES: usize = 1000;
+    let mut numbers = Numbers(9);
+    let distinct: Vec<_> = (0..VALUES).map(|_| numbers.vector(24)).collect();
+    let rows: Vec<_> = (0..VALUES * 200).map(|row| distinct[row % VALUES].clone()).collect();
+    let finished = build(EngineKind::Bulk, &spec(24, 16), &rows).unwrap();
+    check(&finished, rows.len());
+    let kernel = distance::kernel(distance::Elements::F32, Metric::L2).unwrap();
+    let mut found = 0;
+    for _ in 0..500 {
+        let query: Vec<u8> = numbers.vector(24).into_iter().flat_map(f32::to_le_bytes).collect();
+        let bytes = |value: &Vec<f32>| value.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let nearest = distinct.iter().map(|value| kernel(&query, &bytes(value))).min_by(f32::total_cmp).unwrap();
+        let distance = |element| kernel(&query, finished.values.value(element));
+        let near = Searcher::default().search(&finished.graph, distance, |_| {}, 40);
+        found += usize::from(near[0].distance() <= nearest);
+    }
+    assert!(found >= 475, "{found} of 500");
+}
+
 #[test]
 fn every_row_its_own_element() {
     for kind in ENGINES {

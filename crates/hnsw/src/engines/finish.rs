@@ -71,7 +71,7 @@ impl Completion<'_> {
             let random = Random::new(spec.seed).fork(MISSED);
             pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
         }
-        duplicates::link(&mut draft, &taken, control)?;
+        pool.run(|| duplicates::link(&mut draft, &taken, control))?;
         control.ran("duplicates");
         let reaches = self.setup.runs(Pass::Reach);
         let relinked = if reaches { pool.run(|| reach::repair(&mut draft, self.space, control))? } else { 0 };

@@ -1,25 +1,40 @@
 //! Links elements of the same value: more than ten duplicates need several elements.
 //!
-//! By distance alone they would link only to each other, and the diversity rule would cut even these links. So each one uses half of
-//! its slots for a ring with chords among the duplicates, and half for the first one's neighbors of other values.
+//! By distance alone they would link only to each other, and the diversity rule would cut even these links. So each one has some of its
+//! slots for a ring with chords among the duplicates, and the others for elements of other values. A few duplicates all have the first
+//! one's neighbors. Of many, a search has all its results among them: it comes to as many other values as they link to together, so each
+//! has another part of the first one's neighbors and of their neighbors.
 
 use graph::NO_NEIGHBOR;
+use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::input::TakenRows;
 use crate::{BuildError, Control};
 
+/// Slots for the ring in the lists of many duplicates.
+const RING: usize = 4;
+
 /// Sets the final lists at layer 0 of all elements with equal values, and fills lists that are short because there are few distinct values.
+/// Runs on the threads of the pool it is called from.
 pub(crate) fn link(draft: &mut Draft, taken: &TakenRows, control: &Control) -> Result<(), BuildError> {
     let mut pairs: Vec<_> = taken.duplicates.iter().map(|&(duplicate, first)| (first, duplicate)).collect();
     pairs.sort_unstable();
-    for pairs in pairs.chunk_by(|a, b| a.0 == b.0) {
+    let width = 2 * draft.m();
+    let groups = || pairs.chunk_by(|a, b| a.0 == b.0);
+    // Before any list changes: the neighbors may have duplicates themselves.
+    let large: Vec<u32> = groups().filter(|pairs| is_large(1 + pairs.len(), width)).map(|pairs| pairs[0].0).collect();
+    let further = |&first: &u32| control.check().map(|()| further_out(draft, first, width));
+    let further = large.par_iter().map(further).collect::<Result<Vec<_>, _>>()?;
+    let mut further = further.into_iter();
+    for pairs in groups() {
         let first = pairs[0].0;
         let group: Vec<u32> = std::iter::once(first).chain(pairs.iter().map(|&(_, duplicate)| duplicate)).collect();
         let outside = draft.neighbors(first, 0).to_vec();
+        let further = if is_large(group.len(), width) { further.next().unwrap_or_default() } else { Vec::new() };
         for at in 0..group.len() {
             control.check()?;
-            let list = list_of(&group, at, &outside, 2 * draft.m());
+            let list = list_of(&group, at, (&outside, &further), width);
             draft.set(group[at], 0, list);
         }
     }
@@ -27,10 +42,47 @@ pub(crate) fn link(draft: &mut Draft, taken: &TakenRows, control: &Control) -> R
     Ok(())
 }
 
-/// Half the list from the group, the rest from outside, and remaining slots from the group again.
-fn list_of(group: &[u32], at: usize, outside: &[u32], width: usize) -> Vec<u32> {
+/// Whether a ring among the duplicates would take half of the slots.
+fn is_large(duplicates: usize, width: usize) -> bool {
+    duplicates > width / 2
+}
+
+/// Neighbors of an element's neighbors: the nearest of each, then the second of each, and so on; as many as eight lists have.
+fn further_out(draft: &Draft, element: u32, width: usize) -> Vec<u32> {
+    let near = draft.neighbors(element, 0);
+    let mut further = Vec::with_capacity(9 * width);
+    for rank in 0..width {
+        for &neighbor in near {
+            match draft.neighbors(neighbor, 0).get(rank) {
+                Some(&other) if other != element && !near.contains(&other) && !further.contains(&other) => {
+                    further.push(other);
+                }
+                _ => {}
+            }
+        }
+        if further.len() >= 8 * width {
+            break;
+        }
+    }
+    further
+}
+
+/// The list of a duplicate: its part of the ring, its part of the others, which are the first one's neighbors and, for many duplicates,
+/// their neighbors; remaining slots from the group again.
+fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width: usize) -> Vec<u32> {
+    let (ring, others) = if is_large(group.len(), width) {
+        let ring = RING.min(width / 2);
+        let each = (width - ring).div_ceil(2);
+        let part = |all: &[u32]| {
+            all.iter().cycle().skip(at * each % all.len().max(1)).take(each.min(all.len())).copied().collect()
+        };
+        let parts: [Vec<u32>; 2] = [part(outside), part(further)];
+        (ring, parts.concat())
+    } else {
+        (width / 2, outside.to_vec())
+    };
     let mut list = Vec::with_capacity(width);
-    let from_group = width - outside.len().min(width / 2);
+    let from_group = width - others.len().min(width - ring);
     for distance in chords(group.len()) {
         if list.len() == from_group {
             break;
@@ -41,7 +93,7 @@ fn list_of(group: &[u32], at: usize, outside: &[u32], width: usize) -> Vec<u32> 
             }
         }
     }
-    list.extend(outside.iter().take(width - list.len()));
+    list.extend(others.iter().take(width - list.len()));
     list
 }
 
@@ -79,18 +131,24 @@ mod tests {
     use super::list_of;
 
     #[test]
-    fn a_large_group_keeps_outside_links() {
+    fn many_duplicates_link_to_different_others() {
         let group: Vec<u32> = (100..200).collect();
-        let outside: Vec<u32> = (0..32).collect();
-        let list = list_of(&group, 3, &outside, 32);
-        assert_eq!(list.len(), 32);
-        assert_eq!(list.iter().filter(|&&e| e < 100).count(), 16);
-        assert!(list.contains(&104) && list.contains(&102), "ring neighbors");
+        let (outside, further): (Vec<u32>, Vec<u32>) = ((0..32).collect(), (32..96).collect());
+        let lists: Vec<Vec<u32>> = (0..100).map(|at| list_of(&group, at, (&outside, &further), 32)).collect();
+        for list in &lists {
+            assert_eq!((list.len(), list.iter().filter(|&&e| e < 32).count()), (32, 14));
+            assert_eq!(list.iter().filter(|&&e| e >= 100).count(), 4);
+        }
+        assert!(lists[3].contains(&104) && lists[3].contains(&102), "ring neighbors");
+        let mut others: Vec<u32> = lists[..8].concat().into_iter().filter(|&e| e < 100).collect();
+        others.sort_unstable();
+        others.dedup();
+        assert_eq!(others.len(), 96, "all others are near a few duplicates");
     }
 
     #[test]
     fn a_small_group_is_linked_completely() {
-        let list = list_of(&[7, 8, 9], 1, &(20..60).collect::<Vec<_>>(), 32);
+        let list = list_of(&[7, 8, 9], 1, (&(20..60).collect::<Vec<_>>(), &[]), 32);
         assert!(list.contains(&7) && list.contains(&9) && !list.contains(&8));
         assert_eq!(list.len(), 32);
     }
@@ -98,7 +156,7 @@ mod tests {
     #[test]
     fn a_group_alone_fills_its_lists() {
         let group: Vec<u32> = (0..1000).collect();
-        let mut list = list_of(&group, 0, &[], 32);
+        let mut list = list_of(&group, 0, (&[], &[]), 32);
         list.sort_unstable();
         list.dedup();
         assert_eq!(list.len(), 32);
