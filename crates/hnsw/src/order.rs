@@ -21,7 +21,7 @@ const ELEMENT_HEAD: usize = 72 + 8 + 4;
 
 /// About how many elements fit on a page.
 pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> usize {
-    let sample = graph.elements().take(1000);
+    let sample = graph.elements().step_by((graph.len() / 1000).max(1));
     let (count, bytes) = sample.fold((0, 0), |(count, bytes), e| (count + 1, bytes + values.value(e).len()));
     let mean = bytes.checked_div(count).unwrap_or(0);
     PAGE_SPACE / (mean.next_multiple_of(8) + ELEMENT_HEAD)

@@ -39,6 +39,14 @@ impl Random {
         }
     }
 
+    /// One number of each of `count` equal parts of 0..`below`, or all numbers if these are fewer; ascending. Numbers at equal steps could
+    /// all be of one kind, if kinds take turns.
+    pub(crate) fn one_of_each(&mut self, count: usize, below: usize) -> Vec<u32> {
+        let count = count.min(below);
+        let start = |part: usize| (part as u128 * below as u128 / count as u128) as usize;
+        (0..count).map(|part| (start(part) + self.below(start(part + 1) - start(part))) as u32).collect()
+    }
+
     /// `count` distinct numbers of 0..`below`, in no particular order (Floyd's algorithm).
     pub(crate) fn sample(&mut self, count: usize, below: usize) -> Vec<usize> {
         let mut chosen = std::collections::HashSet::with_capacity(count);
@@ -50,5 +58,21 @@ impl Random {
             sample.push(next);
         }
         sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn one_of_each_part() {
+        let drawn = Random::new(1).one_of_each(1000, 1_000_000);
+        assert!((0..1000).all(|part| drawn[part] as usize / 1000 == part));
+        // Kinds that take turns are all drawn.
+        let kinds: std::collections::HashSet<u32> = drawn.iter().map(|number| number % 1000).collect();
+        assert!(kinds.len() > 500, "{}", kinds.len());
+        assert!(Random::new(1).one_of_each(10, 3).into_iter().eq(0..3));
+        assert!(Random::new(1).one_of_each(10, 0).is_empty());
     }
 }

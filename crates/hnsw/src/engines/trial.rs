@@ -16,7 +16,7 @@ use crate::input::{Storage, ValueStore};
 use crate::random::Random;
 use crate::search::Searcher;
 use crate::space::{Measure, Query};
-use crate::{BuildError, BuildSpec, Engine, Finished, RowBatch};
+use crate::{BuildError, BuildSpec, Control, Engine, Finished, RowBatch};
 
 /// The sample has one of this many rows, at least `FEWEST` and at most `MOST`.
 const SHARE: usize = 16;
@@ -83,15 +83,13 @@ pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildE
     }
     let values = |elements: &[u32]| -> Vec<Vec<u8>> { elements.iter().map(|&e| store.value(e).to_vec()).collect() };
     let (queries, rows) = (values(queries), values(rows));
-    let exact: Vec<f32> = pool.run(|| {
-        queries
-            .par_iter()
-            .map_init(Query::default, |scratch, query| furthest(*measure, scratch, query, &rows))
-            .collect()
-    });
+    let exact = pool.run(|| {
+        let furthest = |scratch: &mut Query, query: &Vec<u8>| Ok(furthest(*measure, scratch, query, &rows));
+        control.section("neighbors in the trial").map_init(queries.par_iter(), furthest)
+    })?;
     let found = |engine: Box<dyn Engine>| -> Result<Found, BuildError> {
         let finished = build(engine, spec, &rows)?;
-        Ok(pool.run(|| search_all(*measure, &finished, &queries, &exact)))
+        pool.run(|| search_all(*measure, &finished, &queries, &exact, control))
     };
     let aside =
         || Setup { control: control.aside(), store: Arc::new(ValueStore::new(Storage::default())), ..setup.clone() };
@@ -118,7 +116,13 @@ fn furthest(measure: Measure, scratch: &mut Query, query: &[u8], rows: &[Vec<u8>
     *distances.select_nth_unstable_by(last, f32::total_cmp).1
 }
 
-fn search_all(measure: Measure, finished: &Finished, queries: &[Vec<u8>], exact: &[f32]) -> Found {
+fn search_all(
+    measure: Measure,
+    finished: &Finished,
+    queries: &[Vec<u8>],
+    exact: &[f32],
+    control: &Control,
+) -> Result<Found, BuildError> {
     let search = |(searcher, scratch): &mut (Searcher, Query), (query, &furthest): (&Vec<u8>, &f32)| {
         measure.ask(scratch, query);
         let mut visited = 0;
@@ -132,16 +136,16 @@ fn search_all(measure: Measure, finished: &Finished, queries: &[Vec<u8>], exact:
             let near = found.iter().filter(|near| near.distance() <= furthest);
             near.map(|near| finished.graph.heap_tids().of(near.element()).len()).sum::<usize>().min(K)
         });
-        (hits, visited)
+        Ok((hits, visited))
     };
-    let none = || ([0; EF_SEARCH.len()], 0);
-    let sum = |(hits, visited): ([usize; EF_SEARCH.len()], usize), (more, others)| {
-        let more: [usize; EF_SEARCH.len()] = more;
-        (std::array::from_fn(|at| hits[at] + more[at]), visited + others)
-    };
-    let each = queries.par_iter().zip(exact).map_init(<(Searcher, Query)>::default, search);
-    let (hits, visited) = each.reduce(none, sum);
-    Found { recall: hits.map(|hits| hits as f32 / (K * queries.len()) as f32), visited }
+    let each = control.section("searches of the trial").map_init(queries.par_iter().zip(exact), search)?;
+    let mut found = Found::default();
+    for (hits, visited) in each {
+        found.visited += visited;
+        let shares = hits.map(|hits| hits as f32 / (K * queries.len()) as f32);
+        found.recall.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -213,6 +213,10 @@ impl Partition<'_> {
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
             parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);
+            // No pivots separate these points, as if all distances were equal.
+            if again == 0 && !falls_apart(group, &parts) {
+                break;
+            }
         }
         Ok(parts)
     }

@@ -54,6 +54,12 @@ pub(crate) fn choose_again<'a>(
         candidates.clear();
         candidates.extend(before.list(place));
         candidates.extend(choosers.of(place));
+        // All points may have chosen this one, and each is here at most twice.
+        let enough = 2 * MOST * choosing.width;
+        if candidates.len() > 2 * enough {
+            candidates.select_nth_unstable(enough);
+            candidates.truncate(enough);
+        }
         candidates.sort_unstable();
         let kept = distinct(candidates, MOST * choosing.width);
         candidates.truncate(kept);

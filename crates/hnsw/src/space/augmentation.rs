@@ -18,7 +18,7 @@ pub(crate) struct Augmentation {
 /// Squared lengths that differ by at most this fraction count as equal: then products have the order of Euclidean distances.
 const EQUAL: f32 = 1e-3;
 
-/// The extra coordinates of `elements` elements; none if all are equally long. Runs on the threads of the pool it is called from.
+/// The extra coordinates of `elements` elements; none if all but a few shorter ones are equally long. Runs on the threads of the pool it is called from.
 pub(crate) fn augment(
     space: Space<'_>,
     elements: u32,
@@ -28,10 +28,9 @@ pub(crate) fn augment(
     let squares = control.section("lengths").fill(elements as usize, square)?;
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
-    if let [shortest, .., longest] = sorted[..]
-        // The longest may be infinite.
-        && shortest >= (1.0 - EQUAL) * longest
-    {
+    // A few shorter ones, such as empty texts with a value of zeros, are nearest neighbors of nothing. The longest may be infinite.
+    let shortest = sorted.get(sorted.len() / 100);
+    if shortest.zip(sorted.last()).is_some_and(|(shortest, longest)| *shortest >= (1.0 - EQUAL) * longest) {
         return Ok(None);
     }
     let length = sorted.get(sorted.len() * 3 / 10).copied().filter(|length| length.is_finite()).unwrap_or_default();
@@ -74,6 +73,9 @@ mod tests {
         assert_eq!(of(&[4.0, 4.0, 4.0]), None);
         assert_eq!(of(&[10_000.0, 9991.0]), None, "equal but for rounding");
         assert!(of(&[10_000.0, 9989.0]).is_some());
+        let with = |square| [vec![1.0; 1000], vec![square]].concat();
+        assert_eq!(of(&with(0.0)), None, "one value of zeros");
+        assert!(of(&with(4.0)).is_some(), "one that is near to all others");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::components::Components;
 use super::representation::most;
 use super::{Products, Space};
 use crate::input::{Bytes, CHUNK};
+use crate::random::Random;
 use crate::{BuildError, Control};
 
 /// Values whose mean is the center.
@@ -209,16 +210,31 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     factor > 0.0 && squared >= MARGIN * error
 }
 
-/// The mean of a sample of values; zero if it is not finite.
+/// The mean of a sample of values, without the tenth that is farthest from the mean of all: a few rows with huge values would move it far
+/// from all others, whose codes would then resolve no distances. Zero if it is not finite.
 fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
     let mut value = vec![0f32; products.dims];
-    let mut center = vec![0f32; products.dims];
-    let sample = || (0..elements as u32).step_by((elements / SAMPLE).max(1));
-    let share = 1.0 / sample().len().max(1) as f32;
-    for element in sample() {
-        distance::decode(products.elements, space.value(element), &mut value);
-        center.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x * share);
+    let mut sample = Random::new(0).one_of_each(SAMPLE, elements);
+    let mut mean = |sample: &[u32]| {
+        let mut center = vec![0f32; products.dims];
+        let share = 1.0 / sample.len().max(1) as f32;
+        for &element in sample {
+            distance::decode(products.elements, space.value(element), &mut value);
+            center.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x * share);
+        }
+        center
+    };
+    let center = mean(&sample);
+    let mut squares = Vec::with_capacity(sample.len());
+    let values = sample.iter().map(|&element| space.value(element));
+    products.differences(values, &center, |differences| squares.push(differences.iter().map(|x| x * x).sum::<f32>()));
+    let mut sorted = squares.clone();
+    sorted.sort_unstable_by(f32::total_cmp);
+    if let Some(&most) = sorted.get(sorted.len() * 9 / 10) {
+        let mut squares = squares.into_iter();
+        sample.retain(|_| squares.next().is_some_and(|square| square <= most));
     }
+    let mut center = mean(&sample);
     if center.iter().any(|x| !x.is_finite()) {
         center.fill(0.0);
     }
@@ -229,7 +245,7 @@ fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
 mod tests {
     use distance::{CodeKernels, code_kernels};
 
-    use super::{Codes, MARGIN, Noted, resolves};
+    use super::{Codes, MARGIN, Noted, middle, resolves};
     use crate::Control;
     use crate::input::ValueStore;
     use crate::testing::{cube, euclidean, store};
@@ -259,7 +275,8 @@ mod tests {
         let values = cube::<24>(COUNT, 5);
         let store = store(&values);
         let codes = codes::<24>(&store, kernels, COUNT);
-        let mean: Vec<f32> = (0..24).map(|dim| values.iter().map(|value| value[dim]).sum::<f32>() / 100.0).collect();
+        let space = euclidean::<24>(&store);
+        let mean = middle(space, space.measure.products.unwrap(), COUNT);
         for (element, value) in (0u32..).zip(&values) {
             let differences: Vec<f32> = value.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
             let (own, note) = codes.of(element);
@@ -270,6 +287,21 @@ mod tests {
                 assert!(off <= 0.501 * step, "{element}: {difference} is off by {off}, a step is {step}");
             }
         }
+    }
+
+    #[test]
+    fn a_few_huge_values_do_not_move_the_middle() {
+        let mut values = cube::<24>(1000, 5);
+        values.iter_mut().step_by(200).flatten().for_each(|x| *x *= 1e5);
+        let store = store(&values);
+        let space = euclidean::<24>(&store);
+        let center = middle(space, space.measure.products.unwrap(), values.len());
+        assert!(center.iter().all(|x| x.abs() < 0.1), "{center:?}");
+        let Some(kernels) = code_kernels() else { return };
+        let codes = codes::<24>(&store, kernels, values.len());
+        // The nearest of a thousand points in the cube of 24 dimensions are about this far apart.
+        let resolved = (0..1000).filter(|&element| codes.resolves(element, 0.5)).count();
+        assert!(resolved >= 990, "{resolved}");
     }
 
     #[test]

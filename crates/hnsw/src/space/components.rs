@@ -8,6 +8,7 @@ use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 use super::explained::{self, Found};
 use super::matrix::{ALL_PRODUCTS, Matrix};
 use super::{Products, Space};
+use crate::random::Random;
 use crate::{BuildError, Control};
 
 /// Values from which components are computed.
@@ -110,7 +111,7 @@ impl Components {
 /// Differences of a sample of values from `center`, divided by the greatest coordinate, so that products neither overflow nor underflow in
 /// f32. `None` if that coordinate, or its inverse, is not finite.
 fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
-    let some = (0..SAMPLE as u64).map(|at| space.value((at * elements as u64 / SAMPLE as u64) as u32));
+    let some = Random::new(1).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element));
     let mut values = Vec::with_capacity(SAMPLE * products.dims);
     products.differences(some, center, |differences| values.extend_from_slice(differences));
     let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));

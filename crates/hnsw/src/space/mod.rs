@@ -179,13 +179,17 @@ impl Space<'_> {
         Candidate::new(distance, element)
     }
 
-    /// This space, without codes if they do not resolve the distance of an element to its fourth neighbor, or its last. `neighbors` come
-    /// nearest first.
+    /// This space, without codes if they do not resolve the distance of an element to its fourth neighbor, or its last, or do not represent
+    /// it. `neighbors` come nearest first.
     pub(crate) fn trusted(self, element: u32, neighbors: &[u32]) -> Self {
         const RANK: usize = 3;
         let near = neighbors.get(RANK).or(neighbors.last());
-        let resolved =
-            |codes: &&Codes| near.is_none_or(|&near| codes.resolves(element, self.squared_distance(element, near)));
+        let resolved = |codes: &&Codes| {
+            near.is_none_or(|&near| {
+                codes.resolves(element, self.squared_distance(element, near))
+                    && codes.represent_pair(self, element, near)
+            })
+        };
         Self { codes: self.codes.filter(resolved), ..self }
     }
 
