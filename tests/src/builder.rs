@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cluster::tail;
 use crate::scratch::Scratch;
-use crate::{Session, binary, http, resident_bytes, wait_for, within};
+use crate::{Session, binary, http, resident_bytes, wait_for};
 
 /// How to start a builder or a router.
 #[derive(Clone, Debug)]
@@ -207,7 +207,8 @@ impl Builder {
 
     /// The content of its log.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
+        let log = fs::read(self.scratch.path().join("log")).expect("the daemon's log");
+        String::from_utf8_lossy(&log).into_owned()
     }
 
     /// `kill -9`.
@@ -219,13 +220,17 @@ impl Builder {
         self.scratch.unguard();
     }
 
-    /// Sends SIGTERM and returns the exit code; panics if the process does not end within `limit`.
+    /// Sends SIGTERM and returns the exit code.
+    ///
+    /// # Errors
+    /// The process does not end within `limit`.
     pub fn terminate(&mut self, limit: Duration) -> Result<Option<i32>> {
-        let mut child = self.process.take().context("the builder is not running")?;
+        let child = self.process.as_mut().context("the builder is not running")?;
         if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         }
-        let status = within("the builder's shutdown", limit, || child.wait())?;
+        let status = wait_for("the builder's shutdown", limit, || Ok(child.try_wait()?))?;
+        self.process = None;
         self.scratch.unguard();
         Ok(status.code())
     }

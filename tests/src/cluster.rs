@@ -146,8 +146,7 @@ impl Cluster {
 
     /// The content of the server's log.
     pub fn log(&self) -> String {
-        fs::read(self.dir().join("log"))
-            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
+        String::from_utf8_lossy(&fs::read(self.dir().join("log")).expect("the server's log")).into_owned()
     }
 
     /// The process id of the postmaster, while it runs.

@@ -1,4 +1,6 @@
-use anyhow::{Context, Result, ensure};
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Column, Metric, Session, Vectors, copy_rows};
 
@@ -39,11 +41,12 @@ pub fn recall(session: &mut Session, search: Recall<'_>, ef_search: u32) -> Resu
     ensure!(plan.contains("Index Scan using"), "the plan uses no index:\n{plan}");
     let rows = session.query(&sql)?;
     session.execute("RESET enable_seqscan; RESET enable_sort")?;
-    let mut hits = 0usize;
+    let (mut hits, mut seen) = (0usize, HashSet::new());
     for row in &rows {
-        let [Some(query), Some(found)] = &row[..] else { continue };
-        let query = exact.get(query.parse::<usize>()?).context("more queries than expected")?;
-        hits += usize::from(query.contains(&found.parse()?));
+        let [Some(query), Some(found)] = &row[..] else { bail!("a row without id: {row:?}") };
+        let (query, found) = (query.parse::<usize>()?, found.parse()?);
+        ensure!(seen.insert((query, found)), "row {found} is found twice");
+        hits += usize::from(exact.get(query).context("more queries than expected")?.contains(&found));
     }
     Ok(hits as f64 / exact.iter().map(Vec::len).sum::<usize>() as f64)
 }

@@ -41,14 +41,19 @@ fn json(database: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Builds each advised index and searches it.
-fn carry_out(session: &mut Session, answer: &Value) -> usize {
+/// Builds each advised index and searches it for a value.
+fn carry_out(session: &mut Session, answer: &Value, value: &str) {
     let choices = answer["choices"].as_array().unwrap();
     for choice in choices {
         let [statement, settings, query] = ["statement", "settings", "query"].map(|key| choice[key].as_str().unwrap());
-        session.execute(&format!("{statement}; {settings}; PREPARE p AS {query}; DEALLOCATE p")).unwrap();
+        session.execute(&format!("{statement}; {settings}; SET enable_seqscan = off; PREPARE p AS {query}")).unwrap();
+        let execute = format!("EXECUTE p('{value}')");
+        let plan = session.plan(&execute).unwrap();
+        assert!(plan.contains("Index Scan using"), "{statement}\n{query}\n{plan}");
+        assert!(!session.query(&execute).unwrap().is_empty(), "{query}");
+        session.execute("DEALLOCATE p; RESET enable_seqscan").unwrap();
     }
-    choices.len()
+    assert!(!choices.is_empty());
 }
 
 #[test]
@@ -106,7 +111,9 @@ fn every_type_and_names_that_need_quotes() {
             ["--table", "\"My tables\".\"T\"", "--column", column, "--metric", metric, "--target-recall", "0.8"];
         let answer = json("types", &[&arguments[..], more].concat());
         assert_eq!(answer["rows"].as_u64(), Some(1500));
-        assert!(carry_out(&mut session, &answer) > 0);
+        let value: String =
+            session.value(&format!("SELECT \"{column}\"::text FROM \"My tables\".\"T\" LIMIT 1")).unwrap();
+        carry_out(&mut session, &answer, &value);
     }
     let (code, _, said) = advise("types", &["--table", "\"My tables\".\"T\"", "--column", "d"]);
     assert!(code == 64 && said.contains("is of type short; hnsw indexes are for vector"), "{code} {said}");

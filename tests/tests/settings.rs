@@ -155,3 +155,18 @@ fn a_configured_address_survives_pgvector() {
     session.execute(CREATE).unwrap();
     assert_eq!(session.value::<u16>("SHOW hnsw.external_index_port").unwrap(), builder.address().port());
 }
+
+/// pgvector discards settings of its prefix that are not defined when it is loaded.
+#[test]
+fn the_wrong_order_of_libraries_is_warned_of() {
+    let config = CLUSTER.config().clone();
+    if config.major < 15 {
+        return;
+    }
+    let lines = "shared_preload_libraries = 'vector, lantern_index'\nhnsw.external_index_port = 1234";
+    let cluster = Cluster::start_with(config, lines).unwrap();
+    let shown: String = cluster.session("postgres").unwrap().value("SHOW hnsw.external_index_port").unwrap();
+    assert_eq!(shown, "8998");
+    let log = cluster.log();
+    assert!(log.contains("settings hnsw.external_index_* of the configuration file, if any, are ignored"), "{log}");
+}

@@ -9,8 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
+use protocol::{ClientMessage, Hello, MAGIC, Metric, ValueType};
 use rustix::process::Signal;
 use support::{Daemon, command};
 use tempfile::TempDir;
@@ -31,14 +33,52 @@ fn serves_until_a_signal() {
         let mut greeting = [0; 8];
         TcpStream::connect(&daemon.address).unwrap().read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, [1, 0, 0, 0, 1, 0, 0, 0]);
-        let mut status = TcpStream::connect(&daemon.status).unwrap();
-        status.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        status.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        assert!(is_ready(&daemon));
         daemon.signal(signal);
+        assert!(ends(&mut daemon));
         assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
     }
+}
+
+/// Whether the daemon's status port answers that it takes builds.
+fn is_ready(daemon: &Daemon) -> bool {
+    let mut status = TcpStream::connect(&daemon.status).unwrap();
+    status.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    status.read_to_string(&mut answer).unwrap();
+    answer.starts_with("HTTP/1.0 200")
+}
+
+/// Whether the process ends within the time limit.
+fn ends(daemon: &mut Daemon) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(30) {
+        if daemon.child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn a_second_signal_ends_builds_too() {
+    let dir = TempDir::new().unwrap();
+    let mut daemon = Daemon::start(&["--drain-timeout", "1h"], dir.path());
+    let mut client = TcpStream::connect(&daemon.address).unwrap();
+    client.read_exact(&mut [0; 8]).unwrap();
+    let hello = ClientMessage::Hello(Hello::new(ValueType::Vector, Metric::L2, 3));
+    let mut bytes = BytesMut::from(&MAGIC[..]);
+    hello.encode(&mut bytes);
+    client.write_all(&bytes).unwrap();
+    client.read_exact(&mut [0; 1]).unwrap();
+    daemon.signal(Signal::TERM);
+    while is_ready(&daemon) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(daemon.child.try_wait().unwrap().is_none(), "the build is given its time");
+    daemon.signal(Signal::TERM);
+    assert!(ends(&mut daemon), "the second signal is not heard");
 }
 
 #[test]
@@ -46,14 +86,7 @@ fn accepts_clients_for_a_while_after_the_signal() {
     let dir = TempDir::new().unwrap();
     let mut daemon = Daemon::start(&["--shutdown-delay", "3s"], dir.path());
     daemon.signal(Signal::TERM);
-    let ready = || {
-        let mut status = TcpStream::connect(&daemon.status).unwrap();
-        status.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        status.read_to_string(&mut answer).unwrap();
-        answer.starts_with("HTTP/1.0 200")
-    };
-    while ready() {
+    while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
     }
     // A load balancer that has not looked since still sends clients.

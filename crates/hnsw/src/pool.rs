@@ -55,6 +55,20 @@ mod tests {
 
     use super::Pool;
 
+    /// The nice value of this thread: the 17th field after its name.
+    #[cfg(target_os = "linux")]
+    fn nice() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn threads_run_at_lower_priority() {
+        let expected = (nice() + 5).min(19);
+        assert!(Pool::new(3).unwrap().threads.broadcast(|_| nice()).into_iter().all(|found| found == expected));
+    }
+
     #[test]
     fn work_takes_cpu_time_and_waiting_does_not() {
         let pool = Pool::new(2).unwrap();

@@ -18,7 +18,7 @@ mod tables;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 
 use fault::Mode;
@@ -73,6 +73,7 @@ fn run() -> Result<bool> {
         }
     }
     rounds.report.print();
+    ensure!(rounds.report.rounds() > 0, "no round was run");
     Ok(rounds.report.is_clean())
 }
 

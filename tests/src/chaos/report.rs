@@ -86,6 +86,11 @@ impl Report {
         (*last, *most) = (bytes, bytes.max(*most));
     }
 
+    /// The number of rounds that were run.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

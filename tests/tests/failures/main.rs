@@ -167,7 +167,9 @@ fn a_builder_that_shuts_down_says_so() {
     assert_eq!(code, Some(0));
     let start = Instant::now();
     let error = scene.expect_failure(building, start);
-    assert!(!error.server().message.is_empty());
+    let error = error.server();
+    assert_eq!(error.sqlstate, "57P01", "{error}");
+    assert!(error.message.ends_with("builder is shutting down"), "{error}");
     scene.expect_clean();
 }
 

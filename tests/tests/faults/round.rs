@@ -69,7 +69,10 @@ impl Scene {
         if form.is_reindex() {
             rig.build(&mut self.session, &sql(Form::Create));
         }
-        let result = self.disturbed_build(&mut rig, random, fault, moment, sql(form));
+        let (result, is_damaged) = self.disturbed_build(&mut rig, random, fault, moment, sql(form));
+        // After the last page the builder is only told that the client closes.
+        let is_late = matches!(moment, Moment::Late(..));
+        assert!(!is_damaged || result.is_err() || is_late, "altered bytes were accepted at {moment:?}");
 
         // The rows are unchanged. The index is the one from before, a complete new one, or there is none.
         assert_eq!(self.digest(), rows, "rows are lost or altered");
@@ -125,7 +128,7 @@ impl Scene {
         fault: Fault,
         moment: Moment,
         sql: String,
-    ) -> Result<(), String> {
+    ) -> (Result<(), String>, bool) {
         rig.proxy.reset();
         rig.attach(&mut self.session);
         let byte = rig.byte(moment);
@@ -157,6 +160,7 @@ impl Scene {
         let over = wait_for("the statement to end", LONGEST, || Ok(building.is_finished().then_some(())));
         over.unwrap_or_else(|error| panic!("{error} since {:?}", start.elapsed()));
         let (session, result) = building.join().unwrap();
+        let is_damaged = fault.corrupts().is_some_and(|direction| rig.proxy.is_damaged(direction));
         rig.proxy.reset();
         if matches!(fault, Fault::KillBackend | Fault::KillServer | Fault::KillPostmaster | Fault::Terminate) {
             self.await_recovery();
@@ -164,7 +168,7 @@ impl Scene {
             self.session = session;
             assert_eq!(open_sockets(pid), sockets, "the backend has kept a connection");
         }
-        result.map_err(|error| error.to_string())
+        (result.map_err(|error| error.to_string()), is_damaged)
     }
 
     fn strike(&mut self, rig: &mut Rig, random: &mut Random, fault: Fault, pid: u32) {

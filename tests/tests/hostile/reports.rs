@@ -6,7 +6,7 @@ use protocol::{BuilderMessage, ErrorReport, SqlState, Wait};
 
 use crate::answer::Answer;
 use crate::fake::Peer;
-use crate::scene::Scene;
+use crate::scene::{CREATE, Scene};
 
 fn refuse() -> BuilderMessage {
     let report = ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, "64 builds are running")
@@ -125,4 +125,28 @@ fn while_rows_flow() {
         peer.hang_up();
         Ok(())
     });
+}
+
+#[test]
+fn a_poor_graph_is_warned_of() {
+    let mut scene = Scene::new("reports_poor");
+    for (recall, self_recall, words) in [
+        (Some(799_999), 1_000_000, Some("found 79 percent of the ten nearest neighbors")),
+        (Some(800_000), 0, None),
+        (None, 500_000, Some("found 50 percent of a sample of values, by a search for each")),
+        (None, 800_000, None),
+    ] {
+        let result = scene.run(CREATE, move |peer| {
+            let hello = peer.accept()?;
+            let mut answer = Answer::new(&hello, &peer.rows()?);
+            (answer.done.recall_ppm, answer.done.self_recall_ppm) = (recall, self_recall);
+            answer.send(peer)
+        });
+        result.unwrap();
+        let mut warnings = scene.session.take_notices();
+        warnings.retain(|notice| notice.severity == "WARNING");
+        assert_eq!(warnings.len(), usize::from(words.is_some()), "{warnings:?}");
+        assert!(words.is_none_or(|words| warnings[0].detail.contains(words)), "{warnings:?}");
+        scene.session.execute("DROP INDEX items_idx").unwrap();
+    }
 }

@@ -63,6 +63,10 @@ fn defects_are_repaired_or_reported() {
     for defect in [Defect::LeavesDropped, Defect::GroupLost, Defect::CodesHalved] {
         let finished = build(&values, defect);
         let (found, report) = (recall(&finished), finished.report);
+        let lists = |finished: &Finished| {
+            finished.graph.elements().flat_map(|e| finished.graph.neighbors(e, 0)).copied().collect::<Vec<u32>>()
+        };
+        assert_ne!(lists(&finished), lists(&sound), "{defect:?} does nothing");
         assert!(found >= expected - 0.01 || report.recall < POOR, "{defect:?}: {found} of {expected}, {report:?}");
     }
 }

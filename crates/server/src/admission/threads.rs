@@ -20,7 +20,7 @@ impl Admission {
         loop {
             match self.enter(bytes(threads), client) {
                 Err(NoPlace::Never(_) | NoPlace::BeyondClient(_)) if threads > Estimate::ASSUMED_THREADS => {
-                    threads -= 1
+                    threads -= 1;
                 }
                 entered => return entered.map(|place| (place, threads)),
             }
