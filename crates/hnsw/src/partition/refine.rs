@@ -226,6 +226,12 @@ mod tests {
         hits as f32 / (cell.len() * KEEP) as f32
     }
 
+    /// The memory estimate of `pages` has the lists of a cell for each thread.
+    #[test]
+    fn a_cells_lists_are_as_estimated() {
+        assert_eq!((super::CELL as u64, super::FULL as u64), (pages::sizes::CELL, pages::sizes::FULL));
+    }
+
     #[test]
     fn a_cell_shares_its_candidates() {
         let found = found(&cube::<16>(COUNT as usize, 3));

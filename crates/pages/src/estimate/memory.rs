@@ -2,7 +2,7 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
-use sizes::{CANDIDATE, INVERTED, LINK, PACKED, REVERSE, kept, room};
+use sizes::{CANDIDATE, CELL, FULL, INVERTED, LINK, PACKED, REVERSE, kept, room};
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
@@ -10,6 +10,10 @@ pub mod sizes {
     pub const PACKED: u64 = 3 << 9;
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
+
+    /// Lists of a cell's points during refinement, and candidates in each, as a multiple of those that are kept.
+    pub const CELL: u64 = 256;
+    pub const FULL: u64 = 4;
 
     /// Bytes of a candidate: distance and element.
     pub const CANDIDATE: u64 = 8;
@@ -41,12 +45,15 @@ const PER_BUILD: u64 = 6 << 20;
 /// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs: a leaf, and a cell with the candidates of its points.
 const PACKED_CODES: u64 = 7 << 9;
 
+/// Bytes per thread for what does not grow with values or lists: indices and heaps of a leaf, and distances of the diversity rule.
+const PER_THREAD: u64 = 1 << 20;
+
 /// Bytes of a leaf's inverted lists for each entry of a sparse value: the entry in its list and in its value, three offsets of its list,
 /// and up to four slots of a hash table of dimensions.
 const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
 
 /// Bytes per element besides its lists, during partition, and while neighbors are chosen: numbers, levels, order and pivots.
-const GROUPED: u64 = 140;
+const GROUPED: u64 = 270;
 const CHOOSING: u64 = 75;
 /// The part of both that only types with codes need: notes on codes, and pivots that are compared by products.
 const BY_PRODUCTS: u64 = 32;
@@ -81,7 +88,7 @@ impl Estimate {
     /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
     /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; sparse values in inverted lists |
+    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; sparse values in inverted lists; lists of a cell |
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
@@ -107,7 +114,9 @@ impl Estimate {
             }
             _ => PACKED * 4 * self.codes(),
         };
-        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads).saturating_mul(leaf))
+        // The lists of a cell, and a bit for each element: whether it is among the cell's candidates.
+        let thread = leaf + CELL * FULL * kept(2 * m) * CANDIDATE + self.elements / 8 + PER_THREAD;
+        all.saturating_add(PER_BUILD).saturating_add(u64::from(threads).saturating_mul(thread))
     }
 
     /// Bytes of the distinct values and of their int8 codes, one per dimension. Processors without kernels for codes have
