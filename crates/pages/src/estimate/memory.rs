@@ -11,8 +11,9 @@ pub mod sizes {
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
 
-    /// Lists of a cell's points during refinement, and candidates in each, as a multiple of those that are kept.
+    /// Points of a cell during refinement, each with a list.
     pub const CELL: u64 = 256;
+    /// Candidates in such a list, at most, as a multiple of those that are kept.
     pub const FULL: u64 = 4;
 
     /// Bytes of a candidate: distance and element.
