@@ -69,7 +69,7 @@ pub use processes::{
 pub use protocol::{Metric, ValueType};
 pub use proxy::{Direction, Proxy};
 pub use random::Random;
-pub use recall::{Recall, load_queries, recall};
+pub use recall::{Recall, recall};
 pub use scratch::Scratch;
 pub use session::{Rows, Session};
 pub use sql_case::{compare_sql_case, sql_case_names};

@@ -2,24 +2,19 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Column, Metric, Session, Vectors, copy_rows};
+use crate::{Metric, Session};
 
 /// A search, with the expected result.
 #[derive(Clone, Copy, Debug)]
 pub struct Recall<'a> {
     /// The indexed table, with columns `id` and `v`.
     pub table: &'a str,
-    /// The table of queries that [`load_queries`] makes.
+    /// The table of queries.
     pub queries: &'a str,
     /// The metric the index was made for.
     pub metric: Metric,
     /// The true nearest rows of each query.
     pub exact: &'a [Vec<u32>],
-}
-
-/// Makes a table of queries.
-pub fn load_queries(session: &mut Session, table: &str, column: Column, queries: &Vectors) -> Result<()> {
-    copy_rows(session, table, column, queries)
 }
 
 /// The fraction of the true nearest rows that index scans find with this ef_search.

@@ -5,7 +5,7 @@ use std::thread;
 
 use harness::{
     Builder, BuilderOptions, Cluster, Column, Direction, Metric, PgConfig, Proxy, Session, children, copy_rows,
-    data_set, exact_neighbors, federate, federate_ef_search, inspect, load_queries,
+    data_set, exact_neighbors, federate, federate_ef_search, inspect,
 };
 
 const DATABASE: &str = "vectors";
@@ -63,7 +63,7 @@ fn two_nodes_built_at_once_find_what_one_finds() {
     let mut single = other.database("single").unwrap();
     copy_rows(&mut single, "items", Column::Vector, &base).unwrap();
     for session in nodes.iter_mut().chain([&mut head, &mut single]) {
-        load_queries(session, "queries", Column::Vector, &queries).unwrap();
+        copy_rows(session, "queries", Column::Vector, &queries).unwrap();
     }
 
     let router = Builder::start_with(&BuilderOptions::router(&["--max-builders", "2"])).unwrap();

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use harness::{
-    Builder, Cluster, Column, Metric, Recall, Session, copy_rows, data_set, exact_neighbors, inspect, load_queries,
-    recall,
+    Builder, Cluster, Column, Metric, Recall, Session, copy_rows, data_set, exact_neighbors, inspect, recall,
 };
 
 /// Rows of the table that changes, and those of them that are there when its index is built.
@@ -28,7 +27,7 @@ fn insert_update_delete_vacuum_reindex() {
     let (base, queries) = (base.truncated(ROWS), queries.truncated(300));
     let exact = exact_neighbors(&base, &queries, Metric::Cosine, 10);
     copy_rows(&mut session, "everything", Column::Vector, &base).unwrap();
-    load_queries(&mut session, "queries", Column::Vector, &queries).unwrap();
+    copy_rows(&mut session, "queries", Column::Vector, &queries).unwrap();
     let mut found = Vec::new();
     for (table, external) in [("stock", "false"), ("ours", "true")] {
         // The index is built from half the rows, and from some that are updated or deleted later.

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 
 use half::f16;
 use harness::{
-    Builder, Cluster, Column, Metric, Recall, Session, Vectors, copy_rows, data_set, exact_neighbors, inspect,
-    load_queries, recall,
+    Builder, Cluster, Column, Metric, Recall, Session, Vectors, copy_rows, data_set, exact_neighbors, inspect, recall,
 };
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
@@ -74,7 +73,7 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     let mut session = CLUSTER.database(database).unwrap();
     let queries = &queries.clone().truncated(300);
     copy_rows(&mut session, "items", column, base).unwrap();
-    load_queries(&mut session, "queries", column, queries).unwrap();
+    copy_rows(&mut session, "queries", column, queries).unwrap();
     let exact = exact_neighbors(base, queries, metric, 10);
     let search = Recall { table: "items", queries: "queries", metric, exact: &exact };
     let create =

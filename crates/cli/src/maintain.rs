@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use maintain::{Action, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
-use tokio::signal::unix::{SignalKind, signal};
+use service::Shutdown;
 use tokio_util::sync::CancellationToken;
 
 use crate::args;
@@ -29,7 +29,8 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
 }
 
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
-    let stop = stop_at_signals()?;
+    // On SIGTERM and SIGINT the current step is interrupted and its leftovers are dropped.
+    let stop = Shutdown::on_signals().context("cannot handle signals")?.drain;
     let settings = Settings {
         rebuild: arguments.rebuild,
         drop_leftovers: arguments.drop_leftovers,
@@ -93,21 +94,6 @@ async fn one(
     }
     let steps = maintain::work(dsn, &plan, settings, stop, move |step, event| reporter.report(step, event)).await;
     Ok((plan, steps, errors))
-}
-
-/// On SIGTERM and SIGINT the current step is interrupted and its leftovers are dropped.
-fn stop_at_signals() -> Result<CancellationToken, anyhow::Error> {
-    let stop = CancellationToken::new();
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        stopped.cancel();
-    });
-    Ok(stop)
 }
 
 /// Prints a line at the begin and end of each step; in between a progress bar, if stderr is a terminal.

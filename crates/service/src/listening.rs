@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
+use protocol::{CLIENT_SILENCE_TIMEOUT, DEFAULT_PORT, DEFAULT_STATUS_PORT};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -47,7 +47,7 @@ impl Default for Listening {
             status_labels: false,
             access: Access::default(),
             handshake_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(600),
+            idle_timeout: CLIENT_SILENCE_TIMEOUT,
             shutdown_delay: Duration::ZERO,
             max_connections: 256,
             max_handshakes: 200,

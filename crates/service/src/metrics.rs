@@ -172,12 +172,6 @@ impl Metrics {
         }
     }
 
-    /// The registry, for metrics of one kind of daemon; their names must begin with `lantern_index_`.
-    #[must_use]
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Counts a client's connection, which is open until the value is dropped.
     #[must_use]
     pub fn connection(&self) -> OpenConnection {

@@ -1,5 +1,5 @@
 use anyhow::{Result, ensure};
-use harness::{Builder, BuilderOptions, Cluster, Column, Metric, copy_rows, data_set, exact_neighbors, load_queries};
+use harness::{Builder, BuilderOptions, Cluster, Column, Metric, copy_rows, data_set, exact_neighbors};
 
 use crate::arguments::DemoOptions;
 use crate::build::Profile;
@@ -35,7 +35,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
 
     step::timed(&format!("loading {rows} sentence embeddings of {} dimensions", base.dims()), || {
         copy_rows(&mut session, "items", Column::Vector, &base)?;
-        load_queries(&mut session, "queries", Column::Vector, &queries)?;
+        copy_rows(&mut session, "queries", Column::Vector, &queries)?;
         Ok(session.execute("CHECKPOINT")?)
     })?;
     let exact = step::timed(&format!("finding the true neighbors of {} queries", queries.rows()), || {

@@ -4,7 +4,7 @@ use std::thread::{self, JoinHandle};
 
 use harness::{
     Builder, Cluster, Column, Direction, Proxy, Session, SqlError, copy_rows, data_set, expect_every_row, inspect,
-    load_queries, near_rows,
+    near_rows,
 };
 
 pub const DATABASE: &str = "durable";
@@ -29,7 +29,7 @@ impl Scene {
         let mut scene = Self { cluster, builder, proxy, session };
         let (base, queries) = data_set("minilm-384").unwrap();
         copy_rows(&mut scene.session, "items", Column::Vector, &base.truncated(ROWS)).unwrap();
-        load_queries(&mut scene.session, "queries", Column::Vector, &queries.truncated(40)).unwrap();
+        copy_rows(&mut scene.session, "queries", Column::Vector, &queries.truncated(40)).unwrap();
         scene.attach();
         scene
     }

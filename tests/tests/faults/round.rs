@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Cluster, Column, Direction, Form, OrphanedFile, Random, Session, Vectors, copy_rows, data_set, load_queries,
-    open_sockets, wait_for,
+    Cluster, Column, Direction, Form, OrphanedFile, Random, Session, Vectors, copy_rows, data_set, open_sockets,
+    wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -48,7 +48,7 @@ impl Scene {
         copy_rows(&mut session, "items", Column::Vector, &base.clone().truncated(ROWS)).unwrap();
         let spare = (ROWS..ROWS + SPARE).flat_map(|row| base.row(row).to_vec()).collect();
         copy_rows(&mut session, "spare", Column::Vector, &Vectors::new(base.dims(), spare)).unwrap();
-        load_queries(&mut session, "queries", Column::Vector, &queries.truncated(30)).unwrap();
+        copy_rows(&mut session, "queries", Column::Vector, &queries.truncated(30)).unwrap();
         let mut rigs = [Rig::new(true), Rig::new(false)];
         for rig in &mut rigs {
             for _ in 0..2 {

@@ -3,7 +3,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Builder, BuilderOptions, Cluster, Recall, Session, copy_rows, cores, cpu_seconds, load_queries, recall};
+use harness::{Builder, BuilderOptions, Cluster, Recall, Session, copy_rows, cores, cpu_seconds, recall};
 
 use super::figures::{Figures, Search};
 use super::options::{BenchOptions, Case};
@@ -35,7 +35,7 @@ impl<'a> Stage<'a> {
         let cluster = Cluster::start_with(tools.config.clone(), &settings())?;
         let mut session = cluster.database(DATABASE)?;
         copy_rows(&mut session, "items", set.column, &set.base)?;
-        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        copy_rows(&mut session, "queries", set.column, &set.queries)?;
         // Use all cores, even if the table is small without its TOASTed values.
         session.execute(&format!("ALTER TABLE items SET (parallel_workers = {})", cores() - 1))?;
         let largest_m = options.m.iter().copied().max().unwrap_or_default();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use harness::{
     Builder, BuilderOptions, Cluster, Column, Recall, Session, Vectors, copy_rows, cpu_seconds, exact_neighbors,
-    load_queries, recall, step, synthetic,
+    recall, step, synthetic,
 };
 
 use super::flags::positive;
@@ -103,7 +103,7 @@ impl<'a> Bench<'a> {
         session.execute("CREATE EXTENSION lantern_index")?;
         copy_rows(&mut session, "items", self.set.column, &self.set.base.clone().truncated(rows))?;
         copy_rows(&mut session, "pool", self.set.column, &self.all)?;
-        load_queries(&mut session, "queries", self.set.column, &self.set.queries)?;
+        copy_rows(&mut session, "queries", self.set.column, &self.set.queries)?;
         session.execute(
             "CREATE UNIQUE INDEX ON items (id); CREATE UNIQUE INDEX ON pool (id); ALTER TABLE items SET (autovacuum_enabled = off)",
         )?;

@@ -1,5 +1,5 @@
 use anyhow::Result;
-use harness::{Cluster, Recall, Session, copy_rows, cores, load_queries, recall, step};
+use harness::{Cluster, Recall, Session, copy_rows, cores, recall, step};
 
 use super::super::NEIGHBORS;
 use super::super::options::Case;
@@ -25,7 +25,7 @@ impl Twins {
         let cluster = ground.cluster("")?;
         let builder = ground.builder(&[])?;
         let mut session = cluster.database(DATABASE)?;
-        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        copy_rows(&mut session, "queries", set.column, &set.queries)?;
         session.execute("CREATE UNIQUE INDEX ON queries (id); ANALYZE queries")?;
         session.execute(&Ground::build_settings(set, case.m, cores()))?;
         let mut built = Vec::new();

@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Builder, Cluster, Recall, Scratch, Session, copy_rows, cores, load_queries, recall};
+use harness::{Builder, Cluster, Recall, Scratch, Session, copy_rows, cores, recall};
 
 use super::super::super::options::Case;
 use super::super::super::set::Set;
@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
         let cluster = ground.cluster("")?;
         let mut session = cluster.database("builds")?;
         copy_rows(&mut session, "items", set.column, &set.base)?;
-        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        copy_rows(&mut session, "queries", set.column, &set.queries)?;
         let workers = (cores() - 1).max(1);
         session.execute(&format!(
             "ALTER TABLE items SET (parallel_workers = {workers}); \

@@ -2,7 +2,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harness::{Builder, Cluster, Recall, Session, copy_rows, cores, load_queries, recall};
+use harness::{Builder, Cluster, Recall, Session, copy_rows, cores, recall};
 
 use super::super::super::options::Case;
 use super::super::super::set::Set;
@@ -104,7 +104,7 @@ impl<'a> Scene<'a> {
         let cluster = ground.cluster("")?;
         let mut session = cluster.database(DATABASE)?;
         copy_rows(&mut session, TABLE, set.column, &set.base)?;
-        load_queries(&mut session, "queries", set.column, &set.queries)?;
+        copy_rows(&mut session, "queries", set.column, &set.queries)?;
         let builder = match &sizes.builder {
             Some((host, port)) => {
                 session.execute(&format!(
