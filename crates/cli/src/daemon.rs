@@ -42,7 +42,7 @@ pub struct Daemon {
     /// Unix socket over which the owner lists and cancels builds and drains the daemon, with `lantern-index builds`, `cancel` and `drain`
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
-    /// Show the names of relations in status, besides types and sizes
+    /// Show the names of databases, schemas and relations in status, besides types and sizes
     #[arg(long)]
     pub status_labels: bool,
     /// File with tokens, one per line, one of which clients must present (hnsw.external_index_token); `lantern-index token new` makes a

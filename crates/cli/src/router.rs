@@ -60,7 +60,7 @@ pub struct Router {
     /// The name in the builders' certificates
     #[arg(long, value_name = "NAME")]
     pub builder_name: Option<String>,
-    /// The file with the key that signs tickets, if this router does not start the builders
+    /// File with the key that signs tickets: needed with --builders kubernetes, and with static if the builders have one
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
 }
