@@ -180,11 +180,11 @@ impl Codes {
         self.noted[element as usize].term
     }
 
-    /// The distance of two elements.
+    /// The distance of two elements; never NaN, even if the squares of both overflow.
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let ((a_codes, a_note), (b_codes, b_note)) = (self.of(a), self.of(b));
         let product = (self.product)(a_codes, b_codes) as f32 * b_note.factor;
-        self.scale * a_note.factor * product + self.term(b) + self.term(a)
+        distance::ordered(self.scale * a_note.factor * product + self.term(b) + self.term(a))
     }
 
     /// Whether codes resolve squared distances of this size from an element.
