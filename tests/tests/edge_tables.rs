@@ -57,7 +57,10 @@ fn a_backend_whose_client_does_not_read_can_be_terminated() {
     psql.args(["-X", "-U", "postgres", "-d", "does_not_read", "-c", CREATE, "-h"]).arg(CLUSTER.dir());
     let mut psql = psql.env("PGAPPNAME", "stopped").stderr(Stdio::null()).spawn().unwrap();
     let state = |session: &mut Session| {
-        session.query("SELECT pid, coalesce(wait_event, '') FROM pg_stat_activity WHERE application_name = 'stopped'")
+        session.query(
+            "SELECT pid, coalesce(wait_event, '') FROM pg_stat_activity \
+             WHERE application_name = 'stopped' AND state = 'active' AND query LIKE 'CREATE INDEX%'",
+        )
     };
     let wait = |session: &mut Session, what: &str, is: fn(&[Vec<Option<String>>]) -> bool| {
         wait_for(what, Duration::from_secs(60), || {
@@ -68,7 +71,9 @@ fn a_backend_whose_client_does_not_read_can_be_terminated() {
     };
     wait(&mut session, "the client", |rows| !rows.is_empty());
     kill_process(Pid::from_child(&psql), Signal::STOP).unwrap();
-    let rows = wait(&mut session, "a full socket", |rows| rows[0][1].as_deref() == Some("ClientWrite"));
+    let rows = wait(&mut session, "a full socket", |rows| {
+        rows.first().is_some_and(|row| row[1].as_deref() == Some("ClientWrite"))
+    });
     let pid = rows[0][0].clone().unwrap();
     session.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     wait(&mut session, "the end of the backend", <[_]>::is_empty);

@@ -40,6 +40,17 @@ fn serves_until_a_signal() {
     }
 }
 
+/// Asks for a build, and returns the kind of the answer.
+fn begin(client: &mut TcpStream) -> u8 {
+    let hello = ClientMessage::Hello(Hello::new(ValueType::Vector, Metric::L2, 3));
+    let mut bytes = BytesMut::from(&MAGIC[..]);
+    hello.encode(&mut bytes);
+    client.write_all(&bytes).unwrap();
+    let mut kind = [0];
+    client.read_exact(&mut kind).unwrap();
+    kind[0]
+}
+
 /// Whether the daemon's status port answers that it takes builds.
 fn is_ready(daemon: &Daemon) -> bool {
     let mut status = TcpStream::connect(&daemon.status).unwrap();
@@ -67,11 +78,7 @@ fn a_second_signal_ends_builds_too() {
     let mut daemon = Daemon::start(&["--drain-timeout", "1h"], dir.path());
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
-    let hello = ClientMessage::Hello(Hello::new(ValueType::Vector, Metric::L2, 3));
-    let mut bytes = BytesMut::from(&MAGIC[..]);
-    hello.encode(&mut bytes);
-    client.write_all(&bytes).unwrap();
-    client.read_exact(&mut [0; 1]).unwrap();
+    assert_eq!(begin(&mut client), protocol::kind::ACCEPT);
     daemon.signal(Signal::TERM);
     while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
@@ -84,16 +91,20 @@ fn a_second_signal_ends_builds_too() {
 #[test]
 fn accepts_clients_for_a_while_after_the_signal() {
     let dir = TempDir::new().unwrap();
-    let mut daemon = Daemon::start(&["--shutdown-delay", "3s"], dir.path());
+    let mut daemon = Daemon::start(&["--shutdown-delay", "1h"], dir.path());
     daemon.signal(Signal::TERM);
     while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
     }
     // A load balancer that has not looked since still sends clients.
     let mut greeting = [0; 8];
-    TcpStream::connect(&daemon.address).unwrap().read_exact(&mut greeting).unwrap();
+    let mut client = TcpStream::connect(&daemon.address).unwrap();
+    client.read_exact(&mut greeting).unwrap();
     assert_eq!(greeting, [1, 0, 0, 0, 1, 0, 0, 0]);
-    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+    let accepted = begin(&mut client);
+    assert_eq!(accepted, protocol::kind::ACCEPT, "a build is taken");
+    daemon.signal(Signal::TERM);
+    assert!(ends(&mut daemon));
 }
 
 #[test]

@@ -58,17 +58,18 @@ const REFUSED: [(&str, &str, &[&str]); 8] = [
     ("requirepeer", "PGREQUIREPEER", &[]),
     // The driver never uses TLS older than 1.2.
     ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
-    ("sslcertmode", "PGSSLCERTMODE", &["disable", "allow"]),
+    ("sslcertmode", "PGSSLCERTMODE", &["allow"]),
     ("sslcrl", "PGSSLCRL", &[]),
     ("sslcrldir", "PGSSLCRLDIR", &[]),
 ];
 
-/// Files in `~/.postgresql` that are used if they exist and the parameter is not set.
+/// Files in `~/.postgresql` that are used with an `sslmode` of `require` or more, if they exist and the parameter is not set.
 const FILES: [(&str, &str); 3] =
     [("sslrootcert", "root.crt"), ("sslcert", "postgresql.crt"), ("sslkey", "postgresql.key")];
 
-/// Debian's directory of sockets, in both spellings. In the password file it is called `localhost`.
-const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/run/postgresql"];
+/// Directories of sockets for which a PostgreSQL may be compiled, Debian's in both spellings. In the password file they are called
+/// `localhost`.
+const SOCKETS: [&str; 3] = ["/var/run/postgresql", "/run/postgresql", "/tmp"];
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +135,11 @@ impl Dsn {
                 return Err(Error::Dsn(format!("{key} \"{value}\" is not supported")));
             }
         }
+        // As in libpq, `prefer` does not insist on a valid certificate.
+        let insists = parameters.get("sslmode").is_some_and(|mode| !matches!(mode.as_str(), "" | "prefer" | "allow"));
         for (key, file) in FILES {
             let path = home.join(".postgresql").join(file);
-            if !parameters.contains_key(key) && path.is_file() {
+            if !parameters.contains_key(key) && path.is_file() && insists {
                 parameters.insert(key.to_owned(), path.to_string_lossy().into_owned());
             }
         }
@@ -442,6 +445,7 @@ mod tests {
             ("x=1 y", "missing"),
             ("postgresql://db/x?sslmode:verify-full", "missing"),
             ("gssencmode=require", "gssencmode \"require\" is not supported"),
+            ("sslcertmode=disable", "sslcertmode \"disable\" is not supported"),
             ("sslcertmode=require", "sslcertmode \"require\" is not supported"),
             ("require_auth=scram-sha-256", "require_auth \"scram-sha-256\" is not supported"),
             ("postgresql://db/items?channel_binding=require", "channel_binding \"require\" is not supported"),
@@ -505,6 +509,11 @@ mod tests {
             assert_eq!(server.config("x").unwrap().get_password().unwrap(), password.as_bytes());
             assert_eq!(server.get("sslrootcert"), root.to_str());
         }
+        assert_eq!(
+            Dsn::with("host=a", &variable).unwrap().get("sslrootcert"),
+            None,
+            "by default it is not insisted on"
+        );
     }
 
     #[test]

@@ -116,8 +116,10 @@ pub(crate) enum Outlook {
     Passing,
     /// Another start would fail as well.
     Lasting,
-    /// Not an error: builders of other routers have reached `max_builders`, or the quota that they share.
+    /// Not an error: builders of other routers have reached `max_builders`.
     Full,
+    /// A quota leaves no room, and builders of other routers, which share it, may end.
+    Shared,
 }
 
 /// Why a builder was not started.
@@ -138,7 +140,7 @@ impl SpawnError {
         Self { text: text.into(), hint: String::new(), outlook: Outlook::Passing }
     }
 
-    /// Builders of other routers leave no room.
+    /// Builders of other routers have reached `max_builders`.
     #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only pods are places that routers share"))]
     pub(crate) fn full(text: impl Into<String>) -> Self {
         Self { outlook: Outlook::Full, ..Self::passing(text) }

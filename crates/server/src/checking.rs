@@ -45,9 +45,9 @@ impl CheckNeed {
         let value_len = spec.value_type.value_len(spec.dims).unwrap_or(SHORT_SPARSE_VALUE);
         let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
         let most_rows = elements.saturating_mul(HEAP_TIDS_PER_ELEMENT as u64);
-        let verify = pages::verify_bytes(elements, most_rows, check.blocks);
         // After VACUUM and inserts, pages may hold more small elements than after a build.
-        let kept = KEPT_AT_LEAST + (verify + verify / 2).max(Linked::bytes(elements, check.blocks));
+        let verify = pages::verify_bytes(elements.saturating_add(elements / 2), most_rows, check.blocks);
+        let kept = KEPT_AT_LEAST + verify.max(Linked::bytes(elements, check.blocks));
         let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * PAGE_SIZE as u64;
         Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept, sample }
     }

@@ -159,7 +159,7 @@ fn the_reason_for_a_local_build_is_true() {
         .session
         .execute(
             "CREATE FUNCTION l2_squared_distance(vector, vector) RETURNS float8 LANGUAGE sql IMMUTABLE
-                 AS 'SELECT 1 - vector_l2_squared_distance($1, $2)';
+                 AS 'SELECT 1 - public.vector_l2_squared_distance($1, $2)';
              CREATE OPERATOR CLASS own_ops FOR TYPE vector USING hnsw AS
                  OPERATOR 1 <-> (vector, vector) FOR ORDER BY float_ops, FUNCTION 1 l2_squared_distance(vector, vector)",
         )

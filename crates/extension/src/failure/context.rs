@@ -81,17 +81,24 @@ pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() ->
     }
 }
 
-/// Runs `work`, during which the CONTEXT of messages has nothing but the index. The statement around the build, or a function's name, may
+/// Runs `work`, during which the CONTEXT of messages has nothing but the index that is built, if there is one. The statement around the build, or a function's name, may
 /// have characters that the client cannot represent, for which PostgreSQL would raise an error.
 ///
 /// # Safety
 /// The caller must put PostgreSQL's stack of callbacks back if an error jumps over this.
 pub(crate) unsafe fn only_ours<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: as for `of_index`.
+    // SAFETY: as for `of_index`; the entries of the stack are live.
     unsafe {
         let all = pg_sys::error_context_stack;
         let mut entry = pg_sys::ErrorContextCallback { previous: null_mut(), callback: Some(name), arg: null_mut() };
-        pg_sys::error_context_stack = &raw mut entry;
+        let is_ours = |callback: Option<unsafe extern "C-unwind" fn(*mut c_void)>| {
+            callback.is_some_and(|callback| callback as usize == name as *const () as usize)
+        };
+        let mut at = all;
+        while !at.is_null() && !is_ours((*at).callback) {
+            at = (*at).previous;
+        }
+        pg_sys::error_context_stack = if at.is_null() { null_mut() } else { &raw mut entry };
         let result = work();
         pg_sys::error_context_stack = all;
         result

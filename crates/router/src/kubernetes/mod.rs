@@ -32,7 +32,7 @@ pub use template::TemplateError;
 use view::{Presence, View};
 
 use crate::health;
-use crate::spawner::{Boxed, Builder, Order, SpawnError, Spawner, Surroundings};
+use crate::spawner::{Boxed, Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
 
 /// The time limit for deleting a pod that is not needed.
 const CLEAN_UP: Duration = Duration::from_secs(60);
@@ -127,8 +127,8 @@ impl Pods {
                 // The builders of another router use up the quota, and one of them may end or be handed over.
                 Err(error) if is_over_quota(&error) && pods.iter().any(|pod| !self.own.has(pod)) => {
                     self.ask_others(&pods, memory).await;
-                    let text = format!("other routers' builders and this one's use up the quota: {error}");
-                    return Err(SpawnError::full(text));
+                    let error = spawn_error(&format!("create pod {name}"), &error);
+                    return Err(SpawnError { outlook: Outlook::Shared, ..error });
                 }
                 Err(error) => {
                     let is_new = self.view.last().is_server_new();

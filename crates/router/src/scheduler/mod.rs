@@ -106,7 +106,7 @@ impl Scheduler {
     /// Reports that a builder has failed to start and no longer exists.
     pub(crate) fn failed(&mut self, id: BuilderId, error: SpawnError, now: Instant) {
         self.builders.remove(&id);
-        if error.outlook == Outlook::Full {
+        if matches!(error.outlook, Outlook::Full | Outlook::Shared) {
             (self.last_failure, self.not_before) = (Some(error), Some(now + self.rules.back_off));
             return;
         }
@@ -243,7 +243,8 @@ impl Scheduler {
             let spare = ready.saturating_sub(self.queue.len()) < self.rules.spare_builders;
             let all = self.others.all + self.builders.len();
             let wanted = !self.draining && (all < self.rules.min_builders || spare);
-            if !wanted || all >= self.rules.max_builders || !self.may_start(now) {
+            // Without a client that waits, no other router is to give up a builder.
+            if !wanted || all >= self.rules.max_builders || !self.may_start(now) || self.shares_quota() {
                 return;
             }
             actions.push(self.start(0));
@@ -292,7 +293,7 @@ impl Scheduler {
     /// After a failed start only one builder is started at a time, after a pause.
     fn may_start(&self, now: Instant) -> bool {
         let pause = self.not_before.is_some_and(|until| now < until);
-        let trouble = self.failures > 0 || self.others_have_all();
+        let trouble = self.failures > 0 || self.others_have_all() || self.shares_quota();
         !pause && (!trouble || self.count(Entry::is_coming) == 0)
     }
 
@@ -304,6 +305,11 @@ impl Scheduler {
     /// Whether the last attempt failed because other routers' builders had reached `max_builders`.
     fn others_have_all(&self) -> bool {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Full)
+    }
+
+    /// Whether the last attempt failed because other routers' builders and this one's use up a quota.
+    fn shares_quota(&self) -> bool {
+        self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Shared)
     }
 
     /// The last error, if it would repeat at another start and there is no busy builder to wait for.
