@@ -161,6 +161,12 @@ fn a_router_lends_its_idle_builder_if_the_quota_has_room_for_one() {
     let pod = scene.pods();
     assert_eq!(pod.len(), 1);
     let other = scene.router("router-b", &template, &settings);
+    // Until Kubernetes has counted the pods, the quota holds nobody back.
+    wait_for("the quota to be used up", PATIENCE, || {
+        let used = scene.kubectl(&["get", "resourcequota", "one", "-o", "jsonpath={.status.used.pods}"]);
+        Ok((used.trim() == (pods + 1).to_string()).then_some(()))
+    })
+    .unwrap();
     scene.session.execute("SET statement_timeout = '30s'").unwrap();
     scene.build_and_drop(&other);
     assert_eq!(scene.pods(), pod, "the same one");
