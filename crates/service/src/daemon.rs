@@ -146,15 +146,19 @@ impl Daemon {
         activity.set_readiness(Readiness::Ready);
         let drained = async {
             shutdown.drain.cancelled().await;
-            activity.set_readiness(Readiness::Draining);
-            sleep(shutdown_delay).await;
+            if !shutdown_delay.is_zero() {
+                activity.set_readiness(Readiness::Draining);
+                sleep(shutdown_delay).await;
+            }
         };
         tokio::select! {
             () = accept(&listener) => {}
             () = drained => {}
-            () = shutdown.abort.cancelled() => activity.set_readiness(Readiness::Draining),
+            () = shutdown.abort.cancelled() => {}
         }
         drop(listener);
+        // Only now, if there was no delay: who sees it can rely on it that no connection is accepted.
+        activity.set_readiness(Readiness::Draining);
         drain.cancel();
         tasks.close();
         if !tasks.is_empty() {
