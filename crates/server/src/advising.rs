@@ -30,6 +30,11 @@ impl SampleNeed {
         Self { value_type: spec.value_type, value_len: spec.value_type.value_len(spec.dims), most, threads }
     }
 
+    /// The threads that the memory is for.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
     /// Bytes to reserve before the first row.
     pub(crate) fn at_first(&self) -> u64 {
         self.of(self.value_len.unwrap_or(SPARSE_VALUE))

@@ -27,6 +27,11 @@ impl Need {
         Self { shape, varying: fixed.is_none(), threads, in_memory: u64::MAX }
     }
 
+    /// The threads that the memory is for.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
     /// The same build with the values of all but the first `rows` rows in the spool.
     pub(crate) fn spooled_after(self, rows: u64) -> Self {
         Self { in_memory: rows, ..self }

@@ -60,13 +60,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 hello::check_ask(hello, &ask).map_err(NotBegun::Refused)?;
                 let need = |threads| SampleNeed::new(&spec, hello.estimated_rows, threads);
                 let refused = |no_place| NotBegun::Refused(hello::refuse_other("advice", no_place));
-                let entered = self.shared.admission.enter_with(all, |threads| need(threads).at_first(), client);
-                let (place, threads) = entered.map_err(refused)?;
-                (place, Form::Advice(ask), Storage::default(), Work::Advice(need(threads)), threads, String::new())
+                let entered = self.shared.admission.enter_with(all, need, SampleNeed::at_first, client);
+                let (place, need) = entered.map_err(refused)?;
+                (place, Form::Advice(ask), Storage::default(), Work::Advice(need), need.threads(), String::new())
             }
             (None, None) => {
-                let (place, threads, need, storage, remark) = self.enter(hello, client, &spec)?;
-                (place, Form::Pages, storage.clone(), Work::Build(need, storage), threads, remark)
+                let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
+                (place, Form::Pages, storage.clone(), Work::Build(need, storage), need.threads(), remark)
             }
         };
         let reservation = Arc::new(self.queue(&place, queued).await?);
@@ -82,24 +82,25 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         hello: &Hello,
         client: &Client,
         spec: &BuildSpec,
-    ) -> Result<(Place, u32, Need, Storage, String), NotBegun> {
+    ) -> Result<(Place, Need, Storage, String), NotBegun> {
         let (admission, all) = (&self.shared.admission, self.shared.threads());
         let storage = self.shared.storage();
         let rows = hello.estimated_rows;
         let refused = |no_place| NotBegun::Refused(hello::refuse_place(hello, no_place));
-        let never = match admission.enter_with(all, |threads| Need::new(spec, threads).at_first(rows), client) {
-            Ok((place, threads)) => return Ok((place, threads, Need::new(spec, threads), storage, String::new())),
+        let need = |threads| Need::new(spec, threads);
+        let bytes = |need: &Need| need.at_first(rows);
+        let never = match admission.enter_with(all, need, bytes, client) {
+            Ok((place, need)) => return Ok((place, need, storage, String::new())),
             Err(NoPlace::Never(never) | NoPlace::BeyondClient(never)) if self.shared.config.spool_dir.is_some() => {
                 never
             }
             Err(no_place) => return Err(refused(no_place)),
         };
-        let spooled = |threads| Need::new(spec, threads).spooled_after(0);
-        let entered = admission.enter_with(all, |threads| spooled(threads).at_first(rows), client);
-        let (place, threads) = entered.map_err(refused)?;
+        let entered = admission.enter_with(all, |threads| need(threads).spooled_after(0), bytes, client);
+        let (place, spooled) = entered.map_err(refused)?;
         tracing::info!(memory = place.bytes(), without = never.needed, "values go to the spool");
         storage.spool();
-        Ok((place, threads, spooled(threads), storage, hello::spool_remark(never)))
+        Ok((place, spooled, storage, hello::spool_remark(never)))
     }
 
     /// Waits in the queue and sends the client its position; the client may cancel or leave while it waits.

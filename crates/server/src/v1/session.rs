@@ -162,9 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         queued: &Queued,
     ) -> Result<Begun, (Refusal, String)> {
         // Lantern's clients send no usable number of rows.
-        let bytes = |threads| Need::new(spec, threads).at_first(0);
-        let entered = self.shared.admission.enter_with(self.shared.threads(), bytes, client);
-        let (place, threads) = entered.map_err(|no_place| match no_place {
+        let (all, need) = (self.shared.threads(), |threads| Need::new(spec, threads));
+        let entered = self.shared.admission.enter_with(all, need, |need| need.at_first(0), client);
+        let (place, need) = entered.map_err(|no_place| match no_place {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
                 (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
             }
@@ -175,12 +175,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let storage = self.shared.storage();
         let (form, reserved) = (Form::Nodes(lantern), reservation.clone());
-        let started = Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), threads, reserved).await;
+        let started =
+            Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), need.threads(), reserved).await;
         let job = started.map_err(|error| {
             let report = hello::refuse_error(&error).report;
             (Refusal::of(report.sqlstate), answer::of_report(&report))
         })?;
-        let meter = Meter::new(Need::new(spec, threads), storage, reservation.clone(), self.shared.max_rows(client));
+        let meter = Meter::new(need, storage, reservation.clone(), self.shared.max_rows(client));
         Ok(Begun { job, reservation, meter })
     }
 
