@@ -160,7 +160,9 @@ impl Actor {
                 self.watch(id, builder);
             }
             Message::Failed { id, error } => {
-                if error.outlook == Outlook::Full {
+                // With a shared quota the same attempt is made again and again until another router's builder ends.
+                let repeated = error.outlook == Outlook::Shared && self.scheduler.last_failure() == Some(&error);
+                if error.outlook == Outlook::Full || repeated {
                     tracing::debug!(%error, "builder not started");
                 } else {
                     tracing::warn!(%error, "builder not started");

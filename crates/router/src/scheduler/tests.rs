@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use service::{Client, Limits};
 
 use super::{Action, Demand, Others, Refusal, RequestId, Rules, Scheduler};
-use crate::spawner::SpawnError;
+use crate::spawner::{Outlook, SpawnError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -254,6 +254,35 @@ fn builds_wait_while_other_routers_have_all_builders() {
     scheduler.started(200, 1, now);
     let granted = scheduler.act(now);
     assert!(granted.contains(&Action::Grant { request: requests[0], id: 200 }), "{granted:?}");
+}
+
+#[test]
+fn a_quota_that_other_routers_share_is_waited_for_as_for_a_start() {
+    let shared = || SpawnError { outlook: Outlook::Shared, ..SpawnError::passing("exceeded quota") };
+    let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (4, 1);
+    let (mut scheduler, begun) = (scheduler(spare), Instant::now());
+    scheduler.others(Others { all: 1, ..Others::default() });
+    assert_eq!(scheduler.act(begun), [Action::Start { id: 1, memory: 0 }]);
+    scheduler.failed(1, shared(), begun);
+    assert_eq!(scheduler.act(begun + SECOND), [], "without a client no other router gives up a builder");
+    let request = ask(&mut scheduler, 1, 1);
+    let refusal = Refusal::Late(60 * SECOND, Some(shared()));
+    let refused = Action::Refuse { request, refusal };
+    let mut now = begun;
+    let mut actions = Vec::new();
+    while !actions.contains(&refused) {
+        now += SECOND;
+        assert!(now < begun + 100 * SECOND, "the client waits without limit");
+        actions = scheduler.act(now);
+        for action in &actions {
+            if let Action::Start { id, .. } = action {
+                scheduler.failed(*id, shared(), now);
+            }
+        }
+    }
+    // A builder of another router has ended.
+    scheduler.others(Others::default());
+    assert!(matches!(scheduler.act(now + SECOND)[..], [Action::Start { .. }]), "a spare one is started again");
 }
 
 #[test]
