@@ -59,8 +59,9 @@
 {{- define "lantern-index.names" -}}
 {{- $host := include "lantern-index.host" . -}}
 {{- $names := list $host (printf "%s.cluster.local" $host) "localhost" -}}
+{{- $addresses := include "lantern-index.addresses" . | fromJsonArray -}}
 {{- range .Values.tls.names -}}
-{{- if not (regexMatch "^[0-9.]+$|:" .) -}}
+{{- if not (has . $addresses) -}}
 {{- $names = append $names . -}}
 {{- end -}}
 {{- end -}}
