@@ -1,6 +1,6 @@
 //! Small and unusual tables, and tables that cannot be indexed.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -34,6 +34,16 @@ fn index_and_search(session: &mut Session, options: &str) {
     assert_eq!(found, exact);
 }
 
+/// A client process that ends with the test.
+struct Client(Child);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Each partition sends an INFO, which a stopped client does not read.
 #[test]
 fn a_backend_whose_client_does_not_read_can_be_terminated() {
@@ -55,7 +65,7 @@ fn a_backend_whose_client_does_not_read_can_be_terminated() {
     }
     let mut psql = Command::new(CLUSTER.config().program("psql"));
     psql.args(["-X", "-U", "postgres", "-d", "does_not_read", "-c", CREATE, "-h"]).arg(CLUSTER.dir());
-    let mut psql = psql.env("PGAPPNAME", "stopped").stderr(Stdio::null()).spawn().unwrap();
+    let psql = Client(psql.env("PGAPPNAME", "stopped").stderr(Stdio::null()).spawn().unwrap());
     let state = |session: &mut Session| {
         session.query(
             "SELECT pid, coalesce(wait_event, '') FROM pg_stat_activity \
@@ -70,15 +80,13 @@ fn a_backend_whose_client_does_not_read_can_be_terminated() {
         .unwrap()
     };
     wait(&mut session, "the client", |rows| !rows.is_empty());
-    kill_process(Pid::from_child(&psql), Signal::STOP).unwrap();
+    kill_process(Pid::from_child(&psql.0), Signal::STOP).unwrap();
     let rows = wait(&mut session, "a full socket", |rows| {
         rows.first().is_some_and(|row| row[1].as_deref() == Some("ClientWrite"))
     });
     let pid = rows[0][0].clone().unwrap();
     session.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     wait(&mut session, "the end of the backend", <[_]>::is_empty);
-    psql.kill().unwrap();
-    psql.wait().unwrap();
     BUILDER.expect_idle(Duration::from_secs(30)).unwrap();
 }
 

@@ -5,9 +5,9 @@ use std::panic::AssertUnwindSafe;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-pub(crate) mod context;
-
 use crate::raised::keeping;
+
+pub(crate) mod context;
 
 /// How to do without a builder, whether the option or the setting asks for one.
 pub(crate) const IN_DATABASE: &str = "To build the index in the database, leave out \"external\" (for an existing index: ALTER INDEX ... RESET \

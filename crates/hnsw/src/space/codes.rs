@@ -299,7 +299,7 @@ mod tests {
         assert!(center.iter().all(|x| x.abs() < 0.1), "{center:?}");
         let Some(kernels) = code_kernels() else { return };
         let codes = codes::<24>(&store, kernels, values.len());
-        // The nearest of a thousand points in the cube of 24 dimensions are about this far apart.
+        // Far below the squared distances of the nearest of these points, which are about 6.
         let resolved = (0..1000).filter(|&element| codes.resolves(element, 0.5)).count();
         assert!(resolved >= 990, "{resolved}");
     }
