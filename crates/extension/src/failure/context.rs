@@ -81,8 +81,8 @@ pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() ->
     }
 }
 
-/// Runs `work`, during which the CONTEXT of messages has nothing but the index that is built, if there is one. The statement around the build, or a function's name, may
-/// have characters that the client cannot represent, for which PostgreSQL would raise an error.
+/// Runs `work`, during which the CONTEXT of messages has nothing but the index that is built, if there is one. The statement around the
+/// build, or a function's name, may have characters that the client cannot represent, for which PostgreSQL would raise an error.
 ///
 /// # Safety
 /// The caller must put PostgreSQL's stack of callbacks back if an error jumps over this.
