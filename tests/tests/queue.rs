@@ -86,7 +86,7 @@ fn a_build_that_needs_the_spool_says_so() {
     let cluster = Cluster::start().unwrap();
     let dir = std::env::temp_dir();
     let dir = dir.to_str().unwrap();
-    let arguments = ["--threads", "2", "--memory-limit", "16MB", "--spool-dir", dir];
+    let arguments = ["--threads", "2", "--memory-limit", "18MB", "--spool-dir", dir];
     let builder = Builder::start_with(&BuilderOptions::serve(&arguments)).unwrap();
     let mut session = cluster.database("spool").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &data_set("minilm-384").unwrap().0.truncated(3000)).unwrap();
@@ -97,6 +97,6 @@ fn a_build_that_needs_the_spool_says_so() {
     let said = session.take_notices();
     let notice = said.iter().find(|notice| notice.message.contains("values are kept in a file")).expect("a notice");
     println!("{notice}");
-    assert!(notice.severity == "NOTICE" && notice.message.ends_with("the limit is 16 MB"), "{notice}");
+    assert!(notice.severity == "NOTICE" && notice.message.ends_with("the limit is 18 MB"), "{notice}");
     inspect(&cluster, &mut session, "items_idx").unwrap();
 }
