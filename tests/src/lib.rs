@@ -74,7 +74,7 @@ pub use scratch::Scratch;
 pub use session::{Rows, Session};
 pub use sql_case::{compare_sql_case, sql_case_names};
 pub use strangers::{Stranger, Strangers};
-pub use synthetic::synthetic;
+pub use synthetic::{synthetic, synthetic_part};
 pub use wait::{wait_for, within};
 pub use wire::{Notice, SqlError};
 pub use workspace::{binary, data_set, root};

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::thread;
 
 use crate::{Random, Vectors, cores};
@@ -17,7 +18,12 @@ const AT_ONCE: usize = 1000;
 /// Independent random numbers would not do: in hundreds of dimensions they are all about equally far apart.
 pub fn synthetic(rows: usize, queries: usize, dims: usize, seed: u64) -> (Vectors, Vectors) {
     let world = World::new(dims, seed);
-    (world.draw(rows, 1), world.draw(queries, 2))
+    (world.draw(0..rows, 1), world.draw(0..queries, 2))
+}
+
+/// The rows of [`synthetic`] with these numbers, for sets that do not fit into memory twice. The first is a multiple of 1,000.
+pub fn synthetic_part(rows: Range<usize>, dims: usize, seed: u64) -> Vectors {
+    World::new(dims, seed).draw(rows, 1)
 }
 
 /// The distribution.
@@ -63,16 +69,18 @@ impl World {
         }
     }
 
-    fn draw(&self, rows: usize, stream: u64) -> Vectors {
-        let mut values = vec![0f32; rows * self.dims];
+    fn draw(&self, rows: Range<usize>, stream: u64) -> Vectors {
+        assert_eq!(rows.start % AT_ONCE, 0);
+        let first = rows.start / AT_ONCE;
+        let mut values = vec![0f32; rows.len() * self.dims];
         let threads = cores();
-        let blocks = rows.div_ceil(AT_ONCE);
+        let blocks = rows.len().div_ceil(AT_ONCE);
         let share = blocks.div_ceil(threads).max(1);
         thread::scope(|scope| {
             for (at, part) in values.chunks_mut((share * AT_ONCE * self.dims).max(1)).enumerate() {
                 scope.spawn(move || {
                     for (block, rows) in part.chunks_mut(AT_ONCE * self.dims).enumerate() {
-                        let number = (at * share + block) as u64;
+                        let number = (first + at * share + block) as u64;
                         let mut random = Random::new(self.seed ^ stream << 56 ^ number.wrapping_mul(0x9e37_79b9));
                         rows.chunks_exact_mut(self.dims).for_each(|row| self.vector(&mut random, row));
                     }
@@ -111,7 +119,7 @@ fn latent(random: &mut Random) -> [f32; LATENT] {
 
 #[cfg(test)]
 mod tests {
-    use super::synthetic;
+    use super::{synthetic, synthetic_part};
     use crate::{Metric, exact_neighbors};
 
     #[test]
@@ -119,6 +127,8 @@ mod tests {
         let (few, queries) = synthetic(1500, 20, 96, 7);
         let (more, _) = synthetic(3100, 1, 96, 7);
         assert!((0..few.rows()).all(|row| few.row(row) == more.row(row)));
+        let part = synthetic_part(2000..3100, 96, 7);
+        assert!((0..part.rows()).all(|row| part.row(row) == more.row(2000 + row)));
         assert!(synthetic(1, 1, 96, 8).0.row(0) != few.row(0));
         let nearest = exact_neighbors(&few, &queries, Metric::Cosine, few.rows());
         let cosine = |query: usize, row: u32| -> f32 {

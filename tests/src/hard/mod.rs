@@ -1,16 +1,18 @@
 //! Hard data: families of rows and queries that are difficult for graph builders. Each takes a few lines of code and a seed.
 //!
-//! [`FAMILIES`] lists them; [`Family::make`] draws rows and queries. Both have the same centers and directions, but come
+//! [`FAMILIES`] lists them, [`drawn`] makes others; [`Family::make`] draws rows and queries. Both have the same centers and directions, but come
 //! from different streams of random numbers.
 
 mod dense;
 mod discrete;
+mod drawn;
 mod values;
 
 use protocol::Metric::{self, Cosine as COSINE, Hamming as HAMMING, InnerProduct as IP, Jaccard as JACCARD, L1, L2};
 use protocol::ValueType;
 
 use crate::Random;
+pub use drawn::drawn;
 pub use values::Values;
 
 /// A family of data sets.
@@ -42,6 +44,8 @@ enum Draw {
     Sparse(fn(&mut Random, usize) -> discrete::SparseWorld),
     /// Bit rows: a bool for each dimension.
     Bits(fn(&mut Random, usize) -> discrete::BitWorld),
+    /// Rows of any type, by a structure drawn at random.
+    Drawn(drawn::Structure),
 }
 
 /// The number of the row to draw, and the number of all rows.
@@ -59,13 +63,14 @@ impl Family {
         let places = |of: usize| (0..of).map(move |at| Place { at, of });
         let (kind, dims) = (self.kind, self.dims);
         let [mut of_world, mut of_rows, mut of_queries] = [1, 2, 3].map(stream);
-        match self.draw {
-            Draw::Dense(world) => {
-                let mut world = world(&mut of_world, dims);
-                let rows = Values::dense(kind, dims, places(rows).map(|place| (world.row)(&mut of_rows, place)));
-                let draw = world.query.as_mut().unwrap_or(&mut world.row);
-                (rows, Values::dense(kind, dims, places(queries).map(|place| draw(&mut of_queries, place))))
-            }
+        let mut dense = |mut world: dense::World| {
+            let rows = Values::of_numbers(kind, dims, places(rows).map(|place| (world.row)(&mut of_rows, place)));
+            let draw = world.query.as_mut().unwrap_or(&mut world.row);
+            (rows, Values::of_numbers(kind, dims, places(queries).map(|place| draw(&mut of_queries, place))))
+        };
+        match &self.draw {
+            Draw::Dense(world) => dense(world(&mut of_world, dims)),
+            Draw::Drawn(structure) => dense(structure.world(&mut of_world, dims)),
             Draw::Sparse(world) => {
                 let mut row = world(&mut of_world, dims);
                 let rows = Values::sparse(dims, places(rows).map(|_| row(&mut of_rows)));
@@ -269,7 +274,7 @@ pub static FAMILIES: &[Family] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::FAMILIES;
+    use super::{FAMILIES, drawn};
 
     #[test]
     fn names_are_unique_and_seeds_repeatable() {
@@ -285,6 +290,17 @@ mod tests {
             let (other, others) = family.make(2, 20, 5);
             let differ = |(a, b): (&super::Values, &super::Values)| (0..a.len()).any(|at| a.value(at) != b.value(at));
             assert!([(&rows, &other), (&queries, &others)].into_iter().any(differ), "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn drawn_families_are_repeatable_and_differ() {
+        for number in 1..=60 {
+            let family = drawn(number);
+            let (rows, queries) = family.make(1, 20, 5);
+            assert_eq!((rows.len(), queries.len()), (20, 5), "{}", family.why);
+            assert!(rows.value(3) == drawn(number).make(1, 20, 0).0.value(3), "{}", family.why);
+            assert_ne!(family.why, drawn(number + 1).why);
         }
     }
 }

@@ -21,6 +21,18 @@ impl Values {
         self.ends.push(self.bytes.len());
     }
 
+    /// Encodes rows of `dims` numbers as any type: zeros are left out of sparse values, bits are the signs.
+    pub(super) fn of_numbers(kind: ValueType, dims: usize, rows: impl Iterator<Item = Vec<f32>>) -> Self {
+        match kind {
+            ValueType::Bit => Self::bits(dims, rows.map(|row| row.into_iter().map(|x| x > 0.0).collect())),
+            ValueType::SparseVec => {
+                let sparse = |row: Vec<f32>| (0..).zip(row).filter(|&(_, x)| x != 0.0).collect();
+                Self::sparse(dims, rows.map(sparse))
+            }
+            _ => Self::dense(kind, dims, rows),
+        }
+    }
+
     /// Encodes rows of `dims` numbers.
     pub(super) fn dense(kind: ValueType, dims: usize, rows: impl Iterator<Item = Vec<f32>>) -> Self {
         let mut values = Self::new(kind, dims);

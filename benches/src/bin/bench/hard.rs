@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use benches::hard::HardSet;
 use benches::{EFS, Searches};
 use clap::{Args, ValueEnum};
-use harness::hard::{FAMILIES, Family};
+use harness::hard::{FAMILIES, Family, drawn};
 use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cpu_seconds};
 use hnsw::EngineKind;
 
@@ -32,6 +32,12 @@ pub struct Hard {
     /// Parts of names of families (tests/src/hard) [default: all families]
     #[arg(value_name = "FAMILY", value_delimiter = ',')]
     families: Vec<String>,
+    /// Instead of these families, so many whose structure is drawn at random
+    #[arg(long, value_name = "N", conflicts_with = "families")]
+    drawn: Option<u64>,
+    /// The number of the first of them
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "drawn")]
+    first: u64,
     #[arg(long, default_value_t = 20_000)]
     rows: usize,
     #[arg(long, default_value_t = 1000)]
@@ -53,10 +59,17 @@ pub fn run(arguments: &Hard) -> Result<()> {
     let wanted = |family: &&Family| {
         arguments.families.is_empty() || arguments.families.iter().any(|part| family.name.contains(part.as_str()))
     };
+    let families: Vec<&'static Family> = match arguments.drawn {
+        Some(count) => {
+            (arguments.first..).take(count as usize).map(|number| &*Box::leak(Box::new(drawn(number)))).collect()
+        }
+        None => FAMILIES.iter().filter(wanted).collect(),
+    };
     let database = arguments.contestants.iter().any(|who| matches!(who, Contestant::External | Contestant::Database));
     let mut stage = if database { Some(Stage::new()?) } else { None };
     let (mut lines, mut table) = (String::new(), Vec::new());
-    for family in FAMILIES.iter().filter(wanted) {
+    for family in families {
+        println!("{}: {}", family.name, family.why);
         let mut margins = Vec::new();
         for &seed in &arguments.seeds {
             let set = HardSet::make(family, seed, arguments.rows, arguments.queries)?;

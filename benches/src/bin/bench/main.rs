@@ -22,6 +22,7 @@ mod peer;
 mod programs;
 mod report;
 mod results;
+mod rows;
 mod scaling;
 mod set;
 mod stage;
@@ -40,6 +41,7 @@ use hard::Hard;
 use options::{BenchOptions, Case};
 use peer::{Peer, Tools};
 use results::Results;
+use rows::Rows;
 use scaling::Scaling;
 use set::Set;
 use stage::Stage;
@@ -69,6 +71,8 @@ enum Benchmark {
     Floor(Floor),
     /// Repeat measurements of articles about pgvector
     Documents(Documents),
+    /// Measure how the engine's cost and recall change with the number of rows
+    Rows(Rows),
     /// Measure the engine with few threads, and compute its time with many
     Scaling(Scaling),
     /// Measure wear by updates and deletes, repair by VACUUM and `lantern-index maintain`, and inserts against rebuilds
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Some(Benchmark::Hard(hard)) => hard::run(hard),
         Some(Benchmark::Floor(floor)) => floor::run(floor),
         Some(Benchmark::Documents(documents)) => documents::run(documents),
+        Some(Benchmark::Rows(rows)) => rows::run(rows),
         Some(Benchmark::Scaling(scaling)) => scaling::run(scaling),
         Some(Benchmark::Wear(wear)) => wear::run(wear),
     };
