@@ -1,7 +1,6 @@
 //! What both daemons share: flags, logs, threads, signals, reloads.
 
 use std::io::{self, Write, stdout};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,21 +156,23 @@ pub fn admin(path: Option<&Path>, activity: Arc<Activity>) -> Result<Option<Admi
     path.map(|path| AdminSocket::start(path, activity)).transpose().map_err(Failure::usage)
 }
 
-/// Warns if other machines can connect without encryption or authentication.
-pub fn warn_if_exposed(address: SocketAddr, encrypted: bool, asks_clients: bool) {
-    if address.ip().is_loopback() {
-        return;
-    }
-    if !encrypted {
+/// Warns if other machines can connect without encryption or authentication. Prints the listen addresses, in lines that Lantern's users
+/// and scripts parse, and notifies the service manager.
+pub fn ready(
+    name: &str,
+    daemon: &service::Daemon,
+    encrypted: bool,
+    asks_clients: bool,
+    shutdown: &Shutdown,
+) -> io::Result<()> {
+    let (status, clients) = (daemon.status_addr(), daemon.local_addr());
+    let is_exposed = !clients.ip().is_loopback();
+    if is_exposed && !encrypted {
         tracing::warn!("connections are not encrypted and other machines can connect");
     }
-    if !asks_clients {
+    if is_exposed && !asks_clients {
         tracing::warn!("clients are not authenticated, and other machines can connect");
     }
-}
-
-/// Prints the listen addresses, in lines that Lantern's users and scripts parse, and notifies the service manager.
-pub fn ready(name: &str, status: SocketAddr, clients: SocketAddr, shutdown: &Shutdown) -> io::Result<()> {
     let mut out = stdout().lock();
     let name = format!("[*] [Lantern External Index] {name}");
     writeln!(out, "{name} Status Server started on {status}")?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
+use service::exchange;
 use service::report::Report;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -92,18 +93,21 @@ pub fn drain(arguments: &Drain) -> Result<(), Failure> {
 fn ask(socket: &Socket, method: Method, path: &str) -> Result<Option<Bytes>> {
     let name = socket.socket.display();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let exchange = async {
+    let asked = async {
         let stream = UnixStream::connect(&socket.socket)
             .await
             .with_context(|| format!("cannot reach a daemon on {name}; it needs --admin-socket {name}"))?;
-        fetch::exchange(stream, "localhost", method, path).await.with_context(|| format!("no answer on {name}"))
+        let answer = exchange(stream, "localhost", method, path, fetch::LARGEST).await;
+        answer.with_context(|| format!("no answer on {name}"))
     };
-    match runtime.block_on(async { timeout(fetch::LIMIT, exchange).await }) {
-        Ok(Ok((StatusCode::NOT_FOUND, _))) => Ok(None),
-        Ok(Ok((StatusCode::OK, body))) => Ok(Some(body)),
-        Ok(Ok((StatusCode::CONFLICT, why))) => bail!("{}", service::printable(&String::from_utf8_lossy(&why))),
-        Ok(Ok((code, _))) => bail!("the daemon answers {code}"),
-        Ok(Err(error)) => Err(error),
+    let answer = match runtime.block_on(async { timeout(fetch::LIMIT, asked).await }) {
+        Ok(answer) => answer?,
         Err(_) => bail!("no answer on {name} within {} s", fetch::LIMIT.as_secs()),
+    };
+    match answer.status() {
+        StatusCode::NOT_FOUND => Ok(None),
+        StatusCode::OK => Ok(Some(answer.into_body())),
+        StatusCode::CONFLICT => bail!("{}", service::printable(&String::from_utf8_lossy(answer.body()))),
+        code => bail!("the daemon answers {code}"),
     }
 }

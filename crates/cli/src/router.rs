@@ -106,20 +106,20 @@ async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<
     let access = &config.listening.access;
     daemon::keep_fresh(access, parts).context("cannot handle signals")?;
     let (encrypted, asks_clients) = (access.tls.is_some(), access.asks_clients());
-    let (mode, max_builders) = (config.mode, config.max_builders);
+    let (mode, max_builders) = (config.mode, config.rules.max_builders);
     let router = router::Router::bind(config).await.map_err(explain)?;
-    let _socket = daemon::admin(admin_socket.as_deref(), router.activity())?;
+    let daemon = router.daemon();
+    let _socket = daemon::admin(admin_socket.as_deref(), daemon.activity())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        address = %router.local_addr(),
-        status = %router.status_addr(),
+        address = %daemon.local_addr(),
+        status = %daemon.status_addr(),
         tls = encrypted,
         ?mode,
         max_builders,
         "router started"
     );
-    daemon::warn_if_exposed(router.local_addr(), encrypted, asks_clients);
-    daemon::ready("Router", router.status_addr(), router.local_addr(), &shutdown).context("cannot write to stdout")?;
+    daemon::ready("Router", daemon, encrypted, asks_clients, &shutdown).context("cannot write to stdout")?;
     router.run(shutdown).await;
     tracing::info!("router ended");
     Ok(())

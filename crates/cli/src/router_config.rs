@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use router::{BuilderTls, Config, FixedBuilder, Mode, ProcessConfig, RouterError, Source};
+use router::{BuilderTls, Config, FixedBuilder, Mode, ProcessConfig, RouterError, Rules, Source};
 use service::TicketKeys;
 
 use crate::daemon;
@@ -24,14 +24,17 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
             ModeName::Relay => Mode::Relay,
             ModeName::Redirect => Mode::Redirect,
         },
-        min_builders: arguments.min_builders.into(),
-        max_builders: match arguments.builders {
-            SourceName::Static => arguments.builder.len(),
-            _ => arguments.max_builders.into(),
+        rules: Rules {
+            min_builders: arguments.min_builders.into(),
+            max_builders: match arguments.builders {
+                SourceName::Static => arguments.builder.len(),
+                _ => arguments.max_builders.into(),
+            },
+            spare_builders: arguments.spare_builders.into(),
+            idle_ttl: arguments.idle_ttl,
+            start_timeout: arguments.start_timeout,
+            ..Rules::default()
         },
-        spare_builders: arguments.spare_builders.into(),
-        idle_ttl: arguments.idle_ttl,
-        start_timeout: arguments.start_timeout,
         grace: arguments.grace,
         ..Config::new(source, server::machine_for)
     })

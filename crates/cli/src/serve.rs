@@ -33,11 +33,12 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
     let encrypted = config.listening.access.tls.is_some();
     let engine = config.engine.name();
     let server = Server::bind(config).await.map_err(daemon::explain)?;
-    let _socket = daemon::admin(admin_socket.as_deref(), server.activity())?;
+    let daemon = server.daemon();
+    let _socket = daemon::admin(admin_socket.as_deref(), daemon.activity())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        address = %server.local_addr(),
-        status = %server.status_addr(),
+        address = %daemon.local_addr(),
+        status = %daemon.status_addr(),
         tls = encrypted,
         threads = server.threads(),
         memory_limit = server.memory_limit(),
@@ -45,9 +46,8 @@ async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>)
         kernels = Level::current().name(),
         "builder started"
     );
-    daemon::warn_if_exposed(server.local_addr(), encrypted, server.asks_clients());
-    let name = "External Indexing";
-    daemon::ready(name, server.status_addr(), server.local_addr(), &shutdown).context("cannot write to stdout")?;
+    daemon::ready("External Indexing", daemon, encrypted, server.asks_clients(), &shutdown)
+        .context("cannot write to stdout")?;
     server.run(shutdown).await;
     tracing::info!("builder ended");
     Ok(())

@@ -6,24 +6,15 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use protocol::{ClientMessage, Hello, MAGIC, Metric, ValueType};
 use rustix::process::Signal;
-use support::{Daemon, command};
+use support::{Daemon, command, get, run, said};
 use tempfile::TempDir;
-
-fn run(arguments: &[&str], dir: &Path) -> Output {
-    command().args(arguments).current_dir(dir).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 #[test]
 fn serves_until_a_signal() {
@@ -53,11 +44,7 @@ fn begin(client: &mut TcpStream) -> u8 {
 
 /// Whether the daemon's status port answers that it takes builds.
 fn is_ready(daemon: &Daemon) -> bool {
-    let mut status = TcpStream::connect(&daemon.status).unwrap();
-    status.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    status.read_to_string(&mut answer).unwrap();
-    answer.starts_with("HTTP/1.0 200")
+    get(&daemon.status, "/readyz").starts_with("HTTP/1.1 200")
 }
 
 /// Whether the process ends within the time limit.

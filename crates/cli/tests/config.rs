@@ -1,19 +1,16 @@
 //! Settings from flags, environment and file.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
+use support::{command, said};
 use tempfile::TempDir;
 
 fn run(arguments: &[&str], variables: &[(&str, &str)], dir: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
-    command.args(arguments).envs(variables.iter().copied()).current_dir(dir).stdin(Stdio::null());
-    command.output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    command().args(arguments).envs(variables.iter().copied()).current_dir(dir).output().unwrap()
 }
 
 #[test]

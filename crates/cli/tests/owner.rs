@@ -8,7 +8,7 @@ use std::process::Output;
 
 use protocol::{BuilderMessage, Hello};
 use rustix::process::Signal;
-use support::{Daemon, command, hello};
+use support::{Daemon, hello, said};
 use tempfile::TempDir;
 
 const BUILD: &str = "0123456789abcdef";
@@ -18,11 +18,7 @@ fn start(dir: &Path) -> Daemon {
 }
 
 fn run(arguments: &[&str], dir: &Path) -> Output {
-    command().args(arguments).args(["--socket", "admin.sock"]).current_dir(dir).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    support::run(&[arguments, &["--socket", "admin.sock"]].concat(), dir)
 }
 
 #[test]

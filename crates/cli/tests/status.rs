@@ -1,19 +1,21 @@
 //! `lantern-index status` against a status server, and against other programs.
 
+mod support;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use protocol::Done;
 use service::report::Subject;
 use service::{Activity, Outcome, Queued, Readiness, Refusal, Role, Running, Stage, StatusServer};
+use support::command;
 
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
-    command.arg("status").args(arguments).stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
-    command.output().unwrap()
+    command().arg("status").args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -58,7 +60,7 @@ impl Daemon {
         let ended = activity.queue(subject(1, "s.first")).begin(1 << 20, stage);
         ended.add_rows(1000);
         ended.add_pages(128);
-        ended.set_quality(998_000, Some(973_000));
+        ended.set_graph(&Done { self_recall_ppm: 998_000, recall_ppm: Some(973_000), ..Done::default() });
         ended.end(Outcome::Succeeded, None);
         activity.queue(subject(2, "s.second")).refuse(Refusal::Memory, "needs 9 GiB, 8 GiB is the limit".to_owned());
         let running = activity.queue(subject(3, "s.third\u{1b}[31m")).begin(2 << 30, stage);
@@ -171,9 +173,9 @@ fn other_programs_are_recognised() {
 fn watching_goes_on_while_the_daemon_is_away() {
     let daemon = Daemon::start();
     let address = daemon.address();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
-    command.args(["status", "--watch", "--json", &address]).env("LANTERN_INDEX_CONFIG", "/dev/null");
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = command();
+    command.args(["status", "--watch", "--json", &address]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     for _ in 0..2 {
         assert!(lines.next().unwrap().unwrap().starts_with("{\"version\":1,\"role\":\"builder\""));

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState};
-use service::{CodecError, LIMITS_HINT, Queued};
+use service::{CodecError, LIMITS_HINT, Queued, refuse_waiting};
 use thiserror::Error;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
@@ -120,10 +120,7 @@ pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
 
 fn refuse(refusal: &Refusal) -> Box<Refuse> {
     match refusal {
-        Refusal::Waiting(most) => {
-            let message = format!("this client has reached its limit of {most} waiting builds");
-            ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
-        }
+        Refusal::Waiting(most) => refuse_waiting(*most),
         Refusal::Beyond { needed, limit } => {
             ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
                 .detail(format!("About {} MB are needed; the client's limit is {} MB.", needed >> 20, limit >> 20))

@@ -8,6 +8,7 @@ use crate::fixed::FixedBuilder;
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesConfig;
 use crate::process::ProcessConfig;
+use crate::scheduler::Rules;
 use crate::tls::BuilderTls;
 
 /// How a router connects a client with its builder.
@@ -44,16 +45,8 @@ pub struct Config {
     pub mode: Mode,
     /// Where builders come from.
     pub source: Source,
-    /// The least number of builders to keep, idle or not.
-    pub min_builders: usize,
-    /// The most concurrent builders.
-    pub max_builders: usize,
-    /// The number of idle builders to keep besides busy ones.
-    pub spare_builders: usize,
-    /// How long further builders may stay idle before they are stopped.
-    pub idle_ttl: Duration,
-    /// How long a client waits for the start of a builder.
-    pub start_timeout: Duration,
+    /// How many builders there are and when they start and stop. Their memory is the source's.
+    pub rules: Rules,
     /// How long relayed builds may continue when the daemon shuts down.
     pub grace: Duration,
     /// The time limit for a build, from the grant of a builder to its end; `None` for none.
@@ -73,11 +66,7 @@ impl Config {
             builder_name: String::new(),
             mode: Mode::Relay,
             source,
-            min_builders: 0,
-            max_builders: 4,
-            spare_builders: 0,
-            idle_ttl: Duration::from_secs(300),
-            start_timeout: Duration::from_secs(300),
+            rules: Rules::default(),
             grace: Duration::from_secs(10),
             max_build_time: None,
             memory_for,

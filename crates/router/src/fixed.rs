@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use service::Clock;
 
 use crate::health;
-use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
+use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
 
 /// The interval of health checks.
 const CHECK: Duration = Duration::from_secs(1);
@@ -45,10 +45,10 @@ impl Fixed {
         for _ in 0..tries {
             let Some(next) = lock(&self.free).pop_front() else { break };
             let found = Found::new(next, order.memory, self.free.clone());
-            if health::is_ready(&found.place).await {
+            if health::is_ready(&found.facts.place).await {
                 return Ok(Arc::new(found));
             }
-            ill.push(found.name.clone());
+            ill.push(found.facts.name.clone());
             found.put_back();
         }
         Err(SpawnError {
@@ -74,9 +74,7 @@ impl Spawner for Fixed {
 
 struct Found {
     builder: FixedBuilder,
-    name: String,
-    place: Place,
-    memory: u64,
+    facts: Facts,
     free: Free,
     back: AtomicBool,
 }
@@ -90,14 +88,8 @@ impl Found {
             status_port: builder.status_port,
             clock: Clock::default(),
         };
-        Self {
-            name: format!("{}:{}", builder.host, builder.port),
-            place,
-            memory,
-            free,
-            builder,
-            back: AtomicBool::new(false),
-        }
+        let facts = Facts::new(format!("{}:{}", builder.host, builder.port), place, memory);
+        Self { builder, facts, free, back: AtomicBool::new(false) }
     }
 
     /// Puts the builder back into the list. Not a `Drop`: the health check keeps its `Arc` longer than the pool does.
@@ -109,16 +101,8 @@ impl Found {
 }
 
 impl Builder for Found {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    fn memory(&self) -> u64 {
-        self.memory
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn gone(&self) -> Boxed<'_, String> {
@@ -130,7 +114,7 @@ impl Builder for Found {
                 }
                 sleep(CHECK).await;
                 // Ask for its builds, not whether it is ready: a draining builder is not ready, but still has builds.
-                misses = if health::builds(&self.place).await.is_ok() { 0 } else { misses + 1 };
+                misses = if health::builds(&self.facts.place).await.is_ok() { 0 } else { misses + 1 };
             }
             "its status port does not answer".to_owned()
         })

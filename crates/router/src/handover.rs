@@ -27,8 +27,8 @@ pub(crate) fn can_be_sent(client: &Client) -> bool {
 /// The redirect to the builder; `here` is the address at which the client reached the router.
 pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderMessage {
     BuilderMessage::Redirect(Redirect {
-        port: lease.place().port,
-        host: lease.place().host.clone().unwrap_or_else(|| here.to_owned()),
+        port: lease.facts().place.port,
+        host: lease.facts().place.host.clone().unwrap_or_else(|| here.to_owned()),
         server_name: server_name.to_owned(),
         ticket: lease.ticket.clone(),
     })
@@ -39,7 +39,7 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
 /// # Errors
 /// The builder cannot be reached, or another program listens there.
 pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
-    let mut stream = connect(lease.place(), tls).await?;
+    let mut stream = connect(&lease.facts().place, tls).await?;
     let mut greeting = [0; 8];
     // The system accepts connections for a program that has stopped.
     in_time(stream.read_exact(&mut greeting)).await?;

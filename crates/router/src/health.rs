@@ -1,12 +1,9 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::Request;
-use hyper::client::conn::http1;
-use hyper::header::{DATE, HOST};
-use hyper_util::rt::TokioIo;
+use hyper::Method;
+use hyper::header::DATE;
+use service::exchange;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -69,32 +66,15 @@ pub(crate) async fn wait_until(place: &Place, mut settled: impl FnMut(Builds) ->
 /// The body of the answer to `GET path`; an error unless the status is 200.
 async fn get(place: &Place, path: &str) -> io::Result<String> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer on the status port");
-    timeout(PATIENCE, exchange(place, path)).await.map_err(late)?
-}
-
-async fn exchange(place: &Place, path: &str) -> io::Result<String> {
-    let stream = TcpStream::connect((place.status_host(), place.status_port)).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let request =
-        Request::get(path).header(HOST, place.status_host()).body(Empty::<Bytes>::new()).map_err(io::Error::other)?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(io::Error::other)?;
-        let status = answer.status();
-        let date = answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
-        date.into_iter().for_each(|date| place.clock.read(date));
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(io::Error::other)?.to_bytes();
-        if !status.is_success() {
-            return Err(io::Error::other(format!("{path} answers {status}")));
-        }
-        Ok(String::from_utf8_lossy(&body).into_owned())
+    let asked = async {
+        let stream = TcpStream::connect((place.status_host(), place.status_port)).await?;
+        exchange(stream, place.status_host(), Method::GET, path, MAX_ANSWER).await
     };
-    // This future drives the connection; it is dropped when the function returns.
-    let connection = async {
-        let _ = connection.await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        answer = answer => answer,
-        () = connection => Err(io::ErrorKind::UnexpectedEof.into()),
+    let answer = timeout(PATIENCE, asked).await.map_err(late)??;
+    let date = answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    date.into_iter().for_each(|date| place.clock.read(date));
+    if !answer.status().is_success() {
+        return Err(io::Error::other(format!("{path} answers {}", answer.status())));
     }
+    Ok(String::from_utf8_lossy(answer.body()).into_owned())
 }

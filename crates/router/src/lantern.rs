@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::Metric;
 use protocol::v1::{Answers, Ending, Init, LanternMetric, ServerAddress, error_frame, relayed};
-use service::report::{Subject, new_build_id};
+use protocol::{Hello, Metric};
+use service::report::Subject;
 use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
@@ -47,23 +47,23 @@ impl Session<'_> {
             Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
             Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
         };
-        let before = match health::builds(lease.place()).await {
+        let before = match health::builds(&lease.facts().place).await {
             Ok(before) => before,
             Err(error) => {
                 lease.condemn(&format!("its status port does not answer: {error}"));
                 return tell(stream, &error_frame("the builder does not answer, see the router's log")).await;
             }
         };
-        let host = lease.place().host.clone().unwrap_or_else(|| self.here.clone());
+        let host = lease.facts().place.host.clone().unwrap_or_else(|| self.here.clone());
         let secure = self.shared.config.listening.access.tls.is_some();
-        let bytes = match (ServerAddress { secure, host, port: lease.place().port }).to_bytes() {
+        let bytes = match (ServerAddress { secure, host, port: lease.facts().place.port }).to_bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(%error, builder = lease.name(), "Lantern client gets no builder");
+                tracing::warn!(%error, builder = lease.facts().name, "Lantern client gets no builder");
                 return tell(stream, &error_frame(&error.to_string())).await;
             }
         };
-        tracing::info!(builder = lease.name(), "Lantern client is sent to its builder");
+        tracing::info!(builder = lease.facts().name, "Lantern client is sent to its builder");
         self.shared.door.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
         tell(stream, &bytes).await;
     }
@@ -76,15 +76,11 @@ impl Session<'_> {
         };
         let subject = match self.lantern_subject(&client, &init) {
             Ok(subject) => subject,
-            Err(error) => {
-                self.shared.activity.closed(Closed::Protocol, format_args!("{error}"));
-                return tell(stream, &error_frame(&error)).await;
-            }
+            Err(text) => return self.lantern_refuse(stream, &text).await,
         };
         if let Err(error) = stream.reset_when_closed() {
             return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
         }
-        tracing::Span::current().record("build", &subject.build);
         let queued = self.shared.activity.queue(subject);
         self.shared.door.pending.settle(self.id);
         let found = tokio::select! {
@@ -120,26 +116,15 @@ impl Session<'_> {
 
     fn lantern_subject(&self, client: &Client, init: &Init) -> Result<Subject, String> {
         let order = init.order().map_err(|error| error.to_string())?;
-        Ok(Subject {
-            id: self.id,
-            build: new_build_id(),
-            client: client.to_string(),
-            peer: self.peer.to_string(),
-            label: None,
-            value_type: order.value_type.name().to_owned(),
-            metric: match order.metric {
-                // Lantern's clients announce both metrics as one; the builder's setting decides between them.
-                LanternMetric::CosineOrInnerProduct => Metric::Cosine,
-                LanternMetric::L2 => Metric::L2,
-                LanternMetric::Hamming => Metric::Hamming,
-            }
-            .name()
-            .to_owned(),
-            dims: order.dims,
-            m: order.m,
-            ef_construction: order.ef_construction,
-            expected_rows: 0,
-        })
+        let metric = match order.metric {
+            // Lantern's clients announce both metrics as one; the builder's setting decides between them.
+            LanternMetric::CosineOrInnerProduct => Metric::Cosine,
+            LanternMetric::L2 => Metric::L2,
+            LanternMetric::Hamming => Metric::Hamming,
+        };
+        let (m, ef_construction) = (order.m, order.ef_construction);
+        let hello = Hello { m, ef_construction, ..Hello::new(order.value_type, metric, order.dims) };
+        Ok(Subject::new(self.id, self.peer, client, &hello))
     }
 
     /// Finds a builder and sends it the client's order.
@@ -162,7 +147,7 @@ impl Session<'_> {
             match asked.await {
                 Ok(builder) => return Ok((lease, builder)),
                 Err(error) => {
-                    tracing::warn!(attempt, %error, builder = lease.name(), "builder lost before it took the build");
+                    tracing::warn!(attempt, %error, builder = lease.facts().name, "builder lost before it took the build");
                     lease.condemn(&error.to_string());
                 }
             }
@@ -198,9 +183,9 @@ impl Session<'_> {
         mut lease: Lease,
         builder: Box<dyn Transport>,
     ) {
-        tracing::info!(builder = lease.name(), "build of a Lantern client relayed");
+        tracing::info!(builder = lease.facts().name, "build of a Lantern client relayed");
         let stages = Arc::new(Stages::new());
-        let running = queued.begin(lease.memory(), move || stages.stage());
+        let running = queued.begin(lease.facts().memory, move || stages.stage());
         let mut answers = Answers::default();
         let (mut from_client, mut to_client) = split(client);
         let (mut from_builder, mut to_builder) = split(builder);

@@ -33,4 +33,5 @@ pub use fixed::FixedBuilder;
 pub use kubernetes::{KubernetesConfig, TemplateError};
 pub use process::ProcessConfig;
 pub use router::Router;
+pub use scheduler::Rules;
 pub use tls::{BuilderTls, BuilderTlsError};

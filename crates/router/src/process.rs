@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use service::Clock;
 
-use crate::spawner::{Boxed, Builder, Order, Place, SpawnError, Spawner};
+use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
 
 /// The time limit for a builder to end on request, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ impl Processes {
         let (tell_gone, gone) = watch::channel(None);
         let stop = Arc::new(Notify::new());
         tokio::spawn(supervise(child, lines, stop.clone(), tell_gone));
-        Ok(Arc::new(Process { name, place, memory: order.memory, stop, gone }))
+        Ok(Arc::new(Process { facts: Facts::new(name, place, order.memory), stop, gone }))
     }
 }
 
@@ -140,24 +140,14 @@ async fn announced(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<(SocketA
 }
 
 struct Process {
-    name: String,
-    place: Place,
-    memory: u64,
+    facts: Facts,
     stop: Arc<Notify>,
     gone: watch::Receiver<Option<String>>,
 }
 
 impl Builder for Process {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    fn memory(&self) -> u64 {
-        self.memory
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn gone(&self) -> Boxed<'_, String> {

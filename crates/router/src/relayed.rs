@@ -49,7 +49,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
         Ok((_, frame)) if frame.kind == kind::REFUSE => {
             let refuse = match BuilderMessage::from_frame(&frame) {
                 Ok(Some(BuilderMessage::Refuse(refuse))) => Box::new(refuse),
-                _ => unreadable(lease.name()),
+                _ => unreadable(&lease.facts().name),
             };
             Relayed::Refused(Box::new(client), queued, NoBuilder::Builder(refuse))
         }
@@ -60,7 +60,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
         Err(why) => {
             lease.condemn(&why);
             let known = lease.loss(REASON).await.unwrap_or(why);
-            let why = format!("builder {} was lost: {known}", lease.name());
+            let why = format!("builder {} was lost: {known}", lease.facts().name);
             Relayed::Lost(Box::new(client), queued, why)
         }
     }
@@ -82,10 +82,10 @@ async fn build(
     builder: BuilderConnection,
     decision: &Frame,
 ) {
-    tracing::info!(builder = lease.name(), "build relayed");
+    tracing::info!(builder = lease.facts().name, "build relayed");
     let stages = Arc::new(Stages::new());
     let seen = stages.clone();
-    let running = queued.begin(lease.memory(), move || seen.stage());
+    let running = queued.begin(lease.facts().memory, move || seen.stage());
 
     let mut unsent = BytesMut::new();
     decision.encode(&mut unsent);
@@ -102,8 +102,7 @@ async fn build(
         running.add_rows(news.rows);
         running.add_pages(news.pages);
         if let Some(done) = news.done {
-            running.set_elements(done.elements);
-            running.set_quality(done.self_recall_ppm, done.recall_ppm);
+            running.set_graph(&done);
         }
     };
     let forth = |bytes: usize| metrics.received_bytes.inc_by(bytes as u64);
@@ -135,7 +134,7 @@ async fn build(
         Err(Stop::Operator) => (Outcome::Cancelled, said("the router's operator")),
     };
     let last_word = match end {
-        Ok(End::Lost) | Err(Stop::Shutdown) => Some(lost(lease.name(), why.as_deref().unwrap_or_default())),
+        Ok(End::Lost) | Err(Stop::Shutdown) => Some(lost(&lease.facts().name, why.as_deref().unwrap_or_default())),
         Err(Stop::Overdue) => Some(overdue_report(shared.config.max_build_time.unwrap_or_default())),
         Err(Stop::Operator) => Some(ErrorReport::new(SqlState::QUERY_CANCELED, NoBuilder::Operator.to_string())),
         Ok(_) => None,

@@ -1,8 +1,6 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use service::{Activity, Daemon, Door, Ending, Role, Shutdown, TicketKeys};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Source};
@@ -49,15 +47,7 @@ impl Router {
         let daemon = Daemon::bind(Role::Router, env!("CARGO_PKG_VERSION"), &config.listening, false).await?;
         let (activity, Ending { drain, stop, .. }) = (daemon.activity(), daemon.ending());
         let (spawner, key, memory) = source(&config).await?;
-        let rules = Rules {
-            min_builders: config.min_builders,
-            max_builders: config.max_builders,
-            spare_builders: config.spare_builders,
-            idle_ttl: config.idle_ttl,
-            start_timeout: config.start_timeout,
-            memory,
-            ..Rules::default()
-        };
+        let rules = Rules { memory, ..config.rules.clone() };
         let pool = Pool::start(rules, spawner, key, activity.clone(), drain.clone());
         let builders = pool.builders();
         activity.set_builders(move || builders.borrow().clone());
@@ -66,22 +56,10 @@ impl Router {
         Ok(Self { daemon, shared })
     }
 
-    /// The address where it listens for clients.
+    /// Its addresses and activity.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.daemon.local_addr()
-    }
-
-    /// Its activity, for status and metrics.
-    #[must_use]
-    pub fn activity(&self) -> Arc<Activity> {
-        self.shared.activity.clone()
-    }
-
-    /// The address where it listens for status requests.
-    #[must_use]
-    pub fn status_addr(&self) -> SocketAddr {
-        self.daemon.status_addr()
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// Serves until `shutdown` begins; then accepts no more builds, gives relayed ones the grace period, and stops.
@@ -91,8 +69,7 @@ impl Router {
             let shared = shared.clone();
             async move { session::serve(stream, peer, &shared, id).await }
         };
-        let accept = async |listener: &TcpListener| shared.door.accept(listener, serve).await;
-        let status = daemon.run(shutdown, shared.config.grace, accept).await;
+        let status = daemon.run(shutdown, shared.config.grace, &shared.door, serve).await;
         shared.pool.close().await;
         drop(status);
     }
@@ -100,19 +77,18 @@ impl Router {
 
 /// The source of builders, their ticket keys, and the least and most memory of a builder in bytes.
 async fn source(config: &Config) -> Result<(Arc<dyn Spawner>, Option<Arc<TicketKeys>>, (u64, u64)), RouterError> {
+    let failed = |error: &dyn std::fmt::Display| RouterError::Source(error.to_string());
     match &config.source {
         Source::Process(process) => {
-            let text = TicketKeys::generate().map_err(|error| RouterError::Source(error.to_string()))?;
+            let text = TicketKeys::generate().map_err(|error| failed(&error))?;
             let key = Arc::new(TicketKeys::from_text(&text));
-            let processes =
-                Processes::new(process.clone(), &text).map_err(|error| RouterError::Source(error.to_string()))?;
+            let processes = Processes::new(process.clone(), &text).map_err(|error| failed(&error))?;
             Ok((Arc::new(processes), Some(key), ANY_SIZE))
         }
         Source::Static(builders, keys) => Ok((Arc::new(Fixed::new(builders.clone())), keys.clone(), ANY_SIZE)),
         #[cfg(feature = "kubernetes")]
         Source::Kubernetes(kubernetes, memory) => {
-            let failed = |error: &dyn std::fmt::Display| RouterError::Source(error.to_string());
-            let pods = Pods::connect(kubernetes, config.max_builders).await.map_err(|error| failed(&error))?;
+            let pods = Pods::connect(kubernetes, config.rules.max_builders).await.map_err(|error| failed(&error))?;
             Ok((Arc::new(pods), Some(kubernetes.ticket_keys.clone()), *memory))
         }
     }

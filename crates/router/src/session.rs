@@ -15,6 +15,7 @@ use crate::pool::{Followed, Lease, TICKET_LIFETIME};
 use crate::relayed::{self, Relayed};
 use crate::router::Shared;
 use crate::scheduler::Demand;
+use crate::spawner::Facts;
 use crate::stages::Stages;
 
 /// The number of builders to try if each is lost before it accepts the build.
@@ -69,7 +70,6 @@ impl Session<'_> {
             admitted.and_then(|admitted| admitted.limits.check_rows(hello.estimated_rows).map(|()| admitted));
         let known = admitted.as_ref().map_or_else(|_| service::Client::unnamed(self.peer), Clone::clone);
         let subject = Subject::new(self.id, self.peer, &known, hello);
-        tracing::Span::current().record("build", &subject.build);
         if hello.build_id != subject.build {
             // Pass the build's id on to the builder. Encoding the Hello again loses no unknown field: a client that
             // sends no id is older than all later fields.
@@ -125,23 +125,24 @@ impl Session<'_> {
     /// Redirects the client, and reserves the builder until the build ends.
     async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) -> Relayed {
         // Read the numbers before the redirect: the build might be over by the time of a later request.
-        let before = match health::builds(lease.place()).await {
+        let before = match health::builds(&lease.facts().place).await {
             Ok(before) => before,
             Err(error) => {
                 lease.condemn(&format!("its status port does not answer: {error}"));
-                let why = format!("builder {} was lost: it does not answer: {error}", lease.name());
+                let why = format!("builder {} was lost: it does not answer: {error}", lease.facts().name);
                 return Relayed::Lost(Box::new(client), queued, why);
             }
         };
-        tracing::info!(builder = lease.name(), "client is sent to its builder");
+        tracing::info!(builder = lease.facts().name, "client is sent to its builder");
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
         let stages = Stages::new();
-        let running = queued.begin(lease.memory(), move || stages.stage());
-        running.is_at(&format!("{} ({}:{})", lease.name(), lease.place().host(), lease.place().port));
+        let running = queued.begin(lease.facts().memory, move || stages.stage());
+        let Facts { name, place, .. } = lease.facts();
+        running.is_at(&format!("{name} ({}:{})", place.host(), place.port));
         // Register the ticket before the redirect, since the client may return at once.
         let away = self.shared.sent.with(&lease.ticket);
         self.shared.door.tasks.spawn(async move {
-            let name = lease.name().to_owned();
+            let name = lease.facts().name.clone();
             let followed = tokio::select! {
                 followed = lease.follow(before, TICKET_LIFETIME) => followed,
                 () = away.back() => Followed::NeverCame,

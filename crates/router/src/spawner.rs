@@ -45,16 +45,8 @@ pub(crate) struct Surroundings {
 
 /// A builder, from its readiness to its end.
 pub(crate) trait Builder: Send + Sync {
-    /// Its name in logs and status.
-    fn name(&self) -> &str;
-    /// Its name in tickets.
-    fn ticket_name(&self) -> &str {
-        self.name()
-    }
-    /// Its address.
-    fn place(&self) -> &Place;
-    /// Its memory in bytes.
-    fn memory(&self) -> u64;
+    /// What does not change about it.
+    fn facts(&self) -> &Facts;
     /// Waits until it is gone, and returns the reason.
     fn gone(&self) -> Boxed<'_, String>;
     /// Stops it. Returns when it no longer exists.
@@ -63,12 +55,30 @@ pub(crate) trait Builder: Send + Sync {
     fn let_go(&self) -> Boxed<'_, ()> {
         self.stop()
     }
-    /// Whether it was started with an earlier configuration, so that it gets no further build.
-    fn is_outdated(&self) -> bool {
-        false
-    }
     /// Publishes whether it has a build. Does not wait.
     fn show_building(&self, _building: bool) {}
+}
+
+/// What is known of a builder from its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Its name in logs and status.
+    pub(crate) name: String,
+    /// Its name in tickets.
+    pub(crate) ticket_name: String,
+    /// Its addresses.
+    pub(crate) place: Place,
+    /// Its memory in bytes.
+    pub(crate) memory: u64,
+    /// Whether it was started with an earlier configuration, so that it gets no further build.
+    pub(crate) outdated: bool,
+}
+
+impl Facts {
+    /// A builder with one name, of the present configuration.
+    pub(crate) fn new(name: String, place: Place, memory: u64) -> Self {
+        Self { ticket_name: name.clone(), name, place, memory, outdated: false }
+    }
 }
 
 /// The addresses of a builder.

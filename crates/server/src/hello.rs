@@ -1,7 +1,7 @@
 use hnsw::BuildSpec;
 use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE, min_ef_construction};
 use protocol::{Ask, Check, ErrorReport, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
-use service::LIMITS_HINT;
+use service::{LIMITS_HINT, refuse_waiting};
 
 use crate::admission::{Never, NoPlace, Size};
 use crate::checking::CheckNeed;
@@ -64,11 +64,6 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
         }
         NoPlace::Waiting(most) => refuse_waiting(most),
     }
-}
-
-fn refuse_waiting(most: u32) -> Box<Refuse> {
-    let message = format!("this client has reached its limit of {most} waiting builds");
-    ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
 }
 
 /// The memory for the check of an index.

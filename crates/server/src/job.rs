@@ -1,4 +1,3 @@
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -72,6 +71,9 @@ pub(crate) struct Job {
 
 impl Job {
     /// Starts the build of a session and waits until its engine accepts rows.
+    ///
+    /// Each build has its own threads, so that the system shares the cores fairly among builds; a common pool would run all tasks of an
+    /// earlier build before those of the next one.
     pub(crate) async fn start(
         session: u64,
         shared: &Shared,
@@ -81,31 +83,11 @@ impl Job {
         threads: u32,
         reservation: Arc<Reservation>,
     ) -> Result<Self, SessionError> {
-        let mut job = Self::spawn(session, shared.config.engine, spec, form, storage, threads, reservation)
-            .map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
-        match job.events.recv().await {
-            Some(Event::Started) => Ok(job),
-            Some(Event::Failed(error)) => Err(error),
-            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
-        }
-    }
-
-    /// Each build has its own threads, so that the system shares the cores fairly among builds; a common pool would run all tasks of an
-    /// earlier build before those of the next one.
-    fn spawn(
-        session: u64,
-        engine: EngineKind,
-        spec: BuildSpec,
-        form: Form,
-        storage: Storage,
-        threads: u32,
-        reservation: Arc<Reservation>,
-    ) -> io::Result<Self> {
         let (rows, input) = mpsc::channel(QUEUE);
-        let (output, events) = mpsc::channel(QUEUE);
+        let (output, mut events) = mpsc::channel(QUEUE);
         let control = Control::default();
         let mut build = Build {
-            engine,
+            engine: shared.config.engine,
             spec,
             form,
             storage,
@@ -116,7 +98,7 @@ impl Job {
             started: Instant::now(),
         };
         let span = tracing::Span::current();
-        thread::Builder::new().name(format!("build-{session}")).spawn(move || {
+        let thread = thread::Builder::new().name(format!("build-{session}")).spawn(move || {
             let _entered = span.enter();
             // The build is dropped before its channel: when the session sees the last event, or a
             // closed channel, the memory has been freed.
@@ -128,8 +110,13 @@ impl Job {
             let last = result.map_or_else(Event::Failed, Event::Done);
             // Sending fails if the session has ended before.
             let _ = output.blocking_send(last);
-        })?;
-        Ok(Self { rows, events, control })
+        });
+        thread.map_err(|error| BuildError::Memory(format!("no thread for the build: {error}")))?;
+        match events.recv().await {
+            Some(Event::Started) => Ok(Self { rows, events, control }),
+            Some(Event::Failed(error)) => Err(error),
+            _ => Err(SessionError::Defect("build thread did not start".to_owned())),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use hnsw::{BuildSpec, Control};
-use protocol::Phase;
+use protocol::{Hello, Phase};
 use service::{Activity, Outcome, Queued, Running};
 use tokio::time::{sleep, timeout};
 
@@ -29,14 +29,6 @@ pub(crate) async fn in_time<T>(
     }
 }
 
-/// The client's versions; also the number of blocks for a check, or of the table's rows for advice.
-pub(crate) struct ClientInfo<'a> {
-    pub(crate) client: &'a str,
-    pub(crate) postgres: Option<&'a str>,
-    pub(crate) check_blocks: Option<u32>,
-    pub(crate) advice_for: Option<u64>,
-}
-
 /// A build whose session drives it. The job is cancelled when this is dropped.
 pub(crate) struct StartedBuild {
     pub(crate) job: Job,
@@ -46,8 +38,8 @@ pub(crate) struct StartedBuild {
 }
 
 impl StartedBuild {
-    /// Counts the build as running with `memory` bytes reserved, and logs its parameters.
-    pub(crate) fn new(job: Job, queued: Queued, spec: &BuildSpec, memory: u64, client: &ClientInfo<'_>) -> Self {
+    /// Counts the build as running with `memory` bytes reserved, and logs its parameters. `hello` is `None` for a Lantern client.
+    pub(crate) fn new(job: Job, queued: Queued, spec: &BuildSpec, memory: u64, hello: Option<&Hello>) -> Self {
         let cancel = CancelOnDrop(job.control.clone());
         let watch = Watch::new(job.control.clone());
         let stage = watch.clone();
@@ -60,10 +52,10 @@ impl StartedBuild {
             ef_construction = spec.ef_construction,
             expected_rows = spec.expected_rows,
             memory,
-            check_blocks = client.check_blocks,
-            advice_for = client.advice_for,
-            client = ?client.client,
-            postgres = client.postgres.map(tracing::field::debug),
+            check_blocks = hello.and_then(|hello| Some(hello.check?.blocks)),
+            advice_for = hello.and_then(|hello| Some(hello.ask?.table_rows)),
+            client = ?hello.map_or("Lantern", |hello| &hello.client_version),
+            postgres = hello.map(|hello| tracing::field::debug(&hello.server_version)),
             "build started"
         );
         Self { job, watch, running, cancel }

@@ -1,11 +1,9 @@
-use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use hnsw::Storage;
 use service::{Activity, Client, Daemon, DaemonError, Door, Ending, Limits, Role, Shutdown};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Admission};
@@ -71,22 +69,10 @@ impl Server {
         Ok(Self { daemon, shared })
     }
 
-    /// The address where it listens for builds.
+    /// Its addresses and activity.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.daemon.local_addr()
-    }
-
-    /// Its activity, for status and metrics.
-    #[must_use]
-    pub fn activity(&self) -> Arc<Activity> {
-        self.shared.activity.clone()
-    }
-
-    /// The address where it listens for status requests.
-    #[must_use]
-    pub fn status_addr(&self) -> SocketAddr {
-        self.daemon.status_addr()
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// Whether clients must authenticate.
@@ -114,8 +100,7 @@ impl Server {
             let shared = shared.clone();
             async move { connection::serve(stream, &shared, id, peer).await }
         };
-        let accept = async |listener: &TcpListener| shared.door.accept(listener, serve).await;
-        drop(daemon.run(shutdown, shared.config.drain_timeout, accept).await);
+        drop(daemon.run(shutdown, shared.config.drain_timeout, &shared.door, serve).await);
     }
 }
 

@@ -106,9 +106,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         };
         let admitted = self.admit(&hello.token, &ticket);
         let client = admitted.as_ref().map_or_else(|_| Client::unnamed(self.peer), Clone::clone);
-        let subject = Subject::new(self.id, self.peer, &client, &hello);
-        tracing::Span::current().record("build", &subject.build);
-        let queued = self.shared.activity.queue(subject);
+        let queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &client, &hello));
         if let Err(refuse) = admitted {
             self.refuse(queued, refuse).await;
             return None;

@@ -97,8 +97,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
                 Some(Event::Done(done)) => {
                     // Checks and advice build no index.
                     if !other_than_build {
-                        running.set_elements(done.elements);
-                        running.set_quality(done.self_recall_ppm, done.recall_ppm);
+                        running.set_graph(&done);
                     }
                     self.send(&BuilderMessage::Done(done)).await?;
                     return Ok(Some(done));
@@ -116,7 +115,11 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
     }
 }
 
-async fn within<T>(limit: Duration, sending: impl Future<Output = io::Result<T>>) -> Result<T, SessionError> {
+/// Fails if the client leaves data unread for too long.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    sending: impl Future<Output = io::Result<T>>,
+) -> Result<T, SessionError> {
     match timeout(limit, sending).await {
         Ok(result) => result.map_err(SessionError::Connection),
         Err(_) => Err(SessionError::Unread(limit)),

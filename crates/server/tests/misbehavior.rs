@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use protocol::{ClientMessage, Hello, MAGIC};
-use service::{Tls, Tokens};
-use support::{Builder, Rows, eventually, hello};
-use tempfile::TempDir;
+use service::Tokens;
+use support::{Builder, Pair, Rows, encrypted, eventually, hello, run_in_namespace};
 use tracing_subscriber::fmt::MakeWriter;
 
 const TOKEN: &str = "a-secret-of-these-tests";
@@ -151,23 +150,9 @@ fn clients_that_may_not() {
 
 #[test]
 fn a_client_without_its_certificate() {
-    let dir = TempDir::new().unwrap();
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.path().join(name));
-    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    fs::write(&cert, pair.cert.pem()).unwrap();
-    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
-    let tls = Arc::new(Tls::open(&cert, &key, Some(&cert)).unwrap());
-    let builder = builder(|config| config.listening.access.tls = Some(tls));
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(pair.cert.der().clone()).unwrap();
-    let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = "localhost".try_into().unwrap();
-    let client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stranger = rustls::StreamOwned::new(client, TcpStream::connect(builder.address).unwrap());
+    let pair = Pair::new();
+    let builder = builder(|config| config.listening.access.tls = Some(pair.tls(Some(&pair.cert()))));
+    let mut stranger = encrypted(builder.address, &pair.certificate, None, &rustls::version::TLS13);
     let error = stranger.read(&mut [0; 8]).unwrap_err();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
     expect_line(&stranger.sock, &["no TLS handshake", "no certificates"]);
@@ -219,25 +204,10 @@ fn a_peer_that_vanishes_inside() {
     // A reachable client is still served.
     let mut good = builder.connect();
     good.hello(known(8));
-    good.rows(&Rows::new(300, 8), 100);
-    good.end_of_rows(300);
-    assert_eq!(good.pages().done.rows, 300);
+    good.index_of(&Rows::new(300, 8), 100);
 }
 
 #[test]
 fn a_peer_that_vanishes() {
-    let namespace = |program: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net", program]);
-        command
-    };
-    // Skip the test if the system does not allow namespaces.
-    if !namespace("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success()) {
-        println!("skipped: no namespaces to be had");
-        return;
-    }
-    let mut inside = namespace(std::env::current_exe().unwrap().to_str().unwrap());
-    let output = inside.args(["--ignored", "--exact", "a_peer_that_vanishes_inside", "--nocapture"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    run_in_namespace("--net", &["ip", "link", "set", "lo", "up"], "a_peer_that_vanishes_inside");
 }

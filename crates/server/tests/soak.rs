@@ -3,14 +3,12 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::{BuilderMessage, ClientMessage, Hello};
-use support::{Client, Rows, hello};
+use harness::{Builder, BuilderOptions};
+use protocol::{ClientMessage, Hello};
+use support::{Client, Rows, connect, hello};
 
 /// Concurrent clients.
 const CLIENTS: usize = 4;
@@ -19,90 +17,46 @@ const WARM_UP: usize = 40;
 /// Memory is measured after these numbers of further builds.
 const LOOKS: [usize; 3] = [50, 100, 200];
 
-struct Daemon {
-    child: Child,
-    address: String,
-    status: String,
+fn start(binary: &str) -> Builder {
+    let arguments = ["--threads", "2", "--memory-limit", "512MB", "--idle-timeout", "2s", "--log-level", "error"];
+    Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::serve(&arguments).by(binary) }).unwrap()
 }
 
-impl Daemon {
-    fn start(binary: &str) -> Self {
-        let mut child = Command::new(binary)
-            .args(["serve", "--port", "0", "--status-port", "0", "--threads", "2", "--memory-limit", "512MB"])
-            .args(["--idle-timeout", "2s", "--log-level", "error"])
-            .env("LANTERN_INDEX_CONFIG", "/dev/null")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut address = || lines.next().unwrap().unwrap().rsplit(' ').next().unwrap().to_owned();
-        let status = address();
-        Self { child, address: address(), status }
-    }
-
-    fn connect(&self) -> Client<TcpStream> {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        let mut client = Client::greeted(stream);
-        client.raw(&protocol::MAGIC);
-        client
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let mut stream = TcpStream::connect(&self.status).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let value = text.lines().find_map(|line| line.strip_prefix(&format!("lantern_index_{name} ")));
-        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
-    }
-
-    /// A line of `/proc/PID/status`, in kB.
-    fn memory(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
-    }
-
-    fn files(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
-    }
-
-    /// Waits until no client is served, and the connections for status are closed.
-    fn settle(&self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while self.metric("build_active") + self.metric("queue_depth") + self.metric("connections") > 0 {
-            assert!(Instant::now() < until, "builds or connections are left");
-            thread::sleep(Duration::from_millis(50));
-        }
-        thread::sleep(Duration::from_millis(500));
-    }
+fn metric(daemon: &Builder, name: &str) -> u64 {
+    support::metric(daemon.status_address(), &format!("lantern_index_{name}"))
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// A line of `/proc/PID/status`, in kB.
+fn kilobytes(daemon: &Builder, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", daemon.pid().unwrap())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
+}
+
+fn open_files(daemon: &Builder) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", daemon.pid().unwrap())).unwrap().count()
+}
+
+/// Waits until no client is served, and the connections for status are closed.
+fn settle(daemon: &Builder) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while metric(daemon, "build_active") + metric(daemon, "queue_depth") + metric(daemon, "connections") > 0 {
+        assert!(Instant::now() < until, "builds or connections are left");
+        thread::sleep(Duration::from_millis(50));
     }
+    thread::sleep(Duration::from_millis(500));
 }
 
 /// A build whose shape and ending are derived from its number.
-fn build(daemon: &Daemon, number: usize) {
+fn build(daemon: &Builder, number: usize) {
     let mut random = fastrand::Rng::with_seed(number as u64);
     let mut random = |below: u64| random.u64(..below);
     let (dims, count) = (8 + random(250) as u32, 100 + random(3000) as usize);
     let (m, ending) = (4 + random(20) as u16, number % 10);
     let rows = Rows::new(count, dims);
-    let mut client = daemon.connect();
+    let mut client = Client::opened(connect(daemon.address()));
     let known = random(2) * count as u64;
-    client.send(&ClientMessage::Hello(Hello { m, estimated_rows: known, ..hello(dims) }));
-    loop {
-        match client.next() {
-            Some(BuilderMessage::Accept(_)) => break,
-            Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
-            other => panic!("{other:?}"),
-        }
-    }
+    client.admitted(Hello { m, estimated_rows: known, ..hello(dims) });
     client.rows(&rows, 1 + random(500) as usize);
     match ending {
         // Reports another number of rows than it has sent.
@@ -130,38 +84,38 @@ fn build(daemon: &Daemon, number: usize) {
     }
 }
 
-fn builds(daemon: &Daemon, numbers: std::ops::Range<usize>) {
+fn builds(daemon: &Builder, numbers: std::ops::Range<usize>) {
     thread::scope(|scope| {
         for client in 0..CLIENTS {
             let numbers = numbers.clone();
             scope.spawn(move || numbers.skip(client).step_by(CLIENTS).for_each(|number| build(daemon, number)));
         }
     });
-    daemon.settle();
+    settle(daemon);
 }
 
 #[test]
 #[ignore = "takes a minute or more, and wants a daemon"]
 fn nothing_is_left_of_two_hundred_builds() {
     let binary = std::env::var("LANTERN_INDEX_BINARY").expect("cargo xtask soak names the daemon");
-    let daemon = Daemon::start(&binary);
+    let daemon = start(&binary);
     builds(&daemon, 0..WARM_UP);
-    let (memory, files) = (daemon.memory("VmRSS:"), daemon.files());
+    let (memory, files) = (kilobytes(&daemon, "VmRSS:"), open_files(&daemon));
     let mut done = 0;
     let looks = LOOKS.map(|look| {
         builds(&daemon, WARM_UP + done..WARM_UP + look);
         done = look;
-        daemon.memory("VmRSS:")
+        kilobytes(&daemon, "VmRSS:")
     });
-    let (memory_after, files_after, peak) = (looks[LOOKS.len() - 1], daemon.files(), daemon.memory("VmHWM:"));
-    let of = |outcome: &str| daemon.metric(&format!("builds_total{{outcome=\"{outcome}\"}}"));
+    let (memory_after, files_after, peak) = (looks[LOOKS.len() - 1], open_files(&daemon), kilobytes(&daemon, "VmHWM:"));
+    let of = |outcome: &str| metric(&daemon, &format!("builds_total{{outcome=\"{outcome}\"}}"));
     println!("builds             {done} after {WARM_UP} to warm up");
     println!("  succeeded        {}", of("succeeded"));
     println!("  failed           {} on purpose", of("failed"));
     println!("  cancelled        {} on purpose", of("cancelled"));
-    println!("rows               {}", daemon.metric("tuples_received_total"));
-    println!("bytes received     {}", daemon.metric("received_bytes_total"));
-    println!("bytes sent         {}", daemon.metric("sent_bytes_total"));
+    println!("rows               {}", metric(&daemon, "tuples_received_total"));
+    println!("bytes received     {}", metric(&daemon, "received_bytes_total"));
+    println!("bytes sent         {}", metric(&daemon, "sent_bytes_total"));
     println!("resident at first  {memory} kB");
     for (builds, memory) in LOOKS.iter().zip(looks) {
         println!("  after {builds:<12} {memory} kB");
@@ -171,7 +125,7 @@ fn nothing_is_left_of_two_hundred_builds() {
     let all = (WARM_UP + done) as u64;
     assert_eq!([of("succeeded"), of("failed")], [all / 10 * 6, all / 10], "no build affects another");
     assert_eq!(of("succeeded") + of("failed") + of("cancelled"), all);
-    assert_eq!(daemon.metric("memory_reserved_bytes"), 0);
+    assert_eq!(metric(&daemon, "memory_reserved_bytes"), 0);
     assert_eq!(files_after, files);
     assert!(memory_after <= memory + memory / 20, "{memory} kB became {memory_after} kB");
 }

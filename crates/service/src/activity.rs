@@ -213,10 +213,11 @@ impl Activity {
         Some(self.tls.get()?.validity()?.1)
     }
 
-    /// Adds a client's request for a build. Control characters in its texts are replaced, and the label is dropped unless
-    /// labels are shown.
+    /// Adds a client's request for a build, whose id the session's span gets. Control characters in its texts are replaced, and
+    /// the label is dropped unless labels are shown.
     #[must_use]
     pub fn queue(self: &Arc<Self>, mut subject: Subject) -> Queued {
+        tracing::Span::current().record("build", &subject.build);
         subject.label = subject.label.filter(|label| self.labels && !label.is_empty()).map(|label| printable(&label));
         let waiting = Arc::new(Waiting::new(subject));
         let mut state = self.state();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -133,14 +133,18 @@ impl Daemon {
         self.ending.clone()
     }
 
-    /// Serves until `shutdown` drains it: after the delay it accepts no more builds, lets running ones end within the grace period, and
-    /// stops the rest. Status is served until the returned server is dropped.
-    pub async fn run(
+    /// Serves connections as [`Door::accept`] does until `shutdown` drains it: after the delay it accepts no more builds, lets running
+    /// ones end within the grace period, and stops the rest. Status is served until the returned server is dropped.
+    pub async fn run<F>(
         self,
         shutdown: Shutdown,
         grace: Duration,
-        accept: impl AsyncFnOnce(&TcpListener),
-    ) -> StatusServer {
+        door: &Door,
+        serve: impl Fn(TcpStream, SocketAddr, u64) -> F,
+    ) -> StatusServer
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let Self { listener, address: _, status, activity, ending: Ending { drain, stop, tasks }, shutdown_delay } =
             self;
         activity.set_readiness(Readiness::Ready);
@@ -152,7 +156,7 @@ impl Daemon {
             }
         };
         tokio::select! {
-            () = accept(&listener) => {}
+            () = door.accept(&listener, serve) => {}
             () = drained => {}
             () = shutdown.abort.cancelled() => {}
         }

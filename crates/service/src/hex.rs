@@ -1,5 +1,16 @@
 //! Bytes as hexadecimal digits.
 
+use std::io;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// `N` random bytes; an error if the system has none.
+pub(crate) fn random<const N: usize>() -> io::Result<String> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
+    Ok(hex(&bytes))
+}
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

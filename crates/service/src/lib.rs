@@ -9,6 +9,7 @@ mod certificate;
 mod client;
 mod codec;
 mod daemon;
+mod exchange;
 mod hex;
 mod listener;
 mod listening;
@@ -31,6 +32,7 @@ mod tls_check;
 mod token_making;
 mod tokens;
 mod transport;
+mod turns;
 
 pub use access::Access;
 pub use activity::{Activity, Queued, Running, Stage, printable};
@@ -38,6 +40,7 @@ pub use admin::{AdminError, AdminSocket};
 pub use client::{Client, LIMITS_HINT, Limits, held_back};
 pub use codec::{CodecError, FrameReader, FrameWriter};
 pub use daemon::{Daemon, DaemonError, Ending};
+pub use exchange::exchange;
 pub use listener::Door;
 pub use listening::Listening;
 pub use metrics::{Metrics, OpenConnection};
@@ -56,6 +59,7 @@ pub use tls_check::{TlsFile, check_tls};
 pub use token_making::{NewToken, check_token_name};
 pub use tokens::{TokenOwner, Tokens, TokensError};
 pub use transport::{Buffered, Transport, buffered, set_options};
+pub use turns::{Share, fair_order, refuse_waiting};
 
 /// Sets up the logs of the process.
 pub use telemetry::{check_level as check_log_level, init as init_telemetry};

@@ -1,5 +1,4 @@
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -9,6 +8,7 @@ use prometheus::{
 use protocol::Phase;
 
 use crate::activity::{ELEMENT_PHASES, phase_name};
+use crate::certificate::now;
 use crate::report::EndedReport;
 use crate::{Closed, Outcome, Refusal, Role};
 
@@ -67,7 +67,7 @@ impl Metrics {
         let r = Registry::new();
         let info = Opts::new("lantern_index_build_info", "Always 1; version and role are labels");
         add(&r, IntGauge::with_opts(info.const_label("version", version).const_label("role", role.name()))?)?.set(1);
-        gauge(&r, "start_time_seconds", "When the daemon was started, in seconds since 1970")?.set(now_seconds());
+        gauge(&r, "start_time_seconds", "When the daemon was started, in seconds since 1970")?.set(now());
         let metrics = Self {
             builds: counters(&r, "builds_total", "Builds that ended, by outcome", "outcome")?,
             refused: counters(&r, "builds_refused_total", "Builds that have never begun, by reason", "reason")?,
@@ -259,11 +259,6 @@ pub(crate) fn resident_bytes() -> u64 {
 pub(crate) fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-fn now_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, Error> {

@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 
 use protocol::Hello;
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use crate::hex::hex;
+use crate::hex::random;
 use crate::{Client, Outcome, Readiness, Role};
 
 /// The version of the format.
@@ -98,7 +97,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The subject of a client's Hello.
+    /// The subject of a client's Hello. Lantern's clients send none: theirs has what they order.
     #[must_use]
     pub fn new(id: u64, peer: SocketAddr, client: &Client, hello: &Hello) -> Self {
         Self {
@@ -121,15 +120,8 @@ impl Subject {
 fn build_id(hello: &Hello) -> String {
     let is_number =
         |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_number(&hello.build_id) { hello.build_id.clone() } else { new_build_id() }
-}
-
-/// A new id, for a build whose client sends none.
-#[must_use]
-pub fn new_build_id() -> String {
-    let mut bytes = [0; 8];
     // Without random numbers, only the session's number identifies the build.
-    if SystemRandom::new().fill(&mut bytes).is_ok() { hex(&bytes) } else { String::new() }
+    if is_number(&hello.build_id) { hello.build_id.clone() } else { random::<8>().unwrap_or_default() }
 }
 
 /// A running build.

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::hmac::{self, HMAC_SHA256};
-use ring::rand::{SecureRandom, SystemRandom};
 use thiserror::Error;
 
 use crate::Reload;
 use crate::client::Client;
-use crate::hex::{hex, unhex};
+use crate::hex::{hex, random, unhex};
 
 /// Bytes of a ticket's id.
 const ID_BYTES: usize = 16;
@@ -83,7 +82,7 @@ impl TicketKeys {
     /// # Errors
     /// If the system has no random bytes.
     pub fn generate() -> io::Result<String> {
-        Ok(hex(&random::<32>()?))
+        random::<32>()
     }
 
     /// Issues a ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's
@@ -93,7 +92,7 @@ impl TicketKeys {
     /// If the system has no random bytes.
     pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
         // Older builders do not know this format and take all of it as the id.
-        let id = format!("{}:{}", hex(&random::<ID_BYTES>()?), hex(client.to_text().as_bytes()));
+        let id = format!("{}:{}", random::<ID_BYTES>()?, hex(client.to_text().as_bytes()));
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
         let tag = hmac::sign(key, &signed(builder, &id, expiry));
@@ -221,12 +220,6 @@ fn signed(builder: &str, id: &str, expiry: u64) -> Vec<u8> {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

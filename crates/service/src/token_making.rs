@@ -3,10 +3,9 @@
 use std::io;
 
 use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::Limits;
-use crate::hex::hex;
+use crate::hex::{hex, random};
 
 /// The prefix of a hash in a token file.
 pub(crate) const HASHED: &str = "sha256:";
@@ -23,9 +22,7 @@ impl NewToken {
     /// # Errors
     /// If the system has no random bytes.
     pub fn generate() -> io::Result<Self> {
-        let mut bytes = [0; 32];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
-        Ok(Self(hex(&bytes)))
+        random::<32>().map(Self)
     }
 
     /// The secret, for the client.

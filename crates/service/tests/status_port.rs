@@ -7,10 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lantern_index_service::{Activity, Readiness, Role, StatusServer};
+use lantern_index_service::report::Subject;
+use lantern_index_service::{Activity, Readiness, Refusal, Role, StatusServer};
+
+fn activity() -> Arc<Activity> {
+    Arc::new(Activity::new(Role::Builder, "0.1.0", false).unwrap())
+}
 
 fn server() -> StatusServer {
-    let activity = Arc::new(Activity::new(Role::Builder, "0.1.0", false).unwrap());
+    let activity = activity();
     activity.set_readiness(Readiness::Ready);
     StatusServer::start("127.0.0.1", 0, activity).unwrap()
 }
@@ -22,6 +27,32 @@ fn get(address: SocketAddr, path: &str, accept: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+#[test]
+fn answers_over_http() {
+    let activity = activity();
+    let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
+    let at = server.local_addr();
+    let get = |path| get(at, path, "*/*");
+    assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get("/readyz").starts_with("HTTP/1.1 503"));
+    activity.set_readiness(Readiness::Ready);
+    assert!(get("/readyz").starts_with("HTTP/1.1 200"));
+    activity.queue(Subject::default()).refuse(Refusal::Options, "no".to_owned());
+    assert!(get("/metrics").contains("lantern_index_builds_total{outcome=\"refused\"} 1"));
+    assert!(get("/status").contains("\"outcome\":\"refused\""));
+    assert!(get("/else").starts_with("HTTP/1.1 404"));
+    drop(server);
+    assert!(TcpStream::connect(at).is_err());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let server = server();
+    let port = server.local_addr().port();
+    let error = StatusServer::start("127.0.0.1", port, activity()).unwrap_err().to_string();
+    assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");
 }
 
 #[test]
@@ -101,6 +132,7 @@ fn strangers_that_hold_connections_take_no_more_than_their_share() {
         assert!(Instant::now() < end, "{} sockets, {} of them ours", sockets(), held.len());
         thread::sleep(Duration::from_millis(50));
     }
+    assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"), "they keep nobody out");
     drop(held);
     assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"));
 }

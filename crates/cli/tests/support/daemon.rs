@@ -1,16 +1,16 @@
 use std::env;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::{BuilderMessage, ClientMessage, Hello};
+use protocol::BuilderMessage;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Client, Rows, hello};
+use super::{Client, Rows, connect, hello, metric};
 
 /// The program, without environment variables that are meant for this machine's own builder. `LANTERN_INDEX_EMULATOR` is a command that
 /// runs programs of another architecture.
@@ -21,6 +21,16 @@ pub fn command() -> Command {
     command.args(words);
     command.stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
     command
+}
+
+/// Runs the program in `dir`.
+pub fn run(arguments: &[&str], dir: &Path) -> Output {
+    command().args(arguments).current_dir(dir).output().unwrap()
+}
+
+/// What the program has printed.
+pub fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A builder on free ports with its log in a file; killed when dropped.
@@ -67,11 +77,7 @@ impl Daemon {
 
     /// A client that has been greeted and has chosen protocol version 2.
     pub fn connect(&self) -> Client<TcpStream> {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        let mut client = Client::greeted(stream);
-        client.raw(&protocol::MAGIC);
-        client
+        Client::opened(connect(&self.address))
     }
 
     pub fn log(&self) -> String {
@@ -95,12 +101,7 @@ impl Daemon {
 
     /// A metric, named as in the exposition.
     pub fn metric(&self, name: &str) -> u64 {
-        let mut stream = TcpStream::connect(&self.status).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+        metric(&self.status, name)
     }
 
     /// Waits until no build is running.
@@ -124,23 +125,6 @@ impl Drop for Daemon {
 }
 
 impl Client<TcpStream> {
-    /// Sends Hello and waits for Accept; returns the reserved memory in bytes.
-    pub fn admitted(&mut self, hello: Hello) -> u64 {
-        self.send(&ClientMessage::Hello(hello));
-        self.accepted()
-    }
-
-    /// Waits for Accept; returns the reserved memory in bytes.
-    pub fn accepted(&mut self) -> u64 {
-        loop {
-            match self.next() {
-                Some(BuilderMessage::Accept(accept)) => return accept.memory_reserved,
-                Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
-                other => panic!("not accepted: {other:?}"),
-            }
-        }
-    }
-
     /// Receives the messages up to Done, without keeping pages; returns the number of rows.
     pub fn done(&mut self) -> u64 {
         loop {

@@ -4,13 +4,16 @@
 #[path = "../../../server/tests/support/client.rs"]
 mod client;
 mod daemon;
+#[path = "../../../server/tests/support/http.rs"]
+mod http;
 mod made;
 mod points;
 #[path = "../../../server/tests/support/rows.rs"]
 mod rows;
 
-pub use client::Client;
-pub use daemon::{Daemon, command};
+pub use client::{Client, connect};
+pub use daemon::{Daemon, command, run, said};
+pub use http::{get, metric};
 pub use made::Made;
 pub use points::{encode, points};
 pub use rows::{Rows, hello};

@@ -179,7 +179,7 @@ impl Pods {
                     }
                     State::Ready => {
                         if let Some(builder) = self.builder(pod, order.memory)
-                            && health::is_ready(builder.place()).await
+                            && health::is_ready(&builder.facts().place).await
                         {
                             return Ok(builder);
                         }

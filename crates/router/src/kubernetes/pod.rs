@@ -15,7 +15,7 @@ use super::refusal::{is_absent, is_forbidden, is_taken};
 use super::state::{State, state};
 use super::template::{leave_to, show_building, wanted_by};
 use super::view::{Presence, SOON, View};
-use crate::spawner::{Boxed, Builder, Place};
+use crate::spawner::{Boxed, Builder, Facts, Place};
 
 /// The time limit for stopping an idle builder.
 const STOP: Duration = Duration::from_secs(120);
@@ -47,9 +47,7 @@ impl Identity {
 /// A builder in a pod.
 pub(super) struct PodBuilder {
     pod: Identity,
-    place: Place,
-    memory: u64,
-    outdated: bool,
+    facts: Facts,
     api: Api<Pod>,
     view: View,
     own: Own,
@@ -61,9 +59,11 @@ impl PodBuilder {
     pub(super) fn new(pod: &Pod, memory: u64, outdated: bool, api: Api<Pod>, view: View, own: Own) -> Option<Self> {
         let place = place(pod)?;
         let pod = Identity::of(pod);
+        // Tickets name the pod by its uid, since names are reused.
+        let facts = Facts { ticket_name: pod.uid.clone(), outdated, ..Facts::new(pod.name.clone(), place, memory) };
         let (show_building, shown) = watch::channel(false);
         tokio::spawn(show(api.clone(), pod.clone(), shown));
-        Some(Self { pod, place, memory, outdated, api, view, own, show_building })
+        Some(Self { pod, facts, api, view, own, show_building })
     }
 
     async fn end(&self) -> String {
@@ -105,21 +105,8 @@ impl PodBuilder {
 }
 
 impl Builder for PodBuilder {
-    fn name(&self) -> &str {
-        &self.pod.name
-    }
-
-    /// Tickets name the pod by its uid, since names are reused.
-    fn ticket_name(&self) -> &str {
-        &self.pod.uid
-    }
-
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    fn memory(&self) -> u64 {
-        self.memory
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn gone(&self) -> Boxed<'_, String> {
@@ -135,10 +122,6 @@ impl Builder for PodBuilder {
 
     fn let_go(&self) -> Boxed<'_, ()> {
         Box::pin(self.leave())
-    }
-
-    fn is_outdated(&self) -> bool {
-        self.outdated
     }
 
     fn show_building(&self, building: bool) {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Lease, Message};
 use crate::health;
-use crate::scheduler::{Action, BuilderId, Refusal, RequestId, Rules, Scheduler};
+use crate::scheduler::{Action, BuilderId, Refusal, RequestId, Scheduler};
 use crate::spawner::{Builder, Order, Outlook, SpawnError, Spawner, Surroundings};
 
 /// The lifetime of a ticket: the time in which a redirected client must begin its build.
@@ -42,42 +42,22 @@ pub(super) struct Known {
 
 pub(super) struct Actor {
     pub(super) scheduler: Scheduler,
-    start_timeout: Duration,
-    spawner: Arc<dyn Spawner>,
-    key: Option<Arc<TicketKeys>>,
-    activity: Arc<Activity>,
+    pub(super) start_timeout: Duration,
+    pub(super) spawner: Arc<dyn Spawner>,
+    pub(super) key: Option<Arc<TicketKeys>>,
+    pub(super) activity: Arc<Activity>,
     pub(super) clients: HashMap<RequestId, Client>,
     pub(super) builders: HashMap<BuilderId, Known>,
-    messages: mpsc::UnboundedSender<Message>,
+    pub(super) messages: mpsc::UnboundedSender<Message>,
     pub(super) publish: watch::Sender<Vec<BuilderReport>>,
 }
 
 impl Actor {
-    pub(super) fn new(
-        rules: Rules,
-        spawner: Arc<dyn Spawner>,
-        key: Option<Arc<TicketKeys>>,
-        activity: Arc<Activity>,
-        messages: mpsc::UnboundedSender<Message>,
-        publish: watch::Sender<Vec<BuilderReport>>,
-    ) -> Self {
-        Self {
-            start_timeout: rules.start_timeout,
-            scheduler: Scheduler::new(rules),
-            spawner,
-            key,
-            activity,
-            clients: HashMap::new(),
-            builders: HashMap::new(),
-            messages,
-            publish,
-        }
-    }
-
     /// Takes over a builder of an earlier router, which may have a build.
     fn adopt(&mut self, builder: Arc<dyn Builder>) {
-        tracing::info!(builder = builder.name(), "builder of an earlier router taken over");
-        let id = self.scheduler.adopt(builder.memory(), builder.is_outdated());
+        let facts = builder.facts();
+        tracing::info!(builder = facts.name, "builder of an earlier router taken over");
+        let id = self.scheduler.adopt(facts.memory, facts.outdated);
         self.know(id, watch::channel(String::new()).1);
         self.watch(id, builder.clone());
         self.rest(id);
@@ -129,9 +109,8 @@ impl Actor {
 
     fn look_around(&mut self, now: &Surroundings) {
         self.scheduler.others(now.others);
-        let is_wanted = |known: &Known| {
-            known.builder.as_ref().is_some_and(|it| now.wanted.iter().any(|name| name == it.ticket_name()))
-        };
+        let is_wanted =
+            |known: &Known| known.builder.as_ref().is_some_and(|it| now.wanted.contains(&it.facts().ticket_name));
         let wanted: Vec<_> = self.builders.iter().filter(|(_, known)| is_wanted(known)).map(|(&id, _)| id).collect();
         self.scheduler.wanted(&wanted);
     }
@@ -154,8 +133,8 @@ impl Actor {
             Message::Started { id, builder } => {
                 let took = self.builders.get(&id).map_or(Duration::ZERO, |known| now - known.since);
                 self.activity.metrics().builder_start.observe(took.as_secs_f64());
-                tracing::info!(builder = builder.name(), seconds = took.as_secs_f64(), "builder started");
-                self.scheduler.started(id, builder.memory(), now.into_std());
+                tracing::info!(builder = builder.facts().name, seconds = took.as_secs_f64(), "builder started");
+                self.scheduler.started(id, builder.facts().memory, now.into_std());
                 builder.show_building(false);
                 self.watch(id, builder);
             }
@@ -183,7 +162,7 @@ impl Actor {
             Message::Lost { id, why } => {
                 if let Some(known) = self.builders.get(&id) {
                     if known.lost.send_replace(Some(why.clone())).is_none() && !known.is_stopped {
-                        let name = known.builder.as_ref().map_or("", |builder| builder.name());
+                        let name = known.builder.as_ref().map_or("", |builder| &builder.facts().name);
                         tracing::warn!(builder = name, why, "builder lost");
                     }
                     self.scheduler.lost(id);
@@ -217,7 +196,7 @@ impl Actor {
                 let Some(known) = self.builders.get_mut(&id) else { return };
                 known.is_stopped = true;
                 let Some(builder) = known.builder.clone() else { return };
-                tracing::info!(builder = builder.name(), "builder is stopped");
+                tracing::info!(builder = builder.facts().name, "builder is stopped");
                 let messages = self.messages.clone();
                 tokio::spawn(async move {
                     builder.stop().await;
@@ -226,7 +205,7 @@ impl Actor {
             }
             Action::LetGo { id } => {
                 let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
-                tracing::info!(builder = builder.name(), "builder is left to other routers");
+                tracing::info!(builder = builder.facts().name, "builder is left to other routers");
                 let messages = self.messages.clone();
                 tokio::spawn(async move {
                     builder.let_go().await;
@@ -256,13 +235,16 @@ impl Actor {
         builder.show_building(true);
         let ticket = match (&self.key, self.clients.get(&request)) {
             (Some(key), Some(Client { client, .. })) => {
-                let expiry = builder.place().clock.now() + TICKET_LIFETIME.as_secs();
-                key.issue(builder.ticket_name(), client, expiry)
+                let expiry = builder.facts().place.clock.now() + TICKET_LIFETIME.as_secs();
+                key.issue(&builder.facts().ticket_name, client, expiry)
             }
             _ => Ok(String::new()),
         };
         let answer = match ticket {
-            Ok(ticket) => Ok(Lease::new(id, builder, ticket, known.lost.subscribe(), self.messages.clone())),
+            Ok(ticket) => {
+                let (lost, messages) = (known.lost.subscribe(), self.messages.clone());
+                Ok(Lease { id, builder, ticket, lost, messages })
+            }
             Err(error) => Err(Refusal::NoStart(SpawnError::passing(error.to_string()), Duration::ZERO)),
         };
         if answer.is_err() {
@@ -301,7 +283,7 @@ impl Actor {
         let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
         let messages = self.messages.clone();
         tokio::spawn(async move {
-            let message = match health::wait_until(builder.place(), |builds| builds.active == 0).await {
+            let message = match health::wait_until(&builder.facts().place, |builds| builds.active == 0).await {
                 Ok(_) => Message::Rested { id },
                 Err(error) => Message::Lost { id, why: format!("its status port does not answer: {error}") },
             };

@@ -7,42 +7,22 @@ use tokio::time::{Instant, timeout};
 use super::Message;
 use crate::health::{self, Builds};
 use crate::scheduler::BuilderId;
-use crate::spawner::{Builder, Place};
+use crate::spawner::{Builder, Facts};
 
 /// A builder for one build. It returns to the pool on drop.
 pub(crate) struct Lease {
-    id: BuilderId,
-    builder: Arc<dyn Builder>,
+    pub(super) id: BuilderId,
+    pub(super) builder: Arc<dyn Builder>,
     /// The ticket for the builder; empty if it requires none.
     pub(crate) ticket: String,
-    lost: watch::Receiver<Option<String>>,
-    messages: mpsc::UnboundedSender<Message>,
+    pub(super) lost: watch::Receiver<Option<String>>,
+    pub(super) messages: mpsc::UnboundedSender<Message>,
 }
 
 impl Lease {
-    pub(super) fn new(
-        id: BuilderId,
-        builder: Arc<dyn Builder>,
-        ticket: String,
-        lost: watch::Receiver<Option<String>>,
-        messages: mpsc::UnboundedSender<Message>,
-    ) -> Self {
-        Self { id, builder, ticket, lost, messages }
-    }
-
-    /// The builder's name.
-    pub(crate) fn name(&self) -> &str {
-        self.builder.name()
-    }
-
-    /// The builder's memory in bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        self.builder.memory()
-    }
-
-    /// The builder's address.
-    pub(crate) fn place(&self) -> &Place {
-        self.builder.place()
+    /// What is known of the builder.
+    pub(crate) fn facts(&self) -> &Facts {
+        self.builder.facts()
     }
 
     /// Why the builder is gone, if the pool learns it within `patience`.
@@ -59,7 +39,7 @@ impl Lease {
     pub(crate) async fn follow(self, before: Builds, patience: Duration) -> Followed {
         let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
-        let settled = health::wait_until(self.place(), |now| {
+        let settled = health::wait_until(&self.facts().place, |now| {
             let came = now.active > 0 || now.ended > before.ended;
             (came || Instant::now() >= until) && now.active == 0
         });

@@ -4,6 +4,7 @@ mod actor;
 mod lease;
 mod news;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use actor::Actor;
 pub(crate) use actor::TICKET_LIFETIME;
 pub(crate) use lease::{Followed, Lease};
 
-use crate::scheduler::{BuilderId, Demand, Refusal, Rules};
+use crate::scheduler::{BuilderId, Demand, Refusal, Rules, Scheduler};
 use crate::spawner::{Builder, SpawnError, Spawner};
 use service::{Activity, TicketKeys};
 
@@ -85,7 +86,18 @@ impl Pool {
         if spawner.outlives_router() {
             tokio::spawn(drain.clone().run_until_cancelled_owned(take_over(spawner.clone(), messages.clone())));
         }
-        tokio::spawn(Actor::new(rules, spawner, key, activity, messages.clone(), publish).run(inbox, drain));
+        let actor = Actor {
+            start_timeout: rules.start_timeout,
+            scheduler: Scheduler::new(rules),
+            spawner,
+            key,
+            activity,
+            clients: HashMap::new(),
+            builders: HashMap::new(),
+            messages: messages.clone(),
+            publish,
+        };
+        tokio::spawn(actor.run(inbox, drain));
         Self { messages, builders }
     }
 

@@ -39,7 +39,7 @@ impl Actor {
             .into_iter()
             .filter_map(|(id, state)| {
                 let known = self.builders.get(&id)?;
-                let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.name().to_owned());
+                let name = known.builder.as_ref().map_or_else(|| format!("number {id}"), |it| it.facts().name.clone());
                 let builds = u32::from(matches!(state, "building" | "finishing"));
                 Some(BuilderReport { name, state: state.to_owned(), builds })
             })

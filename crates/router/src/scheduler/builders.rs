@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use service::Share;
+
 use super::{BuilderId, Scheduler};
 
 /// The state of a builder.
@@ -18,13 +20,6 @@ pub(super) enum State {
     Lost,
     /// It is being stopped.
     Stopping,
-}
-
-/// A client's running builds: their number, and their memory in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Share {
-    pub(super) builds: usize,
-    pub(super) memory: u64,
 }
 
 #[derive(Clone, Debug)]

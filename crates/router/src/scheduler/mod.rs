@@ -18,7 +18,7 @@ use builders::{Entry, State};
 pub(crate) use others::Others;
 use queue::Waiting;
 pub(crate) use queue::{Demand, Refusal, RequestId};
-pub(crate) use rules::Rules;
+pub use rules::Rules;
 
 use crate::spawner::{Outlook, SpawnError};
 

@@ -1,8 +1,7 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use service::Client;
+use service::{Client, Share, fair_order};
 
 use super::Scheduler;
 use crate::spawner::SpawnError;
@@ -74,36 +73,24 @@ impl Scheduler {
 
     /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.
     pub(super) fn fair_order(&self) -> Vec<(RequestId, Demand)> {
-        let mut builds: HashMap<Arc<str>, usize> = HashMap::new();
-        let mut order: Vec<_> = self
-            .queue
-            .iter()
-            .map(|waiting| {
-                let client = waiting.demand.client.key();
-                let turn = builds.entry(client.clone()).or_insert_with(|| self.share_of(&client).builds);
-                *turn += 1;
-                (*turn, waiting.id, waiting.demand.clone())
-            })
-            .collect();
-        order.sort_unstable_by_key(|(turn, id, _)| (*turn, *id));
-        order.into_iter().map(|(_, id, demand)| (id, demand)).collect()
+        let running = |client: &str| self.share_of(client).builds;
+        let order = fair_order(&self.queue, |waiting| waiting.demand.client.key(), running);
+        order.into_iter().map(|waiting| (waiting.id, waiting.demand.clone())).collect()
     }
 
     /// The refusal of a client that cannot join the queue, if any.
     pub(super) fn refusal(&self, demand: &Demand) -> Option<Refusal> {
         let (client, limits) = (demand.client.key(), demand.client.limits);
-        if limits.memory > 0 && demand.memory != ANY_MEMORY && demand.memory > limits.memory {
+        if limits.hold_back(Share::default(), demand.counted_memory()) {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
         let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
-        (limits.waiting > 0 && waiting >= limits.waiting as usize).then_some(Refusal::Waiting(limits.waiting))
+        (!limits.let_wait(waiting)).then_some(Refusal::Waiting(limits.waiting))
     }
 
     /// Whether the client's own limits keep a build waiting.
     pub(super) fn is_held_back(&self, demand: &Demand) -> bool {
-        let (share, limits) = (self.share_of(&demand.client.key()), demand.client.limits);
-        (limits.builds > 0 && share.builds >= limits.builds as usize)
-            || (limits.memory > 0 && share.memory.saturating_add(demand.counted_memory()) > limits.memory)
+        demand.client.limits.hold_back(self.share_of(&demand.client.key()), demand.counted_memory())
     }
 
     pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {

@@ -2,25 +2,25 @@ use std::time::Duration;
 
 /// The operator's settings.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// The least number of builders to keep, idle or not.
-    pub(crate) min_builders: usize,
+    pub min_builders: usize,
     /// The most concurrent builders, including those that are starting or stopping.
-    pub(crate) max_builders: usize,
+    pub max_builders: usize,
     /// The number of idle builders to keep besides busy ones.
-    pub(crate) spare_builders: usize,
+    pub spare_builders: usize,
     /// How long further builders may stay idle before they are stopped.
-    pub(crate) idle_ttl: Duration,
+    pub idle_ttl: Duration,
     /// How long a request waits for a builder to start.
-    pub(crate) start_timeout: Duration,
+    pub start_timeout: Duration,
     /// The least and most memory of a builder, in bytes; both 0 if builders have no sizes.
-    pub(crate) memory: (u64, u64),
+    pub memory: (u64, u64),
     /// The pause after the first failed start; it doubles with each further one.
-    pub(crate) back_off: Duration,
+    pub back_off: Duration,
     /// The longest pause after failed starts.
-    pub(crate) back_off_most: Duration,
+    pub back_off_most: Duration,
     /// After this many consecutive failed starts, requests are refused until the pause is over.
-    pub(crate) breaker: u32,
+    pub breaker: u32,
 }
 
 impl Rules {

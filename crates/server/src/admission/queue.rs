@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use service::{Client, Limits, held_back};
+use service::{Client, Limits, Share, fair_order, held_back};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -31,13 +31,6 @@ struct State {
     /// Builds that have left the queue, with their memory reserved, and whose sessions have not taken the reservation yet.
     admitted: Vec<Entry>,
     tickets: Ticket,
-}
-
-/// A client's running builds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    builds: u32,
-    bytes: u64,
 }
 
 /// A waiting build.
@@ -96,13 +89,13 @@ impl Admission {
             return Err(NoPlace::Never(Never { needed: bytes, limit: self.limit }));
         }
         let (key, limits) = (client.key(), client.limits);
-        if limits.memory > 0 && bytes > limits.memory {
+        if limits.hold_back(Share::default(), bytes) {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = self.state();
         // The limit applies only to builds that must wait.
         let waiting = state.queue.iter().filter(|entry| entry.client == key).count();
-        if limits.waiting > 0 && waiting >= limits.waiting as usize {
+        if !limits.let_wait(waiting) {
             return Err(NoPlace::Waiting(limits.waiting));
         }
         state.tickets += 1;
@@ -133,11 +126,11 @@ impl Admission {
             return Err(Full { missing: by, free: self.limit - state.reserved });
         }
         let share = state.running.entry(client.clone()).or_default();
-        let bytes = share.bytes.saturating_add(by);
-        if limits.memory > 0 && bytes > limits.memory {
-            return Err(Full { missing: by, free: limits.memory.saturating_sub(share.bytes) });
+        let memory = share.memory.saturating_add(by);
+        if limits.memory > 0 && memory > limits.memory {
+            return Err(Full { missing: by, free: limits.memory.saturating_sub(share.memory) });
         }
-        share.bytes = bytes;
+        share.memory = memory;
         state.reserved = reserved;
         Ok(())
     }
@@ -148,7 +141,7 @@ impl Admission {
         state.reserved = state.reserved.saturating_sub(bytes);
         state.builds = state.builds.saturating_sub(builds as usize);
         if let Some(share) = state.running.get_mut(client) {
-            share.bytes = share.bytes.saturating_sub(bytes);
+            share.memory = share.memory.saturating_sub(bytes);
             share.builds = share.builds.saturating_sub(builds);
             if share.builds == 0 {
                 state.running.remove(client);
@@ -173,7 +166,7 @@ impl Admission {
             state.reserved += entry.bytes;
             state.builds += 1;
             let share = state.running.entry(entry.client.clone()).or_default();
-            (share.builds, share.bytes) = (share.builds + 1, share.bytes + entry.bytes);
+            (share.builds, share.memory) = (share.builds + 1, share.memory + entry.bytes);
             state.admitted.push(entry);
         }
     }
@@ -187,29 +180,16 @@ impl Admission {
 impl State {
     /// The queue in the order in which builds are admitted.
     fn fair_order(&self) -> Vec<&Entry> {
-        let mut turns: HashMap<&str, u32> = HashMap::new();
-        let mut order: Vec<(u32, &Entry)> = self
-            .queue
-            .iter()
-            .map(|entry| {
-                let turn = turns.entry(&entry.client).or_insert_with(|| self.share(entry).builds);
-                *turn += 1;
-                (*turn, entry)
-            })
-            .collect();
-        order.sort_by_key(|(turn, entry)| (*turn, entry.ticket));
-        order.into_iter().map(|(_, entry)| entry).collect()
+        fair_order(&self.queue, |entry| entry.client.clone(), |client| self.share(client).builds)
     }
 
-    fn share(&self, entry: &Entry) -> Share {
-        self.running.get(&entry.client).copied().unwrap_or_default()
+    fn share(&self, client: &str) -> Share {
+        self.running.get(client).copied().unwrap_or_default()
     }
 
     /// Whether the client's own limits keep the build waiting.
     fn is_held_back(&self, entry: &Entry) -> bool {
-        let (share, limits) = (self.share(entry), entry.limits);
-        (limits.builds > 0 && share.builds >= limits.builds)
-            || (limits.memory > 0 && share.bytes.saturating_add(entry.bytes) > limits.memory)
+        entry.limits.hold_back(self.share(&entry.client), entry.bytes)
     }
 
     fn take_admitted(&mut self, ticket: Ticket) -> Option<Entry> {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::admit::{Begun, Work};
 use super::{LAST_FRAME, Session, VERSION};
 use crate::advising::SampleMeter;
-use crate::lifecycle::{ClientInfo, EndedBuild, StartedBuild, overdue};
+use crate::lifecycle::{EndedBuild, StartedBuild, overdue};
 use crate::meter::Meter;
 use crate::reading::Intake;
 use crate::rows::RowTotals;
@@ -19,13 +19,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// Runs from the Accept to the last frame.
     pub(super) async fn build(&mut self, hello: &Hello, client: &Client, begun: Begun, queued: Queued) -> EndedBuild {
         let Begun { job, spec, work, threads, reservation, remark } = begun;
-        let info = ClientInfo {
-            client: &hello.client_version,
-            postgres: Some(&hello.server_version),
-            check_blocks: hello.check.map(|check| check.blocks),
-            advice_for: hello.ask.map(|ask| ask.table_rows),
-        };
-        let mut build = StartedBuild::new(job, queued, &spec, reservation.bytes(), &info);
+        let mut build = StartedBuild::new(job, queued, &spec, reservation.bytes(), Some(hello));
         let accept = BuilderMessage::Accept(Accept {
             protocol: PROTOCOL_VERSION,
             capabilities: match &work {

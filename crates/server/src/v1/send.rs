@@ -1,15 +1,14 @@
-use std::io;
 use std::time::Duration;
 
 use protocol::Done;
 use service::{Metrics, Running};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use crate::job::Event;
 use crate::progress::Watch;
 use crate::session_error::SessionError;
+use crate::writing::within;
 
 /// Writes to the client.
 pub(super) struct Sender<'a, W> {
@@ -35,9 +34,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
             self.stream.write_all(bytes).await?;
             self.stream.flush().await
         };
-        let limit = self.idle_timeout;
-        let sent: io::Result<()> = timeout(limit, sending).await.map_err(|_| SessionError::Unread(limit))?;
-        sent.map_err(SessionError::Connection)?;
+        within(self.idle_timeout, sending).await?;
         self.metrics.sent_bytes.inc_by(bytes.len() as u64);
         Ok(())
     }
@@ -63,8 +60,7 @@ impl<'a, W: AsyncWrite + Unpin> Sender<'a, W> {
                     watch.add_pages(count);
                 }
                 Some(Event::Done(done)) => {
-                    running.set_elements(done.elements);
-                    running.set_quality(done.self_recall_ppm, done.recall_ppm);
+                    running.set_graph(&done);
                     return Ok(done);
                 }
                 Some(Event::Failed(error)) => return Err(error),

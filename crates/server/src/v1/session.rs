@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hnsw::BuildSpec;
+use protocol::Hello;
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
-use service::report::{Subject, new_build_id};
-use service::{Client, Queued, Refusal, Transport};
+use service::report::Subject;
+use service::{Client, Queued, Refusal, Transport, refuse_waiting};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
@@ -15,7 +16,7 @@ use super::{Lantern, answer};
 use crate::admission::{Need, Never, NoPlace, Place, Reservation, Waits};
 use crate::hello;
 use crate::job::{Form, Job};
-use crate::lifecycle::{self, ClientInfo, EndedBuild, LINGER, StartedBuild, overdue};
+use crate::lifecycle::{self, EndedBuild, LINGER, StartedBuild, overdue};
 use crate::meter::Meter;
 use crate::server::Shared;
 use crate::session_error::SessionError;
@@ -84,9 +85,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
         let admitted = self.admit();
         let client = admitted.as_ref().map_or_else(|_| Client::unnamed(self.peer), Clone::clone);
-        let subject = self.subject(&spec, &client);
-        tracing::Span::current().record("build", &subject.build);
-        let queued = self.shared.activity.queue(subject);
+        let (m, ef_construction) = (spec.m, spec.ef_construction);
+        let hello = Hello { m, ef_construction, ..Hello::new(spec.value_type, spec.metric, spec.dims) };
+        let queued = self.shared.activity.queue(Subject::new(self.id, self.peer, &client, &hello));
         let begun = match admitted {
             Ok(client) => {
                 self.shared.door.pending.settle(self.id);
@@ -113,22 +114,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     /// The client's order.
     async fn order(&mut self) -> Result<BuildOrder, SessionError> {
         Ok(lifecycle::in_time(self.shared, self.receiver.init()).await?.order()?)
-    }
-
-    fn subject(&self, spec: &BuildSpec, client: &Client) -> Subject {
-        Subject {
-            id: self.id,
-            build: new_build_id(),
-            client: client.to_string(),
-            peer: self.peer.to_string(),
-            label: None,
-            value_type: spec.value_type.name().to_owned(),
-            metric: spec.metric.name().to_owned(),
-            dims: spec.dims,
-            m: spec.m,
-            ef_construction: spec.ef_construction,
-            expected_rows: 0,
-        }
     }
 
     /// Authenticates the client.
@@ -168,9 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
                 (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
             }
-            NoPlace::Waiting(most) => {
-                (Refusal::Queue, format!("this client has reached its limit of {most} waiting builds"))
-            }
+            NoPlace::Waiting(most) => (Refusal::Queue, refuse_waiting(most).report.message),
         })?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let storage = self.shared.storage();
@@ -209,8 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     async fn build(&mut self, spec: &BuildSpec, begun: Begun, queued: Queued) -> (Answered, EndedBuild) {
         let Begun { job, reservation, meter } = begun;
-        let info = ClientInfo { client: "Lantern", postgres: None, check_blocks: None, advice_for: None };
-        let mut build = StartedBuild::new(job, queued, spec, reservation.bytes(), &info);
+        let mut build = StartedBuild::new(job, queued, spec, reservation.bytes(), None);
         let decoder = RowDecoder::new(spec.value_type.value_len(spec.dims).unwrap_or(0));
         let result = match self.sender.send(&ACK).await {
             Ok(()) => {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, RootCertStore, StreamOwned};
+use service::{TicketGate, TicketKeys};
 
 use crate::client::{Client, Failure, connect};
-use crate::support::{Builder, eventually, hello};
+use crate::support::{Builder, Pair, encrypted, eventually, hello};
 use crate::table::{Opclass, Table};
 
 fn table(rows: usize) -> Table {
@@ -151,20 +150,14 @@ fn more_rows_than_memory_reset_the_connection() {
 
 #[test]
 fn a_builder_that_belongs_to_a_router_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("key");
-    std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
-    let key = Arc::new(service::TicketKeys::open(&file).unwrap());
-    let gate = service::TicketGate::new(key, "b1".to_owned());
-    let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
+    let keys = Arc::new(TicketKeys::from_text(&"0123456789abcdef".repeat(4)));
+    let gate = |builder: &str| Some(Arc::new(TicketGate::new(keys.clone(), builder.to_owned())));
+    let builder = Builder::with(|config| config.tickets = gate("b1"));
     let Err(Failure::Reported(text)) = table(10).build(connect(builder.address)) else { panic!("let in") };
     assert!(text.contains("only builds that its router sends"), "{text}");
 
     let trusting = Builder::with(|config| {
-        config.tickets = Some(Arc::new(service::TicketGate::new(
-            Arc::new(service::TicketKeys::open(&file).unwrap()),
-            "b2".to_owned(),
-        )));
+        config.tickets = gate("b2");
         config.lantern_without_ticket = true;
     });
     table(10).build(connect(trusting.address)).unwrap();
@@ -192,22 +185,9 @@ fn a_client_that_does_not_read_is_given_up() {
 
 #[test]
 fn with_tls_too() {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, certified.cert.pem()).unwrap();
-    std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
-    let tls = Arc::new(service::Tls::open(&cert, &key, None).unwrap());
-    let builder = Builder::with(|config| config.listening.access.tls = Some(tls));
-
-    let mut roots = RootCertStore::empty();
-    roots.add(certified.cert.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider);
-    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
-    let connection =
-        ClientConnection::new(Arc::new(config.with_no_client_auth()), ServerName::try_from("localhost").unwrap());
-    let stream = StreamOwned::new(connection.unwrap(), connect(builder.address));
+    let pair = Pair::new();
+    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.tls(None)));
+    let stream = encrypted(builder.address, &pair.certificate, None, &rustls::version::TLS13);
     let table = table(2000);
     let index = table.build(stream).unwrap();
     assert!(table.recall(&index, 20) >= 0.98);

@@ -124,9 +124,7 @@ fn what_never_fits_is_refused_at_once() {
         );
         assert!(refuse.report.hint.contains("--memory-limit"), "{refuse:?}");
     }
-    first.rows(&Rows::new(100, 4), 100);
-    first.end_of_rows(100);
-    assert_eq!(first.pages().done.rows, 100);
+    first.index_of(&Rows::new(100, 4), 100);
     assert_eq!(builder.builds("refused"), 3);
 }
 
@@ -199,9 +197,7 @@ fn the_queue_does_not_outlive_the_daemon() {
         }
         other => panic!("{other:?}"),
     }
-    running.rows(&Rows::new(10, 4), 10);
-    running.end_of_rows(10);
-    assert_eq!(running.pages().done.rows, 10);
+    running.index_of(&Rows::new(10, 4), 10);
 }
 
 #[test]
@@ -210,9 +206,7 @@ fn more_rows_than_expected() {
     // Without an estimate: memory is reserved as rows arrive.
     let mut growing = builder.connect();
     growing.hello(sized(1));
-    growing.rows(&Rows::new(ROWS as usize, DIMS), 100);
-    growing.end_of_rows(ROWS);
-    assert_eq!(growing.pages().done.rows, ROWS);
+    growing.index_of(&Rows::new(ROWS as usize, DIMS), 100);
     // The growing build gets no more memory and ends; no other build is affected.
     let mut good = builder.connect();
     good.hello(sized(ROWS));
@@ -233,8 +227,6 @@ fn more_rows_than_expected() {
             other => panic!("{other:?}"),
         }
     }
-    good.rows(&Rows::new(ROWS as usize, DIMS), 500);
-    good.end_of_rows(ROWS);
-    assert_eq!(good.pages().done.rows, ROWS);
+    good.index_of(&Rows::new(ROWS as usize, DIMS), 500);
     eventually("both are counted", || (builder.builds("succeeded"), builder.builds("failed")) == (2, 1));
 }

@@ -19,11 +19,7 @@ fn ask() -> Ask {
 
 /// Requests advice and expects it to be accepted.
 fn accepted<S: Stream>(client: &mut Client<S>, hello: Hello) {
-    client.send(&ClientMessage::Hello(hello));
-    match client.next() {
-        Some(BuilderMessage::Accept(accept)) => assert_eq!(accept.capabilities, capability::ADVISE),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(client.hello(hello).capabilities, capability::ADVISE);
 }
 
 fn advice(builder: &Builder, hello: Hello) -> Advice {

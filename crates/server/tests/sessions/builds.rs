@@ -12,9 +12,7 @@ fn build<S: Stream>(client: &mut Client<S>, rows: &Rows) -> Built {
     let mut hello = hello(rows.dims);
     hello.estimated_rows = rows.len() as u64;
     client.hello(hello);
-    client.rows(rows, 100);
-    client.end_of_rows(rows.len() as u64);
-    client.pages()
+    client.index_of(rows, 100)
 }
 
 fn check(built: &Built, rows: u64) {

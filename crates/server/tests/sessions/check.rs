@@ -14,9 +14,7 @@ const ROWS: usize = 3000;
 fn index(builder: &Builder) -> Vec<PageBytes> {
     let mut client = builder.connect();
     client.hello(hello(DIMS));
-    client.rows(&Rows::new(ROWS, DIMS), 500);
-    client.end_of_rows(ROWS as u64);
-    client.pages().pages
+    client.index_of(&Rows::new(ROWS, DIMS), 500).pages
 }
 
 fn asking(blocks: usize, sample: u32) -> Hello {
@@ -26,11 +24,7 @@ fn asking(blocks: usize, sample: u32) -> Hello {
 
 /// Requests a check and expects it to be accepted.
 fn accepted<S: Stream>(client: &mut Client<S>, hello: Hello) {
-    client.send(&ClientMessage::Hello(hello));
-    match client.next() {
-        Some(BuilderMessage::Accept(accept)) => assert_eq!(accept.capabilities, capability::CHECK),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(client.hello(hello).capabilities, capability::CHECK);
 }
 
 /// Sends pages of an index from block 0 on; returns the checksum of all frames.
@@ -148,8 +142,6 @@ fn memory_is_reserved_before_pages_are_sent() {
     );
     let refuse = builder.connect().refused(asking(0, 0));
     assert_eq!(refuse.report.sqlstate.as_str(), "22023");
-    let mut client = builder.connect();
-    client.send(&ClientMessage::Hello(asking(1000, 0)));
-    let Some(BuilderMessage::Accept(accept)) = client.next() else { panic!() };
-    assert!((1000 * PAGE_SIZE as u64..64 << 20).contains(&accept.memory_reserved), "{}", accept.memory_reserved);
+    let memory = builder.connect().hello(asking(1000, 0)).memory_reserved;
+    assert!((1000 * PAGE_SIZE as u64..64 << 20).contains(&memory), "{memory}");
 }

@@ -153,9 +153,7 @@ fn shutdown_lets_builds_end() {
     builder.shutdown.drain.cancel();
     eventually("not ready", || builder.get("/readyz").contains("503"));
     assert!(TcpStream::connect(builder.address).is_err());
-    client.rows(&Rows::new(100, 4), 100);
-    client.end_of_rows(100);
-    assert_eq!(client.pages().done.rows, 100);
+    client.index_of(&Rows::new(100, 4), 100);
     assert_eq!(waiting.error().sqlstate.as_str(), "57P01");
 }
 

@@ -26,9 +26,7 @@ fn good(mut client: Client<TcpStream>) {
             other => panic!("{other:?}"),
         }
     }
-    client.rows(&Rows::new(ROWS, 8), 50);
-    client.end_of_rows(ROWS as u64);
-    assert_eq!(client.pages().done.rows, ROWS as u64);
+    client.index_of(&Rows::new(ROWS, 8), 50);
 }
 
 /// What the misbehaving client number `kind` does; its errors are ignored.

@@ -40,9 +40,7 @@ fn a_build_may_follow() {
     let mut client = builder.connect();
     ping(&mut client);
     client.hello(hello(4));
-    client.rows(&Rows::new(100, 4), 100);
-    client.end_of_rows(100);
-    assert_eq!(client.pages().done.rows, 100);
+    client.index_of(&Rows::new(100, 4), 100);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use pages::{Estimate, ValueType};
-use protocol::{BuilderMessage, ClientMessage, Hello};
+use protocol::Hello;
 
-use crate::support::{Builder, Client, Rows, Stream, hello};
+use crate::support::{Builder, Rows, hello, run_in_namespace};
 
 const DIMS: u32 = 1024;
 const ROWS: u64 = 4000;
@@ -28,9 +28,8 @@ fn builder(dir: &Path) -> Builder {
     })
 }
 
-fn send<S: Stream>(client: &mut Client<S>) {
-    client.rows(&Rows::new(ROWS as usize, DIMS), 250);
-    client.end_of_rows(ROWS);
+fn rows() -> Rows {
+    Rows::new(ROWS as usize, DIMS)
 }
 
 #[test]
@@ -38,17 +37,10 @@ fn values_go_to_a_file_without_a_name() {
     let dir = tempfile::tempdir().unwrap();
     let builder = builder(dir.path());
     let mut client = builder.connect();
-    client.send(&ClientMessage::Hello(sized(ROWS)));
-    match client.next() {
-        Some(BuilderMessage::Accept(accept)) => {
-            assert_eq!(accept.memory_reserved, shape().spooled_memory_bytes(2));
-            assert!(accept.remark.starts_with("values are kept in a file"), "{}", accept.remark);
-        }
-        other => panic!("{other:?}"),
-    }
-    send(&mut client);
-    let pages = client.pages();
-    assert_eq!((pages.done.rows, pages.done.unreachable), (ROWS, 0));
+    let accept = client.hello(sized(ROWS));
+    assert_eq!(accept.memory_reserved, shape().spooled_memory_bytes(2));
+    assert!(accept.remark.starts_with("values are kept in a file"), "{}", accept.remark);
+    assert_eq!(client.index_of(&rows(), 250).done.unreachable, 0);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -58,8 +50,7 @@ fn who_has_outgrown_the_memory_goes_on_in_the_spool() {
     let builder = builder(dir.path());
     let mut client = builder.connect();
     client.hello(sized(10));
-    send(&mut client);
-    assert_eq!(client.pages().done.rows, ROWS);
+    client.index_of(&rows(), 250);
 }
 
 #[test]
@@ -95,25 +86,10 @@ fn a_full_disk_inside() {
     // Other builds are not disturbed.
     let mut small = builder.connect();
     small.hello(hello(4));
-    small.rows(&Rows::new(100, 4), 100);
-    small.end_of_rows(100);
-    assert_eq!(small.pages().done.rows, 100);
+    small.index_of(&Rows::new(100, 4), 100);
 }
 
 #[test]
 fn a_full_disk_ends_the_build_alone() {
-    let namespace = |program: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", program]);
-        command
-    };
-    // Skip the test if the system does not allow namespaces.
-    if !namespace("true").status().is_ok_and(|status| status.success()) {
-        println!("skipped: no namespaces to be had");
-        return;
-    }
-    let mut inside = namespace(std::env::current_exe().unwrap().to_str().unwrap());
-    let output = inside.args(["--ignored", "--exact", "spool::a_full_disk_inside"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    run_in_namespace("--mount", &["true"], "spool::a_full_disk_inside");
 }

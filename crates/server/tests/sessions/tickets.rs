@@ -1,23 +1,20 @@
 //! A builder that belongs to a router accepts only builds with a ticket.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use graph::HeapTid;
 use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
 use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
 use service::{TicketGate, TicketKeys};
 
-use crate::support::{Builder, Client, Rows, Stream, eventually, hello};
+use crate::support::{Builder, Client, Rows, Stream, connect, eventually, hello};
 
 /// The builder "mine", and the keys of its tickets.
 fn builder() -> (Builder, Arc<TicketKeys>) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), TicketKeys::generate().unwrap()).unwrap();
-    let keys = Arc::new(TicketKeys::open(file.path()).unwrap());
+    let keys = Arc::new(TicketKeys::from_text(&TicketKeys::generate().unwrap()));
     let gate = TicketGate::new(keys.clone(), "mine".to_owned());
     let builder = Builder::with(|config| config.tickets = Some(Arc::new(gate)));
     (builder, keys)
@@ -40,9 +37,7 @@ fn a_ticket_lets_one_build_in() {
     let mut client = builder.connect();
     show(&mut client, &ticket);
     client.hello(hello(4));
-    client.rows(&Rows::new(100, 4), 100);
-    client.end_of_rows(100);
-    assert_eq!(client.pages().done.rows, 100);
+    client.index_of(&Rows::new(100, 4), 100);
 
     let mut again = builder.connect();
     show(&mut again, &ticket);
@@ -77,8 +72,7 @@ fn without_a_good_ticket_there_is_no_build() {
 fn order(builder: &Builder, ticket: &str) -> TcpStream {
     let init =
         Init { metric: 3, quantization: 1, dims: 4, m: 16, ef_construction: 64, element_bits: 32, ..Init::default() };
-    let mut stream = TcpStream::connect(builder.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut stream = connect(builder.address);
     stream.read_exact(&mut [0; 8]).unwrap();
     stream.write_all(&[&relayed(ticket).unwrap(), &init.to_bytes()[4..]].concat()).unwrap();
     stream
@@ -120,8 +114,7 @@ fn lanterns_clients_come_with_their_routers_ticket() {
         assert!(answer.starts_with(&ERROR_MAGIC), "{answer:?}");
         assert!(String::from_utf8_lossy(&answer).contains(words), "{}", String::from_utf8_lossy(&answer));
     }
-    let mut stream = TcpStream::connect(builder.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut stream = connect(builder.address);
     stream.write_all(&[&LANTERN_V1_RELAYED[..], &u16::MAX.to_le_bytes()].concat()).unwrap();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);

@@ -3,98 +3,41 @@
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lantern_index_server::{Config, Server};
-use protocol::MAGIC;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
-use service::{Access, DaemonError, Listening, Reload, Tls, Tokens};
-use tempfile::TempDir;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConnection, StreamOwned};
+use service::{Access, DaemonError, Listening, Reload, Tokens};
 
-use crate::support::{Builder, Client, Rows, hello};
+use crate::support::{Builder, Client, Pair, Rows, encrypted, hello};
 
-struct Pair {
-    certificate: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
-    server: Arc<Tls>,
-    dir: TempDir,
+/// A builder with this certificate.
+fn builder(pair: &Pair) -> Builder {
+    Builder::with(|config| config.listening.access.tls = Some(pair.tls(None)))
 }
 
-fn pair() -> Pair {
-    pair_for(None)
-}
-
-/// Certificate and key of a builder that trusts clients of an authority.
-fn pair_for(client_ca: Option<&Path>) -> Pair {
-    let dir = TempDir::new().unwrap();
-    let (certificate, key) = write(dir.path());
-    let server = Tls::open(&dir.path().join("cert.pem"), &dir.path().join("key.pem"), client_ca).unwrap();
-    Pair { certificate, key, server: Arc::new(server), dir }
-}
-
-/// Makes a certificate and its key, and writes both to files.
-fn write(dir: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-    fs::write(dir.join("cert.pem"), pair.cert.pem()).unwrap();
-    fs::write(dir.join("key.pem"), pair.signing_key.serialize_pem()).unwrap();
-    (pair.cert.der().clone(), PrivateKeyDer::Pkcs8(pair.signing_key.serialize_der().into()))
-}
-
-type TlsStream = StreamOwned<ClientConnection, TcpStream>;
-
-fn connect(
-    builder: &Builder,
-    trusted: &CertificateDer<'static>,
-    version: &'static SupportedProtocolVersion,
-) -> TlsStream {
-    connect_as(None, builder, trusted, version)
-}
-
-fn connect_as(
-    client: Option<&Pair>,
-    builder: &Builder,
-    trusted: &CertificateDer<'static>,
-    version: &'static SupportedProtocolVersion,
-) -> TlsStream {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_protocol_versions(&[version])
-        .unwrap()
-        .with_root_certificates(roots);
-    let config = match client {
-        Some(pair) => config.with_client_auth_cert(vec![pair.certificate.clone()], pair.key.clone_key()).unwrap(),
-        None => config.with_no_client_auth(),
-    };
-    let stream = TcpStream::connect(builder.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
+fn connect(builder: &Builder, trusted: &Pair) -> StreamOwned<ClientConnection, TcpStream> {
+    encrypted(builder.address, &trusted.certificate, None, &TLS13)
 }
 
 #[test]
 fn a_build_over_each_version() {
-    let pair = pair();
-    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
-    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
-        let mut client = Client::greeted(connect(&builder, &pair.certificate, version));
-        client.raw(&MAGIC);
+    let pair = Pair::new();
+    let builder = builder(&pair);
+    for version in [&TLS13, &TLS12] {
+        let mut client = Client::opened(encrypted(builder.address, &pair.certificate, None, version));
         client.hello(hello(64));
-        client.rows(&Rows::new(2000, 64), 300);
-        client.end_of_rows(2000);
-        assert_eq!(client.pages().done.rows, 2000);
+        client.index_of(&Rows::new(2000, 64), 300);
     }
 }
 
 #[test]
 fn errors_arrive_over_tls() {
-    let pair = pair();
-    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
-    let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
-    client.raw(&MAGIC);
+    let pair = Pair::new();
+    let builder = builder(&pair);
+    let mut client = Client::opened(connect(&builder, &pair));
     client.hello(hello(4));
     client.rows(&Rows::new(10, 4), 10);
     client.end_of_rows(11);
@@ -103,11 +46,10 @@ fn errors_arrive_over_tls() {
 
 #[test]
 fn a_client_that_leaves_without_goodbye_has_left() {
-    let pair = pair();
-    let builder = Builder::with(|config| config.listening.access.tls = Some(pair.server.clone()));
+    let pair = Pair::new();
+    let builder = builder(&pair);
     for ends_its_half in [true, false] {
-        let mut client = Client::greeted(connect(&builder, &pair.certificate, &rustls::version::TLS13));
-        client.raw(&MAGIC);
+        let mut client = Client::opened(connect(&builder, &pair));
         client.hello(hello(4));
         client.rows(&Rows::new(1000, 4), 100);
         if ends_its_half {
@@ -127,18 +69,18 @@ fn a_client_that_leaves_without_goodbye_has_left() {
 
 #[test]
 fn another_certificate_is_not_trusted() {
-    let (own, other) = (pair(), pair());
-    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
-    let mut stream = connect(&builder, &other.certificate, &rustls::version::TLS13);
+    let (own, other) = (Pair::new(), Pair::new());
+    let builder = builder(&own);
+    let mut stream = connect(&builder, &other);
     let error = stream.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
 }
 
 #[test]
 fn plaintext_clients_get_no_greeting() {
-    let pair = pair();
+    let pair = Pair::new();
     let builder = Builder::with(|config| {
-        config.listening.access.tls = Some(pair.server.clone());
+        config.listening.access.tls = Some(pair.tls(None));
         config.listening.handshake_timeout = Duration::from_millis(200);
     });
     let mut stream = TcpStream::connect(builder.address).unwrap();
@@ -149,39 +91,32 @@ fn plaintext_clients_get_no_greeting() {
 
 #[test]
 fn clients_show_a_certificate_where_that_is_wanted() {
-    let client = pair();
-    let own = pair_for(Some(&client.dir.path().join("cert.pem")));
-    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
-    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
-        let stream = connect_as(Some(&client), &builder, &own.certificate, version);
-        let mut good = Client::greeted(stream);
-        good.raw(&MAGIC);
+    let (own, client) = (Pair::new(), Pair::new());
+    let builder = Builder::with(|config| config.listening.access.tls = Some(own.tls(Some(&client.cert()))));
+    for version in [&TLS13, &TLS12] {
+        let connect_as = |client| encrypted(builder.address, &own.certificate, client, version);
+        let mut good = Client::opened(connect_as(Some(&client)));
         good.hello(hello(4));
-        for other in [None, Some(&pair())] {
-            let mut stream = connect_as(other, &builder, &own.certificate, version);
-            assert!(stream.read(&mut [0; 8]).map_or(true, |read| read == 0), "greeted without a certificate");
+        for other in [None, Some(&Pair::new())] {
+            let read = connect_as(other).read(&mut [0; 8]);
+            assert!(read.map_or(true, |read| read == 0), "greeted without a certificate");
         }
-        good.rows(&Rows::new(10, 4), 10);
-        good.end_of_rows(10);
-        assert_eq!(good.pages().done.rows, 10);
+        good.index_of(&Rows::new(10, 4), 10);
     }
 }
 
 #[test]
 fn a_new_certificate_leaves_builds_alone() {
-    let mut own = pair();
-    let builder = Builder::with(|config| config.listening.access.tls = Some(own.server.clone()));
-    let mut before = Client::greeted(connect(&builder, &own.certificate, &rustls::version::TLS13));
-    before.raw(&MAGIC);
+    let own = Pair::new();
+    let tls = own.tls(None);
+    let builder = Builder::with(|config| config.listening.access.tls = Some(tls.clone()));
+    let mut before = Client::opened(connect(&builder, &own));
     before.hello(hello(4));
-    let (certificate, _) = write(own.dir.path());
-    own.server.reload().unwrap();
-    let _ = Client::greeted(connect(&builder, &certificate, &rustls::version::TLS13));
-    assert!(connect(&builder, &own.certificate, &rustls::version::TLS13).read(&mut [0; 8]).is_err());
-    before.rows(&Rows::new(10, 4), 10);
-    before.end_of_rows(10);
-    assert_eq!(before.pages().done.rows, 10);
-    own.certificate = certificate;
+    let certificate = own.renew_files();
+    tls.reload().unwrap();
+    let _ = Client::greeted(encrypted(builder.address, &certificate, None, &TLS13));
+    assert!(connect(&builder, &own).read(&mut [0; 8]).is_err());
+    before.index_of(&Rows::new(10, 4), 10);
 }
 
 #[test]
@@ -203,9 +138,7 @@ fn tokens_can_be_replaced() {
     tokens.reload().unwrap();
     builder.connect().hello(with("the-new-secret-of-all"));
     assert_eq!(builder.connect().refused(with("the-old-secret-of-all")).report.sqlstate.as_str(), "28000");
-    old.rows(&Rows::new(10, 4), 10);
-    old.end_of_rows(10);
-    assert_eq!(old.pages().done.rows, 10);
+    old.index_of(&Rows::new(10, 4), 10);
 }
 
 #[tokio::test]
@@ -221,12 +154,11 @@ async fn other_machines_get_in_encrypted_and_known() {
     let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
     let error = refused(open.clone()).await;
     assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
-    let error = refused(Access { tls: Some(pair().server), ..Access::default() }).await;
+    let error = refused(Access { tls: Some(Pair::new().tls(None)), ..Access::default() }).await;
     assert!(matches!(error, DaemonError::Anonymous(_)), "{error}");
     let error = refused(Access { allow_anonymous: true, ..Access::default() }).await;
     assert!(matches!(error, DaemonError::Plaintext(_)), "{error}");
     assert!(bind(Access { allow_anonymous: true, ..open }).await.is_ok());
-    let client = pair();
-    let known = pair_for(Some(&client.dir.path().join("cert.pem")));
-    assert!(bind(Access { tls: Some(known.server), ..Access::default() }).await.is_ok());
+    let known = Pair::new().tls(Some(&Pair::new().cert()));
+    assert!(bind(Access { tls: Some(known), ..Access::default() }).await.is_ok());
 }

@@ -28,9 +28,7 @@ fn expect_failure(act: impl FnOnce(&mut Client<TcpStream>), sqlstate: &str, text
 
     let mut next = builder.connect();
     next.hello(hello(4));
-    next.rows(&Rows::new(10, 4), 10);
-    next.end_of_rows(10);
-    assert_eq!(next.pages().done.rows, 10);
+    next.index_of(&Rows::new(10, 4), 10);
 }
 
 #[test]

@@ -1,4 +1,3 @@
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -6,7 +5,7 @@ use std::time::{Duration, Instant};
 use lantern_index_server::{Config, Server};
 use service::{Listening, Shutdown};
 
-use super::Client;
+use super::{Client, connect, get, metric};
 
 /// A builder on free ports, drained when dropped.
 pub struct Builder {
@@ -32,7 +31,7 @@ impl Builder {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = Server::bind(config).await.unwrap();
-                started.send((server.local_addr(), server.status_addr())).unwrap();
+                started.send((server.daemon().local_addr(), server.daemon().status_addr())).unwrap();
                 server.run(handle).await;
             });
         });
@@ -42,25 +41,17 @@ impl Builder {
 
     /// A client that has been greeted and has chosen protocol version 2.
     pub fn connect(&self) -> Client<TcpStream> {
-        let mut client = self.connect_raw();
-        client.raw(&protocol::MAGIC);
-        client
+        Client::opened(connect(self.address))
     }
 
     /// A client that has been greeted.
     pub fn connect_raw(&self) -> Client<TcpStream> {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client::greeted(stream)
+        Client::greeted(connect(self.address))
     }
 
     /// `GET path` on the status port: head and body.
     pub fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.status).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        get(self.status, path)
     }
 
     /// The number `status` in the answer to `GET /`, which Lantern's status clients read.
@@ -72,9 +63,7 @@ impl Builder {
 
     /// The value of a metric, by its name in the exposition.
     pub fn metric(&self, name: &str) -> u64 {
-        let text = self.get("/metrics");
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+        metric(self.status, name)
     }
 
     /// Builds that ended, by outcome.

@@ -1,14 +1,22 @@
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use pages::{PAGE_SIZE, PageBytes};
 use protocol::{
-    BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Greeting, Hello, Layout, Refuse,
-    StreamChecksum, TuplesWriter,
+    Accept, BuilderMessage, ClientMessage, Done, EndOfTuples, ErrorReport, Frame, Greeting, Hello, Layout, MAGIC,
+    Refuse, StreamChecksum, TuplesWriter,
 };
 
 use super::Rows;
+
+/// A connection that does not wait for an answer for ever.
+pub fn connect(address: impl ToSocketAddrs) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    stream
+}
 
 pub trait Stream: Read + Write {}
 
@@ -38,6 +46,13 @@ impl<S: Stream> Client<S> {
         Self { stream, received: BytesMut::new(), crc: 0, sent: StreamChecksum::new() }
     }
 
+    /// A client that has been greeted and has chosen protocol version 2.
+    pub fn opened(stream: S) -> Self {
+        let mut client = Self::greeted(stream);
+        client.raw(&MAGIC);
+        client
+    }
+
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
         self.stream.flush().unwrap();
@@ -49,12 +64,32 @@ impl<S: Stream> Client<S> {
         self.raw(&bytes);
     }
 
-    /// Sends Hello and expects Accept.
-    pub fn hello(&mut self, hello: Hello) {
+    /// Sends Hello and expects Accept at once.
+    pub fn hello(&mut self, hello: Hello) -> Accept {
         self.send(&ClientMessage::Hello(hello));
         match self.next() {
-            Some(BuilderMessage::Accept(accept)) => assert_eq!(accept.protocol, 2),
+            Some(BuilderMessage::Accept(accept)) => {
+                assert_eq!(accept.protocol, 2);
+                accept
+            }
             other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    /// Sends Hello and waits for Accept; returns the reserved memory in bytes.
+    pub fn admitted(&mut self, hello: Hello) -> u64 {
+        self.send(&ClientMessage::Hello(hello));
+        self.accepted()
+    }
+
+    /// Waits for Accept; returns the reserved memory in bytes.
+    pub fn accepted(&mut self) -> u64 {
+        loop {
+            match self.next() {
+                Some(BuilderMessage::Accept(accept)) => return accept.memory_reserved,
+                Some(BuilderMessage::Wait(_) | BuilderMessage::Heartbeat) => {}
+                other => panic!("not accepted: {other:?}"),
+            }
         }
     }
 
@@ -75,37 +110,36 @@ impl<S: Stream> Client<S> {
         self.send(&ClientMessage::EndOfTuples(EndOfTuples { rows, checksum }));
     }
 
-    /// The next message; `None` when the builder has closed the connection.
-    pub fn next(&mut self) -> Option<BuilderMessage> {
+    fn receive(&mut self) -> io::Result<Option<BuilderMessage>> {
         loop {
             if let Some(frame) = Frame::decode(&mut self.received).unwrap() {
                 self.crc = frame.crc;
-                return Some(BuilderMessage::from_frame(&frame).unwrap().unwrap());
+                return Ok(Some(BuilderMessage::from_frame(&frame).unwrap().unwrap()));
             }
             let mut bytes = [0; 1 << 16];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return None,
-                Ok(read) => self.received.extend_from_slice(&bytes[..read]),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("{error}"),
+            match self.stream.read(&mut bytes)? {
+                0 => return Ok(None),
+                read => self.received.extend_from_slice(&bytes[..read]),
             }
+        }
+    }
+
+    /// The next message; `None` when the builder has closed the connection.
+    pub fn next(&mut self) -> Option<BuilderMessage> {
+        match self.receive() {
+            Ok(message) => message,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("{error}"),
         }
     }
 
     /// The next message, if it comes before the read timeout.
     pub fn try_next(&mut self) -> Option<BuilderMessage> {
-        loop {
-            if let Some(frame) = Frame::decode(&mut self.received).unwrap() {
-                self.crc = frame.crc;
-                return Some(BuilderMessage::from_frame(&frame).unwrap().unwrap());
-            }
-            let mut bytes = [0; 1 << 16];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => panic!("the builder closed the connection"),
-                Ok(read) => self.received.extend_from_slice(&bytes[..read]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
-                Err(error) => panic!("{error}"),
-            }
+        match self.receive() {
+            Ok(None) => panic!("the builder closed the connection"),
+            Ok(message) => message,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -140,6 +174,15 @@ impl<S: Stream> Client<S> {
             Some(BuilderMessage::Refuse(refuse)) => refuse,
             other => panic!("not refused: {other:?}"),
         }
+    }
+
+    /// Sends rows in frames of at most `batch` rows, and receives their index.
+    pub fn index_of(&mut self, rows: &Rows, batch: usize) -> Built {
+        self.rows(rows, batch);
+        self.end_of_rows(rows.len() as u64);
+        let built = self.pages();
+        assert_eq!(built.done.rows, rows.len() as u64);
+        built
     }
 
     /// Receives the pages up to Done and checks the totals.

@@ -3,8 +3,14 @@
 
 mod builder;
 mod client;
+mod http;
+mod namespace;
 mod rows;
+mod tls;
 
 pub use builder::{Builder, eventually};
-pub use client::{Built, Client, Stream};
+pub use client::{Built, Client, Stream, connect};
+pub use http::{get, metric};
+pub use namespace::run_in_namespace;
 pub use rows::{Rows, hello};
+pub use tls::{Pair, encrypted};

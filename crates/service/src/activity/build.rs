@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use protocol::Phase;
+use protocol::{Done, Phase};
 use tokio_util::sync::CancellationToken;
 
 use super::phase_rates::{self, PhaseRates};
@@ -288,14 +288,10 @@ impl Running {
         self.activity.metrics().pages_received.inc_by(count);
     }
 
-    /// Sets the number of elements of the finished graph.
-    pub fn set_elements(&self, count: u64) {
-        self.build.elements.store(count, Ordering::Relaxed);
-    }
-
-    /// Sets self-recall and recall of the finished graph, in millionths.
-    pub fn set_quality(&self, self_recall_ppm: u32, recall_ppm: Option<u32>) {
-        let shares = [Some(self_recall_ppm), recall_ppm].map(|ppm| ppm.map(|ppm| f64::from(ppm) / 1e6));
+    /// Sets the number of elements of the finished graph, its self-recall and its recall.
+    pub fn set_graph(&self, done: &Done) {
+        self.build.elements.store(done.elements, Ordering::Relaxed);
+        let shares = [Some(done.self_recall_ppm), done.recall_ppm].map(|ppm| ppm.map(|ppm| f64::from(ppm) / 1e6));
         *self.build.quality.lock().unwrap_or_else(PoisonError::into_inner) = shares;
         self.activity.metrics().graph_quality(shares);
     }

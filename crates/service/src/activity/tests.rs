@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol::Phase;
+use protocol::{Done, Phase};
 
 use super::{Activity, Running, Stage};
 use crate::report::Subject;
@@ -98,7 +98,7 @@ fn a_build_is_described() {
     activity.set_memory(1000, || 80);
     let report = activity.report();
     assert_eq!((report.builds[0].memory_bytes, report.memory.reserved_bytes), (70, 80));
-    running.set_elements(900);
+    running.set_graph(&Done { elements: 900, ..Done::default() });
     running.add_pages(12);
     running.end(Outcome::Succeeded, None);
     let report = activity.report();
@@ -142,7 +142,7 @@ fn samples_count_elements_of_the_graph_phase() {
     activity.sample();
     activity.sample();
     assert_eq!(activity.metrics().graph_elements(), 50, "the same steps are not counted twice");
-    running.set_elements(100);
+    running.set_graph(&Done { elements: 100, ..Done::default() });
     running.end(Outcome::Succeeded, None);
     assert_eq!(activity.metrics().graph_elements(), 100, "the end counts what samples missed");
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -1,0 +1,20 @@
+use std::process::Command;
+
+/// Runs an ignored test of this program in a namespace of its own, of the kind that `unshare` calls `kind`. Skips it if `probe` fails in
+/// one: the system may not allow namespaces.
+pub fn run_in_namespace(kind: &str, probe: &[&str], test: &str) {
+    let namespace = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", kind]).args(words);
+        command
+    };
+    if !namespace(probe).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no namespaces to be had");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut inside = namespace(&[program.to_str().unwrap(), "--ignored", "--exact", test, "--nocapture"]);
+    let output = inside.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
