@@ -227,7 +227,9 @@ impl Partition<'_> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             random.fork(REPEATED + again).shuffle(&mut group);
             let parts = group.par_chunks(self.plan.leaf_max);
-            self.control.section("random groups").for_each(parts, |part| self.leaf(part, depth, false).map(|_| ()))?;
+            // A point is in several random groups, as in the leaves of a split: it takes candidates from each as from one of these leaves.
+            let section = self.control.section("random groups");
+            section.for_each(parts, |part| self.leaf(part, depth + 1, false).map(|_| ()))?;
         }
         Ok(())
     }
