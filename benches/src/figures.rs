@@ -1,5 +1,7 @@
 use std::fs;
 
+use harness::proc_bytes;
+
 /// Values of ef_search for searches of graphs.
 pub const EF_SEARCH: [usize; 3] = [40, 100, 200];
 
@@ -43,19 +45,15 @@ pub struct Memory {
 impl Memory {
     /// Starts the measurement.
     pub fn watch() -> Self {
+        // What is free would not count when it is used again.
+        hnsw::memory::give_back();
         // Resets the peak. If that fails, the result may be too small, but never too large.
         let _ = fs::write("/proc/self/clear_refs", "5");
-        Self { before: status("VmRSS:") }
+        Self { before: proc_bytes("/proc/self/status", "VmRSS") }
     }
 
     /// Peak bytes since the start, minus the bytes used at the start.
     pub fn peak(self) -> u64 {
-        status("VmHWM:").saturating_sub(self.before)
+        proc_bytes("/proc/self/status", "VmHWM").saturating_sub(self.before)
     }
-}
-
-fn status(field: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = text.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse().ok());
-    kib.unwrap_or(0u64) * 1024
 }

@@ -1,8 +1,7 @@
 //! A vector set of any type whose graphs are built and searched without a database.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use distance::{Elements, Kernel, Metric};
@@ -10,6 +9,7 @@ use graph::{HeapTid, ValueType};
 use harness::Vectors;
 use hnsw::{BuildSpec, Control, Engine, EngineKind, Finished, Links, Pass, Pool, Recorder, RowBatch, Searcher, Step};
 use pages::{IndexMeta, Layout};
+use rayon::prelude::*;
 
 use crate::Index;
 use crate::vectors::encode;
@@ -25,8 +25,8 @@ pub struct GraphSet {
     kernel: Kernel,
     rows: Vec<Vec<u8>>,
     queries: Vec<Vec<u8>>,
-    /// For each query, the distances of the nearest rows.
-    exact: Vec<Vec<f32>>,
+    /// For each query, the distances of the nearest rows; found at the first search.
+    exact: OnceLock<Vec<Vec<f32>>>,
 }
 
 /// Recall and visits of searches.
@@ -39,11 +39,11 @@ pub struct Searches {
 }
 
 impl GraphSet {
-    /// Finds the true neighbors. Values are encoded and, for cosine, normalised. Sets `spec.expected_rows`.
+    /// A set of values that are encoded and, for cosine, normalised. Sets `spec.expected_rows`.
     pub fn new(spec: BuildSpec, rows: Vec<Vec<u8>>, queries: Vec<Vec<u8>>) -> Result<Self> {
         let kernel = distance::kernel(Elements::of(spec.value_type), spec.metric).context("no kernel")?;
-        let exact = exact(&rows, &queries, kernel);
-        Ok(Self { spec: BuildSpec { expected_rows: rows.len() as u64, ..spec }, kernel, rows, queries, exact })
+        let spec = BuildSpec { expected_rows: rows.len() as u64, ..spec };
+        Ok(Self { spec, kernel, rows, queries, exact: OnceLock::new() })
     }
 
     /// A set of `vector`s.
@@ -127,7 +127,8 @@ impl GraphSet {
         value: impl Fn(u32) -> &'v [u8] + Sync,
         rows: impl Fn(u32) -> usize + Sync,
     ) -> Searches {
-        let ask = |(query, exact): (&Vec<u8>, &Vec<f32>), searcher: &mut Searcher, sum: &mut Searches| {
+        let ask = |searcher: &mut Searcher, (query, exact): (&Vec<u8>, &Vec<f32>)| {
+            let mut own = Searches::default();
             for (ef_at, &ef) in EFS.iter().enumerate() {
                 let mut visited = 0;
                 let distance = |element| {
@@ -135,35 +136,26 @@ impl GraphSet {
                     (self.kernel)(query, value(element))
                 };
                 let found = searcher.search(graph, distance, |_| {}, ef);
-                sum.visited[ef_at] += f64::from(visited);
+                own.visited[ef_at] = f64::from(visited);
                 // An element counts once for each of its rows.
                 let found = found.iter().flat_map(|near| (0..rows(near.element())).map(|_| near.distance()));
                 let found: Vec<f32> = found.collect();
                 for (k_at, &k) in KS.iter().enumerate() {
                     let k = k.min(exact.len());
                     let hits = found.iter().take(k).filter(|&&distance| distance <= exact[k - 1]).count();
-                    sum.recall[ef_at][k_at] += hits as f64 / k as f64;
+                    own.recall[ef_at][k_at] = hits as f64 / k as f64;
                 }
             }
+            own
         };
-        let half = self.queries.len().div_ceil(2).max(1);
-        let run = |(queries, exact): (&[Vec<u8>], &[Vec<f32>])| {
-            let (mut searcher, mut sum) = (Searcher::default(), Searches::default());
-            queries.iter().zip(exact).for_each(|both| ask(both, &mut searcher, &mut sum));
-            sum
-        };
-        let sums: Vec<Searches> = thread::scope(|scope| {
-            let parts = self.queries.chunks(half).zip(self.exact.chunks(half));
-            let run = &run;
-            let threads: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
-        let total = self.queries.len().max(1) as f64;
+        let exact =
+            self.exact.get_or_init(|| nearest_distances(&self.rows, &self.queries, self.kernel, KS[KS.len() - 1]));
+        let all = self.queries.par_iter().zip(exact).map_init(Searcher::default, ask).collect::<Vec<_>>();
         let mut mean = Searches::default();
-        for sum in sums {
+        for own in &all {
             for ef in 0..EFS.len() {
-                mean.visited[ef] += sum.visited[ef] / total;
-                (0..KS.len()).for_each(|k| mean.recall[ef][k] += sum.recall[ef][k] / total);
+                mean.visited[ef] += own.visited[ef] / all.len() as f64;
+                (0..KS.len()).for_each(|k| mean.recall[ef][k] += own.recall[ef][k] / all.len() as f64);
             }
         }
         mean
@@ -180,11 +172,11 @@ impl Searches {
     }
 }
 
-/// For each query, the distances of the nearest rows, ascending.
-fn exact(rows: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<f32>> {
-    let k = KS[KS.len() - 1].min(rows.len());
-    let nearest = |query: &Vec<u8>| {
-        let mut distances: Vec<f32> = rows.iter().map(|row| kernel(query, row)).collect();
+/// For each query, the distances of the `k` nearest rows, ascending.
+pub fn nearest_distances<V: AsRef<[u8]> + Sync>(rows: &[V], queries: &[V], kernel: Kernel, k: usize) -> Vec<Vec<f32>> {
+    let k = k.min(rows.len());
+    let nearest = |query: &V| {
+        let mut distances: Vec<f32> = rows.iter().map(|row| kernel(query.as_ref(), row.as_ref())).collect();
         if k > 0 {
             distances.select_nth_unstable_by(k - 1, f32::total_cmp);
         }
@@ -192,11 +184,5 @@ fn exact(rows: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<f32>>
         distances.sort_unstable_by(f32::total_cmp);
         distances
     };
-    let half = queries.len().div_ceil(2).max(1);
-    let run = |part: &[Vec<u8>]| part.iter().map(nearest).collect::<Vec<_>>();
-    thread::scope(|scope| {
-        let run = &run;
-        let threads: Vec<_> = queries.chunks(half).map(|part| scope.spawn(move || run(part))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-    })
+    queries.par_iter().map(nearest).collect()
 }

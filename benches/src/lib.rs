@@ -8,7 +8,7 @@ mod makespan;
 mod vectors;
 
 pub use figures::{EF_SEARCH, Found, Memory};
-pub use graph_set::{EFS, GraphSet, Searches};
+pub use graph_set::{EFS, GraphSet, Searches, nearest_distances};
 pub use index::Index;
 pub use makespan::Makespan;
-pub use vectors::{MetricName, exact_neighbors, read_values};
+pub use vectors::{metric, read_values};

@@ -1,29 +1,16 @@
 use std::path::Path;
-use std::thread;
 
 use anyhow::Result;
-use clap::ValueEnum;
-use distance::{Kernel, Metric};
-use harness::{Vectors, cores};
+use distance::Metric;
+use harness::Vectors;
 
-/// A metric on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum MetricName {
-    /// Euclidean distance.
-    L2,
-    /// Inner product.
-    Ip,
-    /// Angle.
-    Cosine,
-}
-
-impl From<MetricName> for Metric {
-    fn from(name: MetricName) -> Self {
-        match name {
-            MetricName::L2 => Self::L2,
-            MetricName::Ip => Self::InnerProduct,
-            MetricName::Cosine => Self::Cosine,
-        }
+/// Parses a metric on the command line.
+pub fn metric(word: &str) -> Result<Metric, String> {
+    match word {
+        "l2" => Ok(Metric::L2),
+        "ip" => Ok(Metric::InnerProduct),
+        "cosine" => Ok(Metric::Cosine),
+        _ => Err("l2, ip or cosine is needed".to_owned()),
     }
 }
 
@@ -40,26 +27,4 @@ pub(crate) fn encode(vectors: &Vectors, metric: Metric) -> Vec<Vec<u8>> {
         row.iter().flat_map(|&x| ((f64::from(x) / by) as f32).to_le_bytes()).collect()
     };
     (0..vectors.rows()).map(|row| encode(vectors.row(row))).collect()
-}
-
-/// The ten rows nearest to each query, by number.
-pub fn exact_neighbors(base: &[Vec<u8>], queries: &[Vec<u8>], kernel: Kernel) -> Vec<Vec<usize>> {
-    let threads = cores();
-    let share = queries.len().div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let parts: Vec<_> = queries
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(|query| nearest(base, query, kernel)).collect::<Vec<_>>()))
-            .collect();
-        parts.into_iter().flat_map(|part| part.join().expect("no panic")).collect()
-    })
-}
-
-fn nearest(base: &[Vec<u8>], query: &[u8], kernel: Kernel) -> Vec<usize> {
-    let mut rows: Vec<(f32, usize)> = base.iter().enumerate().map(|(row, value)| (kernel(query, value), row)).collect();
-    if rows.len() > 10 {
-        rows.select_nth_unstable_by(9, |a, b| a.0.total_cmp(&b.0));
-        rows.truncate(10);
-    }
-    rows.into_iter().map(|(_, row)| row).collect()
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cluster::tail;
 use crate::scratch::Scratch;
-use crate::{Session, binary, http, resident_bytes, wait_for};
+use crate::{Session, binary, http, resident_bytes, step, wait_for};
 
 /// How to start a builder or a router.
 #[derive(Clone, Debug)]
@@ -259,10 +259,7 @@ pub fn make_certificate(cert: &Path, key: &Path) -> Result<()> {
 
 fn certificate_by(program: &Path, cert: &Path, key: &Path) -> Result<()> {
     let mut gen_cert = Command::new(program);
-    gen_cert.arg("gen-cert").arg("--cert").arg(cert).arg("--key").arg(key);
-    let output = gen_cert.output().with_context(|| format!("cannot start {}", program.display()))?;
-    ensure!(output.status.success(), "gen-cert failed: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    step::output(gen_cert.arg("gen-cert").arg("--cert").arg(cert).arg("--key").arg(key)).map(drop)
 }
 
 /// The address that follows `words` in the log.

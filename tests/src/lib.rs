@@ -9,6 +9,7 @@ mod builder;
 mod cluster;
 mod control_plane;
 mod copy;
+mod cost;
 mod diagnose;
 mod documented;
 mod exact;
@@ -34,6 +35,7 @@ mod random;
 mod recall;
 mod scratch;
 mod session;
+mod skipped;
 mod sql_case;
 mod standby;
 pub mod step;
@@ -49,6 +51,7 @@ pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;
 pub use control_plane::control_plane;
 pub use copy::{Column, copy_rows, fill_rows};
+pub use cost::{Cost, cost};
 pub use diagnose::{diagnose, make_diagnose};
 pub use documented::{Documented, documented_commands, documented_sql};
 pub use exact::exact_neighbors;
@@ -64,7 +67,8 @@ pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
 pub use phase::{Building, Phase};
 pub use processes::{
-    children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, resident_bytes, with_variable,
+    children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, proc_bytes, resident_bytes,
+    with_variable,
 };
 pub use protocol::{Metric, ValueType};
 pub use proxy::{Direction, Proxy};
@@ -72,9 +76,10 @@ pub use random::Random;
 pub use recall::{Recall, recall};
 pub use scratch::Scratch;
 pub use session::{Rows, Session};
+pub use skipped::skipped;
 pub use sql_case::{compare_sql_case, sql_case_names};
 pub use strangers::{Stranger, Strangers};
 pub use synthetic::{synthetic, synthetic_part};
-pub use wait::{wait_for, within};
+pub use wait::{beside, wait_for, within};
 pub use wire::{Notice, SqlError};
 pub use workspace::{binary, data_set, root};

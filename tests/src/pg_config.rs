@@ -4,6 +4,8 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::step;
+
 /// An installed PostgreSQL, as its `pg_config` describes it.
 #[derive(Clone, Debug)]
 pub struct PgConfig {
@@ -117,9 +119,7 @@ impl PgConfig {
 }
 
 fn ask(path: &Path, flags: &[&str]) -> Result<Vec<String>> {
-    let output = Command::new(path).args(flags).output().with_context(|| format!("cannot run {}", path.display()))?;
-    ensure!(output.status.success(), "{} failed: {}", path.display(), output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    Ok(step::output(Command::new(path).args(flags))?.lines().map(str::to_owned).collect())
 }
 
 /// The `pg_config` of each packaged release below `/usr`.

@@ -28,9 +28,14 @@ pub fn cpu_seconds(pid: u32) -> f64 {
 
 /// Resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kib.unwrap_or(0u64) * 1024
+    proc_bytes(&format!("/proc/{pid}/status"), "VmRSS")
+}
+
+/// The bytes of a field in kB of a file in `/proc`, such as `MemTotal` of `/proc/meminfo`; 0 if it is not there.
+pub fn proc_bytes(path: &str, field: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')?.trim().strip_suffix(" kB"));
+    value.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// The children of a process.

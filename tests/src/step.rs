@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The lines of a log that are shown when a step fails.
@@ -25,13 +25,32 @@ pub fn work_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Runs a command and returns its output. An error has all that it printed.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {}", program(command)))?;
+    let [said, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    ensure!(output.status.success(), "{command:?}: {}\n{said}{error}", output.status);
+    Ok(said)
+}
+
+/// Runs a command whose output the user sees.
+pub fn shown(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {}", program(command)))?;
+    ensure!(status.success(), "{}: {status}", program(command));
+    Ok(())
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
 /// Runs a command that may take long and shows a clock meanwhile. Its output goes to a log, whose end is shown with `hint` on failure.
 pub fn command(what: &str, hint: &str, command: &mut Command) -> Result<()> {
     let name: String = what.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let log = work_dir()?.join(format!("{name}.log"));
     let output = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    let program = command.get_program().to_string_lossy().into_owned();
+    let program = program(command);
     timed(what, || {
         let status = command.status().with_context(|| format!("cannot run {program}"))?;
         if !status.success() {

@@ -1,3 +1,4 @@
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,22 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Result<
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Runs `work` while another thread calls `look` after each `pause`, and once more when the work is done.
+pub fn beside<T>(pause: Duration, mut look: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    let (done, over) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                look();
+            }
+            look();
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// Runs a function and panics if it takes longer than `limit`.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use advise::{Choice, Question, Values, advise};
 use anyhow::{Context, Result};
-use benches::MetricName;
+use benches::nearest_distances;
 use clap::Parser;
 use distance::{Elements, Kernel, Metric};
 use graph::{HeapTid, ValueType};
@@ -27,8 +27,9 @@ struct Arguments {
     base: String,
     /// `.npy` file of the queries for the whole set; generated vectors come with queries
     queries: Option<PathBuf>,
-    #[arg(long, value_enum, default_value = "cosine")]
-    metric: MetricName,
+    /// l2, ip or cosine
+    #[arg(long, value_parser = benches::metric, default_value = "cosine")]
+    metric: Metric,
     /// The number of vectors to use, from all parts of the file [default: all]
     #[arg(long)]
     rows: Option<u64>,
@@ -84,7 +85,7 @@ struct Scene {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let metric = Metric::from(arguments.metric);
+    let metric = arguments.metric;
     let (base, queries) = match &arguments.queries {
         Some(queries) => (Vectors::read(arguments.base.as_ref())?, Vectors::read(queries)?),
         None => {
@@ -111,7 +112,8 @@ fn main() -> Result<()> {
     let own = Form { rows: encoded(&base, 1).prepared(metric), queries: encoded(&queries, 1).prepared(metric) };
     let kernel = distance::kernel(Elements::F32, metric).context("no kernel")?;
     let pool = Arc::new(Pool::new(arguments.threads)?);
-    let exact = exact(&own, kernel, arguments.k.iter().copied().max().unwrap_or(1));
+    let k = arguments.k.iter().copied().max().unwrap_or(1);
+    let exact = nearest_distances(&all(&own.rows), &all(&own.queries), kernel, k);
     let (forms, wholes, repeat, share) = (HashMap::new(), HashMap::new(), arguments.repeat, arguments.share);
     let mut scene = Scene { own, forms, wholes, exact, metric, kernel, pool: pool.clone(), dims, repeat, share };
 
@@ -231,14 +233,6 @@ impl Whole {
     }
 }
 
-/// The `k` smallest distances of each query.
-fn exact(form: &Form, kernel: Kernel, k: usize) -> Vec<Vec<f32>> {
-    let nearest = |query: usize| {
-        let query = form.queries.get(query);
-        let mut distances: Vec<f32> = (0..form.rows.len()).map(|row| kernel(query, form.rows.get(row))).collect();
-        distances.sort_unstable_by(f32::total_cmp);
-        distances.truncate(k);
-        distances
-    };
-    (0..form.queries.len()).map(nearest).collect()
+fn all(values: &Values) -> Vec<&[u8]> {
+    (0..values.len()).map(|row| values.get(row)).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use benches::{Found, Index, MetricName, exact_neighbors, read_values};
+use benches::{Found, Index, nearest_distances, read_values};
 use clap::Parser;
 use distance::{Elements, Metric};
 use graph::ValueType;
@@ -17,8 +17,9 @@ struct Arguments {
     index: PathBuf,
     /// `.npy` file of the queries
     queries: PathBuf,
-    #[arg(long, value_enum, default_value = "l2")]
-    metric: MetricName,
+    /// l2, ip or cosine
+    #[arg(long, value_parser = benches::metric, default_value = "l2")]
+    metric: Metric,
     /// Values of ef_search
     #[arg(long, value_delimiter = ',', default_value = "10,20,30,40,60,80,100,150,200,300,400")]
     ef: Vec<usize>,
@@ -26,13 +27,13 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let metric = Metric::from(arguments.metric);
+    let metric = arguments.metric;
     let index = Index::read(&arguments.index, ValueType::Vector)?;
     let queries = read_values(&arguments.queries, metric)?;
     let len = queries.first().context("no queries")?.len();
     ensure!(index.values.iter().all(|value| value.len() == len), "queries and index differ in dimensions");
     let kernel = distance::kernel(Elements::F32, metric).context("no kernel")?;
-    let exact = exact_neighbors(&index.values, &queries, kernel);
+    let exact = nearest_distances(&index.values, &queries, kernel, 10);
     for ef in arguments.ef {
         let mut found = Found { queries: queries.len(), ..Found::default() };
         for (query, exact) in queries.iter().zip(&exact) {
@@ -46,7 +47,8 @@ fn main() -> Result<()> {
             };
             let expand = |element| _ = lists.insert(index.places[element as usize].1);
             let results = Searcher::default().search(&index, distance, expand, ef);
-            found.hits += results.iter().take(10).filter(|near| exact.contains(&(near.element() as usize))).count();
+            let near = results.iter().take(10).filter(|near| Some(&near.distance()) <= exact.last());
+            found.hits += near.count();
             found.distances += distances;
             found.pages += elements.union(&lists).count() as u64;
         }

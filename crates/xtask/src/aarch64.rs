@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::build::Profile;
 use crate::test::{self, Part, Summary};
@@ -55,21 +55,18 @@ pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
         return Ok(vec![test::on(&native, Part::Named("aarch64"))?]);
     };
     let config = unpacked::prepare(major, Processor::Aarch64)?;
-    let mut build = foreign_cargo(Some(&config));
-    build.args(["build", "--profile", Profile::Demo.name()]).args(build::extension_arguments(major));
-    let what = format!("building the extension for PostgreSQL {major} on {TARGET}");
-    step::command(&what, "It needs libclang: `cargo xtask setup`.", build.args(["--target", TARGET]))?;
-    let library = step::target_dir()?.join(TARGET).join(Profile::Demo.name()).join("liblantern_index.so");
-    install::put_all(&config, &library)?;
+    let mut cargo = foreign_cargo(Some(&config));
+    cargo.args(["build", "--profile", "demo", "--target", TARGET]).args(build::extension_arguments(major));
+    let what = format!("the extension for PostgreSQL {major} on {TARGET}");
+    let built = format!("{TARGET}/demo/liblantern_index.so");
+    install::put_all(&config, &build::cargo_build(&what, "libclang", &mut cargo, &built)?)?;
     let runnable = unpacked::runnable(&config)?;
     Ok(vec![test::on(&runnable.config, Part::Named("aarch64"))?])
 }
 
 fn cargo(command: &str, arguments: &[&str]) -> Result<()> {
-    let mut cargo = foreign_cargo(None);
-    let status = cargo.arg(command).args(["--target", TARGET]).args(arguments).status().context("cannot run cargo")?;
-    ensure!(status.success(), "cargo {command} for {TARGET} failed");
-    Ok(())
+    let done = step::shown(foreign_cargo(None).arg(command).args(["--target", TARGET]).args(arguments));
+    done.with_context(|| format!("cargo {command} for {TARGET} failed"))
 }
 
 /// A cargo that compiles for the architecture, and emulates what it runs.
@@ -110,9 +107,8 @@ fn prepare() -> Result<()> {
     if !missing.is_empty() {
         apt::install(&missing)?;
     }
-    let output = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
-    let dir = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
-    if !std::path::Path::new(&dir).is_dir() {
+    let dir = step::output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+    if !dir.is_ok_and(|dir| Path::new(dir.trim()).is_dir()) {
         let hint = format!("Without rustup, install Rust's standard library for {TARGET} in another way.");
         let mut rustup = Command::new("rustup");
         step::command(&format!("rustup target add {TARGET}"), &hint, rustup.args(["target", "add", TARGET]))?;

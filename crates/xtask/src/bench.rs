@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use crate::{build, install, setup};
+use crate::{build, install, setup, step};
 
 /// Runs the benchmarks with their own options.
 pub fn run(words: &[String]) -> Result<()> {
@@ -16,6 +16,5 @@ pub fn run(words: &[String]) -> Result<()> {
         install::install(&config, build::Profile::Release)?;
         bench.env("PG_CONFIG", &config.path);
     }
-    let status = bench.status().context("cannot run the benchmarks")?;
-    if status.success() { Ok(()) } else { bail!("bench: {status}") }
+    step::shown(&mut bench)
 }

@@ -65,44 +65,42 @@ impl Profile {
     }
 }
 
+/// Runs `cargo build`, which needs what set-up installs; returns the path of what it has built, in the target directory.
+pub fn cargo_build(what: &str, needs: &str, cargo: &mut Command, built: &str) -> Result<PathBuf> {
+    let hint = format!("It needs {needs}: `cargo xtask setup`.");
+    step::command(&format!("building {what}"), &hint, cargo)?;
+    Ok(step::target_dir()?.join(built))
+}
+
 /// Builds the PostgreSQL library, optimised; returns its path.
 pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
-    let mut build = cargo(Some(config));
-    build.args(["build", "--locked", "--profile", profile.name()]).args(extension_arguments(config.major));
-    let what = format!("building the extension for PostgreSQL {}", config.major);
-    step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
-    Ok(step::target_dir()?.join(profile.name()).join("liblantern_index.so"))
+    let (name, mut cargo) = (profile.name(), cargo(Some(config)));
+    cargo.args(["build", "--locked", "--profile", name]).args(extension_arguments(config.major));
+    let what = format!("the extension for PostgreSQL {}", config.major);
+    cargo_build(&what, "libclang and PostgreSQL's headers", &mut cargo, &format!("{name}/liblantern_index.so"))
 }
 
 /// Builds the `lantern-index` program, optimised; returns its path.
 pub fn program() -> Result<PathBuf> {
-    let mut build = cargo(None);
-    build.args(["build", "--locked", "--release", "-p", "lantern-index"]);
-    step::command("building lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
-    Ok(step::target_dir()?.join("release/lantern-index"))
+    let arguments = ["build", "--locked", "--release", "-p", "lantern-index"];
+    cargo_build("lantern-index", "a C++ compiler", cargo(None).args(arguments), "release/lantern-index")
 }
 
 /// Builds the `lantern-index` program for the demo, without unneeded parts; returns its path.
 pub fn demo_program() -> Result<PathBuf> {
-    let mut build = cargo(None);
-    build.args(["build", "--profile", Profile::Demo.name(), "-p", "lantern-index", "--no-default-features"]);
-    step::command("building lantern-index", "It needs a C compiler: `cargo xtask setup`.", &mut build)?;
-    Ok(step::target_dir()?.join(Profile::Demo.name()).join("lantern-index"))
+    let arguments = ["build", "--profile", "demo", "-p", "lantern-index", "--no-default-features"];
+    cargo_build("lantern-index", "a C compiler", cargo(None).args(arguments), "demo/lantern-index")
 }
 
 /// Builds the programs `lantern-index` and `chaos` as in tests; returns their paths.
 pub fn chaos() -> Result<[PathBuf; 2]> {
-    let mut build = cargo(None);
-    build.arg("build").args(PROGRAMS);
-    step::command("building lantern-index and chaos", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
-    let dir = step::target_dir()?.join("debug");
+    let mut cargo = cargo(None);
+    let dir = cargo_build("lantern-index and chaos", "a C++ compiler", cargo.arg("build").args(PROGRAMS), "debug")?;
     Ok(["lantern-index", "chaos"].map(|name| dir.join(name)))
 }
 
 /// Builds the programs of the benchmarks, optimised; returns the path of the main one.
 pub fn benches() -> Result<PathBuf> {
-    let mut build = cargo(None);
-    build.args(["build", "--release", "-p", "lantern-index-benches", "--bins"]);
-    step::command("building the benchmarks", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
-    Ok(step::target_dir()?.join("release/bench"))
+    let arguments = ["build", "--release", "-p", "lantern-index-benches", "--bins"];
+    cargo_build("the benchmarks", "a C++ compiler", cargo(None).args(arguments), "release/bench")
 }

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use crate::{build, install, setup};
+use crate::{build, install, setup, step};
 
 /// Builds everything and runs the program with its own options.
 pub fn run(words: &[String]) -> Result<()> {
@@ -15,8 +15,5 @@ pub fn run(words: &[String]) -> Result<()> {
     let config = setup::run(None, false)?;
     let [program, chaos] = build::chaos()?;
     install::install(&config, build::Profile::Release)?;
-    let mut command = Command::new(chaos);
-    command.args(words).env("LANTERN_INDEX", program).env("PG_CONFIG", &config.path);
-    let status = command.status().context("cannot run the program")?;
-    if status.success() { Ok(()) } else { bail!("chaos: {status}") }
+    step::shown(Command::new(chaos).args(words).env("LANTERN_INDEX", program).env("PG_CONFIG", &config.path))
 }

@@ -153,7 +153,7 @@ fn built(path: &str, how: &str) -> Result<PathBuf> {
 /// The commit that `lantern-index --version` tells. An archive of the sources has none.
 fn commit() -> Option<String> {
     let mut git = std::process::Command::new("git");
-    let commit = package::run(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
+    let commit = step::output(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));
     commit.ok().map(|commit| commit.trim().to_owned())
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use harness::PgConfig;
 
 use crate::build::Profile;
-use crate::{apt, build, setup};
+use crate::{apt, build, setup, step};
 
 const NEXT: &str = "
 In postgresql.conf, then restart PostgreSQL:
@@ -44,15 +44,22 @@ pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
 
 /// Copies this library and its SQL.
 pub fn put_all(config: &PgConfig, library: &Path) -> Result<()> {
-    let sources = harness::root().join("crates/extension");
     let extensions = config.sharedir.join("extension");
     put(library, &config.pkglibdir.join("lantern_index.so"), 0o755)?;
-    put(&sources.join("lantern_index.control"), &extensions.join("lantern_index.control"), 0o644)?;
-    for script in fs::read_dir(sources.join("sql"))?.flatten() {
-        put(&script.path(), &extensions.join(script.file_name()), 0o644)?;
+    for (file, name) in sql_files()? {
+        put(&file, &extensions.join(name), 0o644)?;
     }
     println!("lantern_index is installed in {} and {}", config.pkglibdir.display(), extensions.display());
     Ok(())
+}
+
+/// The extension's control file and SQL scripts, with their names.
+pub fn sql_files() -> Result<Vec<(PathBuf, String)>> {
+    let sources = harness::root().join("crates/extension");
+    let scripts = fs::read_dir(sources.join("sql")).context("no SQL scripts")?.flatten();
+    let scripts = scripts.map(|script| (script.path(), script.file_name().to_string_lossy().into_owned()));
+    let control = "lantern_index.control";
+    Ok(scripts.chain([(sources.join(control), control.to_owned())]).collect())
 }
 
 /// Copies a file next to its destination and renames it: a server that starts meanwhile sees the old or the new file.
@@ -60,21 +67,16 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let name = to.file_name().context("no file name")?.to_string_lossy();
     let temporary: PathBuf = to.with_file_name(format!(".{name}.{}", process::id()));
     let purpose = format!("writing {}", to.display());
-    let run = |mut command: Command| -> Result<()> {
-        let output = command.output().with_context(|| format!("{purpose}: cannot start a program"))?;
-        ensure!(output.status.success(), "{purpose} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(())
-    };
     let command = changing(to.parent().context("no directory")?, &purpose);
     let mut copy = command("install")?;
     copy.arg(format!("--mode={mode:o}")).arg(from).arg(&temporary);
     let mut rename = command("mv")?;
     rename.arg("--force").arg(&temporary).arg(to);
-    let result = run(copy).and_then(|()| run(rename));
+    let result = step::output(&mut copy).and_then(|_| step::output(&mut rename));
     if result.is_err() {
         let _ = command("rm").map(|mut remove| remove.arg("--force").arg(&temporary).status());
     }
-    result
+    result.map(drop)
 }
 
 /// Starts programs that change a directory: as root if we may not.

@@ -36,9 +36,8 @@ impl<'a> OtherApt<'a> {
             system.is_debian(),
             "packages of Debian {suite} come from the archive of this machine, which is no Debian"
         );
-        let release = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
-        let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("sid");
-        let archives = apt_sources::archives(Path::new("/etc/apt"), codename.trim_matches('"'));
+        let codename = system.codename().unwrap_or("sid");
+        let archives = apt_sources::archives(Path::new("/etc/apt"), codename);
         ensure!(!archives.is_empty(), "apt's sources name no archive of Debian {codename}");
         let mut result = Err(anyhow::anyhow!("no archive"));
         for archive in &archives {

@@ -140,8 +140,7 @@ fn fetch_from(suite: &str, dir: &Path, will_do: impl Fn(&Path) -> bool) -> Resul
 /// Compiles and installs pgvector, in a copy of its source, so that object files of another release of PostgreSQL are not used.
 pub fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     let scratch = Scratch::new("pgvector", 0o755)?;
-    let copied = Command::new("cp").args(["-R", "--no-target-directory"]).arg(source).arg(scratch.path()).status();
-    ensure!(copied.is_ok_and(|status| status.success()), "cannot copy {}", source.display());
+    step::output(Command::new("cp").args(["-R", "--no-target-directory"]).arg(source).arg(scratch.path()))?;
     let source = scratch.path();
     let control =
         fs::read_to_string(source.join("vector.control")).context("the source package has no vector.control")?;

@@ -38,6 +38,11 @@ impl System {
         self.field("ID") == "debian"
     }
 
+    /// The release of Debian or one of its relatives, such as `bookworm`.
+    pub fn codename(&self) -> Option<&str> {
+        self.fields.get("VERSION_CODENAME").map(String::as_str)
+    }
+
     fn is(&self, family: &[&str]) -> bool {
         let likes = self.field("ID_LIKE").split_whitespace();
         [self.field("ID")].into_iter().chain(likes).any(|id| family.contains(&id))

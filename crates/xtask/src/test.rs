@@ -8,7 +8,7 @@ use crate::arguments::TestOptions;
 use crate::build::Profile;
 use crate::system::System;
 use crate::unpacked::{self, Processor};
-use crate::{aarch64, apt, build, install, setup, test_tools, versions};
+use crate::{aarch64, apt, build, install, setup, step, test_tools, versions};
 
 mod counts;
 mod pgvector;
@@ -185,8 +185,8 @@ fn report(summaries: &[Summary]) -> Result<()> {
 }
 
 fn format() -> Result<()> {
-    let status = build::cargo(None).args(["fmt", "--all", "--check"]).status().context("cannot run cargo fmt")?;
-    ensure!(status.success(), "the code is not formatted; `cargo fmt --all` does it");
+    let check = step::shown(build::cargo(None).args(["fmt", "--all", "--check"]));
+    check.context("the code is not formatted; `cargo fmt --all` does it")?;
     println!("cargo fmt --check: fine");
     Ok(())
 }
@@ -201,9 +201,8 @@ fn clippy(config: &PgConfig) -> Result<()> {
 
 /// Runs a cargo command whose output is wanted.
 fn loud(config: &PgConfig, command: &str, arguments: &[&str]) -> Result<()> {
-    let status = build::cargo(Some(config)).arg(command).args(arguments).status().context("cannot run cargo")?;
-    ensure!(status.success(), "cargo {command} {} failed", arguments.join(" "));
-    Ok(())
+    let done = step::shown(build::cargo(Some(config)).arg(command).args(arguments));
+    done.with_context(|| format!("cargo {command} {} failed", arguments.join(" ")))
 }
 
 /// The names of the integration tests: a file or a folder with `main.rs` each.
@@ -221,8 +220,7 @@ fn files() -> Result<Vec<String>> {
 }
 
 fn rustc() -> Result<String> {
-    let output = Command::new("rustc").arg("--version").output().context("cannot run rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = step::output(Command::new("rustc").arg("--version"))?;
     Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 

@@ -7,7 +7,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, bail, ensure};
 use harness::PgConfig;
 
-use crate::{install, setup};
+use crate::{install, setup, step};
 
 const REMAINS: &str = "
 What remains, until you remove it (docs/recipes.md, \"Taking it off\"):
@@ -41,8 +41,7 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     );
     for file in &files {
         let purpose = format!("removing {}", file.display());
-        let output = install::changing(file.parent().context("no directory")?, &purpose)("rm")?.arg(file).output()?;
-        ensure!(output.status.success(), "{purpose} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        step::output(install::changing(file.parent().context("no directory")?, &purpose)("rm")?.arg(file))?;
         println!("removed {}", file.display());
     }
     println!("{REMAINS}");
@@ -65,10 +64,9 @@ fn installed(config: &PgConfig) -> Result<Vec<PathBuf>> {
 
 /// The Debian package that a file is of.
 fn package(file: &Path) -> Option<String> {
-    let output =
-        Command::new("dpkg").arg("--search").arg(file).output().ok().filter(|output| output.status.success())?;
+    let said = step::output(Command::new("dpkg").arg("--search").arg(file)).ok()?;
     // postgresql-15-lantern-index: /usr/lib/postgresql/15/lib/lantern_index.so
-    String::from_utf8_lossy(&output.stdout).split_once(": ").map(|(package, _)| package.to_owned())
+    said.split_once(": ").map(|(package, _)| package.to_owned())
 }
 
 /// Adds the lines of configuration files up to `depth` folders below a directory that preload the library, with file and number. What

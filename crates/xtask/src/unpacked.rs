@@ -104,8 +104,7 @@ fn copy(config: &PgConfig, more: &[&str], to: &Path) -> Result<PgConfig> {
     }
     let mut copy = Command::new("cp");
     copy.args(["--archive", "--parents"]).args(parts.iter().map(|part| format!("usr/{part}")));
-    let output = copy.arg(to).current_dir(root).output().context("cannot run cp")?;
-    ensure!(output.status.success(), "copying PostgreSQL failed: {}", String::from_utf8_lossy(&output.stderr));
+    step::output(copy.arg(to).current_dir(root))?;
     PgConfig::read(&to.join(config.path.strip_prefix(root)?))
 }
 
@@ -137,11 +136,7 @@ fn fetch(major: u32, suite: &str, processor: Processor, root: &Path) -> Result<(
 }
 
 fn unpack(package: &Path, root: &Path) -> Result<()> {
-    let output = Command::new("dpkg-deb").arg("--extract").arg(package).arg(root).output();
-    let output = output.context("cannot run dpkg-deb")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cannot unpack {}: {said}", package.display());
-    Ok(())
+    step::output(Command::new("dpkg-deb").arg("--extract").arg(package).arg(root)).map(drop)
 }
 
 /// Moves each program `x` to `x.elf` and puts a starter in its place.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use harness::PgConfig;
 
 use crate::{build, step};
@@ -24,8 +24,7 @@ pub fn check(native: u32) -> Result<()> {
         clippy.args(["clippy", "--quiet", "--all-targets"]).args(build::extension_arguments(major));
         clippy.args(["--", "-D", "warnings"]).env("RUSTC_WRAPPER", &compiler).env("DOCS_RS", "1");
         let what = format!("clippy of the extension for PostgreSQL {major}");
-        let status = step::timed(&what, || Ok(clippy.status()?))?;
-        ensure!(status.success(), "{what} failed");
+        step::timed(&what, || step::shown(&mut clippy))?;
     }
     Ok(())
 }

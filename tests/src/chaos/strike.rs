@@ -152,7 +152,5 @@ fn limit(pid: u32, bytes: Option<u64>) {
 
 /// The size of a process' writable memory in bytes.
 fn writable_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmData:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kib.unwrap_or(0u64) * 1024
+    harness::proc_bytes(&format!("/proc/{pid}/status"), "VmData")
 }

@@ -5,7 +5,7 @@ use benches::hard::HardSet;
 use benches::{EFS, GraphSet, Searches};
 use clap::Args;
 use harness::hard::FAMILIES;
-use harness::{PgConfig, cpu_seconds, step};
+use harness::{PgConfig, cpu_seconds};
 use hnsw::{EngineKind, Pass, Remedy};
 
 use super::contest::{alternate, median};
@@ -95,11 +95,10 @@ impl Ablation {
             let rows = self.set.rows.unwrap_or(60_000);
             return Ok(HardSet::make(family, 1, rows, self.set.queries)?.graph);
         }
-        let metric = metric.map(flags::metric).transpose().map_err(anyhow::Error::msg)?;
+        let metric = metric.map(benches::metric).transpose().map_err(anyhow::Error::msg)?;
         let options = SetOptions { metric: metric.or(self.set.metric), ..self.set.clone() };
         let set = Set::find(name, &options)?;
-        let make = || GraphSet::of_vectors(&set.base, &set.queries, set.metric, self.m, self.ef_construction);
-        step::timed("finding the distances of the true neighbors", make)
+        GraphSet::of_vectors(&set.base, &set.queries, set.metric, self.m, self.ef_construction)
     }
 
     /// Results of searches are the same in every round, so only the first round searches.

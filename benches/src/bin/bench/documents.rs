@@ -10,7 +10,6 @@ mod ask;
 mod daily_report;
 mod distributed;
 mod ground;
-mod indexed;
 mod insert;
 mod load;
 mod memory;

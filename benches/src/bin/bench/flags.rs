@@ -1,20 +1,11 @@
 use std::str::FromStr;
 
-use harness::{Column, Metric};
+use harness::Column;
 
 /// Parses a number of at least 1.
 pub fn positive<T: FromStr + PartialOrd + From<u8>>(word: &str) -> Result<T, String> {
     let number: T = word.parse().map_err(|_| "not a number".to_owned())?;
     if number >= T::from(1) { Ok(number) } else { Err("at least 1 is needed".to_owned()) }
-}
-
-pub fn metric(word: &str) -> Result<Metric, String> {
-    match word {
-        "l2" => Ok(Metric::L2),
-        "ip" => Ok(Metric::InnerProduct),
-        "cosine" => Ok(Metric::Cosine),
-        _ => Err("l2, ip or cosine is needed".to_owned()),
-    }
 }
 
 pub fn column(word: &str) -> Result<Column, String> {

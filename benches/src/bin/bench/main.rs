@@ -15,6 +15,7 @@ mod figures;
 mod flags;
 mod floor;
 mod hard;
+mod indexed;
 mod markdown;
 mod memory;
 mod options;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use harness::proc_bytes;
+
 /// Resets the peak memory of a process.
 pub fn forget_peak(pid: u32) {
     // Without permission, the peak may be that of an earlier, larger build.
@@ -11,20 +13,17 @@ pub fn forget_peak(pid: u32) {
 
 /// The peak resident bytes of a process.
 pub fn peak(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    text.lines().find_map(|line| bytes(line, "VmHWM:")).unwrap_or_default()
+    proc_bytes(&format!("/proc/{pid}/status"), "VmHWM")
 }
 
 /// Bytes available without swapping; 0 if unknown.
 pub fn available() -> usize {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    text.lines().find_map(|line| bytes(line, "MemAvailable:")).unwrap_or_default() as usize
+    proc_bytes("/proc/meminfo", "MemAvailable") as usize
 }
 
 /// Anonymous resident bytes of a process; those of a builder are everything but its spool.
 pub fn anonymous(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    text.lines().find_map(|line| bytes(line, "RssAnon:")).unwrap_or_default()
+    proc_bytes(&format!("/proc/{pid}/status"), "RssAnon")
 }
 
 /// Bytes of the files in `dir` that a process has open, including deleted ones.
@@ -55,17 +54,11 @@ fn unshared(smaps: &str) -> u64 {
         let is_head = line.split(' ').next().is_some_and(|word| word.contains('-') && !word.ends_with(':'));
         if is_head {
             counts = !line.contains("/dev/zero") && !line.contains("/SYSV");
-        } else if counts {
-            sum += bytes(line, "Pss:").unwrap_or_default();
+        } else if let Some(size) = line.strip_prefix("Pss:").filter(|_| counts) {
+            sum += 1024 * size.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default();
         }
     }
     sum
-}
-
-/// The bytes of a field in kB.
-fn bytes(line: &str, field: &str) -> Option<u64> {
-    let kib: u64 = line.strip_prefix(field)?.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(1024 * kib)
 }
 
 #[cfg(test)]

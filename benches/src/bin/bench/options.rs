@@ -47,7 +47,7 @@ pub struct SetOptions {
     #[arg(long, value_name = "N", value_parser = flags::positive::<usize>, default_value = "1000")]
     pub queries: usize,
     /// l2, ip or cosine [default: the metric that suits the set; l2 for a path]
-    #[arg(long, value_name = "M", value_parser = flags::metric)]
+    #[arg(long, value_name = "M", value_parser = benches::metric)]
     pub metric: Option<Metric>,
     /// Column type: vector or halfvec
     #[arg(long = "type", value_name = "T", value_parser = flags::column, default_value = "vector")]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use harness::{Metric, cores, step};
 
 use super::options::Case;
@@ -51,7 +51,7 @@ pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case) -> Result<Graph> 
     command.args(["--metric", metric(set.metric), "--m", &case.m.to_string()]);
     command.args(["--ef-construction", &case.ef_construction.to_string()]);
     warm::up(set.bytes());
-    let text = output(command.args(["--threads", &cores().to_string()]))?;
+    let text = step::output(command.args(["--threads", &cores().to_string()]))?;
     let line = text.lines().find(|line| line.contains("seconds ")).context("no line with seconds")?;
     Ok(Graph { seconds: field(line, "seconds")?, memory: field(line, "peak")?, searches: searches(&text)? })
 }
@@ -59,7 +59,7 @@ pub fn graph(tools: &Tools, peer: Peer, set: &Set, case: Case) -> Result<Graph> 
 /// Searches an index file.
 pub fn visits(tools: &Tools, set: &Set, index: &Path) -> Result<Vec<Visits>> {
     let mut command = Command::new(&tools.visits);
-    searches(&output(command.arg(index).arg(&set.query_file).args(["--metric", metric(set.metric)]))?)
+    searches(&step::output(command.arg(index).arg(&set.query_file).args(["--metric", metric(set.metric)]))?)
 }
 
 fn metric(metric: Metric) -> &'static str {
@@ -68,14 +68,6 @@ fn metric(metric: Metric) -> &'static str {
         Metric::InnerProduct => "ip",
         _ => "cosine",
     }
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot run {name}"))?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name} failed: {}", error.trim());
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Parses all lines like `ef 40 recall 0.98 distances 812.5 pages 210.0`.

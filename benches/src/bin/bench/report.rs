@@ -9,7 +9,7 @@ use plot::{From, Plot, Scale, Series};
 
 type Medians = [(Peer, Figures)];
 
-fn number(value: Option<f64>, digits: usize) -> String {
+pub fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 

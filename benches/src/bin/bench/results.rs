@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use harness::{PgConfig, cores, pgvector_version, root};
+use harness::{PgConfig, cores, pgvector_version, proc_bytes, root, step};
 
 use super::markdown::Table;
 use plot::Plot;
@@ -78,10 +78,10 @@ pub fn date() -> String {
 /// A description of the machine: processor, cores, memory, versions.
 pub fn machine(config: &PgConfig) -> String {
     format!(
-        "{}, {} cores, {}, {}, PostgreSQL {}, pgvector {}",
-        of("/proc/cpuinfo", "model name"),
+        "{}, {} cores, {:.0} GiB, {}, PostgreSQL {}, pgvector {}",
+        processor(),
         cores(),
-        memory(),
+        proc_bytes("/proc/meminfo", "MemTotal") as f64 / f64::from(1 << 30),
         said("rustc", &["--version"]).split('(').next().unwrap_or_default().trim(),
         config.version,
         pgvector_version(config).unwrap_or_default()
@@ -107,20 +107,14 @@ pub fn plain(name: &str) -> String {
 }
 
 fn said(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(root()).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    let said = step::output(Command::new(program).args(arguments).current_dir(root()));
+    said.unwrap_or_default().trim().to_owned()
 }
 
-/// A field of a file in `/proc`.
-fn of(path: &str, field: &str) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let value = text.lines().find_map(|line| line.strip_prefix(field)?.split_once(':'));
-    value.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, value)| value.trim().to_owned())
-}
-
-fn memory() -> String {
-    let kib: u64 = of("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
-    format!("{:.0} GiB", kib as f64 / f64::from(1 << 20))
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
 #[cfg(test)]

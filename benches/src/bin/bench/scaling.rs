@@ -138,9 +138,7 @@ impl Scaling {
 
     fn graph_set(&self, set: &Set, part: usize) -> Result<GraphSet> {
         let base = set.base.clone().truncated(set.base.rows() / part);
-        // No queries: nothing is searched.
-        let queries = set.queries.clone().truncated(0);
-        GraphSet::of_vectors(&base, &queries, set.metric, self.m, self.ef_construction)
+        GraphSet::of_vectors(&base, &set.queries, set.metric, self.m, self.ef_construction)
     }
 }
 

@@ -80,6 +80,11 @@ impl Set {
     pub fn opclass(&self) -> String {
         self.metric.operator_class(self.column.value_type())
     }
+
+    /// What is indexed: the column, and its operator class.
+    pub fn key(&self) -> String {
+        format!("v {}", self.opclass())
+    }
 }
 
 fn vectors(name: &str, options: &SetOptions) -> Result<(Vectors, Vectors, Metric)> {

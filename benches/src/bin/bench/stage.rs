@@ -1,16 +1,14 @@
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use harness::{Builder, BuilderOptions, Cluster, Recall, Session, copy_rows, cores, cpu_seconds, recall};
+use anyhow::{Context, Result};
+use harness::{Builder, BuilderOptions, Cluster, Cost, Recall, Session, copy_rows, cores, cost, recall, step};
 
 use super::figures::{Figures, Search};
 use super::options::{BenchOptions, Case};
 use super::peer::{Peer, Tools};
 use super::programs::{self, Visits};
 use super::set::Set;
-use super::{EF_SEARCH, cold, memory, warm, watch};
+use super::{EF_SEARCH, cold, indexed, memory, warm, watch};
 
 pub const DATABASE: &str = "bench";
 pub const INDEX: &str = "items_v_idx";
@@ -79,7 +77,28 @@ impl<'a> Stage<'a> {
             Peer::Usearch => Some(self.usearch.as_ref().context("no builder with usearch")?),
             _ => None,
         };
-        create_index(&self.cluster, &mut self.session, self.set, builder, case)
+        let (session, pid) = (&mut self.session, builder.and_then(Builder::pid));
+        if let Some(builder) = builder {
+            builder.attach(session)?;
+            memory::forget_peak(pid.unwrap_or_default());
+        }
+        // Before timing: warm the page cache, and write the hint bits that the first scan sets.
+        session.execute("SELECT count(v) FROM items")?;
+        session.execute("CHECKPOINT")?;
+        warm::up(self.set.bytes());
+        let sql = indexed::statement("items", &self.set.key(), case, builder.is_some());
+        let backend = session.pid();
+        let build = || watch::during(backend, || indexed::create(session, &sql));
+        let ((built, most), Cost { database, builder, .. }) = cost(&self.cluster, builder, build);
+        let built = built?;
+        Ok(Figures {
+            seconds: built.seconds,
+            cpu: Some((database, builder)),
+            phases: built.phases,
+            memory: Some((most + pid.map_or(0, memory::peak)) as f64),
+            size: Some(self.session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?),
+            ..Figures::default()
+        })
     }
 
     fn search(&mut self, figures: &mut Figures, cold: bool) -> Result<()> {
@@ -116,54 +135,6 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Runs `CREATE INDEX` externally or in the database.
-pub fn create_index(
-    cluster: &Cluster,
-    session: &mut Session,
-    set: &Set,
-    builder: Option<&Builder>,
-    case: Case,
-) -> Result<Figures> {
-    if let Some(builder) = builder {
-        builder.attach(session)?;
-        memory::forget_peak(builder.pid().unwrap_or_default());
-    }
-    let external = if builder.is_some() { ", external = true" } else { "" };
-    let Case { m, ef_construction } = case;
-    let sql = format!(
-        "CREATE INDEX {INDEX} ON items USING hnsw (v {}) WITH (m = {m}, ef_construction = {ef_construction}{external})",
-        set.opclass()
-    );
-    // Before timing: warm the page cache, and write the hint bits that the first scan sets.
-    session.execute("SELECT count(v) FROM items")?;
-    session.execute("CHECKPOINT")?;
-    warm::up(set.bytes());
-    session.take_notices();
-    let cpu = || (cluster.cpu_seconds(), builder.and_then(Builder::pid).map_or(0.0, cpu_seconds));
-    let (before, start) = (cpu(), Instant::now());
-    let pid = session.pid();
-    let ((built, seconds), most) = watch::during(pid, || {
-        let built = session.execute(&sql);
-        (built, start.elapsed().as_secs_f64())
-    });
-    built.context("the index was not built")?;
-    // CPU time of parallel workers counts once the postmaster has waited for them.
-    thread::sleep(Duration::from_millis(300));
-    let after = cpu();
-    let notices = session.take_notices();
-    let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
-    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
-    let memory = most + builder.and_then(Builder::pid).map_or(0, memory::peak);
-    Ok(Figures {
-        seconds,
-        cpu: Some((after.0 - before.0, after.1 - before.1)),
-        phases: notices.iter().find_map(|notice| watch::phases(&notice.detail)),
-        memory: Some(memory as f64),
-        size: Some(session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?),
-        ..Figures::default()
-    })
-}
-
 /// Settings with ample resources. Dynamic shared memory is in /dev/shm if there is room, since files would be written to disk.
 pub fn settings() -> String {
     let workers = cores() + 4;
@@ -176,7 +147,6 @@ pub fn settings() -> String {
 
 /// Bytes free in /dev/shm.
 fn shared_memory() -> u64 {
-    let output = Command::new("df").args(["--output=avail", "-B1", "/dev/shm"]).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let text = step::output(Command::new("df").args(["--output=avail", "-B1", "/dev/shm"])).unwrap_or_default();
     text.lines().nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or(0)
 }

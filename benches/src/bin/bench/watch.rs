@@ -1,6 +1,6 @@
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
+
+use harness::beside;
 
 use super::memory;
 
@@ -16,24 +16,13 @@ pub fn during<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
 /// Runs `work` while another thread samples some figures. Returns the result, and the maximum of each figure.
 pub fn most<T, const N: usize>(
     pause: Duration,
-    look: impl Fn() -> [u64; N] + Send,
+    look: impl Fn() -> [u64; N] + Sync,
     work: impl FnOnce() -> T,
 ) -> (T, [u64; N]) {
-    let (done, over) = channel::<()>();
-    thread::scope(|scope| {
-        let watching = scope.spawn(move || {
-            let mut most = [0; N];
-            loop {
-                most.iter_mut().zip(look()).for_each(|(most, now)| *most = now.max(*most));
-                if over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                    return most;
-                }
-            }
-        });
-        let result = work();
-        drop(done);
-        (result, watching.join().expect("no panic"))
-    })
+    let mut most = look();
+    let look = || most.iter_mut().zip(look()).for_each(|(most, now)| *most = now.max(*most));
+    let result = beside(pause, look, work);
+    (result, most)
 }
 
 /// Seconds of scan, build and pages, parsed from the detail of the last INFO line: `Scan 0.10 s, build 1.20 s, pages 0.05 s.`

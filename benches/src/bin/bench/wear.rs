@@ -2,14 +2,13 @@
 //! rows on does a rebuild cost less than inserts?
 
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use harness::{
-    Builder, BuilderOptions, Cluster, Column, Recall, Session, Vectors, copy_rows, cpu_seconds, exact_neighbors,
-    recall, step, synthetic,
+    Builder, BuilderOptions, Cluster, Column, Cost, Recall, Session, Vectors, copy_rows, cost, exact_neighbors, recall,
+    step, synthetic,
 };
 
 use super::flags::positive;
@@ -18,12 +17,12 @@ use super::options::SetOptions;
 use super::peer::Tools;
 use super::results::Results;
 use super::set::{SEED, Set};
-use super::{NEIGHBORS, programs, stage};
+use super::stage::{self, INDEX};
+use super::{NEIGHBORS, programs};
 
 const EF_SEARCH: u32 = 40;
 /// One of this many rows is updated, and one deleted.
 const PART: usize = 8;
-const INDEX: &str = "items_v_idx";
 const WORN: &str = "worn";
 
 /// Sizes of the benchmark.
@@ -73,12 +72,6 @@ struct Bench<'a> {
     builder: Builder,
 }
 
-/// The cost of a step.
-struct Cost {
-    cpu: f64,
-    seconds: f64,
-}
-
 impl<'a> Bench<'a> {
     fn new(options: &'a Wear, tools: &'a Tools) -> Result<Self> {
         let &Wear { rows, dims, queries, inserts, .. } = options;
@@ -114,15 +107,10 @@ impl<'a> Bench<'a> {
         Ok((session, cost))
     }
 
-    /// Runs a step; measures CPU seconds of server and builder, and elapsed seconds.
-    fn cost(&self, mut what: impl FnMut() -> Result<()>) -> Result<Cost> {
-        let cpu = || self.cluster.cpu_seconds() + self.builder.pid().map_or(0.0, cpu_seconds);
-        let (before, start) = (cpu(), Instant::now());
-        what()?;
-        let seconds = start.elapsed().as_secs_f64();
-        // CPU time of ended processes counts once the postmaster has waited for them.
-        thread::sleep(Duration::from_millis(300));
-        Ok(Cost { cpu: cpu() - before, seconds })
+    /// Runs a step and measures its cost.
+    fn cost(&self, what: impl FnOnce() -> Result<()>) -> Result<Cost> {
+        let (done, cost) = cost(&self.cluster, Some(&self.builder), what);
+        done.map(|()| cost)
     }
 
     fn wear(&self) -> Result<Table> {
@@ -142,19 +130,18 @@ impl<'a> Bench<'a> {
             self.row(&mut table, "updates and deletes", &worn, &exact, &cost)?;
             drop(session);
             // Each contestant gets its own copy of the worn database.
-            for (what, arguments) in [("VACUUM", None), ("maintain", Some(&[][..]))] {
+            for (what, rebuilds) in [("VACUUM", false), ("maintain", true)] {
                 let copy = format!("{worn}_{what}");
                 self.copy(&worn, &copy)?;
-                let cost = step::timed(&format!("{name}: {what}"), || match arguments {
-                    None => self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?)),
-                    Some(further) => self.cost(|| self.maintain(&copy, further)),
+                let vacuum = || self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?));
+                let cost = step::timed(&format!("{name}: {what}"), || {
+                    if rebuilds { self.cost(|| self.maintain(&copy)) } else { vacuum() }
                 })?;
                 let rebuilt = if external { ", by the builder" } else { ", by REINDEX in the database" };
-                let how = if arguments.is_some() { rebuilt } else { " of that" };
+                let how = if rebuilds { rebuilt } else { " of that" };
                 self.row(&mut table, &format!("{what}{how}"), &copy, &exact, &cost)?;
-                if arguments.is_some() {
-                    let cost = self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?))?;
-                    self.row(&mut table, "VACUUM after that", &copy, &exact, &cost)?;
+                if rebuilds {
+                    self.row(&mut table, "VACUUM after that", &copy, &exact, &vacuum()?)?;
                 }
                 self.cluster.session("postgres")?.execute(&format!("DROP DATABASE \"{copy}\""))?;
             }
@@ -172,9 +159,9 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn maintain(&self, database: &str, further: &[&str]) -> Result<()> {
+    fn maintain(&self, database: &str) -> Result<()> {
         let dsn = format!("host={} user=postgres dbname='{database}'", self.cluster.dir().display());
-        let output = Command::new(&self.tools.program).args(["maintain", &dsn, "--rebuild"]).args(further).output()?;
+        let output = Command::new(&self.tools.program).args(["maintain", &dsn, "--rebuild"]).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success() && said.contains(": done"), "maintain has not rebuilt: {said}");
         Ok(())
@@ -192,7 +179,7 @@ impl<'a> Bench<'a> {
             what.to_owned(),
             format!("{found:.4}"),
             format!("{:.0}", visits.distances),
-            format!("{:.1}", cost.cpu),
+            format!("{:.1}", cost.cpu()),
             format!("{:.1}", cost.seconds),
             format!("{:.0}", bytes / 1e6),
         ];
@@ -231,13 +218,13 @@ impl<'a> Bench<'a> {
             let (first, count) = (self.options.rows, self.options.inserts);
             let insert = format!("INSERT INTO items SELECT * FROM pool WHERE id >= {first} AND id < {first} + {count}");
             let cost = self.cost(|| Ok(session.execute(&insert)?))?;
-            let each = cost.cpu / count as f64;
-            let share = |build: &Cost| format!("{:.0} %", 100.0 * build.cpu / each / rows as f64);
+            let each = cost.cpu() / count as f64;
+            let share = |build: &Cost| format!("{:.0} %", 100.0 * build.cpu() / each / rows as f64);
             let cells = [
                 rows.to_string(),
                 format!("{:.2}", 1000.0 * each),
-                format!("{:.1}", outside.cpu),
-                format!("{:.1}", inside.cpu),
+                format!("{:.1}", outside.cpu()),
+                format!("{:.1}", inside.cpu()),
                 share(&outside),
                 share(&inside),
             ];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use harness::PgConfig;
 
 use super::{cargo, extension_arguments};
@@ -57,11 +57,11 @@ impl Place {
     }
 
     fn cargo(&self, config: Option<&PgConfig>) -> Result<Command> {
-        let rustc = rustc(&["--print", "sysroot"])?;
+        let sysroot = step::output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let version = rustc_hash()?;
         let home = env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(env::home_dir()?.join(".cargo"))).context("cargo's home is not known")?;
-        let library = Path::new(rustc.trim()).join("lib/rustlib/src/rust");
+        let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
         // Of several that fit, the last counts.
         let names = [
             (self.sources.as_path(), "/lantern-index".to_owned()),
@@ -87,13 +87,7 @@ impl Place {
 
 /// The commit of the compiler.
 fn rustc_hash() -> Result<String> {
-    let text = rustc(&["-vV"])?;
+    let text = step::output(Command::new("rustc").arg("-vV"))?;
     let hash = text.lines().find_map(|line| line.strip_prefix("commit-hash: "));
     Ok(hash.context("rustc does not tell its commit")?.to_owned())
-}
-
-fn rustc(arguments: &[&str]) -> Result<String> {
-    let output = Command::new("rustc").args(arguments).output().context("cannot run rustc")?;
-    ensure!(output.status.success(), "rustc failed: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

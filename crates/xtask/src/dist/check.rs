@@ -1,6 +1,5 @@
 //! The packages on clean systems: installed, used, upgraded while an index is built, removed and purged.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,9 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::Packages;
-use super::package::run as output;
 use crate::arguments::CleanSystem;
-use crate::step;
+use crate::step::{self, output};
 
 mod root;
 
@@ -245,11 +243,4 @@ impl Drop for Daemon {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// The codename of this machine's release.
-fn own_codename() -> Result<String> {
-    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    Ok(name.context("/etc/os-release does not name a release of Debian")?.trim_matches('"').to_owned())
 }

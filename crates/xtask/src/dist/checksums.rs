@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::package::{architecture, run};
+use super::package::architecture;
+use crate::step::output;
 
 /// Removes the files of an earlier release from `out`.
 pub fn remove_files(out: &Path) -> Result<()> {
@@ -20,7 +21,7 @@ pub fn remove_files(out: &Path) -> Result<()> {
 /// Writes the SHA-256 of each file of the release that `out` has now, as `sha256sum --check` reads it.
 pub fn write(out: &Path) -> Result<PathBuf> {
     let architecture = architecture()?;
-    let sums = run(Command::new("sha256sum").args(names(out, &architecture)?).current_dir(out))?;
+    let sums = output(Command::new("sha256sum").args(names(out, &architecture)?).current_dir(out))?;
     let path = out.join(file(&architecture));
     fs::write(&path, sums).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}", path.display());
@@ -30,7 +31,7 @@ pub fn write(out: &Path) -> Result<PathBuf> {
 /// Checks the files that are named in `sums`.
 pub fn check(sums: &Path) -> Result<()> {
     let folder = sums.parent().context("no folder")?;
-    run(Command::new("sha256sum").args(["--check", "--strict"]).arg(sums).current_dir(folder)).map(drop)
+    output(Command::new("sha256sum").args(["--check", "--strict"]).arg(sums).current_dir(folder)).map(drop)
 }
 
 /// Releases for several architectures lie in one folder when they are published.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::package::{Package, run};
+use super::package::Package;
 use super::source;
 use crate::step;
 
@@ -38,7 +38,7 @@ pub fn package(program: &Path) -> Result<Package> {
         ("fish", "usr/share/fish/vendor_completions.d/lantern-index.fish"),
     ];
     for (shell, to) in shells {
-        let text = run(Command::new(program).args(["completions", shell]))?;
+        let text = step::output(Command::new(program).args(["completions", shell]))?;
         package.file(to, text.as_bytes(), 0o644)?;
     }
     package.documents()?;
@@ -48,7 +48,7 @@ pub fn package(program: &Path) -> Result<Package> {
 fn manual(package: &Package, program: &Path) -> Result<()> {
     let folder = step::work_dir()?.join("man");
     let _ = fs::remove_dir_all(&folder);
-    run(Command::new(program).arg("man").arg(&folder))?;
+    step::output(Command::new(program).arg("man").arg(&folder))?;
     for page in fs::read_dir(&folder).context("no manual pages")?.flatten() {
         let name = page.file_name().to_string_lossy().into_owned();
         package.gzipped(&format!("usr/share/man/man1/{name}"), &fs::read(page.path())?)?;

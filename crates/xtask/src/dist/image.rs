@@ -8,9 +8,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::{Builder, BuilderOptions, Cluster, PgConfig, Scratch};
 
-use super::package::{Tree, architecture, run as output, seconds};
+use super::package::{Tree, architecture, seconds};
 use super::source;
-use crate::{step, unpacked};
+use crate::step::{self, output};
+use crate::{install, unpacked};
 
 /// The first release with `extension_control_path`, and the newest that there is.
 pub const MAJOR: u32 = 18;
@@ -22,10 +23,8 @@ const ACCOUNT: &str = "65532";
 pub fn build(library: &Path, out: &Path) -> Result<PathBuf> {
     let tree = Tree::new(&out.join(format!("extension-image-{MAJOR}")))?;
     tree.linked(library, "lib/lantern_index.so", 0o755)?;
-    let sources = source("crates/extension");
-    tree.copy(&sources.join("lantern_index.control"), "share/extension/lantern_index.control", 0o644)?;
-    for script in fs::read_dir(sources.join("sql")).context("no SQL scripts")?.flatten() {
-        tree.copy(&script.path(), &format!("share/extension/{}", script.file_name().to_string_lossy()), 0o644)?;
+    for (file, name) in install::sql_files()? {
+        tree.copy(&file, &format!("share/extension/{name}"), 0o644)?;
     }
     // The image has no /usr/share/common-licenses.
     let licenses = format!("licenses/postgresql-{MAJOR}-lantern-index");

@@ -1,10 +1,9 @@
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::package::Package;
-use super::source;
+use crate::install;
 
 const FIELDS: &str = "\
 Recommends: postgresql-NN-pgvector
@@ -20,11 +19,8 @@ pub fn package(library: &Path, major: u32) -> Result<Package> {
     let fields = FIELDS.replace("NN", &major.to_string());
     let mut package = Package::new(&format!("{server}-lantern-index"), &[&server], &fields)?;
     package.linked(library, &format!("usr/lib/postgresql/{major}/lib/lantern_index.so"), 0o644)?;
-    let folder = format!("usr/share/postgresql/{major}/extension");
-    let sources = source("crates/extension");
-    package.copy(&sources.join("lantern_index.control"), &format!("{folder}/lantern_index.control"), 0o644)?;
-    for script in fs::read_dir(sources.join("sql")).context("no SQL scripts")?.flatten() {
-        package.copy(&script.path(), &format!("{folder}/{}", script.file_name().to_string_lossy()), 0o644)?;
+    for (file, name) in install::sql_files()? {
+        package.copy(&file, &format!("usr/share/postgresql/{major}/extension/{name}"), 0o644)?;
     }
     package.documents()?;
     Ok(package)

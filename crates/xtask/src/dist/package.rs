@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::step;
 
@@ -59,7 +59,7 @@ impl Tree {
     /// Adds a program or library, without its debug information.
     pub fn linked(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
         let path = self.copy(from, to, mode)?;
-        run(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&path))?;
+        step::output(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&path))?;
         Ok(path)
     }
 }
@@ -86,7 +86,7 @@ impl Package {
     /// Adds a file as `to.gz`.
     pub fn gzipped(&self, to: &str, content: &[u8]) -> Result<()> {
         let path = self.file(to, content, 0o644)?;
-        run(Command::new("gzip").args(["-9n", "--force"]).arg(path)).map(drop)
+        step::output(Command::new("gzip").args(["-9n", "--force"]).arg(path)).map(drop)
     }
 
     /// Adds a program or library, without debug information, and depends on its linked libraries.
@@ -124,7 +124,7 @@ impl Package {
         let path = out.join(format!("{}_{version}_{architecture}.deb", self.name));
         let mut build = Command::new("dpkg-deb");
         build.args(["--root-owner-group", "--build", "-Zxz"]).env("SOURCE_DATE_EPOCH", seconds()?.to_string());
-        run(build.arg(self.tree.root()).arg(&path))?;
+        step::output(build.arg(self.tree.root()).arg(&path))?;
         Ok(path)
     }
 
@@ -134,10 +134,9 @@ impl Package {
         fs::create_dir_all(fake.join("debian"))?;
         fs::write(fake.join("debian/control"), format!("Source: x\n\nPackage: {}\nArchitecture: any\n", self.name))?;
         let mut command = Command::new("dpkg-shlibdeps");
-        let output = run(command
-            .current_dir(&fake)
-            .arg("-O")
-            .args(self.linked.iter().map(|path| format!("-e{}", path.display()))))?;
+        let output = step::output(
+            command.current_dir(&fake).arg("-O").args(self.linked.iter().map(|path| format!("-e{}", path.display()))),
+        )?;
         let line = output.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
         let linked = line.context("dpkg-shlibdeps does not say what the programs are linked with")?;
         Ok(linked.split(", ").map(str::to_owned).chain(self.depends.iter().cloned()).collect())
@@ -149,28 +148,14 @@ pub fn seconds() -> Result<u64> {
     if let Some(seconds) = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok()) {
         return Ok(seconds);
     }
-    let text = run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(harness::root()))
+    let text = step::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(harness::root()))
         .context("SOURCE_DATE_EPOCH is not set, and git does not tell when the sources were committed")?;
     text.trim().parse().context("git tells no time")
 }
 
 /// Debian's name of this machine's architecture.
 pub fn architecture() -> Result<String> {
-    Ok(run(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned())
-}
-
-/// Runs a command and gives what it prints.
-pub fn run(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot run {name}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}\n{}{said}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout)
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(step::output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned())
 }
 
 /// The size of files in KiB, each rounded up, with one for each folder: the same on every file system.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::package;
-use crate::build;
+use crate::{build, step};
 
 /// What is distributed.
 const PACKAGES: [&str; 2] = ["lantern-index", "lantern-index-extension"];
@@ -20,7 +20,7 @@ pub fn write(out: &Path) -> Result<PathBuf> {
     cargo.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
     // Without a platform, crates for Windows and for the web are listed too.
     cargo.args(["--filter-platform", &format!("{ARCH}-unknown-linux-gnu")]);
-    let metadata: Value = serde_json::from_str(&package::run(&mut cargo)?).context("cargo metadata")?;
+    let metadata: Value = serde_json::from_str(&step::output(&mut cargo)?).context("cargo metadata")?;
     let lock = fs::read_to_string(harness::root().join("Cargo.lock")).context("Cargo.lock")?;
     let bill = bill(&metadata, &checksums(&lock))?;
     let path = out.join(format!("lantern-index_{}_{}.cdx.json", env!("CARGO_PKG_VERSION"), package::architecture()?));

@@ -33,8 +33,7 @@ pub fn run(config: &PgConfig, program: PathBuf) -> Result<()> {
 
 /// What `PostgreSQL::Test` needs, beside itself, which comes with PostgreSQL's headers.
 fn has_ipc_run() -> bool {
-    let output = Command::new("perl").args(["-MIPC::Run", "-e", "1"]).output();
-    output.is_ok_and(|output| output.status.success())
+    step::output(Command::new("perl").args(["-MIPC::Run", "-e", "1"])).is_ok()
 }
 
 /// pgvector's tests, in a folder that PostgreSQL's account may write to.
@@ -52,8 +51,7 @@ impl<'a> Suite<'a> {
         let settings = format!("{}hnsw.external_index = on\n", builder.settings());
         let scratch = Scratch::new("pgvector", 0o755)?;
         let account = Account::for_postgres()?;
-        let copied = Command::new("cp").arg("-R").arg(source.join("test")).arg(scratch.path()).status();
-        ensure!(copied.is_ok_and(|status| status.success()), "cannot copy pgvector's tests");
+        step::output(Command::new("cp").arg("-R").arg(source.join("test")).arg(scratch.path()))?;
         for folder in ["out", "tmp"] {
             fs::create_dir(scratch.path().join(folder))?;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use harness::{Builder, BuilderOptions};
 
+use super::super::options::Case;
 use super::super::set::Set;
 use super::ask;
 use super::ground::Ground;
@@ -67,8 +68,8 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     nodes.iter_mut().try_for_each(|node| node.session.execute("ANALYZE items"))?;
     let options = BuilderOptions::router(&["--max-builders", "2"]).by(&ground.tools.program);
     let router = Builder::start_with(&options)?;
-    let (m, ef) = (sizes.m.unwrap_or(M), sizes.ef_construction.unwrap_or(EF_CONSTRUCTION));
-    let builds = builds::measure(&mut single, &mut nodes, &router, set, &format!("m = {m}, ef_construction = {ef}"))?;
+    let case = Case { m: sizes.m.unwrap_or(M), ef_construction: sizes.ef_construction.unwrap_or(EF_CONSTRUCTION) };
+    let builds = builds::measure(&mut single, &mut nodes, &router, set, case)?;
 
     let literals = ask::literals(&set.queries);
     let mut measured = Measured { title: set.title(), builds, searched: Vec::new(), is_cut: false };

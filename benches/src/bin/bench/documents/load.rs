@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use harness::{Builder, Session, copy_rows, cores, step};
 
 use super::super::contest::{alternate, median};
+use super::super::indexed;
+use super::super::options::Case;
 use super::super::set::Set;
+use super::super::stage::INDEX;
 use super::ask;
 use super::ground::Ground;
 use super::section::Section;
@@ -66,17 +69,16 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     let workers = (cores() - 1).max(1);
     session.execute(&format!("ALTER TABLE items SET (parallel_workers = {workers})"))?;
     session.execute("SET jit = off; SET client_min_messages = notice")?;
-    let m = sizes.m.unwrap_or(M);
-    session.execute(&Ground::build_settings(set, m, cores()))?;
+    let case = Case { m: sizes.m.unwrap_or(M), ef_construction: sizes.ef_construction.unwrap_or(EF_CONSTRUCTION) };
+    session.execute(&Ground::build_settings(set, case.m, cores()))?;
     let literals = ask::literals(&set.queries);
     let contestants: Vec<(Form, Place)> =
         Form::ALL.into_iter().flat_map(|form| Place::ALL.map(|place| (form, place))).collect();
     let rounds = alternate(sizes.rounds.unwrap_or(ROUNDS), &contestants, |_, &(form, place)| {
-        let with = format!("m = {m}, ef_construction = {}", sizes.ef_construction.unwrap_or(EF_CONSTRUCTION));
-        let seconds = create(&mut session, &builder, &form.indexed(set.base.dims()), place, &with)?;
-        let size = session.value("SELECT pg_relation_size('items_idx')")?;
+        let seconds = create(&mut session, &builder, &form.key(set.base.dims()), place, case)?;
+        let size = session.value(&format!("SELECT pg_relation_size('{INDEX}')"))?;
         let recall = search(&mut session, form, set, &literals)?;
-        session.execute("DROP INDEX items_idx")?;
+        session.execute(&format!("DROP INDEX {INDEX}"))?;
         println!("{}, {}: {seconds:.2} s, recall {recall:.4}", form.name(), place.name());
         Ok(Built { seconds, size, recall })
     })?;
@@ -88,28 +90,20 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     Ok(Measured { title: format!("{} rows x {}", set.base.rows(), set.base.dims()), load, built })
 }
 
-/// Builds `items_idx` and returns the seconds.
-fn create(session: &mut Session, builder: &Builder, indexed: &str, place: Place, with: &str) -> Result<f64> {
+/// Builds the index and returns the seconds.
+fn create(session: &mut Session, builder: &Builder, key: &str, place: Place, case: Case) -> Result<f64> {
     let workers = if place == Place::Parallel { (cores() - 1).max(1) } else { 0 };
-    let external = if place == Place::External { ", external = true" } else { "" };
     builder.attach(session)?;
     session.execute(&format!("SET max_parallel_maintenance_workers = {workers}"))?;
     session.execute("CHECKPOINT")?;
-    session.take_notices();
-    let start = Instant::now();
-    session.execute(&format!("CREATE INDEX items_idx ON items USING hnsw ({indexed}) WITH ({with}{external})"))?;
-    let seconds = start.elapsed().as_secs_f64();
-    let notices = session.take_notices();
-    let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
-    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
-    Ok(seconds)
+    Ok(indexed::create(session, &indexed::statement("items", key, case, place == Place::External))?.seconds)
 }
 
 fn search(session: &mut Session, form: Form, set: &Set, literals: &[String]) -> Result<f64> {
     session.execute(&format!("SET hnsw.ef_search = {EF_SEARCH}; SET enable_seqscan = off"))?;
     let statements: Vec<String> = literals.iter().map(|query| form.search(set.base.dims(), query, EF_SEARCH)).collect();
     let plan = session.plan(statements.first().context("no queries")?)?;
-    ensure!(plan.contains("Index Scan using items_idx"), "the plan does not use the index:\n{plan}");
+    ensure!(plan.contains(&format!("Index Scan using {INDEX}")), "the plan does not use the index:\n{plan}");
     let recall = ask::recall(session, &statements, &set.exact)?;
     session.execute("RESET enable_seqscan")?;
     Ok(recall)

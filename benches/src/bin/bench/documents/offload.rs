@@ -6,6 +6,7 @@ mod scene;
 
 use super::super::contest::{alternate, median};
 use super::super::markdown::Table;
+use super::super::report::number;
 use super::super::set::Set;
 use super::ground::Ground;
 use super::pgbench;
@@ -81,9 +82,7 @@ fn table(runs: &[(String, Vec<Run>)]) -> Table {
         "recall@10",
     ]);
     for (name, runs) in runs {
-        let of = |get: &dyn Fn(&Run) -> Option<f64>, digits: usize| {
-            median(runs.iter().filter_map(get)).map_or(String::new(), |value| format!("{value:.digits$}"))
-        };
+        let of = |get: &dyn Fn(&Run) -> Option<f64>, digits| number(median(runs.iter().filter_map(get)), digits);
         let slow = |from: f64, to: f64, run: &Run| pgbench::latency(&run.transactions, from, to, 0.99);
         table.row([
             name.clone(),
@@ -102,9 +101,7 @@ fn table(runs: &[(String, Vec<Run>)]) -> Table {
 fn phases(runs: &[(String, Vec<Run>)]) -> Table {
     let mut table = Table::new(["index built", "scan, s", "% kept", "build, s", "% kept", "pages, s", "% kept"]);
     for (name, runs) in runs {
-        let of = |get: &dyn Fn(&Run) -> Option<f64>, digits: usize| {
-            median(runs.iter().filter_map(get)).map_or(String::new(), |value| format!("{value:.digits$}"))
-        };
+        let of = |get: &dyn Fn(&Run) -> Option<f64>, digits| number(median(runs.iter().filter_map(get)), digits);
         if runs.iter().all(|run| run.built.phases.is_none()) {
             continue;
         }

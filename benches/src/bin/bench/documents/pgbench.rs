@@ -54,7 +54,7 @@ impl Load<'_> {
     /// Makes the tables of pgbench's built-in scripts, with `scale` times 100,000 accounts.
     pub fn prepare(&self, scale: usize) -> Result<()> {
         let scale = scale.to_string();
-        output(self.command().args(["-i", "-q", "-s", &scale, self.database])).map(drop)
+        step::output(self.command().args(["-i", "-q", "-s", &scale, self.database])).map(drop)
     }
 
     /// Runs the sessions to their end.
@@ -62,8 +62,7 @@ impl Load<'_> {
     /// # Errors
     /// pgbench fails, or a transaction fails.
     pub fn run(&self, amount: Amount) -> Result<Outcome> {
-        let mut command = self.sessions(amount, cores())?;
-        parse(&output(&mut command)?)
+        parse(&step::output(&mut self.sessions(amount, cores())?)?)
     }
 
     /// Runs the sessions until they are stopped, and logs each transaction.
@@ -158,13 +157,6 @@ pub fn latency(transactions: &[Transaction], from: f64, to: f64, share: f64) -> 
 /// The number of transactions per session.
 pub fn each(transactions: usize, clients: usize) -> usize {
     (transactions / clients).max(1)
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().context("cannot run pgbench")?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "pgbench failed: {}", error.trim());
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Parses pgbench's final output.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use harness::cores;
+use anyhow::Result;
+use harness::{cores, step};
 
 /// The cores of this machine, divided among parties that would otherwise have their own machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,7 @@ pub fn command(cores: Option<&[usize]>, program: &Path) -> Command {
 
 /// Restricts a process to these cores, with all its present and future threads.
 pub fn process(pid: u32, cores: &[usize]) -> Result<()> {
-    let output = Command::new("taskset").args(["-a", "-c", "-p", &list(cores), &pid.to_string()]).output();
-    let output = output.context("cannot run taskset")?;
-    ensure!(output.status.success(), "taskset failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    step::output(Command::new("taskset").args(["-a", "-c", "-p", &list(cores), &pid.to_string()])).map(drop)
 }
 
 fn list(cores: &[usize]) -> String {

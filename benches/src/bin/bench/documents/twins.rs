@@ -2,11 +2,11 @@ use anyhow::Result;
 use harness::{Cluster, Recall, Session, copy_rows, cores, recall, step};
 
 use super::super::NEIGHBORS;
+use super::super::indexed::{self, Built};
 use super::super::options::Case;
 use super::super::set::Set;
 use super::super::stage::DATABASE;
 use super::ground::Ground;
-use super::indexed::{Built, create_index};
 
 /// Names and tables of the twins, and whether a builder built the index.
 pub const TWINS: [(&str, &str, bool); 2] =
@@ -28,6 +28,7 @@ impl Twins {
         copy_rows(&mut session, "queries", set.column, &set.queries)?;
         session.execute("CREATE UNIQUE INDEX ON queries (id); ANALYZE queries")?;
         session.execute(&Ground::build_settings(set, case.m, cores()))?;
+        builder.attach(&mut session)?;
         let mut built = Vec::new();
         for (name, table, external) in TWINS {
             copy_rows(&mut session, table, set.column, &set.base)?;
@@ -35,8 +36,9 @@ impl Twins {
                 "ALTER TABLE {table} SET (parallel_workers = {}); CHECKPOINT",
                 (cores() - 1).max(1)
             ))?;
-            let index = || create_index(&mut session, table, &set.opclass(), case, external.then_some(&builder));
-            built.push(step::timed(&format!("{}: building the index: {name}", set.title()), index)?);
+            let sql = indexed::statement(table, &set.key(), case, external);
+            let build = || indexed::create(&mut session, &sql);
+            built.push(step::timed(&format!("{}: building the index: {name}", set.title()), build)?);
         }
         Ok(Self { cluster, built: [built[0], built[1]] })
     }

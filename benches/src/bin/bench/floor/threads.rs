@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use harness::beside;
 
 use super::replay;
 
@@ -96,25 +96,9 @@ impl Timeline {
 
 /// Runs `work` while another thread takes samples.
 pub fn during<T>(watched: Watched, work: impl FnOnce() -> T) -> (T, Timeline) {
-    let (done, over) = channel::<()>();
-    let (ready, is_ready) = channel::<()>();
-    thread::scope(|scope| {
-        let watching = scope.spawn(move || {
-            let mut seen = Seen::new(watched);
-            let _ = ready.send(());
-            loop {
-                let is_over = over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
-                seen.look();
-                if is_over {
-                    return Timeline(seen.threads.into_values().collect());
-                }
-            }
-        });
-        let _ = is_ready.recv();
-        let result = work();
-        drop(done);
-        (result, watching.join().expect("no panic"))
-    })
+    let mut seen = Seen::new(watched);
+    let result = beside(PAUSE, || seen.look(), work);
+    (result, Timeline(seen.threads.into_values().collect()))
 }
 
 struct Seen {
@@ -187,6 +171,8 @@ fn children(pid: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;
+    use std::sync::mpsc::channel;
+    use std::thread;
 
     use super::*;
 

@@ -7,15 +7,16 @@ use anyhow::{Context, Result};
 use harness::{Builder, BuilderOptions, Cluster, Session, fill_rows, make_certificate, step, synthetic};
 use service::Tls;
 
+use super::super::options::Case;
 use super::super::peer::Tools;
 use super::super::set::SEED;
-use super::super::{stage, warm, watch};
+use super::super::stage::{self, INDEX};
+use super::super::{indexed, warm, watch};
 use super::Floor;
 use super::replay::{Recording, Replay};
 use super::shape::Shape;
 use super::threads::{self, Used, Watched};
 
-const INDEX: &str = "items_v_idx";
 /// Characters per row in the table for raw pages: four rows fill a page, and no value is compressed or moved to TOAST.
 const FILLER: usize = 1980;
 
@@ -109,7 +110,7 @@ impl<'a> Bench<'a> {
             Recording::make(plain.address(), |port| {
                 self.attach(port, false, 0)?;
                 self.session.execute(&self.create())?;
-                Ok(self.session.execute(&format!("DROP INDEX {INDEX}"))?)
+                self.drop_index()
             })
         })?;
         self.blocks = recording.layout.blocks;
@@ -129,11 +130,8 @@ impl<'a> Bench<'a> {
 
     fn create(&self) -> String {
         let &Floor { m, ef_construction, .. } = self.options;
-        let opclass = format!("{}_cosine_ops", self.shape.column.name());
-        format!(
-            "CREATE INDEX {INDEX} ON items USING hnsw (v {opclass}) \
-             WITH (external = true, m = {m}, ef_construction = {ef_construction})"
-        )
+        let key = format!("v {}_cosine_ops", self.shape.column.name());
+        indexed::statement("items", &key, Case { m, ef_construction }, true)
     }
 
     /// Bytes of all values.

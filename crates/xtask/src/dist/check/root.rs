@@ -6,10 +6,9 @@ use std::process::{self, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::own_codename;
 use crate::arguments::CleanSystem;
-use crate::dist::package::run as output;
-use crate::{apt, apt_sources, step};
+use crate::step::{self, output};
+use crate::{apt, apt_sources, system};
 
 /// What the packages need: the test itself uses no network.
 const INCLUDED: &str = "adduser,init-system-helpers,libstdc++6";
@@ -161,6 +160,11 @@ impl Drop for System {
 
 pub fn as_root(program: &str) -> Result<Command> {
     apt::as_root(program, "installing packages on a clean system")
+}
+
+fn own_codename() -> Result<String> {
+    let codename = system::System::own().codename().map(str::to_owned);
+    codename.context("/etc/os-release does not name a release of Debian")
 }
 
 #[cfg(test)]

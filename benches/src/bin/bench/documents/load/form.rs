@@ -33,7 +33,7 @@ impl Form {
     }
 
     /// Expression and opclass of the index.
-    pub fn indexed(self, dims: usize) -> String {
+    pub fn key(self, dims: usize) -> String {
         match self {
             Self::Vector => "v vector_cosine_ops".to_owned(),
             Self::Halfvec => format!("(v::halfvec({dims})) halfvec_cosine_ops"),

@@ -1,12 +1,12 @@
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use harness::{Builder, Cluster, Recall, Scratch, Session, copy_rows, cores, recall};
+use anyhow::{Context, Result};
+use harness::{Builder, Cluster, Recall, Scratch, Session, copy_rows, cores, recall, step};
 
-use super::super::super::options::Case;
 use super::super::super::set::Set;
-use super::super::super::{memory, watch};
+use super::super::super::stage::INDEX;
+use super::super::super::{indexed, memory, watch};
 use super::super::ground::Ground;
 use super::case;
 
@@ -75,9 +75,7 @@ fn limit(ground: &Ground, set: &Set) -> Result<u64> {
     let mut estimate = Command::new(&ground.tools.program);
     estimate.args(["estimate", "--json", "--rows", &rows.to_string(), "--dims", &dims.to_string()]);
     estimate.args(["--m", &case(ground).m.to_string(), "--threads", &cores().to_string()]);
-    let output = estimate.output().context("cannot run lantern-index estimate")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "lantern-index estimate failed: {}", String::from_utf8_lossy(&output.stderr));
+    let text = step::output(&mut estimate)?;
     let all = number(&text, "builder_memory_bytes").with_context(|| format!("cannot make sense of {text:?}"))?;
     Ok(all.saturating_sub(4 * (rows * dims) as u64))
 }
@@ -109,32 +107,26 @@ impl<'a> Stage<'a> {
         let pid = builder.pid().context("the builder has ended")?;
         let dir = self.spool.path().to_owned();
         let look = move || [memory::anonymous(pid), memory::in_files(pid, &dir)];
-        let sql = self.statement(true);
-        let session = &mut self.session;
-        let (created, [most, spooled]) = watch::most(PAUSE, look, || timed(session, &sql));
-        self.finish(Build { name, memory: most as f64, spooled: spooled as f64, seconds: created?, ..Build::default() })
+        let sql = self.statement(true)?;
+        let (built, [most, spooled]) = watch::most(PAUSE, look, || indexed::create(&mut self.session, &sql));
+        let seconds = built?.seconds;
+        self.finish(Build { name, memory: most as f64, spooled: spooled as f64, seconds, ..Build::default() })
     }
 
     /// Builds in the database, with this maintenance_work_mem in kB.
     fn inside(&mut self, name: &'static str, memory: u64) -> Result<Build> {
         self.session.execute(&format!("SET maintenance_work_mem = '{memory}kB'"))?;
-        self.session.take_notices();
-        let sql = self.statement(false);
+        let sql = self.statement(false)?;
         let session = &mut self.session;
-        let (created, most) = watch::during(session.pid(), || timed(session, &sql));
-        let seconds = created?;
-        let said = self.session.take_notices().into_iter().find(|notice| notice.message.contains("no longer fits"));
-        let said = said.map(|notice| notice.message);
-        self.finish(Build { name, memory: most as f64, seconds, said, ..Build::default() })
+        let (built, most) = watch::during(session.pid(), || indexed::create_anyway(session, &sql));
+        let (built, said) = built?;
+        self.finish(Build { name, memory: most as f64, seconds: built.seconds, said, ..Build::default() })
     }
 
-    fn statement(&self, external: bool) -> String {
-        let Case { m, ef_construction } = case(self.ground);
-        let external = if external { ", external = true" } else { "" };
-        format!(
-            "CREATE INDEX items_idx ON items USING hnsw (v vector_cosine_ops) \
-             WITH (m = {m}, ef_construction = {ef_construction}{external})"
-        )
+    /// Writes dirty pages, and returns the statement that builds.
+    fn statement(&mut self, external: bool) -> Result<String> {
+        self.session.execute("CHECKPOINT")?;
+        Ok(indexed::statement("items", &self.set.key(), case(self.ground), external))
     }
 
     /// Measures searches of the index, and drops it.
@@ -142,17 +134,10 @@ impl<'a> Stage<'a> {
         let Set { metric, ref exact, .. } = *self.set;
         let recall =
             recall(&mut self.session, Recall { table: "items", queries: "queries", metric, exact }, EF_SEARCH)?;
-        self.session.execute("DROP INDEX items_idx")?;
+        self.session.execute(&format!("DROP INDEX {INDEX}"))?;
         println!("{}: {:.2} s, {:.0} MB, recall {recall:.4}", build.name, build.seconds, build.memory / 1e6);
         Ok(Build { recall, ..build })
     }
-}
-
-fn timed(session: &mut Session, sql: &str) -> Result<f64> {
-    session.execute("CHECKPOINT")?;
-    let start = Instant::now();
-    session.execute(sql)?;
-    Ok(start.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]

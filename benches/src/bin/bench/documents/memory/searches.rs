@@ -1,10 +1,8 @@
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use harness::{CachedFiles, wait_for};
+use harness::{CachedFiles, beside, wait_for};
 
 use super::super::super::set::Set;
 use super::super::super::stage::DATABASE;
@@ -197,19 +195,12 @@ impl Search {
 fn without_cache<T>(files: &[PathBuf], work: impl FnOnce() -> T) -> Result<T> {
     let files: Vec<CachedFiles> = files.iter().map(|file| CachedFiles::of(file)).collect::<Result<_>>()?;
     files.iter().try_for_each(CachedFiles::write)?;
-    let (done, over) = channel::<()>();
-    thread::scope(|scope| {
-        let forgetting = scope.spawn(move || {
-            while !files.is_empty() {
-                files.iter().try_for_each(CachedFiles::forget)?;
-                if over.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        let result = work();
-        drop(done);
-        forgetting.join().expect("no panic").map(|()| result)
-    })
+    let mut forgotten = files.iter().try_for_each(CachedFiles::forget);
+    let forget = || {
+        if forgotten.is_ok() {
+            forgotten = files.iter().try_for_each(CachedFiles::forget);
+        }
+    };
+    let result = beside(PAUSE, forget, work);
+    forgotten.map(|()| result)
 }

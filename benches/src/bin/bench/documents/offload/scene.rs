@@ -4,11 +4,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use harness::{Builder, Cluster, Recall, Session, copy_rows, cores, recall};
 
+use super::super::super::indexed::{self, Built};
 use super::super::super::options::Case;
 use super::super::super::set::Set;
 use super::super::super::stage::DATABASE;
 use super::super::ground::Ground;
-use super::super::indexed::{Built, create};
 use super::super::pgbench::{self, Load, Transaction};
 use super::super::pin::{self, Cores};
 
@@ -158,14 +158,15 @@ impl<'a> Scene<'a> {
         for sql in ["TRUNCATE pgbench_history", "CHECKPOINT"] {
             self.session.execute(sql)?;
         }
+        let external = matches!(setup, Setup::External | Setup::Slow);
+        let sql = indexed::statement(TABLE, &self.set.key(), self.case, external);
         let load = Load { cores: Some(&cores), ..self.load() };
         let running = load.start(2 * self.ground.seconds())?;
         thread::sleep(WARM_UP);
         let idle_from = pgbench::now();
         thread::sleep(Duration::from_secs(self.idle));
         let begin = pgbench::now();
-        let external = matches!(setup, Setup::External | Setup::Slow);
-        let built = create(&mut self.session, TABLE, &self.set.opclass(), self.case, external)?;
+        let built = indexed::create(&mut self.session, &sql)?;
         let end = pgbench::now();
         thread::sleep(Duration::from_secs(1));
         let transactions = running.stop()?;
