@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::SqlError;
 use crate::wire::{self, Notice};
@@ -59,6 +59,14 @@ impl Session {
         let lines: Vec<String> =
             self.query(&format!("EXPLAIN (VERBOSE, COSTS OFF) {sql}"))?.into_iter().flatten().flatten().collect();
         Ok(lines.join("\n"))
+    }
+
+    /// Checks that the plan of a statement has a scan of the index. With few rows the planner prefers to read the table; `enable_seqscan`
+    /// and `enable_sort` make it use the index.
+    pub fn expect_index_scan(&mut self, index: &str, sql: &str) -> Result<()> {
+        let plan = self.plan(sql)?;
+        ensure!(plan.contains(&format!("Index Scan using {index} on ")), "no scan of {index} in\n{plan}");
+        Ok(())
     }
 
     /// Runs `COPY … FROM STDIN` with `data`.

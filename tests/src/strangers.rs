@@ -1,6 +1,7 @@
 //! Strangers: hostile or unauthenticated clients. Each kind occupies another resource of a daemon.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -147,9 +148,10 @@ impl Strangers {
         let threads = kinds.iter().cycle().take(count).map(|&kind| {
             let (stop, connected, token) = (Arc::clone(&stop), Arc::clone(&connected), token.to_owned());
             thread::Builder::new().stack_size(256 << 10).spawn(move || {
+                let mut one = 1;
                 while !stop.load(Ordering::Relaxed) {
                     if let Ok(mut stream) = connect(address) {
-                        connected.fetch_add(1, Ordering::Relaxed);
+                        connected.fetch_add(mem::take(&mut one), Ordering::Relaxed);
                         let _ = kind.visit(&mut stream, &token, &stop);
                     }
                     thread::sleep(ATTENTION);
@@ -160,8 +162,8 @@ impl Strangers {
         Ok(Self { stop, connected, threads })
     }
 
-    /// The number of connections so far.
-    pub fn connections(&self) -> usize {
+    /// The number of strangers that have connected.
+    pub fn connected(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
     }
 }
@@ -170,7 +172,6 @@ impl Drop for Strangers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let failed = self.threads.drain(..).filter_map(|thread| thread.join().err()).count();
-        // A stranger that cannot connect tests nothing, so it counts as failed.
         assert!(failed == 0 || thread::panicking(), "{failed} strangers failed");
     }
 }

@@ -108,8 +108,7 @@ fn recall(session: &mut Session, operator: &str) -> f64 {
         10 * QUERIES
     );
     session.execute(&format!("SET enable_seqscan = off; SET jit = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
-    let plan = session.plan(&sql).unwrap();
-    assert!(plan.contains("Index Scan using items_idx"), "{plan}");
+    session.expect_index_scan("items_idx", &sql).unwrap();
     let recall = session.value(&sql).unwrap();
     session.execute("RESET enable_seqscan").unwrap();
     recall

@@ -72,7 +72,10 @@ fn advice_holds_for_the_index() {
     let text = |key: &str| choice[key].as_str().unwrap();
     session.execute(&format!("{}; {}; SET enable_seqscan = off", text("statement"), text("settings"))).unwrap();
     let search = text("query").replace("SELECT *", "SELECT t.id").replace("$1", "q.v");
-    let found = session.query(&format!("SELECT q.id, n.id FROM q CROSS JOIN LATERAL ({search}) n")).unwrap();
+    let search = format!("SELECT q.id, n.id FROM q CROSS JOIN LATERAL ({search}) n");
+    let plan = session.plan(&search).unwrap();
+    assert!(plan.contains("Index Scan using"), "{plan}");
+    let found = session.query(&search).unwrap();
     let exact = exact_neighbors(&base, &queries, Metric::L2, 10);
     let number = |text: &Option<String>| text.as_ref().unwrap().parse::<usize>().unwrap();
     let hits = found.iter().filter(|row| exact[number(&row[0])].contains(&(number(&row[1]) as u32))).count();

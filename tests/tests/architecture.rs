@@ -1,4 +1,4 @@
-//! Which crates may depend on which, as in the picture of `crates/README.md`, and which clocks the code may use?
+//! Are dependencies and `unsafe` only where `crates/README.md` says, and which clocks may the code use?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,33 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The workspace crates that each crate may depend on; `xtask`, `tests` and `benches` may depend on all.
-const ARROWS: [(&str, &[&str]); 17] = [
-    ("pgvector", &[]),
-    ("distance", &["pgvector"]),
-    ("graph", &["pgvector"]),
-    ("hnsw", &["pgvector", "distance", "graph"]),
-    ("pages", &["pgvector", "graph"]),
-    ("advise", &["hnsw", "pages", "distance", "graph", "pgvector"]),
-    ("node-file", &["graph"]),
-    ("protocol", &["pgvector"]),
-    ("trust", &[]),
-    ("plot", &[]),
-    ("service", &["protocol"]),
-    ("server", &["advise", "service", "protocol", "hnsw", "pages", "node-file", "distance", "graph", "pgvector"]),
-    ("database", &["trust"]),
-    ("maintain", &["database"]),
-    (
-        "lantern-index",
-        &["advise", "server", "router", "database", "maintain", "service", "hnsw", "pages", "pgvector", "plot"],
-    ),
-    ("extension", &["trust", "protocol", "pages", "graph", "pgvector"]),
-    ("router", &["service", "protocol"]),
-];
-
 /// Dependencies for I/O, and the crates that may have them.
 const EDGES: [(&str, &[&str]); 6] = [
-    ("tokio", &["service", "server", "router", "database", "maintain", "lantern-index"]),
+    ("tokio", &["service", "server", "router", "database", "maintain", "cli"]),
     ("tokio-rustls", &["service", "server", "router", "database"]),
     ("tokio-postgres", &["database"]),
     ("pgrx", &["extension"]),
@@ -42,15 +18,10 @@ const EDGES: [(&str, &[&str]); 6] = [
 ];
 
 /// Files that may read the wall clock, to display it or to compare it with other machines' clocks.
-const TIME_OF_DAY: [&str; 5] = [
-    "cli/src/gen_cert.rs",
-    "service/src/activity.rs",
-    "service/src/certificate.rs",
-    "service/src/metrics.rs",
-    "service/src/ticket.rs",
-];
+const TIME_OF_DAY: [&str; 4] =
+    ["cli/src/gen_cert.rs", "service/src/activity.rs", "service/src/certificate.rs", "service/src/ticket.rs"];
 
-/// The direct dependencies of each crate, without dev-dependencies, by the names of the table above.
+/// The direct dependencies of each crate, without dev-dependencies, by their names in `crates/README.md`.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -70,24 +41,56 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
+/// The name of a package in `crates/README.md`.
 fn short(package: &str) -> &str {
-    package.strip_prefix("lantern-index-").unwrap_or(package)
+    if package == "lantern-index" { "cli" } else { package.strip_prefix("lantern-index-").unwrap_or(package) }
+}
+
+fn readme() -> String {
+    fs::read_to_string(harness::root().join("crates/README.md")).unwrap()
+}
+
+/// What a text has between backticks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[test]
-fn arrows_point_only_where_they_may() {
-    let members = dependencies();
-    for (member, uses) in &members {
-        if ["xtask", "tests", "benches"].contains(&member.as_str()) {
+fn crates_use_what_the_table_says() {
+    let mut members = dependencies();
+    // The harness may use all.
+    members.remove("tests").unwrap();
+    let readme = readme();
+    let rows = readme.lines().filter_map(|line| line.strip_prefix("| [`")?.strip_suffix(" |")?.split_once('`'));
+    let mut table: BTreeMap<&str, &str> = rows.map(|(name, row)| (name, row.rsplit(" | ").next().unwrap())).collect();
+    assert_eq!(table.keys().collect::<Vec<_>>(), members.keys().collect::<Vec<_>>(), "crates in the table, and all");
+    assert!(table.remove("benches").unwrap().starts_with("any of the above"));
+    for (member, may_use) in table {
+        let used = members[member].iter().filter(|used| *used == "tests" || members.contains_key(*used));
+        assert_eq!(used.cloned().collect::<BTreeSet<_>>(), quoted(may_use), "{member} uses, and may use");
+    }
+}
+
+#[test]
+fn unsafe_code_is_only_where_the_invariants_say() {
+    let readme = readme();
+    let (_, rest) = readme.split_once("* `unsafe` only in ").unwrap();
+    let named = quoted(rest.split_once("denied elsewhere").unwrap().0);
+    let crates = harness::root().join("crates");
+    let mut found = BTreeSet::new();
+    for file in sources(&crates) {
+        if !fs::read_to_string(&file).unwrap().contains("(unsafe_code)") {
             continue;
         }
-        let (_, allowed) = ARROWS
-            .iter()
-            .find(|(known, _)| known == member)
-            .unwrap_or_else(|| panic!("{member} is a new crate: say in this table what it may use"));
-        let ours = uses.iter().filter(|used| members.contains_key(*used));
-        let forbidden: Vec<_> = ours.filter(|used| !allowed.contains(&used.as_str())).collect();
-        assert!(forbidden.is_empty(), "{member} must not use {forbidden:?}");
+        let name = file.strip_prefix(&crates).unwrap().display().to_string();
+        let (member, path) = name.split_once("/src/").unwrap();
+        found.insert(member.to_owned());
+        found.extend((path != "lib.rs").then(|| path.to_owned()));
+    }
+    assert_eq!(found, named);
+    for member in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        let manifest = fs::read_to_string(member.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{} has lints of its own", member.display());
     }
 }
 

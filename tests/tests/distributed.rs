@@ -5,7 +5,7 @@ use std::thread;
 
 use harness::{
     Builder, BuilderOptions, Cluster, Column, Direction, Metric, PgConfig, Proxy, Session, children, copy_rows,
-    data_set, exact_neighbors, federate, federate_ef_search, inspect,
+    data_set, exact_neighbors, federate, federate_ef_search, inspect, skipped,
 };
 
 const DATABASE: &str = "vectors";
@@ -44,8 +44,7 @@ fn node(cluster: &Cluster, column: &str) -> Session {
 #[test]
 fn two_nodes_built_at_once_find_what_one_finds() {
     if PgConfig::require().unwrap().major < 15 {
-        println!("the head of an older PostgreSQL does not ask both nodes at once");
-        return;
+        return skipped("two nodes, which the head asks at once only from PostgreSQL 15 on");
     }
     let (base, queries) = data_set("minilm-384").unwrap();
     let (base, queries) = (base.truncated(4000), queries.truncated(QUERIES));
@@ -91,6 +90,10 @@ fn two_nodes_built_at_once_find_what_one_finds() {
 
     single.execute(&format!("SET enable_seqscan = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
     federate_ef_search(&mut head, 2, EF_SEARCH).unwrap();
+    for session in nodes.iter_mut().chain([&mut single]) {
+        let nearest = nearest("items").replace("$query", "(SELECT v FROM queries WHERE id = 0)");
+        session.expect_index_scan("items_idx", &nearest).unwrap();
+    }
     // Two forms of the query: one on the partitioned table, and one with a LIMIT for each node, so that both nodes search at the same time.
     let each = format!(
         "SELECT id, distance FROM (({}) UNION ALL ({}) OFFSET 0) near ORDER BY distance LIMIT {NEIGHBORS}",

@@ -76,19 +76,35 @@ fn flags(text: &str) -> BTreeSet<String> {
     flags
 }
 
-/// The flags in a command's help, without `-h, --help`.
-fn printed_flags(command: &str) -> Result<BTreeSet<String>> {
+/// The flags in a command's help, without `-h, --help`, with their defaults; "" if there is none.
+fn printed_flags(command: &str) -> Result<BTreeMap<String, String>> {
     let output = Command::new(binary()?).args([command, "--help"]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
-    Ok(text.lines().filter(|line| line.starts_with("      --")).flat_map(flags).collect())
+    let parts = text.split("\n      --").skip(1).map(|part| {
+        let flag = part.split([' ', '[', '\n']).next().unwrap_or_default();
+        // A default that is described, in words, is not in a line of its own.
+        let default = part.lines().find_map(|line| line.trim_start().strip_prefix("[default: ")?.strip_suffix(']'));
+        (format!("--{flag}"), default.unwrap_or_default().trim_matches('"').to_owned())
+    });
+    Ok(parts.collect())
 }
 
-/// The flags in the first column of the tables of a section.
-fn documented_flags(settings: &str, heading: &str) -> BTreeSet<String> {
+/// A command's flags in the first column of the tables of a section, with their defaults from the second; "" if it has only words.
+fn documented_flags(settings: &str, heading: &str, command: &str) -> BTreeMap<String, String> {
     let section = settings.lines().skip_while(|line| *line != heading).skip(1);
-    let rows = section.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| "));
-    rows.filter_map(|row| row.split(" | ").next()).flat_map(flags).collect()
+    let mut found = BTreeMap::new();
+    for row in section.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| ")) {
+        let mut cells = row.split(" | ");
+        let (names, defaults) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        let (default, of_router) = defaults.split_once("; router ").unwrap_or((defaults, defaults));
+        let mut defaults = if command == "router" { of_router } else { default }.split(", ").cycle();
+        for flag in names.split(", ").filter_map(|name| flags(name).pop_first()) {
+            let default = defaults.next().and_then(|value| value.strip_prefix('`')?.strip_suffix('`'));
+            found.insert(flag, default.unwrap_or_default().to_owned());
+        }
+    }
+    found
 }
 
 fn read(path: &str) -> Result<String> {
@@ -134,15 +150,15 @@ fn flags_are_documented() -> Result<()> {
     let settings = read("docs/settings.md")?;
     let mut all = BTreeSet::new();
     for command in ["serve", "router"] {
-        let mut documented = documented_flags(&settings, "## Flags of both daemons");
-        documented.extend(documented_flags(&settings, &format!("## Flags of `lantern-index {command}`")));
+        let mut documented = documented_flags(&settings, "## Flags of both daemons", command);
+        documented.extend(documented_flags(&settings, &format!("## Flags of `lantern-index {command}`"), command));
         let printed = printed_flags(command)?;
-        assert_eq!(documented, printed, "documented and printed flags of {command}");
-        all.extend(printed);
+        assert_eq!(documented, printed, "documented and printed flags of {command}, with their defaults");
+        all.extend(printed.into_keys());
     }
     let printed = printed_flags("maintain")?;
-    assert_eq!(documented_flags(&settings, "## Flags of `lantern-index maintain`"), printed);
-    all.extend(printed);
+    assert_eq!(documented_flags(&settings, "## Flags of `lantern-index maintain`", "maintain"), printed);
+    all.extend(printed.into_keys());
     let mentioned = flags(&settings);
     let unknown: Vec<_> = mentioned.difference(&all).collect();
     ensure!(unknown.is_empty(), "docs/settings.md names flags that no daemon has: {unknown:?}");

@@ -27,7 +27,9 @@ fn index_and_search(session: &mut Session, options: &str) {
     session.execute("SET enable_indexscan = off").unwrap();
     let mut exact = session.query(sql).unwrap();
     session.execute("SET enable_indexscan = on; SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
-    let mut found = session.query(&sql.replace(", id LIMIT", " LIMIT")).unwrap();
+    let sql = sql.replace(", id LIMIT", " LIMIT");
+    session.expect_index_scan("t_idx", &sql).unwrap();
+    let mut found = session.query(&sql).unwrap();
     session.execute("RESET enable_seqscan").unwrap();
     exact.sort();
     found.sort();
@@ -144,7 +146,9 @@ fn an_empty_table_needs_no_builder() {
     session.execute("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true)").unwrap();
     inspect(&CLUSTER, &mut session, "t_idx").unwrap();
     session.execute("INSERT INTO t VALUES (1, '[1,2,3]'); SET enable_seqscan = off").unwrap();
-    assert_eq!(session.value::<u32>("SELECT id FROM t ORDER BY v <-> '[1,2,4]' LIMIT 1").unwrap(), 1);
+    let nearest = "SELECT id FROM t ORDER BY v <-> '[1,2,4]' LIMIT 1";
+    session.expect_index_scan("t_idx", nearest).unwrap();
+    assert_eq!(session.value::<u32>(nearest).unwrap(), 1);
     // Empty indexes of temporary tables, and after TRUNCATE.
     session.execute("TRUNCATE t").unwrap();
     session
@@ -173,12 +177,10 @@ fn extreme_options() {
         inspect(&CLUSTER, &mut session, "t_idx").unwrap();
         session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
         // Each row is its own nearest neighbor. With m = 2 the graph is poor, also when pgvector builds it.
-        let found: u32 = session
-            .value(
-                "SELECT count(*) FROM t a, LATERAL (SELECT id FROM t b ORDER BY b.v <-> a.v LIMIT 1) n \
-                 WHERE n.id = a.id",
-            )
-            .unwrap();
+        let themselves =
+            "SELECT count(*) FROM t a, LATERAL (SELECT id FROM t b ORDER BY b.v <-> a.v LIMIT 1) n WHERE n.id = a.id";
+        session.expect_index_scan("t_idx", themselves).unwrap();
+        let found: u32 = session.value(themselves).unwrap();
         assert!(found >= if m == 2 { 450 } else { 500 }, "m = {m}: {found} of 500 rows find themselves");
     }
 }
@@ -209,15 +211,17 @@ fn kinds_of_tables_and_indexes() {
             )
             .unwrap();
         session.execute("SET enable_seqscan = off").unwrap();
-        for (table, value, wanted) in [("t", "v <-> '[150,3,1]'", 150), ("t", "v::halfvec(3) <-> '[150,3,1]'", 150)] {
-            let nearest: u32 = session.value(&format!("SELECT id FROM {table} ORDER BY {value} LIMIT 1")).unwrap();
-            assert_eq!(nearest, wanted, "{kind} {value}");
-        }
-        // Only for permanent tables: a checkpoint does not write temporary and unlogged ones to their files.
-        if kind.is_empty() {
-            for index in ["t_idx", "t_part", "t_expr"] {
+        for (index, rows, value) in
+            [("t_idx", "t", "v"), ("t_part", "t WHERE id > 100", "v"), ("t_expr", "t", "v::halfvec(3)")]
+        {
+            let nearest = format!("SELECT id FROM {rows} ORDER BY {value} <-> '[150,3,1]' LIMIT 1");
+            session.expect_index_scan(index, &nearest).unwrap();
+            assert_eq!(session.value::<u32>(&nearest).unwrap(), 150, "{kind} {index}");
+            // Only for permanent tables: a checkpoint does not write temporary and unlogged ones to their files.
+            if kind.is_empty() {
                 inspect(&CLUSTER, &mut session, index).unwrap();
             }
+            session.execute(&format!("DROP INDEX {index}")).unwrap();
         }
         session.execute("DROP TABLE t; RESET enable_seqscan").unwrap();
     }
@@ -281,6 +285,7 @@ fn other_operator_classes_work() {
         session.execute("SET enable_indexscan = off").unwrap();
         let exact: String = session.value(&sql).unwrap();
         session.execute("SET enable_indexscan = on; SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
+        session.expect_index_scan("t_idx", &sql).unwrap();
         assert_eq!(session.value::<String>(&sql).unwrap(), exact, "{ops}");
         session.execute("RESET enable_seqscan; DROP INDEX t_idx").unwrap();
     }

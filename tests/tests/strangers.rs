@@ -74,8 +74,8 @@ fn strangers_cost_little_and_a_client_gets_its_index() {
         let (warm, alone, _) = build(warm, &router, &cluster);
         // Kinds without a valid token.
         let strangers = Strangers::send(router.address(), &Stranger::UNKNOWN, STRANGERS, "").unwrap();
-        let have_come = || Ok((strangers.connections() >= STRANGERS / 2).then_some(()));
-        wait_for("half of the strangers", Duration::from_secs(60), have_come).unwrap();
+        let have_come = || Ok((strangers.connected() == STRANGERS).then_some(()));
+        wait_for("the strangers", Duration::from_secs(60), have_come).unwrap();
         let (used, among, [of_router, of_builder]) = build(warm, &router, &cluster);
         drop(strangers);
         session = used;

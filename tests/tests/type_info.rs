@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use harness::skipped;
 use layout::{Layout, Word};
 
 fn function(name: &str) -> Word {
@@ -103,7 +104,13 @@ fn structures(text: &str) -> Vec<BTreeMap<&str, &str>> {
 
 #[test]
 fn structures_of_fetched_releases_are_known() {
-    for source in sources() {
+    let sources = sources();
+    if sources.is_empty() {
+        skipped(
+            "structures of pgvector's releases, of which no source is here: `cargo xtask test type_info` fetches some",
+        );
+    }
+    for source in sources {
         let read = |path: &Path| fs::read_to_string(path).unwrap();
         let c = fs::read_dir(source.join("src")).unwrap().flatten().map(|entry| entry.path());
         let all: String =

@@ -253,8 +253,8 @@ impl Rounds {
             most = most.max(resident());
             thread::sleep(Duration::from_millis(20));
         }
-        if strangers.connections() < count.min(MOST_BUILDERS) {
-            outcome.findings.push(format!("only {} strangers of {count} were let in", strangers.connections()));
+        if strangers.connected() < count.min(MOST_BUILDERS) {
+            outcome.findings.push(format!("only {} strangers of {count} were let in", strangers.connected()));
         }
         let builds = if kind == Stranger::Deaf { count as u64 } else { 0 };
         if most > before + FOR_STRANGERS + builds * FOR_A_BUILD {

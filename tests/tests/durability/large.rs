@@ -43,12 +43,11 @@ fn more_than_one_file() {
     // Rows are found whose blocks are in the first and in the second file.
     session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 400").unwrap();
     let sample = "SELECT id, v FROM items WHERE id % 1400 = 7";
-    let found: u32 = session
-        .value(&format!(
-            "SELECT count(*) FROM ({sample}) q, \
-             LATERAL (SELECT id FROM items ORDER BY v <-> q.v LIMIT 1) n WHERE n.id = q.id"
-        ))
-        .unwrap();
+    let themselves = format!(
+        "SELECT count(*) FROM ({sample}) q, LATERAL (SELECT id FROM items ORDER BY v <-> q.v LIMIT 1) n WHERE n.id = q.id"
+    );
+    session.expect_index_scan("items_idx", &themselves).unwrap();
+    let found: u32 = session.value(&themselves).unwrap();
     println!("{found} of 100 rows find themselves");
     assert!(found >= 95, "{found}");
     session.execute("INSERT INTO items SELECT id + 1000000, v FROM items WHERE id < 10").unwrap();

@@ -39,8 +39,7 @@ fn a_right_index_is_taken() {
     let nearest = "SELECT string_agg(id::text, ',') FROM (
                        SELECT id FROM items ORDER BY v <-> (SELECT v FROM items WHERE id = 17) LIMIT 24) t";
     scene.session.execute("SET enable_seqscan = off").unwrap();
-    let plan = scene.session.plan(nearest).unwrap();
-    assert!(plan.contains("items_idx"), "{plan}");
+    scene.session.expect_index_scan("items_idx", nearest).unwrap();
     let found: String = scene.session.value(nearest).unwrap();
     scene.session.execute("RESET enable_seqscan; SET enable_indexscan = off").unwrap();
     assert_eq!(found, scene.session.value::<String>(nearest).unwrap());

@@ -9,7 +9,6 @@ use crate::scene::{CREATE, Scene};
 #[test]
 fn greetings() {
     let mut scene = Scene::new("greetings");
-    scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
     scene.fails_with("another type", ("08P01", "type 4294967295"), |peer| {
         peer.send(&Greeting { version: 1, server_type: u32::MAX }.to_bytes())
     });
@@ -21,11 +20,12 @@ fn greetings() {
         peer.hang_up();
         Ok(())
     });
-    scene.fails_with("none", ("08006", "no greeting"), |peer| peer.message().map(drop));
     scene.fails_with("one, and gone", ("08006", "lost connection"), |peer| {
         peer.hang_up();
         peer.greet()
     });
+    scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
+    scene.fails_with("none", ("08006", "no greeting"), |peer| peer.message().map(drop));
 }
 
 /// Sends `bytes` in place of Accept, and expects the build to fail.

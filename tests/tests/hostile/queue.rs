@@ -28,7 +28,7 @@ fn keep_waiting(peer: &mut Peer, seconds: u32) -> io::Result<()> {
 fn the_user_is_informed_and_waits() {
     let mut scene = Scene::new("queue");
     // The timeout applies to connecting, not to the queue.
-    scene.session.execute("SET hnsw.external_index_connect_timeout = 1").unwrap();
+    scene.session.execute("SET hnsw.external_index_connect_timeout = 8").unwrap();
     let builder = FakeBuilder::play(|peer| {
         let hello = peer.hello()?;
         wait(peer, 3, "Two builds have 7 GB of 8 GB.")?;

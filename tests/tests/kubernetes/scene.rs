@@ -1,11 +1,12 @@
 //! A namespace, a router with only the rights of its role, and a table.
 
+use std::net::SocketAddr;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use harness::kubernetes::{Cluster, Machine, Namespace, template};
-use harness::{Builder, Column, Session, copy_rows, data_set, wait_for};
+use harness::{Builder, Column, Direction, Proxy, Session, copy_rows, data_set, wait_for};
 use serde_json::Value;
 
 /// A PostgreSQL cluster for all tests; each test has its own database.
@@ -31,6 +32,13 @@ pub struct Scene {
     pub session: Session,
     here: Namespace,
     shared: Option<RwLockReadGuard<'static, ()>>,
+}
+
+/// A network in which a build stops in the middle of its rows.
+pub fn held(router: SocketAddr) -> Proxy {
+    let proxy = Proxy::start(router).unwrap();
+    proxy.stop_after(Direction::ToBuilder, 64 << 10);
+    proxy
 }
 
 impl Scene {
@@ -109,9 +117,12 @@ impl Scene {
         self.here.pods(&KUBERNETES.read().unwrap()).unwrap()
     }
 
-    /// Waits for concurrent builds; returns the largest number of pods meanwhile.
-    pub fn most_pods(&self, builds: Vec<JoinHandle<()>>) -> usize {
-        let mut most = 0;
+    /// Waits for concurrent builds, of which those through `held` go on once all of these are there; returns the largest number of pods
+    /// meanwhile.
+    pub fn most_pods(&self, held: &[Proxy], builds: Vec<JoinHandle<()>>) -> usize {
+        held.iter().for_each(|proxy| proxy.wait_until_stopped(Direction::ToBuilder).unwrap());
+        let mut most = self.pods().len();
+        held.iter().for_each(Proxy::reset);
         while builds.iter().any(|build| !build.is_finished()) {
             most = most.max(self.pods().len());
             thread::sleep(Duration::from_millis(50));

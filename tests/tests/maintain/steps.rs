@@ -89,6 +89,43 @@ fn indexes_that_others_change_before_their_turn() {
 }
 
 #[test]
+fn names_without_a_schema_are_those_of_the_catalog() {
+    let scene = Scene::new();
+    let mut session = scene.database("names");
+    worn(&mut session, "a", "a_worn", "");
+    let calls = |function: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION same(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS \
+             'BEGIN RETURN {function}(v); END'"
+        )
+    };
+    session
+        .execute(&format!(
+            "CREATE FUNCTION inner_one(v vector) RETURNS vector LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN v; END'; \
+             {}; DROP INDEX a_worn; CREATE INDEX a_worn ON a USING hnsw ((same(v)::vector(8)) vector_l2_ops); \
+             CREATE SCHEMA other; CREATE FUNCTION other.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT true'; \
+             ALTER DATABASE names SET search_path = other, pg_catalog, public",
+            calls("public.inner_one")
+        ))
+        .unwrap();
+    wait_for_advice(&scene, "names", "a_worn", "rebuild");
+    let before = files(&mut session);
+    session.execute(&calls("inner_one")).unwrap();
+    let output = scene.command("names", &["--rebuild"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, _) = finished(output);
+    assert!(code == 1 && text.contains("function inner_one(public.vector) does not exist"), "{code} {text}");
+    assert_eq!(files(&mut session), before);
+    session.execute(&calls("public.inner_one")).unwrap();
+    assert_eq!(
+        scene.maintain("names", &["--rebuild"]).0,
+        0,
+        "a function of another schema says that this is a standby"
+    );
+    assert_ne!(files(&mut session), before);
+}
+
+#[test]
 fn an_index_that_cannot_be_read_at_its_turn_is_left_to_do() {
     let (scene, mut session) = Scene::worn("locked");
     session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
