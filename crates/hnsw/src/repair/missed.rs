@@ -5,7 +5,7 @@
 //! element's neighbors, it gets a link to the sought element. The diversity rule would keep that link: the search has compared all
 //! neighbors of the element where it ended with the sought one, and none is nearer to it.
 //!
-//! If a round of searches misses hardly any element, it is the last. In data without structure searches miss many elements, but end as near
+//! If a round of searches misses hardly any element, or links of one round do not help the next one, it is the last. In data without structure searches miss many elements, but end as near
 //! to them as their neighbors are: they get no links, which would replace better ones.
 
 use std::collections::HashMap;
@@ -22,13 +22,15 @@ use crate::{BuildError, Control};
 /// `ef` of these searches: small, since searches with small `ef_search` miss most.
 const EF: usize = 10;
 /// Elements searched for in the first round at most: enough to see whether searches miss one in `FEW`.
-const FIRST: usize = 4096;
-/// One of this many elements is searched for in a round, which takes about a fiftieth of a build's CPU time.
-const ONE_OF: usize = 16;
-/// Rounds after the first, at most.
-const ROUNDS: usize = 3;
+const FIRST: usize = 2048;
+/// In each round, one of this many elements is searched for. The second and the third round are equal, so that they can be compared: a
+/// thirty-second of the elements takes about a fiftieth of a build's CPU time.
+const ONE_OF: [usize; 5] = [16, 32, 32, 16, 16];
 /// A round that misses fewer than one of this many elements is the last.
 const FEW: usize = 256;
+/// The third round is the last if it misses more than this share of what the second one missed: then elements are missed one by one, and
+/// not by groups, where a link to one element of a group leads to all.
+const STILL: f32 = 0.875;
 /// An element gives up at most one in this many of its links.
 const GIVEN: usize = 4;
 
@@ -40,25 +42,26 @@ pub(crate) fn link(
     mut random: Random,
     control: &Control,
 ) -> Result<(), BuildError> {
-    let mut given = HashMap::new();
-    for round in 0..=ROUNDS {
-        let wanted = points.len().div_ceil(ONE_OF);
+    let (mut given, mut before_that) = (HashMap::new(), 0);
+    for (round, one_of) in ONE_OF.into_iter().enumerate() {
+        let wanted = points.len().div_ceil(one_of);
         let wanted = if round == 0 { wanted.min(FIRST) } else { wanted };
         let sought: Vec<u32> = (0..wanted).map(|_| points[random.below(points.len())]).collect();
         let before = &*draft;
         let search =
             |scratch: &mut (Searcher, Query), &element: &u32| Ok(end_of_search(before, space, scratch, element));
         let ends = control.section("missed elements").map_init(sought.par_iter(), search)?;
-        let missed = sought.iter().zip(ends).filter_map(|(&element, end)| Some((end?, element)));
-        let mut count = 0;
-        for (end, element) in missed {
-            count += 1;
+        let missed: Vec<(u32, u32)> =
+            sought.iter().zip(ends).filter_map(|(&element, end)| Some((end?, element))).collect();
+        for &(end, element) in &missed {
             give_link(draft, &mut given, end, element);
         }
         control.ran("links to missed elements");
-        if count * FEW < sought.len() {
+        let still = round == 2 && missed.len() as f32 > STILL * before_that as f32;
+        if missed.len() * FEW < sought.len() || still {
             break;
         }
+        before_that = missed.len();
     }
     Ok(())
 }
