@@ -103,7 +103,7 @@ impl Level {
     }
 
     /// The levels of this architecture above the portable one, lowest first.
-    fn of_architecture() -> &'static [Self] {
+    pub(crate) fn of_architecture() -> &'static [Self] {
         if cfg!(target_arch = "aarch64") {
             &[Self::Neon, Self::NeonDot]
         } else {

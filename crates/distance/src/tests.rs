@@ -41,9 +41,11 @@ fn encode(elements: Elements, values: &[f32]) -> Vec<u8> {
 
 #[test]
 fn every_level_equals_the_reference_on_every_length() {
-    let missing: Vec<_> = Level::ALL.iter().filter(|level| !Level::available().contains(level)).collect();
-    // Written to stderr directly, since `cargo test` hides what a passing test prints.
-    writeln!(stderr(), "skipped: kernels of {missing:?}, which this processor does not have").unwrap();
+    let missing: Vec<_> = Level::of_architecture().iter().filter(|level| !Level::available().contains(level)).collect();
+    if !missing.is_empty() {
+        // Written to stderr directly, since `cargo test` hides what a passing test prints.
+        writeln!(stderr(), "skipped: kernels of {missing:?}, which this processor does not have").unwrap();
+    }
     let mut next = numbers(1);
     for elements in [Elements::F32, Elements::F16, Elements::Sparse] {
         for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1] {

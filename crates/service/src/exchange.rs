@@ -32,12 +32,11 @@ pub async fn exchange(
     // The connection makes progress only while it is polled.
     tokio::pin!(exchange);
     tokio::select! {
-        // The answer may be complete when the connection breaks.
-        biased;
         answer = &mut exchange => answer,
         ended = connection => {
-            ended.map_err(io::Error::other)?;
-            exchange.await
+            // The answer may have arrived before the end.
+            let answer = exchange.await;
+            answer.map_err(|error| ended.err().map_or(error, io::Error::other))
         }
     }
 }

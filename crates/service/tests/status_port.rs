@@ -42,6 +42,8 @@ fn answers_over_http() {
     activity.queue(Subject::default()).refuse(Refusal::Options, "no".to_owned());
     assert!(get("/metrics").contains("lantern_index_builds_total{outcome=\"refused\"} 1"));
     assert!(get("/status").contains("\"outcome\":\"refused\""));
+    // The page has the time of its state, in milliseconds since 1970.
+    assert!(get("/").contains("status_updated_at\":1"));
     assert!(get("/else").starts_with("HTTP/1.1 404"));
     drop(server);
     assert!(TcpStream::connect(at).is_err());

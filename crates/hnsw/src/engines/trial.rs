@@ -28,9 +28,9 @@ const QUERIES: usize = 800;
 const PART: usize = 4;
 /// Neighbors per query.
 const K: usize = 10;
-/// Visits of a search, on average, up to which insertion costs less than to find candidates for bulk, and at most one of `OF_ROWS` rows of
-/// the sample, as all searches visit few elements in a small sample. Embeddings have several hundred.
+/// Visits of a search, on average, up to which insertion costs less than to find candidates for bulk. Embeddings have several hundred.
 const FEW: usize = 150;
+/// In a small sample all searches visit few elements: at most one of this many rows counts as few.
 const OF_ROWS: usize = 8;
 /// `ef_search` of the searches: low, since graphs differ most there.
 const EF_SEARCH: [usize; 3] = [10, 20, 40];

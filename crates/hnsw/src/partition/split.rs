@@ -227,7 +227,7 @@ impl Partition<'_> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             random.fork(REPEATED + again).shuffle(&mut group);
             let parts = group.par_chunks(self.plan.leaf_max);
-            // A point is in several random groups, as in the leaves of a split: it takes candidates from each as from one of these leaves.
+            // At the first depths a point is in as many random groups as it would be in leaves: it takes as many candidates from each.
             let section = self.control.section("random groups");
             section.for_each(parts, |part| self.leaf(part, depth + 1, false).map(|_| ()))?;
         }

@@ -5,8 +5,9 @@
 //! element's neighbors, it gets a link to the sought element. The diversity rule would keep that link: the search has compared all
 //! neighbors of the element where it ended with the sought one, and none is nearer to it.
 //!
-//! If a round of searches misses hardly any element, or links of one round do not help the next one, it is the last. In data without structure searches miss many elements, but end as near
-//! to them as their neighbors are: they get no links, which would replace better ones.
+//! If a round of searches misses hardly any element, or links of one round do not help the next one, it is the last. In data without
+//! structure searches miss many elements, but end as near to them as their neighbors are: they get no links, which would replace better
+//! ones.
 
 use std::collections::HashMap;
 
@@ -28,9 +29,11 @@ const FIRST: usize = 2048;
 const ONE_OF: [usize; 5] = [16, 32, 32, 16, 16];
 /// A round that misses fewer than one of this many elements is the last.
 const FEW: usize = 256;
-/// The third round is the last if it misses more than this share of what the second one missed: then elements are missed one by one, and
-/// not by groups, where a link to one element of a group leads to all.
+/// The third round is the last if it misses more than this share of what the second one missed, which must be at least `COUNTED`: then
+/// elements are missed one by one, and not by groups, where a link to one element of a group leads to all.
 const STILL: f32 = 0.875;
+/// Fewer missed elements do not tell two rounds apart.
+const COUNTED: usize = 16;
 /// An element gives up at most one in this many of its links.
 const GIVEN: usize = 4;
 
@@ -57,7 +60,7 @@ pub(crate) fn link(
             give_link(draft, &mut given, end, element);
         }
         control.ran("links to missed elements");
-        let still = round == 2 && missed.len() as f32 > STILL * before_that as f32;
+        let still = round == 2 && before_that >= COUNTED && missed.len() as f32 > STILL * before_that as f32;
         if missed.len() * FEW < sought.len() || still {
             break;
         }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The operator's settings.
+/// The operator's settings, and the memory of builders.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The least number of builders to keep, idle or not.
@@ -13,7 +13,7 @@ pub struct Rules {
     pub idle_ttl: Duration,
     /// How long a request waits for a builder to start.
     pub start_timeout: Duration,
-    /// The least and most memory of a builder, in bytes; both 0 if builders have no sizes.
+    /// The least and most memory of a builder, in bytes; both 0 if builders have no sizes. The router sets them from the source.
     pub memory: (u64, u64),
     /// The pause after the first failed start; it doubles with each further one.
     pub back_off: Duration,

@@ -40,9 +40,9 @@ impl Stage<'_> {
         println!("\ndemo=# {sql};");
         session.take_notices();
         let pid = session.pid();
-        let build = || self.with_progress(pid, || session.execute(&sql));
-        let (built, cost) = cost(self.cluster, Some(self.builder), build);
-        built?.context("the index was not built")?;
+        let build = || session.execute(&sql);
+        let (built, cost) = self.with_progress(pid, || cost(self.cluster, Some(self.builder), build))?;
+        built.context("the index was not built")?;
         session.take_notices().iter().for_each(|notice| println!("{notice}"));
         println!("CREATE INDEX\nTime: {:.0} ms", cost.seconds * 1000.0);
 
