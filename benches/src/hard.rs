@@ -21,7 +21,7 @@ pub struct HardSet {
 }
 
 impl HardSet {
-    /// Draws rows and queries, and finds the true neighbors.
+    /// Draws rows and queries.
     pub fn make(family: &'static Family, seed: u64, rows: usize, queries: usize) -> Result<Self> {
         let (base, queries) = family.make(seed, rows.min(family.most_rows), queries);
         let encode = |values: &Values| -> Vec<Vec<u8>> {

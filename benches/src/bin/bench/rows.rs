@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use benches::{EF_SEARCH, Found, Memory};
+use benches::{EF_SEARCH, Found, Memory, nearest_distances};
 use clap::Args;
 use distance::{Elements, Kernel, Metric};
 use graph::{HeapTid, ValueType};
 use half::f16;
 use harness::{Column, PgConfig, Vectors, cpu_seconds, step, synthetic, synthetic_part};
 use hnsw::{BuildSpec, Control, EngineKind, Finished, Pool, RowBatch, Searcher, Storage};
-use rayon::prelude::*;
 
 use super::NEIGHBORS;
 use super::flags;
@@ -131,16 +130,14 @@ impl Rows {
     fn searched(&self, finished: &Finished, kernel: Kernel, value_type: ValueType) -> Vec<String> {
         let (_, queries) = synthetic(0, self.queries, self.dims, SEED);
         let queries: Vec<Vec<u8>> = (0..queries.rows()).map(|row| encode(&queries, row, value_type)).collect();
-        let elements = finished.order.len() as u32;
-        let farthest = |query: &Vec<u8>| {
-            let mut near: Vec<f32> =
-                (0..elements).map(|element| kernel(query, finished.values.value(element))).collect();
-            *near.select_nth_unstable_by(NEIGHBORS - 1, f32::total_cmp).1
-        };
-        let exact: Vec<f32> = queries.par_iter().map(farthest).collect();
+        let queries: Vec<&[u8]> = queries.iter().map(Vec::as_slice).collect();
+        let values: Vec<&[u8]> =
+            (0..finished.order.len() as u32).map(|element| finished.values.value(element)).collect();
+        let exact = nearest_distances(&values, &queries, kernel, NEIGHBORS);
         let at = |ef: usize| {
             let mut found = Found { queries: queries.len(), ..Found::default() };
-            for (query, &farthest) in queries.iter().zip(&exact) {
+            for (query, exact) in queries.iter().zip(&exact) {
+                let farthest = exact.last().copied().unwrap_or_default();
                 let mut visited = 0;
                 let distance = |element| {
                     visited += 1;

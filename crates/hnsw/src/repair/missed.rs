@@ -45,7 +45,7 @@ pub(crate) fn link(
     mut random: Random,
     control: &Control,
 ) -> Result<(), BuildError> {
-    let (mut given, mut before_that) = (HashMap::new(), 0);
+    let (mut given, mut missed_before) = (HashMap::new(), 0);
     for (round, one_of) in ONE_OF.into_iter().enumerate() {
         let wanted = points.len().div_ceil(one_of);
         let wanted = if round == 0 { wanted.min(FIRST) } else { wanted };
@@ -60,13 +60,17 @@ pub(crate) fn link(
             give_link(draft, &mut given, end, element);
         }
         control.ran("links to missed elements");
-        let still = round == 2 && before_that >= COUNTED && missed.len() as f32 > STILL * before_that as f32;
-        if missed.len() * FEW < sought.len() || still {
+        if missed.len() * FEW < sought.len() || round == 2 && hardly_fewer(missed.len(), missed_before) {
             break;
         }
-        before_that = missed.len();
+        missed_before = missed.len();
     }
     Ok(())
+}
+
+/// Whether a round misses about as many elements as the round before, which searched for as many.
+fn hardly_fewer(missed: usize, before: usize) -> bool {
+    before >= COUNTED && missed as f32 > STILL * before as f32
 }
 
 /// The element where a search for `element` ends, if it misses `element` and ends farther from it than half of its neighbors are.
@@ -110,7 +114,7 @@ fn give_link(draft: &mut Draft, given: &mut HashMap<u32, usize>, from: u32, to: 
 
 #[cfg(test)]
 mod tests {
-    use super::link;
+    use super::{hardly_fewer, link};
     use crate::Control;
     use crate::draft::Draft;
     use crate::random::Random;
@@ -171,6 +175,12 @@ mod tests {
                 neighbors.iter().enumerate().all(|(at, other)| *other != element && !neighbors[..at].contains(other))
             );
         }
+    }
+
+    #[test]
+    fn rounds_are_compared_if_they_miss_enough() {
+        assert!(hardly_fewer(98, 100) && hardly_fewer(120, 100) && !hardly_fewer(87, 100));
+        assert!(hardly_fewer(16, 16) && !hardly_fewer(15, 15), "chance");
     }
 
     #[test]
