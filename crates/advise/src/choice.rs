@@ -103,7 +103,7 @@ impl Measured {
         let Candidate { value_type, m, .. } = self.candidate;
         let rows = question.rows.max(self.rows as u64);
         let elements = ((rows as f64 * self.elements_per_row).ceil() as u64).clamp(1, rows);
-        Estimate { value_type, value_len: self.value_len, m, rows, elements }
+        Estimate { value_type, dims: question.dims, value_len: self.value_len, m, rows, elements }
     }
 
     /// Recall and visits of searches of the whole table.

@@ -29,10 +29,10 @@ pub fn least_rows(k: usize) -> u64 {
 
 /// The peak memory in bytes: the sample as received and converted, and one build at a time.
 #[must_use]
-pub fn memory_bytes(value_type: ValueType, value_len: usize, rows: u64, threads: u32) -> u64 {
+pub fn memory_bytes((value_type, dims): (ValueType, u32), value_len: usize, rows: u64, threads: u32) -> u64 {
     let values = rows.saturating_add(MAX_QUERIES as u64).saturating_mul(value_len as u64);
     let m = M[M.len() - 1];
-    let build = Estimate { value_type, value_len, m, rows, elements: rows }.build_memory_bytes(threads);
+    let build = Estimate { value_type, dims, value_len, m, rows, elements: rows }.build_memory_bytes(threads);
     // Three copies of the values: as received, in a `Vec` with spare capacity; normalised; as halfvec and bits. Heaps of neighbors are
     // small.
     values.saturating_mul(3).saturating_add(build)

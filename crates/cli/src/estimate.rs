@@ -66,7 +66,7 @@ fn estimate(arguments: &Estimate) -> anyhow::Result<pages::Estimate> {
     let value_len = value_type.value_len(dims).unwrap_or(4 + 8 * nonzero);
     // An element has room for the TIDs of ten rows, so more rows need more elements.
     let elements = elements.max(rows.div_ceil(10));
-    let estimate = pages::Estimate { value_type, value_len, m: arguments.m, rows, elements };
+    let estimate = pages::Estimate { value_type, dims, value_len, m: arguments.m, rows, elements };
     if estimate.blocks() > MAX_BLOCKS {
         return Err(anyhow!("the index would have more blocks than PostgreSQL allows: {MAX_BLOCKS} of 8 KiB"));
     }

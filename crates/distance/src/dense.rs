@@ -4,7 +4,7 @@
 //! and a scalar tail.
 
 use crate::level::for_each_level;
-use crate::{Elements, Level, ordered};
+use crate::{Elements, Level, ordered, sparse};
 
 /// Elements per block: eight 8-lane sums, enough to hide the latency of a fused multiply-add.
 const LANES: usize = 64;
@@ -213,10 +213,10 @@ for_each_level!(f16_l2, l2, F16Portable, F16Fused);
 for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
 for_each_level!(f16_l1, l1, F16Portable, F16Fused);
 
-/// Decodes a dense vector of `out.len()` dimensions.
+/// Decodes a vector of `out.len()` dimensions; of a sparse one, the dimensions below `out.len()`.
 ///
 /// # Panics
-/// If the vector is shorter than `out`, or the type is not dense.
+/// If a dense vector is shorter than `out`, or the value is a bit string.
 pub fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
     match elements {
         Elements::F32 => {
@@ -224,7 +224,15 @@ pub fn decode(elements: Elements, vector: &[u8], out: &mut [f32]) {
             out.iter_mut().zip(numbers).for_each(|(out, &bytes)| *out = f32::from_le_bytes(bytes));
         }
         Elements::F16 => f16_decoder(Level::current())(vector, out),
-        Elements::Bits | Elements::Sparse => panic!("not dense"),
+        Elements::Sparse => {
+            out.fill(0.0);
+            for (dim, number) in sparse::entries(vector) {
+                if let Some(out) = out.get_mut(dim as usize) {
+                    *out = number;
+                }
+            }
+        }
+        Elements::Bits => panic!("not a vector"),
     }
 }
 

@@ -8,7 +8,7 @@
 //! | f16 | l2, inner product, cosine, l1 | the same, converted by F16C | NEON, converted by instruction | software conversion |
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
-//! | tiles of f32 | products | AVX-512, AVX2 + FMA | NEON | portable |
+//! | tiles of f32 | products, differences | AVX-512, AVX2 + FMA | NEON | portable |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI, AVX2 | dot products | portable, for tests |
 #![allow(unsafe_code)] // intrinsics, and functions compiled for a processor feature, are called only after it was detected
 
@@ -30,7 +30,7 @@ pub use pgvector::Metric;
 pub use sparse::{SparseQuery, entries as sparse_entries};
 pub use tile::{
     AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
-    Tile, TileInput, TileKernel, code_kernels, encode, tile_kernel,
+    Tile, TileInput, TileKernel, code_kernels, difference_kernel, encode, tile_kernel,
 };
 
 /// The distance of two values of equal length (in bytes, except sparse ones); smaller is nearer. Never NaN: a NaN becomes infinity.

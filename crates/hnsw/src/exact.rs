@@ -5,7 +5,7 @@ use graph::ElementValues;
 use rayon::prelude::*;
 
 use crate::BuildError;
-use crate::space::{Group, Inverted, Products, Query, Space};
+use crate::space::{Group, Inverted, Query, Space, Tiles};
 use crate::tasks::Section;
 
 /// Elements per block; a block is compared with all values.
@@ -24,12 +24,12 @@ pub(crate) fn nearest(
     k: usize,
     section: Section<'_>,
 ) -> Result<Vec<Vec<Candidate>>, BuildError> {
-    let products = space.measure.products;
+    let tiles = space.measure.tiles;
     // Differences from the mean lose less to cancellation.
-    let center = products.map(|products| mean(products, values));
+    let center = tiles.map(|tiles| mean(tiles, values));
     let mut rows = Group::default();
-    if let Some(products) = products {
-        rows.pack_values(products, values.iter().map(Vec::as_slice), center.as_deref());
+    if let Some(tiles) = tiles {
+        rows.pack_values(tiles, values.iter().map(Vec::as_slice), center.as_deref());
     }
     let mut inverted = Inverted::default();
     let inverts = space.measure.inverts();
@@ -41,7 +41,7 @@ pub(crate) fn nearest(
         let (mut nearest, mut cols) = (Nearest::default(), Group::default());
         let mut query = Query::default();
         let width = (k + MORE).min(points.len());
-        match products {
+        match tiles {
             None if inverts => {
                 nearest.reset(values.len(), values.len(), width);
                 let mut sums = Vec::new();
@@ -50,9 +50,9 @@ pub(crate) fn nearest(
                     distances.enumerate().for_each(|(at, distance)| nearest.offer(at, distance, col));
                 }
             }
-            Some(products) => {
-                cols.pack_values(products, points.iter().map(|&point| space.store.value(point)), center.as_deref());
-                by_products(products, &rows, &cols, width, &mut nearest);
+            Some(tiles) => {
+                cols.pack_values(tiles, points.iter().map(|&point| space.store.value(point)), center.as_deref());
+                by_tiles(tiles, &rows, &cols, width, &mut nearest);
             }
             None => {
                 nearest.reset(values.len(), values.len(), k);
@@ -76,10 +76,10 @@ pub(crate) fn nearest(
         };
         let list = |at| nearest.of(at).map(|near| near.element()).collect::<Vec<u32>>();
         let mut lists: Vec<Vec<Candidate>> = (0..values.len()).map(|at| measured(at, &list(at))).collect();
-        if let Some(products) = products.filter(|_| width < points.len()) {
+        if let Some(tiles) = tiles.filter(|_| width < points.len()) {
             for (row_block, lists) in lists.chunks_mut(ROWS).enumerate() {
                 let limits = limits_of_hidden(&rows, &nearest, row_block, lists, k);
-                for (at, mut hidden) in below(products, &rows, &cols, row_block, &limits) {
+                for (at, mut hidden) in below(tiles, &rows, &cols, row_block, &limits) {
                     let listed = list(row_block * ROWS + at);
                     hidden.retain(|col| !listed.contains(col));
                     lists[at].extend(measured(row_block * ROWS + at, &hidden));
@@ -115,24 +115,24 @@ pub(crate) fn nearest(
     })
 }
 
-fn mean(products: Products, values: &[Vec<u8>]) -> Vec<f32> {
-    let (mut sum, mut value) = (vec![0f32; products.dims], vec![0f32; products.dims]);
+fn mean(tiles: Tiles, values: &[Vec<u8>]) -> Vec<f32> {
+    let (mut sum, mut value) = (vec![0f32; tiles.dims], vec![0f32; tiles.dims]);
     for bytes in values {
-        distance::decode(products.elements, bytes, &mut value);
+        distance::decode(tiles.elements, bytes, &mut value);
         sum.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x / values.len() as f32);
     }
-    if sum.iter().all(|x| x.is_finite()) { sum } else { vec![0.0; products.dims] }
+    if sum.iter().all(|x| x.is_finite()) { sum } else { vec![0.0; tiles.dims] }
 }
 
 /// For each of `rows`, the `k` nearest of `cols`, by position.
-fn by_products(products: Products, rows: &Group, cols: &Group, k: usize, nearest: &mut Nearest) {
+fn by_tiles(tiles: Tiles, rows: &Group, cols: &Group, k: usize, nearest: &mut Nearest) {
     let mut tile = Tile::new();
     nearest.reset(rows.padded(), rows.padded(), k);
     for row_block in 0..rows.blocks() {
         let first_row = row_block * ROWS;
         for col_pair in 0..cols.blocks() / 2 {
             let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-            rows.tile(row_block, cols, col_pair, products, limits, &mut tile);
+            rows.tile(row_block, cols, col_pair, tiles, limits, &mut tile);
             nearest.offer_rows(&tile, first_row, col_pair * COLS);
         }
     }
@@ -163,7 +163,7 @@ fn limits_of_hidden(
 
 /// The columns whose distances by tiles to a row of a block are below the row's limit, for each row that has one.
 fn below(
-    products: Products,
+    tiles: Tiles,
     rows: &Group,
     cols: &Group,
     row_block: usize,
@@ -173,7 +173,7 @@ fn below(
     if limits.iter().any(|&limit| limit > f32::NEG_INFINITY) {
         let mut tile = Tile::new();
         for col_pair in 0..cols.blocks() / 2 {
-            rows.tile(row_block, cols, col_pair, products, (limits, &[f32::NEG_INFINITY; COLS]), &mut tile);
+            rows.tile(row_block, cols, col_pair, tiles, (limits, &[f32::NEG_INFINITY; COLS]), &mut tile);
             tile.for_each_hit(|row, col, _| found[row].push((col_pair * COLS + col) as u32));
         }
     }

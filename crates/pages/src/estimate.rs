@@ -23,6 +23,8 @@ const BATCH: u64 = 256 << 10;
 pub struct Estimate {
     /// The type of the indexed column.
     pub value_type: ValueType,
+    /// Dimensions of the column.
+    pub dims: u32,
     /// Bytes of a value without pgvector's header; the mean where lengths vary.
     pub value_len: usize,
     /// Neighbors per element on layers above 0.
@@ -48,7 +50,8 @@ impl Estimate {
     /// The number of elements in an index of `blocks` blocks that are as full as a build makes them.
     #[must_use]
     pub fn elements_in(value_type: ValueType, value_len: usize, m: u16, blocks: u32) -> u64 {
-        let sample = Self { value_type, value_len, m, rows: SAMPLE, elements: SAMPLE };
+        // Blocks depend on the length of values, not on dimensions.
+        let sample = Self { value_type, dims: 0, value_len, m, rows: SAMPLE, elements: SAMPLE };
         u64::from(blocks) * SAMPLE / sample.blocks()
     }
 
@@ -126,8 +129,9 @@ mod tests {
     use super::{Estimate, Levels};
     use crate::PAGE_SIZE;
 
-    fn vectors(dims: usize, m: u16, elements: u64) -> Estimate {
-        Estimate { value_type: ValueType::Vector, value_len: 4 * dims, m, rows: elements, elements }
+    fn vectors(dims: u32, m: u16, elements: u64) -> Estimate {
+        let value_len = 4 * dims as usize;
+        Estimate { value_type: ValueType::Vector, dims, value_len, m, rows: elements, elements }
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn announcements_of_large_indexes_are_close() {
             for elements in [20_000, 1_000_000] {
                 let meta = IndexMeta { value_type, dims, m, ef_construction: 200 };
                 let value_len = value_type.value_len(dims).unwrap();
-                let honest = Estimate { value_type, value_len, m, rows: elements, elements }.blocks();
+                let honest = Estimate { value_type, dims, value_len, m, rows: elements, elements }.blocks();
                 let most = max_blocks(&meta, elements);
                 assert!(most >= honest, "{value_type:?}({dims}), m = {m}: {most} blocks, honest {honest}");
                 // Where neighbor tuples fit beside their elements, the page verifier requires them there.

@@ -18,6 +18,7 @@ const FIXED: u64 = 12 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleNeed {
     value_type: ValueType,
+    dims: u32,
     /// Bytes of a value, if all have the same length.
     value_len: Option<usize>,
     /// The most rows of the sample, queries included.
@@ -27,7 +28,8 @@ pub(crate) struct SampleNeed {
 
 impl SampleNeed {
     pub(crate) fn new(spec: &BuildSpec, most: u64, threads: u32) -> Self {
-        Self { value_type: spec.value_type, value_len: spec.value_type.value_len(spec.dims), most, threads }
+        let (value_type, dims) = (spec.value_type, spec.dims);
+        Self { value_type, dims, value_len: value_type.value_len(dims), most, threads }
     }
 
     /// The threads that the memory is for.
@@ -47,7 +49,7 @@ impl SampleNeed {
     }
 
     fn of(&self, value_len: usize) -> u64 {
-        advise::memory_bytes(self.value_type, value_len, self.most, self.threads).saturating_add(FIXED)
+        advise::memory_bytes((self.value_type, self.dims), value_len, self.most, self.threads).saturating_add(FIXED)
     }
 }
 

@@ -21,7 +21,8 @@ impl Made {
 
     pub fn estimate(&self) -> Estimate {
         let value_len = self.value_type.value_len(self.dims).expect("no sparse values here");
-        Estimate { value_type: self.value_type, value_len, m: self.m, rows: self.rows, elements: self.rows }
+        let &Self { value_type, dims, m, rows } = self;
+        Estimate { value_type, dims, value_len, m, rows, elements: rows }
     }
 
     pub fn hello(&self) -> Hello {

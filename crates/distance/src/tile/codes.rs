@@ -150,7 +150,7 @@ impl CodePanel {
     /// `extra` is empty, or has one more coordinate for each vector, the last dimension.
     ///
     /// # Panics
-    /// If a vector is shorter than `dims`, or of a type that is not dense.
+    /// If a dense vector is shorter than `dims`, or a value is a bit string.
     pub fn fill<'a>(
         &mut self,
         elements: Elements,

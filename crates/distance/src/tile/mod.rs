@@ -1,8 +1,8 @@
-//! Distances of many pairs at once, by products of blocks of vectors.
+//! Distances of many pairs at once, by products or differences of blocks of vectors.
 //!
 //! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every loaded
-//! element is used many times. A distance is `scale * product + term of a + term of b`: approximate where terms cancel, so kept
-//! pairs should be measured again by a [`crate::Kernel`].
+//! element is used many times. A distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
+//! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`].
 
 mod code_kernel;
 mod codes;
@@ -36,9 +36,9 @@ pub const ROWS: usize = BLOCK;
 /// Columns of a tile: two blocks of vectors.
 pub const COLS: usize = 2 * BLOCK;
 
-/// How products become distances, and which distances are hits: those below the limit of their row or of their column.
+/// How sums become distances, and which distances are hits: those below the limit of their row or of their column.
 pub struct TileInput<'a> {
-    /// Factor of all products: -2 for squared distances.
+    /// Factor of all sums: -2 for squared distances, 1 for Manhattan distances.
     pub scale: f32,
     /// Added to all distances of a row.
     pub row_terms: &'a [f32; ROWS],
@@ -88,43 +88,67 @@ impl Default for Tile {
 /// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, as [`Panel::block`] has them.
 pub type TileKernel = fn(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile);
 
-/// The tile kernel for this processor.
-#[must_use]
-pub fn tile_kernel() -> TileKernel {
-    tile_kernel_at(Level::current())
+/// What a tile adds up over the dimensions of a pair.
+trait Term {
+    /// The absolute difference of two numbers; else their product.
+    const DIFFERENCES: bool;
 }
 
-fn tile_kernel_at(level: Level) -> TileKernel {
+struct Product;
+struct Difference;
+
+impl Term for Product {
+    const DIFFERENCES: bool = false;
+}
+
+impl Term for Difference {
+    const DIFFERENCES: bool = true;
+}
+
+/// The tile kernel for products on this processor.
+#[must_use]
+pub fn tile_kernel() -> TileKernel {
+    tile_kernel_at::<Product>(Level::current())
+}
+
+/// The tile kernel for Manhattan distances on this processor.
+#[must_use]
+pub fn difference_kernel() -> TileKernel {
+    tile_kernel_at::<Difference>(Level::current())
+}
+
+fn tile_kernel_at<T: Term>(level: Level) -> TileKernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        Level::Avx512 | Level::Vnni | Level::Amx => return x64::avx512(),
-        Level::Avx2 => return x64::avx2(),
+        Level::Avx512 | Level::Vnni | Level::Amx => return x64::avx512::<T>(),
+        Level::Avx2 => return x64::avx2::<T>(),
         _ => {}
     }
     #[cfg(target_arch = "aarch64")]
     if level != Level::Portable {
-        return neon::neon();
+        return neon::neon::<T>();
     }
     let _ = level;
-    portable
+    portable::<T>
 }
 
-fn portable(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
-    let mut products = [[0f32; COLS]; ROWS];
+fn portable<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+    let mut sums = [[0f32; COLS]; ROWS];
     let (rows, _) = rows.as_chunks::<BLOCK>();
     let [(left, _), (right, _)] = cols.map(|block| block.as_chunks::<BLOCK>());
+    let term = |a: f32, b: f32| if T::DIFFERENCES { (a - b).abs() } else { a * b };
     for ((row, left), right) in rows.iter().zip(left).zip(right) {
-        for (a, products) in row.iter().zip(&mut products) {
+        for (&a, sums) in row.iter().zip(&mut sums) {
             for lane in 0..BLOCK {
-                products[lane] += a * left[lane];
-                products[BLOCK + lane] += a * right[lane];
+                sums[lane] += term(a, left[lane]);
+                sums[BLOCK + lane] += term(a, right[lane]);
             }
         }
     }
-    for (row, products) in products.iter().enumerate() {
+    for (row, sums) in sums.iter().enumerate() {
         let mut hits = 0;
-        for (col, product) in products.iter().enumerate() {
-            let distance = input.scale * product + input.col_terms[col] + input.row_terms[row];
+        for (col, sum) in sums.iter().enumerate() {
+            let distance = input.scale * sum + input.col_terms[col] + input.row_terms[row];
             let hit = distance < input.row_limits[row] || distance < input.col_limits[col];
             tile.distances[row][col] = distance;
             hits |= u32::from(hit) << col;

@@ -2,25 +2,25 @@
 
 use std::arch::aarch64::*;
 
-use super::{BLOCK, COLS, ROWS, Tile, TileInput, TileKernel};
+use super::{BLOCK, COLS, ROWS, Term, Tile, TileInput, TileKernel};
 
 const LANES: usize = 4;
 /// Rows whose sums are kept in registers at a time: 4 rows x 16 columns take 16 of the 32 registers.
 const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
-pub(super) fn neon() -> TileKernel {
-    tile
+pub(super) fn neon<T: Term>() -> TileKernel {
+    tile::<T>
 }
 
-fn tile(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn tile<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let dims = rows.len() / BLOCK;
     assert!(cols.iter().all(|block| block.len() >= dims * BLOCK));
     tile.hits = [0; ROWS];
     for first in (0..ROWS).step_by(ROWS_AT_ONCE) {
         for (side, cols) in cols.iter().enumerate() {
             // SAFETY: NEON is part of the architecture; each block has BLOCK values for each of `dims` dimensions, as asserted.
-            let sums = unsafe { products(&rows[first..], cols, dims) };
+            let sums = unsafe { sums::<T>(&rows[first..], cols, dims) };
             for (at, sums) in sums.iter().enumerate() {
                 finish(first + at, side, sums, input, tile);
             }
@@ -31,7 +31,7 @@ fn tile(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile)
 /// # Safety
 /// For `dims` dimensions, `cols` must have `dims * BLOCK` values, and `rows` at least `(dims - 1) * BLOCK + ROWS_AT_ONCE`.
 #[target_feature(enable = "neon")]
-unsafe fn products(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LANE_SETS]; ROWS_AT_ONCE] {
+unsafe fn sums<T: Term>(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LANE_SETS]; ROWS_AT_ONCE] {
     let mut sums = [[vdupq_n_f32(0.0); LANE_SETS]; ROWS_AT_ONCE];
     for dim in 0..dims {
         // SAFETY: promised by the caller.
@@ -39,6 +39,18 @@ unsafe fn products(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LA
             let cols = cols.as_ptr().add(dim * BLOCK);
             (vld1q_f32(rows.as_ptr().add(dim * BLOCK)), std::array::from_fn(|set| vld1q_f32(cols.add(set * LANES))))
         };
+        if T::DIFFERENCES {
+            let rows = [
+                vdupq_laneq_f32::<0>(row),
+                vdupq_laneq_f32::<1>(row),
+                vdupq_laneq_f32::<2>(row),
+                vdupq_laneq_f32::<3>(row),
+            ];
+            for (sums, row) in sums.iter_mut().zip(rows) {
+                sums.iter_mut().zip(cols).for_each(|(sum, col)| *sum = vaddq_f32(*sum, vabdq_f32(row, col)));
+            }
+            continue;
+        }
         for (set, &col) in cols.iter().enumerate() {
             sums[0][set] = vfmaq_laneq_f32::<0>(sums[0][set], col, row);
             sums[1][set] = vfmaq_laneq_f32::<1>(sums[1][set], col, row);
@@ -49,7 +61,7 @@ unsafe fn products(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LA
     sums
 }
 
-/// Turns products of a row with the columns of one side into distances and hits.
+/// Turns sums of a row with the columns of one side into distances and hits.
 fn finish(row: usize, side: usize, sums: &[float32x4_t; LANE_SETS], input: &TileInput<'_>, tile: &mut Tile) {
     for (set, &sum) in sums.iter().enumerate() {
         let mut products = [0f32; LANES];

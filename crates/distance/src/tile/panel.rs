@@ -27,11 +27,11 @@ impl Panel {
         Self::default()
     }
 
-    /// Replaces the content by dense vectors of `dims` dimensions, each with `center` subtracted if there is one. `extra` is
+    /// Replaces the content by vectors of `dims` dimensions, each with `center` subtracted if there is one. `extra` is
     /// empty, or has one more coordinate for each vector, the last dimension.
     ///
     /// # Panics
-    /// If a vector is shorter than `dims`, or of a type that is not dense.
+    /// If a dense vector is shorter than `dims`, or a value is a bit string.
     pub fn fill<'a>(
         &mut self,
         elements: Elements,

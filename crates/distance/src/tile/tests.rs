@@ -1,5 +1,5 @@
 use super::code_kernel::code_kernels_at;
-use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
+use super::{BLOCK, COLS, CodePanel, Difference, Panel, Product, ROWS, Term, Tile, TileInput, encode, tile_kernel_at};
 use crate::tests::numbers;
 use crate::{Elements, Level};
 
@@ -8,6 +8,11 @@ const EPSILON: f64 = 1e-5;
 
 #[test]
 fn every_level_equals_the_reference_on_every_length() {
+    equals_the_reference::<Product>(-2.0);
+    equals_the_reference::<Difference>(1.0);
+}
+
+fn equals_the_reference<T: Term>(scale: f32) {
     let mut next = numbers(9);
     for dims in (1..70).chain([127, 128, 384, 1001]) {
         let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
@@ -18,7 +23,7 @@ fn every_level_equals_the_reference_on_every_length() {
         let col_terms: [f32; COLS] = std::array::from_fn(|_| next());
         let (row_limits, col_limits) = ([0.5; ROWS], std::array::from_fn(|_| next()));
         let input = TileInput {
-            scale: -2.0,
+            scale,
             row_terms: &row_terms,
             col_terms: &col_terms,
             row_limits: &row_limits,
@@ -26,15 +31,16 @@ fn every_level_equals_the_reference_on_every_length() {
         };
         for level in Level::available() {
             let mut tile = Tile::new();
-            tile_kernel_at(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
+            tile_kernel_at::<T>(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
             for row in 0..ROWS {
                 for col in 0..COLS {
-                    let product: f64 = vectors[row]
-                        .iter()
-                        .zip(&vectors[BLOCK + col])
-                        .map(|(&a, &b)| f64::from(a) * f64::from(b))
-                        .sum();
-                    let expected = -2.0 * product + f64::from(row_terms[row]) + f64::from(col_terms[col]);
+                    let pairs = vectors[row].iter().zip(&vectors[BLOCK + col]);
+                    let pairs = pairs.map(|(&a, &b)| (f64::from(a), f64::from(b)));
+                    let sum: f64 = match T::DIFFERENCES {
+                        true => pairs.map(|(a, b)| (a - b).abs()).sum(),
+                        false => pairs.map(|(a, b)| a * b).sum(),
+                    };
+                    let expected = f64::from(scale) * sum + f64::from(row_terms[row]) + f64::from(col_terms[col]);
                     let limit = f64::from(row_limits[row].max(col_limits[col]));
                     let hit = tile.hits[row] >> col & 1 == 1;
                     let slack = EPSILON * dims as f64;

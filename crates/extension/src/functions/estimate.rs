@@ -66,7 +66,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         let statistics = Statistics::of(relation, number);
         let rows = statistics.rows(all);
         let value_len = value_type.value_len(dims).unwrap_or_else(|| mean_sparsevec_len(relation, column_name));
-        Ok(Estimate { value_type, value_len, m, rows, elements: statistics.elements(all, rows) })
+        Ok(Estimate { value_type, dims, value_len, m, rows, elements: statistics.elements(all, rows) })
     }
 }
 

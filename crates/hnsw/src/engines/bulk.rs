@@ -54,11 +54,12 @@ impl Engine for BulkEngine {
         let defect = self.defect;
         let trial = self.trial;
         self.intake.setup.control.ran("intake");
-        let (setup, taken, _) = self.intake.finish();
+        let (mut setup, taken, _) = self.intake.finish();
         let taken = taken.by_tid(&setup.store, &setup.pool);
+        setup.measure = setup.measure.for_values(&setup.store, taken.heap_tids.elements());
         setup.control.ran("rows");
         let Setup { spec, measure, pool, control, store, .. } = &setup;
-        let mut space = Space::exact(measure.for_building(spec.dims), store);
+        let mut space = Space::exact(measure.for_building(), store);
         let augmentations = match spec.metric {
             Metric::InnerProduct if setup.runs(Pass::Augmentation) => {
                 pool.run(|| space::augment(space, taken.heap_tids.elements() as u32, control))?
@@ -73,7 +74,7 @@ impl Engine for BulkEngine {
             None => {}
         }
         // If the metric has no dot-product form, or vectors are augmented, a trial on the data chooses the engine.
-        let certain = space.measure.products.is_some() && augmentations.is_none();
+        let certain = space.measure.has_products() && augmentations.is_none();
         // Comparing sparse values by two metrics costs more than insertion: then bulk must have the higher recall.
         let costly = space.measure.inverts() && augmentations.is_some();
         let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
@@ -82,11 +83,10 @@ impl Engine for BulkEngine {
             let (draft, gathered) = first_graph(&setup, &taken)?;
             return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
         }
-        let coded = space.measure.products.and_then(|products| Some((products, products.codes?)));
+        let coded = space.measure.tiles.and_then(|tiles| Some((tiles, tiles.codes?)));
         let elements = taken.heap_tids.elements();
         let components = setup.runs(Pass::Components);
-        let encode =
-            |(products, kernels)| pool.run(|| Codes::new(space, (products, kernels), components, elements, control));
+        let encode = |(tiles, kernels)| pool.run(|| Codes::new(space, (tiles, kernels), components, elements, control));
         let codes = coded.filter(|_| setup.runs(Pass::Codes)).map(encode).transpose()?;
         #[cfg(test)]
         let codes = codes.map(|mut codes| {
@@ -141,10 +141,10 @@ impl Layers<'_> {
 
     /// Finds candidates for the lists of `points`, of `list` slots each. `counted`: whether progress is reported.
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
-        let compared = match (self.space.codes, self.space.measure.products) {
+        let compared = match (self.space.codes, self.space.measure.tiles) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
-            (None, Some(_)) => Compared::ByProducts,
+            (None, Some(_)) => Compared::ByTiles,
             (None, None) if self.space.measure.inverts() => Compared::Inverted,
             (None, None) => Compared::Singly,
         };
@@ -164,7 +164,7 @@ impl Layers<'_> {
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
-            if counted && space.measure.products.is_some() && self.setup.runs(Pass::MorePartitions) {
+            if counted && space.measure.tiles.is_some() && self.setup.runs(Pass::MorePartitions) {
                 let again = Partition {
                     space,
                     points: &points,

@@ -3,7 +3,7 @@
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::space::representation::most;
-use crate::space::{Group, Inverted, Products, Query, Representation, Space};
+use crate::space::{Group, Inverted, Query, Representation, Space, Tiles};
 use crate::{BuildError, Control};
 
 /// Pairs of blocks next to the diagonal, which are compared first.
@@ -39,7 +39,7 @@ impl Leaf {
         self.rough = false;
         self.resolved.clear();
         let k = k.min(self.elements.len() - 1);
-        let Some(products) = space.measure.products else {
+        let Some(tiles) = space.measure.tiles else {
             if space.measure.inverts() {
                 self.by_inverted_lists(space, k);
             } else {
@@ -49,10 +49,10 @@ impl Leaf {
         };
         let elements = std::mem::take(&mut self.elements);
         let mut resolved = false;
-        for representation in Representation::of(space, products, &elements) {
-            representation.pack(space, products, &elements, &mut self.group);
-            self.by_products(products, elements.len(), k, control)?;
-            self.rough = representation.is_rough(products);
+        for representation in Representation::of(space, tiles, &elements) {
+            representation.pack(space, tiles, &elements, &mut self.group);
+            self.by_tiles(tiles, elements.len(), k, control)?;
+            self.rough = representation.is_rough(tiles);
             self.find_resolved(space, &elements);
             resolved = most(self.resolved.iter().copied());
             if resolved && representation.represents_most(space, self.near_pairs(&elements)) {
@@ -105,27 +105,27 @@ impl Leaf {
     }
 
     /// Compares every pair once, by the tiles on and above the diagonal. Tiles next to the diagonal come first: they have most near pairs.
-    fn by_products(&mut self, products: Products, count: usize, k: usize, control: &Control) -> Result<(), BuildError> {
+    fn by_tiles(&mut self, tiles: Tiles, count: usize, k: usize, control: &Control) -> Result<(), BuildError> {
         self.nearest.reset(count, self.group.padded(), k);
         let blocks = self.group.blocks();
         let near = |row_block: usize| (row_block / 2 + BAND).min(blocks / 2);
         for row_block in 0..blocks {
-            self.row_of_tiles(products, row_block, row_block / 2..near(row_block));
+            self.row_of_tiles(tiles, row_block, row_block / 2..near(row_block));
         }
         for row_block in 0..blocks {
             control.check()?;
-            self.row_of_tiles(products, row_block, near(row_block)..blocks / 2);
+            self.row_of_tiles(tiles, row_block, near(row_block)..blocks / 2);
         }
         Ok(())
     }
 
-    fn row_of_tiles(&mut self, products: Products, row_block: usize, col_pairs: std::ops::Range<usize>) {
+    fn row_of_tiles(&mut self, tiles: Tiles, row_block: usize, col_pairs: std::ops::Range<usize>) {
         let Self { group, nearest, tile, .. } = self;
         let first_row = row_block * ROWS;
         for col_pair in col_pairs {
             let first_col = col_pair * COLS;
             let limits = (nearest.limits(first_row), nearest.limits(first_col));
-            group.tile(row_block, group, col_pair, products, limits, tile);
+            group.tile(row_block, group, col_pair, tiles, limits, tile);
             nearest.offer_pairs(tile, first_row, first_col);
         }
     }

@@ -108,7 +108,7 @@ mod tests {
     fn recall_in(space: Space<'_>, fan: usize) -> [f32; 2] {
         let (control, pool, random) = (Control::default(), pool(), Random::new(1));
         let points: Vec<u32> = (0..POINTS as u32).collect();
-        let mut plan = Plan::new(64, 32, Compared::ByProducts, POINTS);
+        let mut plan = Plan::new(64, 32, Compared::ByTiles, POINTS);
         plan.fans = [fan, 1];
         let found = Candidates::new(POINTS, plan.keep);
         let partition = Partition {
@@ -142,9 +142,9 @@ mod tests {
         }
         let store = store(&values);
         let exact = euclidean::<64>(&store);
-        let products = exact.measure.products.unwrap();
-        let Some(kernels) = products.codes else { return };
-        let codes = Codes::new(exact, (products, kernels), false, POINTS, &Control::default()).unwrap();
+        let tiles = exact.measure.tiles.unwrap();
+        let Some(kernels) = tiles.codes else { return };
+        let codes = Codes::new(exact, (tiles, kernels), false, POINTS, &Control::default()).unwrap();
         let [before, after] = recall_in(Space { codes: Some(&codes), ..exact }, 1);
         assert!(before < ENOUGH && after == before, "{before} {after}");
         // Exact distances have no quantisation error: the same points are partitioned again.

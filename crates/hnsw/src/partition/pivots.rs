@@ -3,7 +3,7 @@
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::space::representation::most;
-use crate::space::{Group, Inverted, Products, Query, Representation, Space};
+use crate::space::{Group, Inverted, Query, Representation, Space, Tiles};
 
 /// Fewer pivots are compared with an element one by one.
 const MANY: usize = 32;
@@ -17,7 +17,7 @@ pub(crate) struct Pivots<'a> {
 
 /// How points are compared with the pivots.
 enum Comparison<'a> {
-    /// In blocks, by products.
+    /// In blocks, by tiles.
     Blocks(Packed<'a>),
     /// In blocks with one pivot of each group of near-identical pivots, then with all pivots of the nearest groups.
     Merged {
@@ -29,16 +29,16 @@ enum Comparison<'a> {
     OneByOne,
 }
 
-/// Pivots whose distances to each other products of all pivots do not resolve.
+/// Pivots whose distances to each other tiles of all pivots do not resolve.
 struct Merged<'a> {
     /// Their positions among all pivots.
     at: Vec<u32>,
-    /// A large group, packed around its own mean, where products resolve its distances.
+    /// A large group, packed around its own mean, where tiles resolve its distances.
     alone: Option<Pivots<'a>>,
 }
 
 struct Packed<'a> {
-    products: Products,
+    tiles: Tiles,
     representation: Representation<'a>,
     group: Group,
 }
@@ -55,10 +55,10 @@ pub(crate) struct Scratch {
 
 impl<'a> Pivots<'a> {
     pub(crate) fn new(space: Space<'a>, elements: Vec<u32>) -> Self {
-        let comparison = match space.measure.products {
-            Some(products) => match Packed::new(space, products, &elements) {
+        let comparison = match space.measure.tiles {
+            Some(tiles) => match Packed::new(space, tiles, &elements) {
                 Some(packed) => Comparison::Blocks(packed),
-                None => Comparison::merged(space, products, &elements),
+                None => Comparison::merged(space, tiles, &elements),
             },
             None if space.measure.inverts() => {
                 let mut inverted = Inverted::default();
@@ -150,11 +150,11 @@ impl<'a> Pivots<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Groups pivots whose distances products do not resolve, such as near-identical rows.
-    fn merged(space: Space<'a>, products: Products, pivots: &[u32]) -> Self {
-        let representation = Representation::centered(space, products, pivots);
+    /// Groups pivots whose distances tiles do not resolve, such as near-identical rows.
+    fn merged(space: Space<'a>, tiles: Tiles, pivots: &[u32]) -> Self {
+        let representation = Representation::centered(space, tiles, pivots);
         let mut all = Group::default();
-        representation.pack(space, products, pivots, &mut all);
+        representation.pack(space, tiles, pivots, &mut all);
         let mut groups: Vec<Vec<u32>> = Vec::new();
         let mut query = Query::default();
         for (at, &pivot) in pivots.iter().enumerate() {
@@ -173,14 +173,14 @@ impl<'a> Comparison<'a> {
         }
         let first: Vec<u32> = groups.iter().map(|group| pivots[group[0] as usize]).collect();
         let mut group = Group::default();
-        representation.pack(space, products, &first, &mut group);
+        representation.pack(space, tiles, &first, &mut group);
         let merged = |at: Vec<u32>| {
             let alone = || Pivots::new(space, at.iter().map(|&at| pivots[at as usize]).collect());
             let alone = (at.len() >= MANY).then(alone);
             Merged { at, alone }
         };
         let groups = groups.into_iter().map(merged).collect();
-        Self::Merged { first: Packed { products, representation, group }, groups }
+        Self::Merged { first: Packed { tiles, representation, group }, groups }
     }
 }
 
@@ -207,18 +207,14 @@ struct Gap {
 impl<'a> Packed<'a> {
     /// Packs the pivots by the first representation that resolves the distances between most pivots and their nearest neighbors. `None` if
     /// none does, as between clusters far from each other.
-    fn new(space: Space<'a>, products: Products, pivots: &[u32]) -> Option<Self> {
+    fn new(space: Space<'a>, tiles: Tiles, pivots: &[u32]) -> Option<Self> {
         let gaps = gaps(space, pivots);
-        Representation::of(space, products, pivots).find_map(|representation| {
+        Representation::of(space, tiles, pivots).find_map(|representation| {
             let mut group = Group::default();
-            representation.pack(space, products, pivots, &mut group);
+            representation.pack(space, tiles, pivots, &mut group);
             let resolved = most(gaps.iter().map(|gap| group.resolves(gap.at, gap.squared)));
             let pairs = gaps.iter().map(|gap| (pivots[gap.at], gap.nearest));
-            (resolved && representation.represents_most(space, pairs)).then_some(Self {
-                products,
-                representation,
-                group,
-            })
+            (resolved && representation.represents_most(space, pairs)).then_some(Self { tiles, representation, group })
         })
     }
 
@@ -229,7 +225,7 @@ impl<'a> Packed<'a> {
         k: usize,
         (nearest, group, tile): (&mut Nearest, &mut Group, &mut Tile),
     ) {
-        self.representation.pack(space, self.products, elements, group);
+        self.representation.pack(space, self.tiles, elements, group);
         nearest.reset(elements.len(), group.padded(), k);
         let col_pairs = self.group.blocks() / 2;
         for first in (0..col_pairs).step_by(AT_ONCE / COLS) {
@@ -239,7 +235,7 @@ impl<'a> Packed<'a> {
                 for col_pair in cached.clone() {
                     let first_col = col_pair * COLS;
                     let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-                    group.tile(row_block, &self.group, col_pair, self.products, limits, tile);
+                    group.tile(row_block, &self.group, col_pair, self.tiles, limits, tile);
                     nearest.offer_rows(tile, first_row, first_col);
                 }
             }
@@ -276,7 +272,7 @@ mod tests {
 
     #[test]
     fn near_identical_pivots_are_resolved() {
-        // All but a few points are in three groups, whose distances products do not resolve.
+        // All but a few points are in three groups, whose distances tiles do not resolve.
         let (centers, mut values) = (cube::<16>(3, 1), cube::<16>(COUNT, 2));
         for (at, value) in values.iter_mut().enumerate().filter(|(at, _)| at % 8 != 0) {
             value.iter_mut().zip(centers[at % 3]).for_each(|(x, center)| *x = center + 1e-5 * *x);

@@ -41,9 +41,9 @@ pub(crate) enum Compared {
     ByCodes,
     /// By tiles of codes of principal components, refined in the same way; more candidates are kept.
     ByComponents,
-    /// Dense vectors without codes, by products.
-    ByProducts,
-    /// One by one: bits, and dense vectors by Manhattan distance.
+    /// By tiles of f32.
+    ByTiles,
+    /// One by one: bits.
     Singly,
     /// Sparse vectors, by the dimensions that they share.
     Inverted,
@@ -66,10 +66,10 @@ pub(crate) enum Defect {
 impl Plan {
     /// The plan for `points` points whose lists have `list` slots.
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
-        use Compared::{ByCodes, ByComponents, ByProducts, Inverted, Singly};
+        use Compared::{ByCodes, ByComponents, ByTiles, Inverted, Singly};
         let (leaf_max, leaf_aim, max_pivots, least) = match compared {
             ByCodes | ByComponents => (2500, 800, 4000, 6),
-            ByProducts => (1536, 800, 1000, 8),
+            ByTiles => (1536, 800, 1000, 8),
             Singly | Inverted => (1000, 500, 400, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
@@ -79,11 +79,11 @@ impl Plan {
             (_, ByCodes) => ([16, 1], 96),
             // Independent of `ef_construction`: more leaves add hardly any candidates.
             (_, ByComponents) => ([12, 1], 72),
-            (0..=16, ByProducts) => ([4, 2], 24),
-            (17..=32, ByProducts) => ([6, 2], 48),
-            (33..=64, ByProducts) => ([8, 3], 64),
-            (65..=128, ByProducts) => ([10, 3], 96),
-            (_, ByProducts) => ([12, 4], 128),
+            (0..=16, ByTiles) => ([4, 2], 24),
+            (17..=32, ByTiles) => ([6, 2], 48),
+            (33..=64, ByTiles) => ([8, 3], 64),
+            (65..=128, ByTiles) => ([10, 3], 96),
+            (_, ByTiles) => ([12, 4], 128),
             (0..=64, Singly) => ([8, 2], 64),
             (65..=128, Singly) => ([10, 2], 96),
             (_, Singly) => ([12, 3], 128),
@@ -167,10 +167,10 @@ mod tests {
 
     #[test]
     fn plans_are_within_the_estimate() {
-        use Compared::{ByCodes, ByComponents, ByProducts, Inverted, Singly};
+        use Compared::{ByCodes, ByComponents, ByTiles, Inverted, Singly};
         let most = |list: u16| pages::sizes::kept(list.into());
         for list in [4, 8, 32, 64, 200] {
-            for compared in [ByCodes, ByComponents, ByProducts, Inverted, Singly] {
+            for compared in [ByCodes, ByComponents, ByTiles, Inverted, Singly] {
                 for ef_construction in [4, 16, 17, 32, 33, 64, 65, 128, 400] {
                     let plan = Plan::new(ef_construction, list.into(), compared, 100_000);
                     let by_components = if compared == ByComponents { 16 } else { 0 };
@@ -180,7 +180,8 @@ mod tests {
             }
         }
         let leaf = |compared| Plan::new(64, 32, compared, 100_000).leaf_max as u64;
-        assert_eq!((leaf(ByProducts), leaf(Inverted)), (pages::sizes::PACKED, pages::sizes::INVERTED));
+        assert_eq!((leaf(ByTiles), leaf(Inverted)), (pages::sizes::PACKED, pages::sizes::INVERTED));
+        assert_eq!(crate::space::FILLED as u64, pages::sizes::FILLED);
     }
 
     #[test]

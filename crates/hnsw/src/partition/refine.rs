@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::candidates::Candidates;
 use crate::space::representation::{self, most};
-use crate::space::{Group, Products, Representation, Space};
+use crate::space::{Group, Representation, Space, Tiles};
 use crate::tasks::ranges;
 use crate::{BuildError, Control};
 use distance::{COLS, Candidate, ROWS, Tile};
@@ -90,7 +90,7 @@ pub(crate) struct Scratch {
 /// Compares each point of a cell with the candidates of all its points, and keeps its nearest. `cell` has positions in `points`.
 pub(crate) fn refine_cell(
     space: Space<'_>,
-    products: Products,
+    tiles: Tiles,
     points: &[u32],
     cell: &[u32],
     (found, known): (&Candidates, &Known),
@@ -99,8 +99,8 @@ pub(crate) fn refine_cell(
     let keep = found.keep();
     scratch.gather(points, cell, found, known);
     let cell_points = std::mem::take(&mut scratch.cell);
-    let representation = Representation::of(space, products, &cell_points).find(|representation| {
-        representation.pack(space, products, &cell_points, &mut scratch.rows);
+    let representation = Representation::of(space, tiles, &cell_points).find(|representation| {
+        representation.pack(space, tiles, &cell_points, &mut scratch.rows);
         let near = representation::near_pairs(cell_points.iter().copied());
         representation.represents_most(space, near) && scratch.resolves_most(space, &cell_points)
     });
@@ -109,12 +109,12 @@ pub(crate) fn refine_cell(
     let Scratch { cell: elements, others, rows, cols, tile, lists, limits, had, .. } = scratch;
     limits.resize(rows.padded(), f32::NEG_INFINITY);
     for others in others.chunks(PACKED) {
-        representation.pack(space, products, others, cols);
+        representation.pack(space, tiles, others, cols);
         for row_block in 0..rows.blocks() {
             let first_row = row_block * ROWS;
             for col_pair in 0..cols.blocks() / 2 {
                 let row_limits = limits[first_row..].first_chunk().expect("padded to whole tiles");
-                rows.tile(row_block, cols, col_pair, products, (row_limits, &[f32::NEG_INFINITY; COLS]), tile);
+                rows.tile(row_block, cols, col_pair, tiles, (row_limits, &[f32::NEG_INFINITY; COLS]), tile);
                 tile.for_each_hit(|row, col, distance| {
                     let (row, other) = (first_row + row, others[col_pair * COLS + col]);
                     if other == elements[row] {
@@ -197,9 +197,9 @@ mod tests {
     fn found(values: &[[f32; 16]]) -> f32 {
         let store = store(values);
         let exact = euclidean::<16>(&store);
-        let products = exact.measure.products.unwrap();
-        let Some(kernels) = products.codes else { return 1.0 };
-        let codes = Codes::new(exact, (products, kernels), true, COUNT as usize, &Control::default()).unwrap();
+        let tiles = exact.measure.tiles.unwrap();
+        let Some(kernels) = tiles.codes else { return 1.0 };
+        let codes = Codes::new(exact, (tiles, kernels), true, COUNT as usize, &Control::default()).unwrap();
         let space = Space { codes: Some(&codes), ..exact };
         let points: Vec<u32> = (0..COUNT).collect();
         let cell: Vec<u32> = (0..COUNT / 2).collect();
@@ -208,7 +208,7 @@ mod tests {
             found.add(point as usize, std::iter::once(exact.candidate(point, (point + 1) % COUNT)));
         }
         let known = Known::count(&points, &points, &found, &Control::default()).unwrap();
-        refine_cell(space, products, &points, &cell, (&found, &known), &mut Scratch::default());
+        refine_cell(space, tiles, &points, &cell, (&found, &known), &mut Scratch::default());
         let mut hits = 0;
         for &point in &cell {
             // The points of the cell, and the candidate of its last point.

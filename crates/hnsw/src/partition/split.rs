@@ -65,15 +65,15 @@ impl Partition<'_> {
         let all = if pivots_of.is_empty() { all } else { self.by_pivot(&pivots_of)? };
         let refines = all.len() > self.plan.leaf_max && self.plan.refines && Pass::Refinement.runs(self.plan.left_out);
         for (space, found) in self.lists() {
-            let products = space.measure.products.filter(|_| space.codes.is_some() && refines);
-            let Some(products) = products else { continue };
+            let tiles = space.measure.tiles.filter(|_| space.codes.is_some() && refines);
+            let Some(tiles) = tiles else { continue };
             let cells = all.chunk_by(|&a, &b| pivots_of.get(a as usize * fan) == pivots_of.get(b as usize * fan));
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
             let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &pivots_of)).collect();
             let known = refine::Known::count(self.points, &all, found, self.control)?;
             self.control.section("refinement").for_each_init(cells.into_par_iter(), |scratch, cell| {
-                refine::refine_cell(space, products, self.points, cell, (found, &known), scratch);
+                refine::refine_cell(space, tiles, self.points, cell, (found, &known), scratch);
                 Ok(())
             })?;
         }
@@ -398,7 +398,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan::new(64, 32, Compared::ByProducts, POINTS)
+        Plan::new(64, 32, Compared::ByTiles, POINTS)
     }
 
     #[test]

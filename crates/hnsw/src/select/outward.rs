@@ -12,7 +12,7 @@ use super::round::Choosing;
 use super::rule::{Rule, Selector};
 use crate::draft::Draft;
 use crate::random::Random;
-use crate::space::{Measure, Query, Space};
+use crate::space::{Query, Space};
 use crate::{BuildError, Control};
 
 /// Elements tested first. If none of them is in a group, groups are small or absent, and the pass ends.
@@ -66,10 +66,7 @@ pub(crate) fn link_out(
 ) -> Result<(), BuildError> {
     // Neither inner products nor codes identify near-identical elements: exact Euclidean distances do.
     let measure = match space.measure.metric {
-        Metric::InnerProduct | Metric::Cosine => {
-            let Measure { elements, dims, .. } = space.measure;
-            Measure::new(elements, Metric::L2, dims).unwrap_or(space.measure)
-        }
+        Metric::InnerProduct | Metric::Cosine => space.measure.by(Metric::L2).unwrap_or(space.measure),
         _ => space.measure,
     };
     let space = Space { measure, augmentations: &[], codes: None, ..space };

@@ -1,6 +1,6 @@
 //! The diversity rule, by which an element chooses its neighbors.
 
-use distance::Candidate;
+use distance::{Candidate, Metric};
 
 use crate::space::{Group, Inverted, Query, Space};
 
@@ -215,14 +215,16 @@ impl Selector {
     fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
         let space = rule.space;
         let count = self.members.len();
-        let products = space.measure.products.filter(|_| count <= MOST_COMPARED);
+        // By Manhattan distance, tiles of all pairs cost more than comparing each with the chosen neighbors.
+        let many = count > MOST_COMPARED || space.measure.metric == Metric::L1;
+        let tiles = space.measure.tiles.filter(|_| !many);
         if let Some(codes) = space.codes {
             let resolved =
                 |&at: &usize| codes.resolves(element, space.squared(element, self.members[at], self.distances[at]));
             let ranks = [3.min(count / 2), 12.min(count / 2), count / 2];
-            if let Some(products) = products.filter(|_| rule.resolved && ranks.iter().all(resolved)) {
+            if let Some(tiles) = tiles.filter(|_| rule.resolved && ranks.iter().all(resolved)) {
                 self.group.pack_codes(codes, &self.members);
-                self.group.all_pairs(products, &mut self.between);
+                self.group.all_pairs(tiles, &mut self.between);
                 self.width = self.group.padded();
                 return Known::ByCodes;
             }
@@ -233,13 +235,13 @@ impl Selector {
             self.take_in(&sorted);
             self.sorted = sorted;
         }
-        let Some(products) = products else {
+        let Some(tiles) = tiles else {
             return if space.measure.inverts() && count <= MOST_COMPARED { self.invert(rule) } else { Known::Nothing };
         };
-        self.center.resize(products.dims, 0.0);
-        distance::decode(products.elements, space.value(element), &mut self.center);
-        self.group.pack(space, products, &self.members, Some(&self.center), false);
-        self.group.all_pairs(products, &mut self.between);
+        self.center.resize(tiles.dims, 0.0);
+        distance::decode(tiles.elements, space.value(element), &mut self.center);
+        self.group.pack(space, tiles, &self.members, Some(&self.center), false);
+        self.group.all_pairs(tiles, &mut self.between);
         self.width = self.group.padded();
         Known::ByValues
     }

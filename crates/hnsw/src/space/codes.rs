@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::components::Components;
 use super::representation::most;
-use super::{Products, Space};
+use super::{Space, Tiles};
 use crate::input::{Bytes, CHUNK};
 use crate::random::Random;
 use crate::{BuildError, Control};
@@ -50,17 +50,16 @@ impl Codes {
     /// components only if `by_components`, and if these keep the order of distances. Runs on the threads of the pool it is called from.
     pub(crate) fn new(
         space: Space<'_>,
-        (products, kernels): (Products, CodeKernels),
+        (tiles, kernels): (Tiles, CodeKernels),
         by_components: bool,
         elements: usize,
         control: &Control,
     ) -> Result<Self, BuildError> {
-        let center = middle(space, products, elements);
-        let components =
-            if by_components { Components::find(space, products, &center, elements, control)? } else { None };
+        let center = middle(space, tiles, elements);
+        let components = if by_components { Components::find(space, tiles, &center, elements, control)? } else { None };
         let extra = usize::from(!space.augmentations.is_empty());
         // Together with the extra coordinate, components fill whole tiles.
-        let dims = components.as_ref().map_or(products.dims, |components| components.count() - extra);
+        let dims = components.as_ref().map_or(tiles.dims, |components| components.count() - extra);
         let width = dims + extra;
         let mut noted = vec![Noted::default(); elements];
         let encode = |(chunk, noted): (usize, &mut [Noted])| {
@@ -86,8 +85,8 @@ impl Codes {
                 bytes.extend_from_slice(&codes);
             };
             match &components {
-                Some(components) => components.along((products, kernels), &values, &center, put),
-                None => products.differences(values.into_iter(), &center, put),
+                Some(components) => components.along((tiles, kernels), &values, &center, put),
+                None => tiles.differences(values.into_iter(), &center, put),
             }
             space.store.stow(bytes)
         };
@@ -98,7 +97,7 @@ impl Codes {
             of_components: components.is_some(),
             chunks: Arc::new(chunks),
             noted,
-            scale: products.scale(),
+            scale: tiles.scale(),
             product: kernels.product,
             euclidean: None,
         };
@@ -212,14 +211,14 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
 
 /// The mean of a sample of values, without the tenth that is farthest from the mean of all: a few rows with huge values would move it far
 /// from all others, whose codes would then resolve no distances. Zero if it is not finite.
-fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
-    let mut value = vec![0f32; products.dims];
+fn middle(space: Space<'_>, tiles: Tiles, elements: usize) -> Vec<f32> {
+    let mut value = vec![0f32; tiles.dims];
     let mut sample = Random::new(0).one_of_each(SAMPLE, elements);
     let mut mean = |sample: &[u32]| {
-        let mut center = vec![0f32; products.dims];
+        let mut center = vec![0f32; tiles.dims];
         let share = 1.0 / sample.len().max(1) as f32;
         for &element in sample {
-            distance::decode(products.elements, space.value(element), &mut value);
+            distance::decode(tiles.elements, space.value(element), &mut value);
             center.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x * share);
         }
         center
@@ -227,7 +226,7 @@ fn middle(space: Space<'_>, products: Products, elements: usize) -> Vec<f32> {
     let center = mean(&sample);
     let mut squares = Vec::with_capacity(sample.len());
     let values = sample.iter().map(|&element| space.value(element));
-    products.differences(values, &center, |differences| squares.push(differences.iter().map(|x| x * x).sum::<f32>()));
+    tiles.differences(values, &center, |differences| squares.push(differences.iter().map(|x| x * x).sum::<f32>()));
     let mut sorted = squares.clone();
     sorted.sort_unstable_by(f32::total_cmp);
     if let Some(&most) = sorted.get(sorted.len() * 9 / 10) {
@@ -252,8 +251,8 @@ mod tests {
 
     fn codes<const DIMS: usize>(store: &ValueStore, kernels: CodeKernels, elements: usize) -> Codes {
         let space = euclidean::<DIMS>(store);
-        let products = space.measure.products.unwrap();
-        Codes::new(space, (products, kernels), false, elements, &Control::default()).unwrap()
+        let tiles = space.measure.tiles.unwrap();
+        Codes::new(space, (tiles, kernels), false, elements, &Control::default()).unwrap()
     }
 
     #[test]
@@ -276,7 +275,7 @@ mod tests {
         let store = store(&values);
         let codes = codes::<24>(&store, kernels, COUNT);
         let space = euclidean::<24>(&store);
-        let mean = middle(space, space.measure.products.unwrap(), COUNT);
+        let mean = middle(space, space.measure.tiles.unwrap(), COUNT);
         for (element, value) in (0u32..).zip(&values) {
             let differences: Vec<f32> = value.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
             let (own, note) = codes.of(element);
@@ -295,7 +294,7 @@ mod tests {
         values.iter_mut().step_by(200).flatten().for_each(|x| *x *= 1e5);
         let store = store(&values);
         let space = euclidean::<24>(&store);
-        let center = middle(space, space.measure.products.unwrap(), values.len());
+        let center = middle(space, space.measure.tiles.unwrap(), values.len());
         assert!(center.iter().all(|x| x.abs() < 0.1), "{center:?}");
         let Some(kernels) = code_kernels() else { return };
         let codes = codes::<24>(&store, kernels, values.len());

@@ -7,7 +7,7 @@ use distance::{BLOCK, COLS, CodeKernels, CodePanel, Elements, Tile, TileInput};
 
 use super::explained::{self, Found};
 use super::matrix::{ALL_PRODUCTS, Matrix};
-use super::{Products, Space};
+use super::{Space, Tiles};
 use crate::random::Random;
 use crate::{BuildError, Control};
 
@@ -37,16 +37,16 @@ impl Components {
     /// Runs on the threads of the pool it is called from.
     pub(crate) fn find(
         space: Space<'_>,
-        products: Products,
+        tiles: Tiles,
         center: &[f32],
         elements: usize,
         control: &Control,
     ) -> Result<Option<Self>, BuildError> {
-        let third = products.dims / 3 / STEP * STEP;
+        let third = tiles.dims / 3 / STEP * STEP;
         if third == 0 || elements < FEWEST {
             return Ok(None);
         }
-        let Some(sample) = sample(space, products, center, elements) else { return Ok(None) };
+        let Some(sample) = sample(space, tiles, center, elements) else { return Ok(None) };
         control.check()?;
         let by_dimension = sample.transposed(control)?;
         let mut most = MOST.map(|most| most.min(third)).to_vec();
@@ -84,7 +84,7 @@ impl Components {
     /// The coordinates of values' differences from `center` along the components: `each` gets [`Self::count`] of each value, in order.
     pub(crate) fn along(
         &self,
-        (products, kernels): (Products, CodeKernels),
+        (tiles, kernels): (Tiles, CodeKernels),
         values: &[&[u8]],
         center: &[f32],
         mut each: impl FnMut(&[f32]),
@@ -93,7 +93,7 @@ impl Components {
         let (mut packed, mut tile) = (CodePanel::new(), Tile::new());
         let mut along = Matrix { width: self.count, values: vec![0.0; BLOCK * self.count] };
         for values in values.chunks(AT_ONCE) {
-            packed.fill(products.elements, products.dims, values.iter().copied(), Some(center), &[]);
+            packed.fill(tiles.elements, tiles.dims, values.iter().copied(), Some(center), &[]);
             for (block, values) in values.chunks(BLOCK).enumerate() {
                 for (pair, first) in (0..self.count).step_by(COLS).enumerate() {
                     let cols = [2 * pair, 2 * pair + 1].map(|col| self.panel.block(col));
@@ -110,14 +110,14 @@ impl Components {
 
 /// Differences of a sample of values from `center`, divided by the greatest coordinate, so that products neither overflow nor underflow in
 /// f32. `None` if that coordinate, or its inverse, is not finite.
-fn sample(space: Space<'_>, products: Products, center: &[f32], elements: usize) -> Option<Matrix> {
+fn sample(space: Space<'_>, tiles: Tiles, center: &[f32], elements: usize) -> Option<Matrix> {
     let some = Random::new(1).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element));
-    let mut values = Vec::with_capacity(SAMPLE * products.dims);
-    products.differences(some, center, |differences| values.extend_from_slice(differences));
+    let mut values = Vec::with_capacity(SAMPLE * tiles.dims);
+    tiles.differences(some, center, |differences| values.extend_from_slice(differences));
     let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));
     let factor = greatest.recip();
     values.iter_mut().for_each(|x| *x *= factor);
-    (greatest.is_finite() && factor.is_finite()).then_some(Matrix { width: products.dims, values })
+    (greatest.is_finite() && factor.is_finite()).then_some(Matrix { width: tiles.dims, values })
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
 
     fn find(store: &ValueStore, elements: usize, factor: f32) -> Option<Components> {
         let space = testing::euclidean::<DIMS>(store);
-        Components::find(space, space.measure.products.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
+        Components::find(space, space.measure.tiles.unwrap(), &[3.0 * factor; DIMS], elements, &Control::default())
             .unwrap()
     }
 
@@ -169,8 +169,8 @@ mod tests {
         let measure = testing::euclidean::<DIMS>(&store).measure;
         let values: Vec<&[u8]> = (0..150).map(|element| graph::ElementValues::value(&*store, element)).collect();
         let mut along = Vec::new();
-        let products = measure.products.unwrap();
-        components.along((products, kernels), &values, &[3.0; DIMS], |coordinates| along.push(coordinates.to_vec()));
+        let tiles = measure.tiles.unwrap();
+        components.along((tiles, kernels), &values, &[3.0; DIMS], |coordinates| along.push(coordinates.to_vec()));
         assert_eq!(along.len(), values.len());
         for at in 1..values.len() {
             let by_all = (measure.kernel)(values[at - 1], values[at]);

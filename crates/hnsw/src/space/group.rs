@@ -1,12 +1,12 @@
 use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
 
 use super::codes::{self, Codes};
-use super::{Products, Space};
+use super::{Space, Tiles};
 
 /// Distances below this many units in the last place of a vector's squared length are mostly rounding error.
 const LOST: f32 = 64.0;
 
-/// A group of points packed for tiles, with the terms that turn products into distances.
+/// A group of points packed for tiles, with the terms that turn the sums of tiles into distances.
 #[derive(Default)]
 pub(crate) struct Group {
     panel: Panel,
@@ -16,45 +16,38 @@ pub(crate) struct Group {
     width: usize,
     /// Added to every distance of a point; infinite for the padding.
     terms: Vec<f32>,
-    /// Factor of the products.
+    /// Factor of the sums of tiles.
     scale: f32,
 }
 
 impl Group {
     /// Packs points, under L2 as differences from `center`, which lose less to cancellation. If `coded`, as codes: distances of tiles are
-    /// approximate, and `products` must have kernels for codes.
-    pub(crate) fn pack(
-        &mut self,
-        space: Space<'_>,
-        products: Products,
-        points: &[u32],
-        center: Option<&[f32]>,
-        coded: bool,
-    ) {
+    /// approximate, and `tiles` must have kernels for codes.
+    pub(crate) fn pack(&mut self, space: Space<'_>, tiles: Tiles, points: &[u32], center: Option<&[f32]>, coded: bool) {
         let vectors = points.iter().map(|&point| space.value(point));
-        self.fill_values(products, vectors, &space.extra_coordinates(points), center, coded);
+        self.fill_values(tiles, vectors, &space.extra_coordinates(points), center, coded);
     }
 
     /// Packs values that may not belong to elements, such as queries.
     pub(crate) fn pack_values<'v>(
         &mut self,
-        products: Products,
+        tiles: Tiles,
         values: impl ExactSizeIterator<Item = &'v [u8]>,
         center: Option<&[f32]>,
     ) {
-        self.fill_values(products, values, &[], center, false);
+        self.fill_values(tiles, values, &[], center, false);
     }
 
     fn fill_values<'v>(
         &mut self,
-        products: Products,
+        tiles: Tiles,
         vectors: impl ExactSizeIterator<Item = &'v [u8]>,
         extra: &[f32],
         center: Option<&[f32]>,
         coded: bool,
     ) {
-        let (elements, dims, count) = (products.elements, products.dims, vectors.len());
-        let by_difference = products.metric == Metric::L2;
+        let (elements, dims, count) = (tiles.elements, tiles.dims, vectors.len());
+        let by_difference = tiles.metric == Metric::L2;
         let center = center.filter(|_| by_difference);
         self.coded = coded;
         self.width = dims + usize::from(!extra.is_empty());
@@ -70,7 +63,7 @@ impl Group {
                 (true, false) => self.panel.squared_norms(block),
             });
         }
-        self.scale = products.scale();
+        self.scale = tiles.scale();
         self.terms[count..].fill(f32::INFINITY);
     }
 
@@ -90,7 +83,7 @@ impl Group {
         if self.coded {
             return codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
         }
-        // Products alone do not cancel.
+        // Without terms nothing cancels.
         self.terms[row] == 0.0 || squared > self.rounding_error(row, squared)
     }
 
@@ -118,7 +111,7 @@ impl Group {
         row_block: usize,
         others: &Self,
         col_pair: usize,
-        products: Products,
+        tiles: Tiles,
         limits: (&[f32; ROWS], &[f32; COLS]),
         tile: &mut Tile,
     ) {
@@ -130,13 +123,13 @@ impl Group {
             col_limits: limits.1,
         };
         let cols = [2 * col_pair, 2 * col_pair + 1];
-        match products.codes.filter(|_| self.coded) {
+        match tiles.codes.filter(|_| self.coded) {
             Some(kernels) => {
                 (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile);
             }
             None => {
                 let cols = cols.map(|col| others.panel.block(col));
-                (products.tile)(self.panel.block(row_block), cols, &input, tile);
+                (tiles.tile)(self.panel.block(row_block), cols, &input, tile);
             }
         }
     }
@@ -144,17 +137,17 @@ impl Group {
 
 impl Group {
     /// Distances between all points of the group, right of the diagonal: rows of [`Group::padded`] entries.
-    pub(crate) fn all_pairs(&self, products: Products, distances: &mut Vec<f32>) {
+    pub(crate) fn all_pairs(&self, tiles: Tiles, distances: &mut Vec<f32>) {
         const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
         let width = self.padded();
         distances.resize(width * width, 0.0);
-        if let Some(kernels) = products.codes.filter(|_| self.coded) {
+        if let Some(kernels) = tiles.codes.filter(|_| self.coded) {
             return (kernels.all_pairs)(&self.codes, self.scale, &self.terms, distances);
         }
         let mut tile = Tile::new();
         for row_block in 0..self.blocks() {
             for col_pair in row_block / 2..self.blocks() / 2 {
-                self.tile(row_block, self, col_pair, products, EVERYTHING, &mut tile);
+                self.tile(row_block, self, col_pair, tiles, EVERYTHING, &mut tile);
                 for (row, found) in tile.distances.iter().enumerate() {
                     let start = (row_block * ROWS + row) * width + col_pair * COLS;
                     distances[start..start + COLS].copy_from_slice(found);
@@ -165,16 +158,16 @@ impl Group {
 }
 
 /// The mean of a sample of points; `None` unless distances are Euclidean.
-pub(crate) fn center(space: Space<'_>, products: Products, points: &[u32]) -> Option<Vec<f32>> {
+pub(crate) fn center(space: Space<'_>, tiles: Tiles, points: &[u32]) -> Option<Vec<f32>> {
     const SAMPLE: usize = 64;
-    if products.metric != Metric::L2 {
+    if tiles.metric != Metric::L2 {
         return None;
     }
     let mut panel = Panel::new();
     let sample: Vec<_> = points.iter().step_by((points.len() / SAMPLE).max(1)).map(|&p| space.value(p)).collect();
     let count = sample.len() as f32;
-    panel.fill(products.elements, products.dims, sample.into_iter(), None, &[]);
-    let mut center = vec![0f32; products.dims];
+    panel.fill(tiles.elements, tiles.dims, sample.into_iter(), None, &[]);
+    let mut center = vec![0f32; tiles.dims];
     for block in 0..panel.blocks() {
         for (sum, lanes) in center.iter_mut().zip(panel.block(block).chunks_exact(BLOCK)) {
             *sum += lanes.iter().sum::<f32>() / count;
@@ -196,16 +189,16 @@ mod tests {
         // The square of (1000, 0) is a million, whose 64 units in the last place are 7.63.
         let store = store(&[[1000.0, 0.0], [1000.0, 2.0], [0.0, 1.0]]);
         let space = euclidean::<2>(&store);
-        let products = space.measure.products.unwrap();
+        let tiles = space.measure.tiles.unwrap();
         let mut group = Group::default();
-        group.pack(space, products, &[0, 1, 2], None, false);
+        group.pack(space, tiles, &[0, 1, 2], None, false);
         assert!(!group.resolves(0, 7.6) && group.resolves(0, 7.7));
         assert!(!group.resolves(2, 7.6e-6) && group.resolves(2, 7.7e-6), "a point near the origin loses less");
-        group.pack(space, products, &[0, 1, 2], Some(&[1000.0, 1.0]), false);
+        group.pack(space, tiles, &[0, 1, 2], Some(&[1000.0, 1.0]), false);
         assert!(group.resolves(0, 7.7e-6), "nor does one near the center");
         // Products alone do not cancel.
         let measure = Measure::new(Elements::F32, Metric::InnerProduct, 2).unwrap();
-        group.pack(Space::exact(measure, &store), measure.products.unwrap(), &[0, 1, 2], None, false);
+        group.pack(Space::exact(measure, &store), measure.tiles.unwrap(), &[0, 1, 2], None, false);
         assert!(group.resolves(0, 0.0));
     }
 
@@ -213,13 +206,13 @@ mod tests {
     fn distances_are_the_same_around_a_center() {
         let store = store(&[[3.0, 0.0], [0.0, 4.0], [-3.0, 0.0], [0.0, -8.0]]);
         let space = euclidean::<2>(&store);
-        let products = space.measure.products.unwrap();
+        let tiles = space.measure.tiles.unwrap();
         let all = [0, 1, 2, 3];
-        assert_eq!(center(space, products, &all), Some(vec![0.0, -1.0]));
+        assert_eq!(center(space, tiles, &all), Some(vec![0.0, -1.0]));
         let (mut group, mut distances) = (Group::default(), Vec::new());
         for center in [None, Some([0.0, -1.0])] {
-            group.pack(space, products, &all, center.as_ref().map(|center| center.as_slice()), false);
-            group.all_pairs(products, &mut distances);
+            group.pack(space, tiles, &all, center.as_ref().map(|center| center.as_slice()), false);
+            group.all_pairs(tiles, &mut distances);
             let row = |at: usize| &distances[at * group.padded()..][..group.padded()];
             assert_eq!(row(0)[1..4], [25.0, 36.0, 73.0]);
             assert_eq!(row(1)[2..4], [25.0, 144.0]);

@@ -17,12 +17,17 @@ use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, Ti
 use graph::ElementValues;
 
 use crate::input::ValueStore;
+use crate::random::Random;
 use crate::search::Loading;
 pub(crate) use augmentation::{Augmentation, augment};
 pub(crate) use codes::Codes;
 pub(crate) use group::Group;
 pub(crate) use inverted::Inverted;
 pub(crate) use representation::Representation;
+
+/// Sparse values with entries for at least one of this many dimensions, on average, are compared as dense ones: their codes need no more
+/// memory than the values, and a pair shares so many dimensions that inverted lists cost more than codes.
+pub(crate) const FILLED: usize = 8;
 
 /// A metric for values of one kind.
 #[derive(Clone, Copy)]
@@ -31,15 +36,15 @@ pub(crate) struct Measure {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) kernel: Kernel,
-    /// For dense vectors, if the metric has a dot-product form.
-    pub(crate) products: Option<Products>,
+    /// For vectors, except sparse ones with few entries: how distances of many pairs are computed at once.
+    pub(crate) tiles: Option<Tiles>,
     /// Searches cannot distinguish two elements nearer than this.
     pub(crate) resolution: f32,
 }
 
 /// The parameters of tiles.
 #[derive(Clone, Copy)]
-pub(crate) struct Products {
+pub(crate) struct Tiles {
     pub(crate) elements: Elements,
     pub(crate) metric: Metric,
     pub(crate) dims: usize,
@@ -63,13 +68,32 @@ impl Measure {
     /// `None` if values of this type do not have the metric.
     pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let kernel = distance::kernel(elements, metric)?;
-        let products = Products::of(elements, metric, dims);
-        Some(Self { elements, metric, dims, kernel, products, resolution: f32::NEG_INFINITY })
+        let tiles = Tiles::of(elements, metric, dims);
+        Some(Self { elements, metric, dims, kernel, tiles, resolution: f32::NEG_INFINITY })
+    }
+
+    /// This measure for the first `elements` values of a store. Sparse values with many entries ([`FILLED`]) get tiles, as dense ones have.
+    pub(crate) fn for_values(self, store: &ValueStore, elements: usize) -> Self {
+        const SAMPLE: usize = 1024;
+        if self.elements != Elements::Sparse || elements == 0 {
+            return self;
+        }
+        let sample = Random::new(0).one_of_each(SAMPLE, elements);
+        let entries: usize = sample.iter().map(|&element| distance::sparse_entries(store.value(element)).len()).sum();
+        let filled = entries * FILLED >= self.dims as usize * sample.len();
+        // Without kernels for codes, a tile may cost more than inverted lists.
+        let tiles = Tiles::with_kernels(self.elements, self.metric, self.dims);
+        Self { tiles: tiles.filter(|tiles| filled && tiles.codes.is_some()), ..self }
+    }
+
+    /// Whether tiles compute products, from which Euclidean distance follows.
+    pub(crate) fn has_products(&self) -> bool {
+        self.tiles.is_some() && self.metric != Metric::L1
     }
 
     /// Whether distances of many pairs cost least by [`Inverted`] lists.
     pub(crate) fn inverts(&self) -> bool {
-        self.elements == Elements::Sparse
+        self.elements == Elements::Sparse && self.tiles.is_none()
     }
 
     /// Prepares `query` for distances from a value, which need not be an element's, to many others.
@@ -86,12 +110,12 @@ impl Measure {
 
     /// The metric for building a graph that is searched by this one. Values under cosine have norm one, where Euclidean distance has the
     /// same order, and distinguishes near-identical values whose products are equal in f32.
-    pub(crate) fn for_building(self, dims: u32) -> Self {
+    pub(crate) fn for_building(self) -> Self {
         match self.metric {
             // Half precision normalises to three digits only: between near-identical values the norms decide, which Euclidean
             // distance ignores.
             Metric::Cosine if self.elements != Elements::F16 => {
-                let euclidean = Self::new(self.elements, Metric::L2, dims).unwrap_or(self);
+                let euclidean = self.by(Metric::L2).unwrap_or(self);
                 // A search computes products near 1 in f32; the squared distance is twice their difference from 1.
                 Self { resolution: 4.0 * f32::EPSILON, ..euclidean }
             }
@@ -105,9 +129,14 @@ impl Measure {
         if self.metric != Metric::InnerProduct {
             return None;
         }
-        let kernel = distance::kernel(self.elements, Metric::L2)?;
-        let products = self.products.map(|products| Products { metric: Metric::L2, ..products });
-        Some(Self { metric: Metric::L2, kernel, products, ..*self })
+        self.by(Metric::L2)
+    }
+
+    /// The same values by another metric that has a dot-product form.
+    pub(crate) fn by(&self, metric: Metric) -> Option<Self> {
+        let kernel = distance::kernel(self.elements, metric)?;
+        let tiles = self.tiles.map(|tiles| Tiles { metric, ..tiles });
+        Some(Self { metric, kernel, tiles, ..*self })
     }
 }
 
@@ -253,18 +282,20 @@ impl Space<'_> {
     }
 }
 
-impl Products {
-    /// Products for a type and metric that have them.
+impl Tiles {
+    /// Tiles for a type and metric that have them, apart from sparse values ([`Measure::for_values`]).
     pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let dense = matches!(elements, Elements::F32 | Elements::F16);
-        let products = matches!(metric, Metric::L2 | Metric::InnerProduct | Metric::Cosine);
-        (dense && products).then(|| Self {
-            elements,
-            metric,
-            dims: dims as usize,
-            tile: distance::tile_kernel(),
-            codes: distance::code_kernels(),
-        })
+        if dense { Self::with_kernels(elements, metric, dims) } else { None }
+    }
+
+    fn with_kernels(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
+        let (tile, codes) = match metric {
+            Metric::L2 | Metric::InnerProduct | Metric::Cosine => (distance::tile_kernel(), distance::code_kernels()),
+            Metric::L1 => (distance::difference_kernel(), None),
+            Metric::Hamming | Metric::Jaccard => return None,
+        };
+        Some(Self { elements, metric, dims: dims as usize, tile, codes })
     }
 
     /// Calls `put` with each value's differences from `center`.
@@ -282,8 +313,64 @@ impl Products {
         }
     }
 
-    /// Factor of the products in distances.
+    /// Factor of a tile's sums in distances.
     pub(crate) fn scale(&self) -> f32 {
-        if self.metric == Metric::L2 { -2.0 } else { -1.0 }
+        match self.metric {
+            Metric::L1 => 1.0,
+            Metric::L2 => -2.0,
+            _ => -1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use distance::{Elements, Metric};
+
+    use super::{FILLED, Group, Measure, Space};
+    use crate::random::Random;
+    use crate::testing::{sparse, store_of};
+
+    const DIMS: usize = 80;
+
+    /// Sparse values with `entries` entries each.
+    fn values(entries: usize) -> impl Iterator<Item = Vec<u8>> {
+        let mut random = Random::new(3);
+        (0..20).map(move |_| {
+            let mut dims = random.sample(entries, DIMS);
+            dims.sort_unstable();
+            sparse(&dims.into_iter().map(|dim| (dim as u32, random.unit() as f32 - 0.5)).collect::<Vec<_>>())
+        })
+    }
+
+    #[test]
+    fn sparse_values_with_many_entries_get_tiles() {
+        let tiles = |entries: usize, metric| {
+            let measure = Measure::new(Elements::Sparse, metric, DIMS as u32).unwrap();
+            measure.for_values(&store_of(values(entries)), 20).tiles.is_some()
+        };
+        let coded = distance::code_kernels().is_some();
+        for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+            assert_eq!(tiles(DIMS / FILLED, metric), coded);
+            assert!(!tiles(DIMS / FILLED - 1, metric));
+        }
+        assert!(!tiles(DIMS, Metric::L1), "codes have no Manhattan distance");
+    }
+
+    #[test]
+    fn tiles_of_sparse_values_have_the_distances_of_the_kernels() {
+        let store = store_of(values(DIMS / 2));
+        for metric in [Metric::L2, Metric::InnerProduct] {
+            let measure = Measure::new(Elements::Sparse, metric, DIMS as u32).unwrap().for_values(&store, 20);
+            let Some(tiles) = measure.tiles else { return };
+            let (space, all) = (Space::exact(measure, &store), (0..20).collect::<Vec<u32>>());
+            let (mut group, mut distances) = (Group::default(), Vec::new());
+            group.pack(space, tiles, &all, None, false);
+            group.all_pairs(tiles, &mut distances);
+            for (a, b) in (0..20).flat_map(|a| (a + 1..20).map(move |b| (a, b))) {
+                let found = distances[a as usize * group.padded() + b as usize];
+                assert!((found - space.distance(a, b)).abs() < 1e-4, "{metric:?} {a} {b}");
+            }
+        }
     }
 }

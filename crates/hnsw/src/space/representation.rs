@@ -7,7 +7,7 @@
 
 use distance::Metric;
 
-use super::{Codes, Group, Products, Space, group};
+use super::{Codes, Group, Space, Tiles, group};
 
 /// Near pairs for checking principal components in a group whose near elements are adjacent.
 const PAIRS: usize = 4;
@@ -24,34 +24,34 @@ pub(crate) enum Representation<'a> {
 
 impl<'a> Representation<'a> {
     /// The representations for a group, cheapest first.
-    pub(crate) fn of(space: Space<'a>, products: Products, points: &[u32]) -> impl Iterator<Item = Self> {
-        let coded = products.codes.into_iter();
-        let coded = coded.map(move |_| Self::CenteredCodes(group::center(space, products, points)));
-        let centered = std::iter::once_with(move || Self::centered(space, products, points));
+    pub(crate) fn of(space: Space<'a>, tiles: Tiles, points: &[u32]) -> impl Iterator<Item = Self> {
+        let coded = tiles.codes.into_iter();
+        let coded = coded.map(move |_| Self::CenteredCodes(group::center(space, tiles, points)));
+        let centered = std::iter::once_with(move || Self::centered(space, tiles, points));
         space.codes.map(Self::Codes).into_iter().chain(coded).chain(centered)
     }
 
     /// The most precise representation that has tiles.
-    pub(crate) fn centered(space: Space<'_>, products: Products, points: &[u32]) -> Self {
-        Self::Centered(group::center(space, products, points))
+    pub(crate) fn centered(space: Space<'_>, tiles: Tiles, points: &[u32]) -> Self {
+        Self::Centered(group::center(space, tiles, points))
     }
 
     /// Packs points for tiles.
-    pub(crate) fn pack(&self, space: Space<'_>, products: Products, points: &[u32], group: &mut Group) {
+    pub(crate) fn pack(&self, space: Space<'_>, tiles: Tiles, points: &[u32], group: &mut Group) {
         match self {
             Self::Codes(codes) => group.pack_codes(codes, points),
-            Self::CenteredCodes(center) => group.pack(space, products, points, center.as_deref(), true),
-            Self::Centered(center) => group.pack(space, products, points, center.as_deref(), false),
+            Self::CenteredCodes(center) => group.pack(space, tiles, points, center.as_deref(), true),
+            Self::Centered(center) => group.pack(space, tiles, points, center.as_deref(), false),
         }
     }
 
     /// Whether distances by tiles are too imprecise to be compared with those of other groups: each group has codes of its own, and the
     /// expanded square |a|² + |b|² - 2ab loses digits by cancellation.
-    pub(crate) fn is_rough(&self, products: Products) -> bool {
+    pub(crate) fn is_rough(&self, tiles: Tiles) -> bool {
         match self {
             Self::Codes(_) => false,
             Self::CenteredCodes(_) => true,
-            Self::Centered(_) => products.metric == Metric::L2,
+            Self::Centered(_) => tiles.metric == Metric::L2,
         }
     }
 

@@ -2,7 +2,7 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
-use sizes::{CANDIDATE, CELL, FULL, INVERTED, LINK, PACKED, REVERSE, kept, room};
+use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, REVERSE, kept, room};
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
@@ -10,6 +10,9 @@ pub mod sizes {
     pub const PACKED: u64 = 3 << 9;
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
+
+    /// Sparse values with entries for at least one of this many dimensions, on average, get codes, as dense vectors do.
+    pub const FILLED: u64 = 8;
 
     /// Points of a cell during refinement, each with a list.
     pub const CELL: u64 = 256;
@@ -85,7 +88,7 @@ impl Estimate {
     ///
     /// | for each | bytes |
     /// |---|---|
-    /// | element | its value and its codes: a byte per dimension, or per principal component |
+    /// | element | its value and, except for bits and values with few entries, its codes: a byte per dimension, or per principal component |
     /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
     /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
@@ -111,7 +114,8 @@ impl Estimate {
         let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
         let leaf = match self.value_type {
             ValueType::SparseVec => {
-                self.elements.min(INVERTED).saturating_mul(self.value_len as u64 / 8).saturating_mul(INVERTED_NUMBER)
+                let inverted = self.elements.min(INVERTED).saturating_mul(self.entries());
+                inverted.saturating_mul(INVERTED_NUMBER).max(PACKED * 4 * self.codes())
             }
             _ => PACKED * 4 * self.codes(),
         };
@@ -131,12 +135,17 @@ impl Estimate {
 
     /// Bytes of a value's codes.
     fn codes(&self) -> u64 {
-        let codes = match self.value_type {
-            ValueType::Vector => self.value_len / 4,
-            ValueType::HalfVec => self.value_len / 2,
+        match self.value_type {
+            ValueType::Vector | ValueType::HalfVec => self.dims.into(),
+            // The build decides by a sample, which may have a few more entries.
+            ValueType::SparseVec if self.entries() * (FILLED + 1) >= u64::from(self.dims) => self.dims.into(),
             ValueType::Bit | ValueType::SparseVec => 0,
-        };
-        codes as u64
+        }
+    }
+
+    /// Entries of a sparse value.
+    fn entries(&self) -> u64 {
+        self.value_len as u64 / 8
     }
 }
 
@@ -150,7 +159,8 @@ mod tests {
     #[test]
     fn values_and_candidates_are_most_of_it() {
         let elements = 1_000_000;
-        let wide = Estimate { value_type: ValueType::Vector, value_len: 6144, m: 16, rows: elements, elements };
+        let wide =
+            Estimate { value_type: ValueType::Vector, dims: 1536, value_len: 6144, m: 16, rows: elements, elements };
         let bytes = wide.builder_memory_bytes(8);
         assert!((8_500_000_000..9_000_000_000).contains(&bytes), "{bytes}");
         let bits = Estimate { value_type: ValueType::Bit, value_len: 192, ..wide };
@@ -159,5 +169,18 @@ mod tests {
         assert_eq!(wide.build_memory_bytes(8) - wide.spooled_memory_bytes(8), wide.values_bytes(8));
         let shared = Estimate { elements: elements / 10, ..wide };
         assert!(shared.builder_memory_bytes(8) < bytes / 6);
+    }
+
+    #[test]
+    fn sparse_values_with_many_entries_have_codes() {
+        let elements = 1_000_000;
+        let of = |dims, entries: usize| {
+            let value_len = 4 + 8 * entries;
+            Estimate { value_type: ValueType::SparseVec, dims, value_len, m: 16, rows: elements, elements }
+        };
+        let beside_values = |estimate: Estimate| estimate.values_bytes(8) - elements * estimate.value_len as u64;
+        assert_eq!(beside_values(of(30_000, 120)), 0);
+        let codes = beside_values(of(800, 100));
+        assert!((780 * elements..=800 * elements).contains(&codes), "{codes}");
     }
 }

@@ -23,7 +23,8 @@ impl Need {
     pub(crate) fn new(spec: &BuildSpec, threads: u32) -> Self {
         let fixed = spec.value_type.value_len(spec.dims);
         let value_len = fixed.unwrap_or(SPARSE_VALUE);
-        let shape = Estimate { value_type: spec.value_type, value_len, m: spec.m, rows: 0, elements: 0 };
+        let (value_type, dims) = (spec.value_type, spec.dims);
+        let shape = Estimate { value_type, dims, value_len, m: spec.m, rows: 0, elements: 0 };
         Self { shape, varying: fixed.is_none(), threads, in_memory: u64::MAX }
     }
 

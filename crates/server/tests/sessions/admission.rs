@@ -14,8 +14,8 @@ const ROWS: u64 = 4000;
 
 /// Bytes that the builder reserves for a build of [`ROWS`] rows.
 fn need() -> u64 {
-    let shape =
-        Estimate { value_type: ValueType::Vector, value_len: 4 * DIMS as usize, m: 16, rows: ROWS, elements: ROWS };
+    let (value_type, value_len) = (ValueType::Vector, 4 * DIMS as usize);
+    let shape = Estimate { value_type, dims: DIMS, value_len, m: 16, rows: ROWS, elements: ROWS };
     shape.build_memory_bytes(2)
 }
 

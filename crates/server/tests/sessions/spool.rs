@@ -13,7 +13,7 @@ const ROWS: u64 = 4000;
 
 fn shape() -> Estimate {
     let value_len = 4 * DIMS as usize;
-    Estimate { value_type: ValueType::Vector, value_len, m: 16, rows: ROWS, elements: ROWS }
+    Estimate { value_type: ValueType::Vector, dims: DIMS, value_len, m: 16, rows: ROWS, elements: ROWS }
 }
 
 fn sized(rows: u64) -> Hello {

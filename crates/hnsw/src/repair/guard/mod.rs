@@ -146,10 +146,11 @@ impl<'a> Guard<'a> {
 /// pool it is called from.
 pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) -> Result<f32, BuildError> {
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
-    let finds_itself = |searcher: &mut Searcher, &element: &u32| {
+    let finds_itself = |(searcher, query): &mut (Searcher, Query), &element: &u32| {
+        space.ask(query, element);
+        let query = &*query;
+        let results = searcher.search(graph, |other| space.distance_of(query, other), |_| {}, EF_SEARCH);
         let value = space.store.value(element);
-        let distance = |other| (space.measure.kernel)(value, space.store.value(other));
-        let results = searcher.search(graph, distance, |_| {}, EF_SEARCH);
         Ok(results.iter().any(|result| space.store.value(result.element()) == value))
     };
     let found = control.section("self-recall").map_init(sample.par_iter(), finds_itself)?;
