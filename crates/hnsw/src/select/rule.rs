@@ -285,8 +285,10 @@ mod tests {
     use distance::{Candidate, Elements, Metric};
 
     use super::{MOST_COMPARED, Rule, SLACKS, Selector};
-    use crate::space::{Measure, Space};
-    use crate::testing::{cube, euclidean, store};
+    use crate::Control;
+    use crate::input::ValueStore;
+    use crate::space::{Codes, Measure, Space, augment};
+    use crate::testing::{cube, euclidean, sparse, store, store_of};
 
     /// The neighbors of element 0 from all others, and how many of them the rule chose.
     fn choose(space: Space<'_>, elements: u32, wanted: usize) -> (Vec<u32>, usize) {
@@ -331,26 +333,28 @@ mod tests {
         }
     }
 
-    /// The rule as the papers write it.
-    fn reference(points: &[[f32; 4]], wanted: usize) -> Vec<u32> {
-        let squared = |a: u32, b: u32| -> f32 {
-            points[a as usize].iter().zip(points[b as usize]).map(|(x, y)| (x - y) * (x - y)).sum()
-        };
-        let mut candidates: Vec<u32> = (1..points.len() as u32).collect();
-        candidates.sort_by(|&a, &b| squared(0, a).total_cmp(&squared(0, b)));
+    /// What the rule chooses for element 0, as the papers write it, and how many before the list is filled.
+    fn reference(space: Space<'_>, mut candidates: Vec<u32>, wanted: usize) -> (Vec<u32>, usize) {
+        candidates.sort_by(|&a, &b| space.distance(0, a).total_cmp(&space.distance(0, b)));
         let mut chosen: Vec<u32> = Vec::new();
         for slack in SLACKS {
             for &candidate in &candidates {
-                let limit = squared(0, candidate) / slack;
-                let is_apart = chosen.iter().all(|&other| squared(candidate, other) > limit);
+                let distance = space.distance(0, candidate);
+                // Of products: |a - b|² = |a|² + |b|² - 2ab, and the distance is -ab.
+                let limit = match space.squared_length(0).zip(space.squared_length(candidate)) {
+                    Some((a, b)) => ((a + b + 2.0 * distance) / slack - a - b) / 2.0,
+                    None => distance / slack,
+                };
+                let is_apart = chosen.iter().all(|&other| space.distance(candidate, other) > limit);
                 if is_apart && chosen.len() < wanted && !chosen.contains(&candidate) {
                     chosen.push(candidate);
                 }
             }
         }
+        let by_rule = chosen.len();
         let rest: Vec<u32> = candidates.into_iter().filter(|candidate| !chosen.contains(candidate)).collect();
-        chosen.extend(rest.into_iter().take(wanted - chosen.len()));
-        chosen
+        chosen.extend(rest.into_iter().take(wanted - by_rule));
+        (chosen, by_rule)
     }
 
     #[test]
@@ -358,7 +362,55 @@ mod tests {
         for (count, wanted) in [(60, 8), (MOST_COMPARED - 20, 32), (MOST_COMPARED + 40, 32)] {
             let points = cube::<4>(count, 5);
             let store = store(&points);
-            assert_eq!(choose(euclidean::<4>(&store), count as u32, wanted).0, reference(&points, wanted), "{count}");
+            let space = euclidean::<4>(&store);
+            let expected = reference(space, (1..count as u32).collect(), wanted);
+            assert_eq!(choose(space, count as u32, wanted), expected, "{count}");
         }
+    }
+
+    /// Three quarters by the metric, a quarter of the others by Euclidean distance; those that the rules chose come first.
+    fn reference_by_both(space: Space<'_>, elements: u32, wanted: usize) -> (Vec<u32>, usize) {
+        let space = Space { codes: None, ..space };
+        let (first, by_metric) = reference(space, (1..elements).collect(), wanted * 3 / 4);
+        let others = (1..elements).filter(|other| !first.contains(other)).collect();
+        let (second, by_distance) = reference(space.euclidean().unwrap(), others, wanted - first.len());
+        let (others, rest) = second.split_at(by_distance);
+        ([&first[..by_metric], others, &first[by_metric..], rest].concat(), by_metric + by_distance)
+    }
+
+    #[test]
+    fn under_inner_product_a_quarter_is_chosen_by_euclidean_distance() {
+        const COUNT: u32 = 80;
+        const WANTED: usize = 16;
+        let control = Control::default();
+        let mut points = cube::<24>(COUNT as usize, 7);
+        // Lengths from a half to one and a half; the first element is of middle length.
+        for (at, point) in (0..COUNT).zip(&mut points) {
+            point.iter_mut().for_each(|x| *x *= 0.5 + ((at + COUNT / 2) % COUNT) as f32 / COUNT as f32);
+        }
+        let augmented = |elements, store: &ValueStore, coded: bool| {
+            let measure = Measure::new(elements, Metric::InnerProduct, 24).unwrap();
+            let space = Space::exact(measure, store);
+            let augmentations = augment(space, COUNT, &control).unwrap().expect("lengths differ");
+            let space = Space { augmentations: &augmentations, ..space };
+            let expected = reference_by_both(space, COUNT, WANTED);
+            let kernels = measure.tiles.filter(|_| coded).and_then(|tiles| Some((tiles, tiles.codes?)));
+            let codes = kernels.map(|kernels| Codes::new(space, kernels, false, COUNT as usize, &control).unwrap());
+            (choose(Space { codes: codes.as_ref(), ..space }, COUNT, WANTED), expected)
+        };
+        let (found, expected) = augmented(Elements::F32, &store(&points), false);
+        assert_eq!(found, expected);
+        // Each element has four of the dimensions: candidates are compared by inverted lists.
+        let sparse = points.iter().zip(0u32..).map(|(point, at)| {
+            let entries = (0..4).map(|step| (at * 5 + step * 7) % 24).collect::<std::collections::BTreeSet<u32>>();
+            sparse(&entries.into_iter().map(|dim| (dim, point[dim as usize])).collect::<Vec<_>>())
+        });
+        let (found, expected) = augmented(Elements::Sparse, &store_of(sparse), false);
+        assert_eq!(found, expected);
+        // By codes, distances that hardly differ may change places.
+        let (found, expected) = augmented(Elements::F32, &store(&points), true);
+        let alike = found.0.iter().filter(|element| expected.0.contains(element)).count();
+        assert!(alike >= WANTED - 1, "{found:?} {expected:?}");
+        assert!(found.0[..4].iter().all(|element| expected.0[..5].contains(element)), "{found:?} {expected:?}");
     }
 }
