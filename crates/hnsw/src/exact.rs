@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn neighbors_nearer_than_tiles_resolve_are_found() {
         const K: usize = 10;
-        for metric in [Metric::L2, Metric::Cosine] {
+        for metric in [Metric::L2, Metric::Cosine, Metric::L1] {
             for spread in [1e-2, 1e-3, 1e-4, 1e-5] {
                 let mut points = groups(spread);
                 if metric == Metric::Cosine {

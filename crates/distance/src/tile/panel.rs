@@ -8,7 +8,7 @@ pub const BLOCK: usize = 16;
 #[repr(C, align(64))]
 struct Line([f32; BLOCK]);
 
-/// Vectors as f32, packed for matrix products: in blocks of [`BLOCK`] vectors, each stored dimension by dimension.
+/// Vectors as f32, packed for tiles: in blocks of [`BLOCK`] vectors, each stored dimension by dimension.
 ///
 /// Reused, so that it allocates rarely. The last block is padded with zeros; the number of blocks is even, as a tile has two
 /// blocks of columns.

@@ -56,7 +56,11 @@ impl Engine for BulkEngine {
         self.intake.setup.control.ran("intake");
         let (mut setup, taken, _) = self.intake.finish();
         let taken = taken.by_tid(&setup.store, &setup.pool);
-        setup.measure = setup.measure.for_values(&setup.store, taken.heap_tids.elements());
+        // A trial compares its sample as the build compares all values.
+        if trial {
+            let (elements, rows) = (taken.heap_tids.elements(), taken.heap_tids.rows());
+            setup.measure = setup.measure.for_values(&setup.store, elements, rows);
+        }
         setup.control.ran("rows");
         let Setup { spec, measure, pool, control, store, .. } = &setup;
         let mut space = Space::exact(measure.for_building(), store);

@@ -78,7 +78,7 @@ impl Leaf {
         self.resolved.iter().enumerate().filter(|&(_, resolved)| !resolved).map(|(at, _)| at)
     }
 
-    /// Compares every pair once by the kernel, for metrics without a dot-product form.
+    /// Compares every pair once by the kernel, for metrics without tiles.
     fn one_by_one(&mut self, space: Space<'_>, k: usize) {
         let Self { elements, nearest, query, .. } = self;
         nearest.reset(elements.len(), elements.len(), k);

@@ -8,6 +8,7 @@ use distance::Candidate;
 use super::Partition;
 use crate::exact;
 use crate::random::Random;
+use crate::space::Query;
 use crate::space::representation::most;
 use crate::{BuildError, Pool};
 
@@ -74,12 +75,13 @@ impl Sample {
     /// The share of true neighbors among the candidates, 0 to 1.
     fn recall(&self, partition: &Partition<'_>) -> f32 {
         let Partition { space, points, found, .. } = *partition;
-        let mut list = Vec::new();
+        let (mut list, mut query) = (Vec::new(), Query::default());
         let hits = |&(at, reach): &(usize, f32)| {
             list.clear();
             found.of(at, &mut list);
-            // Candidates may have distances by codes.
-            let near = list.iter().filter(|near| space.distance(points[at], near.element()) <= reach);
+            // Candidates may have distances by codes. Those of a query are rounded as `reach` is.
+            space.ask(&mut query, points[at]);
+            let near = list.iter().filter(|near| space.distance_of(&query, near.element()) <= reach);
             near.count().min(K)
         };
         self.points.iter().map(hits).sum::<usize>() as f32 / (K * self.points.len()) as f32
@@ -88,14 +90,16 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
+    use distance::{Elements, Metric};
+
     use super::{ENOUGH, Sample, partition_more};
     use crate::Control;
     use crate::candidates::Candidates;
     use crate::partition::Partition;
     use crate::partition::plan::{Compared, Plan};
     use crate::random::Random;
-    use crate::space::{Codes, Space};
-    use crate::testing::{cube, euclidean, pool, store};
+    use crate::space::{Codes, Measure, Space};
+    use crate::testing::{cube, euclidean, pool, sparse, store, store_of};
 
     const POINTS: usize = 6000;
 
@@ -150,6 +154,20 @@ mod tests {
         // Exact distances have no quantisation error: the same points are partitioned again.
         let [before, after] = recall_in(exact, 1);
         assert!(after > before, "{before} {after}");
+    }
+
+    #[test]
+    fn sparse_values_have_the_recall_of_dense_ones() {
+        let points = cube::<4>(POINTS, 1);
+        let sparse = points.iter().map(|point| sparse(&(0..).zip(*point).collect::<Vec<_>>()));
+        let store = store_of(sparse);
+        let measure = Measure::new(Elements::Sparse, Metric::L2, 4).unwrap().for_values(&store, POINTS, POINTS);
+        if measure.tiles.is_none() {
+            return;
+        }
+        // The last true neighbor is as far as itself, though searches and kernels round differently.
+        let ([of_sparse, _], [of_dense, _]) = (recall_in(Space::exact(measure, &store), 8), recall::<4>(8));
+        assert!((of_sparse - of_dense).abs() < 0.01, "{of_sparse} {of_dense}");
     }
 
     #[test]

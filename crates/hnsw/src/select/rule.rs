@@ -1,6 +1,6 @@
 //! The diversity rule, by which an element chooses its neighbors.
 
-use distance::{Candidate, Metric};
+use distance::Candidate;
 
 use crate::space::{Group, Inverted, Query, Space};
 
@@ -210,14 +210,13 @@ impl Selector {
         }
     }
 
-    /// Computes the distances between candidates by tiles, if the metric has tiles. Where codes do not resolve them, exact distances are
+    /// Computes the distances between candidates by tiles, if these compute products. Where codes do not resolve them, exact distances are
     /// used, also to the element.
     fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
         let space = rule.space;
         let count = self.members.len();
         // By Manhattan distance, tiles of all pairs cost more than comparing each with the chosen neighbors.
-        let many = count > MOST_COMPARED || space.measure.metric == Metric::L1;
-        let tiles = space.measure.tiles.filter(|_| !many);
+        let tiles = space.measure.tiles.filter(|_| count <= MOST_COMPARED && space.measure.has_products());
         if let Some(codes) = space.codes {
             let resolved =
                 |&at: &usize| codes.resolves(element, space.squared(element, self.members[at], self.distances[at]));

@@ -89,6 +89,10 @@ impl Group {
 
     /// A bound on the rounding error of the distance by tiles to the point at `row`, from a point that is `distance` away; not for codes.
     pub(crate) fn rounding_error(&self, row: usize, distance: f32) -> f32 {
+        // Manhattan distances add up one term for each dimension, one after the other.
+        if self.scale > 0.0 {
+            return (LOST + self.width as f32) * f32::EPSILON * distance.abs();
+        }
         // |a|² + |b|² - 2ab cancels if the sum is small compared with its terms.
         let largest_term = if self.terms[row] == 0.0 { distance.abs() } else { self.terms[row] };
         LOST * f32::EPSILON * largest_term

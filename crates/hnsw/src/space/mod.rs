@@ -72,15 +72,17 @@ impl Measure {
         Some(Self { elements, metric, dims, kernel, tiles, resolution: f32::NEG_INFINITY })
     }
 
-    /// This measure for the first `elements` values of a store. Sparse values with many entries ([`FILLED`]) get tiles, as dense ones have.
-    pub(crate) fn for_values(self, store: &ValueStore, elements: usize) -> Self {
-        const SAMPLE: usize = 1024;
+    /// This measure for the first `elements` values of a store, which are those of `rows` rows. Sparse values with many entries ([`FILLED`]) get
+    /// tiles, as dense ones have. The memory estimate knows the mean over rows: where rows share elements, this one is less.
+    pub(crate) fn for_values(self, store: &ValueStore, elements: usize, rows: usize) -> Self {
+        const SAMPLE: usize = 4096;
         if self.elements != Elements::Sparse || elements == 0 {
             return self;
         }
         let sample = Random::new(0).one_of_each(SAMPLE, elements);
         let entries: usize = sample.iter().map(|&element| distance::sparse_entries(store.value(element)).len()).sum();
-        let filled = entries * FILLED >= self.dims as usize * sample.len();
+        let filled = entries as f64 / sample.len() as f64 * elements as f64 * FILLED as f64
+            >= f64::from(self.dims) * rows as f64;
         // Without kernels for codes, a tile may cost more than inverted lists.
         let tiles = Tiles::with_kernels(self.elements, self.metric, self.dims);
         Self { tiles: tiles.filter(|tiles| filled && tiles.codes.is_some()), ..self }
@@ -135,7 +137,7 @@ impl Measure {
     /// The same values by another metric that has a dot-product form.
     pub(crate) fn by(&self, metric: Metric) -> Option<Self> {
         let kernel = distance::kernel(self.elements, metric)?;
-        let tiles = self.tiles.map(|tiles| Tiles { metric, ..tiles });
+        let tiles = self.tiles.and_then(|_| Tiles::with_kernels(self.elements, metric, self.dims));
         Some(Self { metric, kernel, tiles, ..*self })
     }
 }
@@ -347,7 +349,7 @@ mod tests {
     fn sparse_values_with_many_entries_get_tiles() {
         let tiles = |entries: usize, metric| {
             let measure = Measure::new(Elements::Sparse, metric, DIMS as u32).unwrap();
-            measure.for_values(&store_of(values(entries)), 20).tiles.is_some()
+            measure.for_values(&store_of(values(entries)), 20, 20).tiles.is_some()
         };
         let coded = distance::code_kernels().is_some();
         for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
@@ -355,13 +357,18 @@ mod tests {
             assert!(!tiles(DIMS / FILLED - 1, metric));
         }
         assert!(!tiles(DIMS, Metric::L1), "codes have no Manhattan distance");
+        let measure = Measure::new(Elements::Sparse, Metric::L2, DIMS as u32).unwrap();
+        assert!(
+            measure.for_values(&store_of(values(DIMS / FILLED)), 20, 21).tiles.is_none(),
+            "a row more, without entries of its own"
+        );
     }
 
     #[test]
     fn tiles_of_sparse_values_have_the_distances_of_the_kernels() {
         let store = store_of(values(DIMS / 2));
         for metric in [Metric::L2, Metric::InnerProduct] {
-            let measure = Measure::new(Elements::Sparse, metric, DIMS as u32).unwrap().for_values(&store, 20);
+            let measure = Measure::new(Elements::Sparse, metric, DIMS as u32).unwrap().for_values(&store, 20, 20);
             let Some(tiles) = measure.tiles else { return };
             let (space, all) = (Space::exact(measure, &store), (0..20).collect::<Vec<u32>>());
             let (mut group, mut distances) = (Group::default(), Vec::new());

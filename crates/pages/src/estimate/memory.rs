@@ -6,7 +6,7 @@ use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, REVERSE, kept
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
-    /// Points of a leaf that is compared by products of f32.
+    /// Points of a leaf that is compared by tiles of f32.
     pub const PACKED: u64 = 3 << 9;
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
@@ -59,7 +59,7 @@ const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
 /// Bytes per element besides its lists, during partition, and while neighbors are chosen: numbers, levels, order and pivots.
 const GROUPED: u64 = 270;
 const CHOOSING: u64 = 75;
-/// The part of both that only types with codes need: notes on codes, and pivots that are compared by products.
+/// The part of both that only types with codes need: notes on codes, and pivots that are compared by tiles.
 const BY_PRODUCTS: u64 = 32;
 /// Bytes per element for the position of its value, needed if rows did not come in the order of the table.
 const PLACED: u64 = 4;
@@ -138,7 +138,9 @@ impl Estimate {
         match self.value_type {
             ValueType::Vector | ValueType::HalfVec => self.dims.into(),
             // The build decides by a sample, which may have a few more entries.
-            ValueType::SparseVec if self.entries() * (FILLED + 1) >= u64::from(self.dims) => self.dims.into(),
+            ValueType::SparseVec if self.value_len as u64 * (FILLED + 1) >= 8 * u64::from(self.dims) => {
+                self.dims.into()
+            }
             ValueType::Bit | ValueType::SparseVec => 0,
         }
     }
