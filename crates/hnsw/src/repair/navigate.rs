@@ -24,6 +24,8 @@ const ONE_OF: [(usize, usize); 2] = [(50_000, 1), (200_000, 2)];
 /// that searches for all points would take longer.
 const FEWEST: usize = 4;
 const CHEAP: u16 = 32;
+/// At most this many points are searched for: in the largest tables every step of a search waits for memory.
+const SEARCHED: usize = 100_000;
 
 impl Links for Draft {
     fn len(&self) -> usize {
@@ -80,7 +82,7 @@ pub(crate) fn improve(
 /// At layer 0 with `points` points, every `n`th is searched for; returns `n`.
 fn one_of(points: usize, ef_construction: u16) -> usize {
     let affordable = ONE_OF.iter().find(|(most, _)| points <= *most && ef_construction > CHEAP);
-    affordable.map_or(FEWEST, |&(_, one_of)| one_of)
+    affordable.map_or(FEWEST, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))
 }
 
 impl Navigation<'_> {
@@ -155,6 +157,7 @@ mod tests {
     fn fewer_searches_for_large_tables_and_cheap_graphs() {
         assert_eq!([50_000, 50_001, 200_001].map(|points| one_of(points, 64)), [1, 2, 4]);
         assert_eq!([one_of(1000, 32), one_of(1000, 33)], [4, 1]);
+        assert_eq!([400_000, 400_001, 1_000_000].map(|points| one_of(points, 64)), [4, 5, 10]);
     }
 
     #[test]
