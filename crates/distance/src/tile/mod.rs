@@ -88,55 +88,39 @@ impl Default for Tile {
 /// Computes a tile from a block of rows and two blocks of columns of the same number of dimensions, as [`Panel::block`] has them.
 pub type TileKernel = fn(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile);
 
-/// What a tile adds up over the dimensions of a pair.
-trait Term {
-    /// The absolute difference of two numbers; else their product.
-    const DIFFERENCES: bool;
-}
-
-struct Product;
-struct Difference;
-
-impl Term for Product {
-    const DIFFERENCES: bool = false;
-}
-
-impl Term for Difference {
-    const DIFFERENCES: bool = true;
-}
-
 /// The tile kernel for products on this processor.
 #[must_use]
 pub fn tile_kernel() -> TileKernel {
-    tile_kernel_at::<Product>(Level::current())
+    tile_kernel_at::<false>(Level::current())
 }
 
 /// The tile kernel for Manhattan distances on this processor.
 #[must_use]
 pub fn difference_kernel() -> TileKernel {
-    tile_kernel_at::<Difference>(Level::current())
+    tile_kernel_at::<true>(Level::current())
 }
 
-fn tile_kernel_at<T: Term>(level: Level) -> TileKernel {
+/// A tile adds up absolute differences, or else products.
+fn tile_kernel_at<const DIFFERENCES: bool>(level: Level) -> TileKernel {
     #[cfg(target_arch = "x86_64")]
     match level {
-        Level::Avx512 | Level::Vnni | Level::Amx => return x64::avx512::<T>(),
-        Level::Avx2 => return x64::avx2::<T>(),
+        Level::Avx512 | Level::Vnni | Level::Amx => return x64::avx512::<DIFFERENCES>(),
+        Level::Avx2 => return x64::avx2::<DIFFERENCES>(),
         _ => {}
     }
     #[cfg(target_arch = "aarch64")]
     if level != Level::Portable {
-        return neon::neon::<T>();
+        return neon::neon::<DIFFERENCES>();
     }
     let _ = level;
-    portable::<T>
+    portable::<DIFFERENCES>
 }
 
-fn portable<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn portable<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let mut sums = [[0f32; COLS]; ROWS];
     let (rows, _) = rows.as_chunks::<BLOCK>();
     let [(left, _), (right, _)] = cols.map(|block| block.as_chunks::<BLOCK>());
-    let term = |a: f32, b: f32| if T::DIFFERENCES { (a - b).abs() } else { a * b };
+    let term = |a: f32, b: f32| if DIFFERENCES { (a - b).abs() } else { a * b };
     for ((row, left), right) in rows.iter().zip(left).zip(right) {
         for (&a, sums) in row.iter().zip(&mut sums) {
             for lane in 0..BLOCK {

@@ -2,25 +2,25 @@
 
 use std::arch::aarch64::*;
 
-use super::{BLOCK, COLS, ROWS, Term, Tile, TileInput, TileKernel};
+use super::{BLOCK, COLS, ROWS, Tile, TileInput, TileKernel};
 
 const LANES: usize = 4;
 /// Rows whose sums are kept in registers at a time: 4 rows x 16 columns take 16 of the 32 registers.
 const ROWS_AT_ONCE: usize = 4;
 const LANE_SETS: usize = BLOCK / LANES;
 
-pub(super) fn neon<T: Term>() -> TileKernel {
-    tile::<T>
+pub(super) fn neon<const DIFFERENCES: bool>() -> TileKernel {
+    tile::<DIFFERENCES>
 }
 
-fn tile<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn tile<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let dims = rows.len() / BLOCK;
     assert!(cols.iter().all(|block| block.len() >= dims * BLOCK));
     tile.hits = [0; ROWS];
     for first in (0..ROWS).step_by(ROWS_AT_ONCE) {
         for (side, cols) in cols.iter().enumerate() {
             // SAFETY: NEON is part of the architecture; each block has BLOCK values for each of `dims` dimensions, as asserted.
-            let sums = unsafe { sums::<T>(&rows[first..], cols, dims) };
+            let sums = unsafe { sums::<DIFFERENCES>(&rows[first..], cols, dims) };
             for (at, sums) in sums.iter().enumerate() {
                 finish(first + at, side, sums, input, tile);
             }
@@ -31,7 +31,11 @@ fn tile<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &
 /// # Safety
 /// For `dims` dimensions, `cols` must have `dims * BLOCK` values, and `rows` at least `(dims - 1) * BLOCK + ROWS_AT_ONCE`.
 #[target_feature(enable = "neon")]
-unsafe fn sums<T: Term>(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_t; LANE_SETS]; ROWS_AT_ONCE] {
+unsafe fn sums<const DIFFERENCES: bool>(
+    rows: &[f32],
+    cols: &[f32],
+    dims: usize,
+) -> [[float32x4_t; LANE_SETS]; ROWS_AT_ONCE] {
     let mut sums = [[vdupq_n_f32(0.0); LANE_SETS]; ROWS_AT_ONCE];
     for dim in 0..dims {
         // SAFETY: promised by the caller.
@@ -39,7 +43,7 @@ unsafe fn sums<T: Term>(rows: &[f32], cols: &[f32], dims: usize) -> [[float32x4_
             let cols = cols.as_ptr().add(dim * BLOCK);
             (vld1q_f32(rows.as_ptr().add(dim * BLOCK)), std::array::from_fn(|set| vld1q_f32(cols.add(set * LANES))))
         };
-        if T::DIFFERENCES {
+        if DIFFERENCES {
             let rows = [
                 vdupq_laneq_f32::<0>(row),
                 vdupq_laneq_f32::<1>(row),

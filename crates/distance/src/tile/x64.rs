@@ -2,25 +2,25 @@
 
 use std::arch::x86_64::*;
 
-use super::{BLOCK, COLS, ROWS, Term, Tile, TileInput, TileKernel};
+use super::{BLOCK, COLS, ROWS, Tile, TileInput, TileKernel};
 
 /// Rows whose sums are kept in registers at a time: 8 rows x 32 columns take 16 of the 32 registers of AVX-512.
 const ROWS_512: usize = 8;
 /// The same for AVX2: 4 rows x 16 columns take 8 of the 16 registers.
 const ROWS_256: usize = 4;
 
-pub(super) fn avx512<T: Term>() -> TileKernel {
+pub(super) fn avx512<const DIFFERENCES: bool>() -> TileKernel {
     // SAFETY: the level includes AVX-512.
-    |rows, cols, input, tile| unsafe { tile_512::<T>(rows, cols, input, tile) }
+    |rows, cols, input, tile| unsafe { tile_512::<DIFFERENCES>(rows, cols, input, tile) }
 }
 
-pub(super) fn avx2<T: Term>() -> TileKernel {
+pub(super) fn avx2<const DIFFERENCES: bool>() -> TileKernel {
     // SAFETY: the level includes AVX2 and FMA.
-    |rows, cols, input, tile| unsafe { tile_256::<T>(rows, cols, input, tile) }
+    |rows, cols, input, tile| unsafe { tile_256::<DIFFERENCES>(rows, cols, input, tile) }
 }
 
 #[target_feature(enable = "avx512f")]
-fn tile_512<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn tile_512<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
     let dims = rows.len() / BLOCK;
     assert!(cols.iter().all(|block| block.len() >= dims * BLOCK));
     for first in (0..ROWS).step_by(ROWS_512) {
@@ -38,7 +38,7 @@ fn tile_512<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, til
                 // SAFETY: `first + at` is below BLOCK.
                 let a = _mm512_set1_ps(unsafe { *row.add(at) });
                 for (sum, b) in sums.iter_mut().zip([left, right]) {
-                    *sum = match T::DIFFERENCES {
+                    *sum = match DIFFERENCES {
                         false => _mm512_fmadd_ps(a, b, *sum),
                         true => _mm512_add_ps(*sum, _mm512_abs_ps(_mm512_sub_ps(a, b))),
                     };
@@ -69,7 +69,7 @@ fn tile_512<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, til
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn tile_256<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
+fn tile_256<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, tile: &mut Tile) {
     const LANES: usize = 8;
     let dims = rows.len() / BLOCK;
     assert!(cols.iter().all(|block| block.len() >= dims * BLOCK));
@@ -91,7 +91,7 @@ fn tile_256<T: Term>(rows: &[f32], cols: [&[f32]; 2], input: &TileInput<'_>, til
                     // SAFETY: `first + at` is below BLOCK.
                     let a = _mm256_set1_ps(unsafe { *row.add(at) });
                     for (sum, b) in sums.iter_mut().zip([left, right]) {
-                        *sum = match T::DIFFERENCES {
+                        *sum = match DIFFERENCES {
                             false => _mm256_fmadd_ps(a, b, *sum),
                             true => _mm256_add_ps(*sum, _mm256_andnot_ps(sign, _mm256_sub_ps(a, b))),
                         };
