@@ -123,7 +123,11 @@ fn rows_beyond_the_estimate_raise_the_total() {
         thread::sleep(Duration::from_millis(10));
     }
     building.join().unwrap();
-    assert!(seen.first().unwrap().1 < 20_000, "no low estimate: {seen:?}");
+    // The first rows pass faster than the view is read, so the estimate is taken from the builder's log.
+    let log = builder.log();
+    let (_, expected) = log.split_once("expected_rows=").unwrap();
+    let expected: u64 = expected.split(' ').next().unwrap().parse().unwrap();
+    assert!(expected < 20_000, "the estimate is not low: {expected}");
     assert!(seen.last().unwrap().0 > 30_000, "{seen:?}");
     assert!(seen.iter().all(|(done, total)| done <= total), "{seen:?}");
     assert!(to_go.iter().any(|time| time.starts_with("00:00:")), "{to_go:?}");
