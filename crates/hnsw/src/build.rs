@@ -80,17 +80,25 @@ pub struct RowBatch<'a> {
 
 /// A build under way.
 pub trait Engine: Send {
-    /// Takes rows; may work on them before it returns.
+    /// Takes rows; may work on them before it returns. Several batches at once are checked on several threads.
     ///
     /// # Errors
     /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::TooManyElements`], [`BuildError::Cancelled`],
     /// [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
-    fn add(&mut self, rows: RowBatch<'_>) -> Result<(), BuildError>;
+    fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError>;
+
+    /// Takes the rows of one batch.
+    ///
+    /// # Errors
+    /// As [`Engine::add_all`].
+    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
+        self.add_all(&[batch])
+    }
 
     /// Completes the graph after the last row.
     ///
     /// # Errors
-    /// As [`Engine::add`], and [`BuildError::Internal`] for a defect of the engine.
+    /// As [`Engine::add_all`], and [`BuildError::Internal`] for a defect of the engine.
     fn finish(self: Box<Self>) -> Result<Finished, BuildError>;
 }
 

@@ -32,7 +32,8 @@ pub(crate) fn store_of(values: impl Iterator<Item = Vec<u8>>) -> Arc<ValueStore>
     let values: Vec<Vec<u8>> = values.collect();
     for values in values.chunks(CHUNK) {
         let mut chunk = Chunk::new(values.first().map(Vec::len));
-        values.iter().for_each(|value| chunk.push(value));
+        let slots = chunk.append(&values.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        slots.into_iter().zip(values).for_each(|(slot, value)| slot.copy_from_slice(value));
         store.publish(chunk);
     }
     Arc::new(store)

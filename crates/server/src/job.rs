@@ -170,30 +170,27 @@ impl Build {
         let mut engine =
             hnsw::start_in(self.storage.clone(), self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
         self.send(Event::Started)?;
-        let (mut tids, mut lengths) = (Vec::new(), Vec::new());
+        let mut inputs = Vec::with_capacity(QUEUE);
         loop {
-            match self.input.blocking_recv() {
-                Some(Input::Rows(batch)) => {
-                    let batch = match &mut self.form {
-                        Form::Pages | Form::Findings(..) | Form::Advice(_) => batch,
-                        Form::Nodes(lantern) => lantern.prepare(batch),
-                    };
-                    tids.clear();
-                    tids.extend(batch.tids().map(HeapTid));
-                    lengths.clear();
-                    if !batch.lengths.is_empty() {
-                        lengths.extend(batch.value_lens());
-                    }
-                    engine.add(RowBatch { tids: &tids, values: &batch.values, lengths: &lengths })?;
+            // All that wait, so that the engine's threads share the work.
+            if self.input.blocking_recv_many(&mut inputs, QUEUE) == 0 {
+                return Err(BuildError::Cancelled.into());
+            }
+            let (mut rows, mut ended) = (Vec::with_capacity(inputs.len()), false);
+            for input in inputs.drain(..) {
+                match (input, &mut self.form) {
+                    (Input::Rows(tuples), Form::Nodes(lantern)) => rows.push(Rows::new(lantern.prepare(tuples))),
+                    (Input::Rows(tuples), _) => rows.push(Rows::new(tuples)),
+                    (Input::End, _) => ended = true,
+                    (Input::Pages(_) | Input::EndOfIndex(_), _) => return Err(mixed()),
                 }
-                Some(Input::End) => {
-                    if let Form::Nodes(lantern) = &self.form {
-                        lantern.remark();
-                    }
-                    return Ok(engine.finish()?);
+            }
+            engine.add_all(&rows.iter().map(Rows::batch).collect::<Vec<_>>())?;
+            if ended {
+                if let Form::Nodes(lantern) = &self.form {
+                    lantern.remark();
                 }
-                Some(Input::Pages(_) | Input::EndOfIndex(_)) => return Err(mixed()),
-                None => return Err(BuildError::Cancelled.into()),
+                return Ok(engine.finish()?);
             }
         }
     }
@@ -283,6 +280,24 @@ impl Build {
             checksum: sent.checksum,
             recall_ppm: Some(millionths(report.recall)),
         }
+    }
+}
+
+/// The rows of a message.
+struct Rows {
+    tids: Vec<HeapTid>,
+    lengths: Vec<u32>,
+    values: Bytes,
+}
+
+impl Rows {
+    fn new(tuples: Tuples) -> Self {
+        let lengths = if tuples.lengths.is_empty() { Vec::new() } else { tuples.value_lens().collect() };
+        Self { tids: tuples.tids().map(HeapTid).collect(), lengths, values: tuples.values }
+    }
+
+    fn batch(&self) -> RowBatch<'_> {
+        RowBatch { tids: &self.tids, values: &self.values, lengths: &self.lengths }
     }
 }
 

@@ -45,8 +45,8 @@ impl BulkEngine {
 }
 
 impl Engine for BulkEngine {
-    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
-        self.intake.add(batch, |_, _| Ok(()))
+    fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError> {
+        self.intake.add(batches, |_, _| Ok(()))
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {

@@ -39,18 +39,19 @@ pub(crate) struct Intake {
 impl Intake {
     pub(crate) fn new(setup: Setup) -> Self {
         setup.control.progress().enter(Phase::Rows, setup.spec.expected_rows);
-        Self { rows: Rows::new(&setup.spec, setup.store.clone()), setup }
+        let rows = Rows::new(&setup.spec, setup.store.clone(), setup.pool.clone(), setup.control.clone());
+        Self { rows, setup }
     }
 
-    /// Takes a batch. Calls `ready` with the element numbers of each chunk of values that has become readable.
+    /// Takes batches. Calls `ready` with the element numbers of each chunk of values that has become readable.
     pub(crate) fn add(
         &mut self,
-        batch: RowBatch<'_>,
+        batches: &[RowBatch<'_>],
         ready: impl FnMut(&Rows, Range<u32>) -> Result<(), BuildError>,
     ) -> Result<(), BuildError> {
         self.setup.control.check()?;
-        self.rows.take(&self.setup.spec, batch, ready)?;
-        self.setup.control.progress().add(batch.tids.len() as u64);
+        self.rows.take(batches, ready)?;
+        self.setup.control.progress().add(batches.iter().map(|batch| batch.tids.len() as u64).sum());
         Ok(())
     }
 

@@ -39,9 +39,9 @@ impl UsearchEngine {
 }
 
 impl Engine for UsearchEngine {
-    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
+    fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError> {
         let Self { intake, index } = self;
-        intake.add(batch, |rows, elements| index.insert(elements.filter(|&element| !rows.is_duplicate(element))))
+        intake.add(batches, |rows, elements| index.insert(elements.filter(|&element| !rows.is_duplicate(element))))
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {

@@ -68,7 +68,7 @@ mod tests {
 
     use crate::input::{Rows, TakenRows, ValueStore};
     use crate::random::Random;
-    use crate::{BuildSpec, Pool, RowBatch, Storage, testing};
+    use crate::{BuildSpec, Control, Pool, RowBatch, Storage, testing};
 
     const ROWS: u32 = 3000;
 
@@ -76,15 +76,16 @@ mod tests {
     fn take(order: &[u32]) -> (TakenRows, Vec<Vec<u8>>) {
         let spec = BuildSpec { value_type: ValueType::Vector, ..testing::spec(1) };
         let store = Arc::new(ValueStore::new(Storage::default()));
-        let mut rows = Rows::new(&spec, store.clone());
+        let pool = Arc::new(Pool::new(2).unwrap());
+        let mut rows = Rows::new(&spec, store.clone(), pool.clone(), Control::default());
         for batch in order.chunks(7) {
             let tids: Vec<_> = batch.iter().map(|row| HeapTid::new(row / 50, (row % 50) as u16 + 1)).collect();
             // Many rows have values of their own, others share one of 40.
             let value = |row: u32| if row.is_multiple_of(3) { (row % 40) as f32 } else { row as f32 };
             let values: Vec<u8> = batch.iter().flat_map(|&row| value(row).to_le_bytes()).collect();
-            rows.take(&spec, RowBatch { tids: &tids, values: &values, lengths: &[] }, |_, _| Ok(())).unwrap();
+            rows.take(&[RowBatch { tids: &tids, values: &values, lengths: &[] }], |_, _| Ok(())).unwrap();
         }
-        let taken = rows.finish().0.by_tid(&store, &Pool::new(2).unwrap());
+        let taken = rows.finish().0.by_tid(&store, &pool);
         let values = (0..taken.heap_tids.elements() as u32).map(|element| store.value(element).to_vec()).collect();
         (taken, values)
     }

@@ -1,7 +1,8 @@
 //! Turns rows into elements: checks each value, gives duplicates a common element, and stores values in memory or in a spool file.
 //!
-//! In: rows in batches. Out: [`TakenRows`], and a [`ValueStore`] that every other folder reads. One thread, about 2.5 µs a row. Batches
-//! may arrive in any order: [`TakenRows::by_tid`] numbers elements as if they had arrived in the table's order.
+//! In: rows in batches. Out: [`TakenRows`], and a [`ValueStore`] that every other folder reads. The pool's threads check and copy values,
+//! one thread looks for equal ones. Batches may arrive in any order: [`TakenRows::by_tid`] numbers elements as if they had arrived in the table's
+//! order.
 
 mod by_tid;
 mod check;

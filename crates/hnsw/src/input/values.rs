@@ -23,6 +23,7 @@ pub(crate) struct ValueStore {
 pub(crate) struct Chunk {
     bytes: Bytes,
     ends: Ends,
+    len: usize,
 }
 
 /// Where the bytes of a chunk are.
@@ -63,19 +64,38 @@ impl Chunk {
     /// An empty chunk for values of `value_len` bytes, or of varying length for `None`.
     pub(crate) fn new(value_len: Option<usize>) -> Self {
         match value_len {
-            Some(len) => Self { bytes: Bytes::Memory(Vec::with_capacity(len * CHUNK)), ends: Ends::Every(len) },
+            // The system clears this memory when it is first written, whichever thread does that.
+            Some(len) => Self { bytes: Bytes::Memory(vec![0; len * CHUNK]), ends: Ends::Every(len), len: 0 },
             None => Self::default(),
         }
     }
 
-    pub(crate) fn push(&mut self, value: &[u8]) {
+    /// The number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes room for copies of these values behind the others, and returns it.
+    pub(crate) fn append(&mut self, values: &[&[u8]]) -> Vec<&mut [u8]> {
         // Only published chunks are in the spool.
-        let Bytes::Memory(bytes) = &mut self.bytes else { return };
-        bytes.extend_from_slice(value);
-        if let Ends::At(ends) = &mut self.ends {
-            // This fits: a sparse value has at most 8 KiB, and a chunk has 512 values.
-            ends.push(bytes.len() as u32);
-        }
+        let Bytes::Memory(bytes) = &mut self.bytes else { return Vec::new() };
+        let start = match &mut self.ends {
+            Ends::Every(len) => self.len * *len,
+            Ends::At(ends) => {
+                let start = bytes.len();
+                let mut end = start;
+                // This fits: a sparse value has at most 8 KiB, and a chunk has 512 values.
+                ends.extend(values.iter().map(|value| {
+                    end += value.len();
+                    end as u32
+                }));
+                bytes.resize(end, 0);
+                start
+            }
+        };
+        self.len += values.len();
+        let mut rest = &mut bytes[start..];
+        values.iter().map(|value| rest.split_off_mut(..value.len()).unwrap_or_default()).collect()
     }
 
     pub(crate) fn value(&self, at: usize) -> &[u8] {

@@ -24,8 +24,8 @@ impl InsertionEngine {
 }
 
 impl Engine for InsertionEngine {
-    fn add(&mut self, batch: RowBatch<'_>) -> Result<(), BuildError> {
-        self.0.add(batch, |_, _| Ok(()))
+    fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError> {
+        self.0.add(batches, |_, _| Ok(()))
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
