@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use graph::HeapTid;
 use hnsw::{BuildError, BuildSpec, Control, EngineKind, Finished, Pool, Report, RowBatch, Storage};
-use protocol::{Advice, Ask, Check, Done, Findings, Pages, Tuples};
+use protocol::{Advice, Ask, Check, Done, Findings, Pages, TUPLES_BATCH_BYTES, Tuples};
 use tokio::sync::mpsc;
 
 use crate::admission::Reservation;
@@ -31,6 +31,9 @@ pub(crate) enum Form {
 
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
 const QUEUE: usize = 4;
+
+/// Bytes of values from which batches that wait are not gathered any more: as many as the queue has of a usual client.
+const TOGETHER: usize = QUEUE * TUPLES_BATCH_BYTES;
 
 /// Input of the build thread.
 pub(crate) enum Input {
@@ -170,22 +173,27 @@ impl Build {
         let mut engine =
             hnsw::start_in(self.storage.clone(), self.engine, self.spec.clone(), pool.clone(), self.control.clone())?;
         self.send(Event::Started)?;
-        let mut inputs = Vec::with_capacity(QUEUE);
         loop {
-            // All that wait, so that the engine's threads share the work.
-            if self.input.blocking_recv_many(&mut inputs, QUEUE) == 0 {
-                return Err(BuildError::Cancelled.into());
-            }
-            let (mut rows, mut ended) = (Vec::with_capacity(inputs.len()), false);
-            for input in inputs.drain(..) {
-                match (input, &mut self.form) {
+            let (mut rows, mut bytes, mut ended) = (Vec::with_capacity(QUEUE), 0, false);
+            let mut next = self.input.blocking_recv().ok_or(BuildError::Cancelled)?;
+            loop {
+                match (next, &mut self.form) {
                     (Input::Rows(tuples), Form::Nodes(lantern)) => rows.push(Rows::new(lantern.prepare(tuples))),
                     (Input::Rows(tuples), _) => rows.push(Rows::new(tuples)),
                     (Input::End, _) => ended = true,
                     (Input::Pages(_) | Input::EndOfIndex(_), _) => return Err(mixed()),
                 }
+                bytes += rows.last().map_or(0, |rows| rows.values.len());
+                if ended || bytes >= TOGETHER {
+                    break;
+                }
+                // More that waits, so that the engine's threads share the work.
+                let Ok(waiting) = self.input.try_recv() else { break };
+                next = waiting;
             }
             engine.add_all(&rows.iter().map(Rows::batch).collect::<Vec<_>>())?;
+            // The rest of the build needs their memory.
+            drop(rows);
             if ended {
                 if let Form::Nodes(lantern) = &self.form {
                     lantern.remark();

@@ -12,8 +12,9 @@ const READ_BYTES: usize = 16 << 10;
 /// Payloads of this size and more lie in memory that is used again. The system would have to clear new memory for each, page by page.
 const LARGE: usize = 64 << 10;
 
-/// The most payloads whose memory is kept for that: more than are on their way from a connection to its build.
-const SPARE: usize = 8;
+/// The most payloads whose memory is kept for that: more than are on their way from a connection to its build, which are four that the build
+/// takes, four in its queue, and one that waits for the queue.
+const SPARE: usize = 10;
 
 /// Why a frame could not be read.
 #[derive(Debug, Error)]

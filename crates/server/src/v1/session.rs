@@ -73,6 +73,12 @@ struct Begun {
     meter: Meter,
 }
 
+/// Why there is none.
+enum NotBegun {
+    Refused(Refusal, String),
+    Ended(SessionError),
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     async fn run(&mut self) -> (Answered, Option<EndedBuild>) {
         let order = match self.order().await {
@@ -93,14 +99,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 self.shared.door.pending.settle(self.id);
                 self.begin(&spec, lantern, &client, &queued).await
             }
-            Err(refused) => Err(refused),
+            Err((refusal, text)) => Err(NotBegun::Refused(refusal, text)),
         };
         match begun {
             Ok(begun) => {
                 let (answered, build) = self.build(&spec, begun, queued).await;
                 (answered, Some(build))
             }
-            Err((refusal, text)) => {
+            Err(NotBegun::Ended(error)) => {
+                queued.end(error.outcome(), error.to_string());
+                (self.tell(&error.to_string()).await, None)
+            }
+            Err(NotBegun::Refused(refusal, text)) => {
                 if let Some(held_back) = self.shared.activity.peer_errors().pass() {
                     tracing::warn!(reason = text, held_back, "build refused");
                 }
@@ -145,15 +155,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         lantern: Lantern,
         client: &Client,
         queued: &Queued,
-    ) -> Result<Begun, (Refusal, String)> {
+    ) -> Result<Begun, NotBegun> {
         // Lantern's clients send no usable number of rows.
         let (all, need) = (self.shared.threads(), |threads| Need::new(spec, threads));
         let entered = self.shared.admission.enter_with(all, need, |need| need.at_first(0), client);
         let (place, need) = entered.map_err(|no_place| match no_place {
             NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
-                (Refusal::Memory, format!("the build needs {needed} bytes of memory, the builder has {limit}"))
+                let text = format!("the build needs {needed} bytes of memory, the builder has {limit}");
+                NotBegun::Refused(Refusal::Memory, text)
             }
-            NoPlace::Waiting(most) => (Refusal::Queue, refuse_waiting(most).report.message),
+            NoPlace::Waiting(most) => NotBegun::Refused(Refusal::Queue, refuse_waiting(most).report.message),
         })?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let storage = self.shared.storage();
@@ -162,13 +173,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), need.threads(), reserved).await;
         let job = started.map_err(|error| {
             let report = hello::refuse_error(&error).report;
-            (Refusal::of(report.sqlstate), answer::of_report(&report))
+            NotBegun::Refused(Refusal::of(report.sqlstate), answer::of_report(&report))
         })?;
         let meter = Meter::new(need, storage, reservation.clone(), self.shared.max_rows(client));
         Ok(Begun { job, reservation, meter })
     }
 
-    async fn queue(&self, place: &Place, queued: &Queued) -> Result<Reservation, (Refusal, String)> {
+    async fn queue(&self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
         let turn = async {
             loop {
                 let changed = place.changed();
@@ -184,9 +195,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         tokio::select! {
             turn = timeout(PATIENCE, turn) => turn.or_else(|_| place.take()).map_err(|Waits { position, reason }| {
                 let text = format!("builder is busy, try again later: number {position} in the queue, {reason}");
-                (Refusal::Queue, text)
+                NotBegun::Refused(Refusal::Queue, text)
             }),
-            () = self.shared.drain.cancelled() => Err((Refusal::Draining, SessionError::Shutdown.to_string())),
+            () = queued.cancelled() => Err(NotBegun::Ended(SessionError::Operator)),
+            () = self.shared.drain.cancelled() => {
+                Err(NotBegun::Refused(Refusal::Draining, SessionError::Shutdown.to_string()))
+            }
         }
     }
 

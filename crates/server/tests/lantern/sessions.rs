@@ -132,6 +132,23 @@ fn a_queued_client_is_answered_in_time() {
 }
 
 #[test]
+fn an_owner_cancels_a_queued_client() {
+    let builder = Builder::with(|config| config.max_builds = 1);
+    let table = table(100);
+    let _first = begun(&builder, &table);
+    let cancelled = thread::scope(|scope| {
+        let second = scope.spawn(|| table.build(connect(builder.address)));
+        eventually("the client waits", || builder.activity.report().queue.len() == 1);
+        let build = builder.activity.report().queue[0].subject.build.clone();
+        builder.activity.cancel(&build).unwrap();
+        second.join().unwrap()
+    });
+    let Err(Failure::Reported(text)) = cancelled else { panic!("{cancelled:?}") };
+    assert_eq!(text, "build cancelled by the builder's operator");
+    assert_eq!((builder.builds("cancelled"), builder.builds("refused")), (1, 0));
+}
+
+#[test]
 fn what_does_not_fit_is_said() {
     let builder = Builder::with(|config| config.memory_limit = 1 << 20);
     let Err(Failure::Reported(text)) = table(10).build(connect(builder.address)) else { panic!("it fits") };

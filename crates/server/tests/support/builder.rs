@@ -1,9 +1,10 @@
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lantern_index_server::{Config, Server};
-use service::{Listening, Shutdown};
+use service::{Activity, Listening, Shutdown};
 
 use super::{Client, connect, get, metric};
 
@@ -12,6 +13,7 @@ pub struct Builder {
     pub address: SocketAddr,
     pub status: SocketAddr,
     pub shutdown: Shutdown,
+    pub activity: Arc<Activity>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -31,12 +33,13 @@ impl Builder {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = Server::bind(config).await.unwrap();
-                started.send((server.daemon().local_addr(), server.daemon().status_addr())).unwrap();
+                let daemon = server.daemon();
+                started.send((daemon.local_addr(), daemon.status_addr(), daemon.activity())).unwrap();
                 server.run(handle).await;
             });
         });
-        let (address, status) = addresses.recv().unwrap();
-        Self { address, status, shutdown, thread: Some(thread) }
+        let (address, status, activity) = addresses.recv().unwrap();
+        Self { address, status, shutdown, activity, thread: Some(thread) }
     }
 
     /// A client that has been greeted and has chosen protocol version 2.
