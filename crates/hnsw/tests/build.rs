@@ -7,8 +7,8 @@ use std::thread;
 
 use graph::ValueType;
 use hnsw::{
-    BuildError, BuildSpec, Control, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Searcher, Step,
-    start,
+    BuildError, BuildSpec, Control, Engine, EngineKind, Finished, Metric, Phase, Pool, Recorder, RowBatch, Searcher,
+    Step, start,
 };
 use support::{ENGINES, Numbers, build, build_on, check, recall, recall_of, spec, tid};
 
@@ -182,6 +182,20 @@ fn cancelled_builds_stop() {
         let again = engine.add(RowBatch { tids: &[tid(1)], values: &2f32.to_le_bytes(), lengths: &[] });
         assert_eq!(again.err(), Some(BuildError::Cancelled), "{kind:?}");
         assert_eq!(engine.finish().err(), Some(BuildError::Cancelled), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_batch_that_fails_ends_the_build() {
+    for kind in [EngineKind::Bulk, EngineKind::Insertion, EngineKind::Usearch] {
+        let mut engine = start(kind, spec(1, 16), Arc::new(Pool::new(1).unwrap()), Control::default()).unwrap();
+        let add = |engine: &mut dyn Engine, value: f32| {
+            engine.add(RowBatch { tids: &[tid(0)], values: &value.to_le_bytes(), lengths: &[] })
+        };
+        add(&mut *engine, 1.0).unwrap();
+        assert!(matches!(add(&mut *engine, f32::NAN), Err(BuildError::Value { row: 1, .. })), "{kind:?}");
+        assert!(matches!(add(&mut *engine, 2.0), Err(BuildError::Internal(_))), "{kind:?}");
+        assert!(matches!(engine.finish(), Err(BuildError::Internal(_))), "{kind:?}");
     }
 }
 

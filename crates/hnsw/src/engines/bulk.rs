@@ -54,7 +54,7 @@ impl Engine for BulkEngine {
         let defect = self.defect;
         let trial = self.trial;
         self.intake.setup.control.ran("intake");
-        let (mut setup, taken, _) = self.intake.finish();
+        let (mut setup, taken, _) = self.intake.finish()?;
         let taken = taken.by_tid(&setup.store, &setup.pool);
         // A trial compares its sample as the build compares all values.
         if trial {

@@ -32,6 +32,9 @@ const DRAWN: [usize; 2] = [128, 1024];
 const ACROSS: u64 = 1 << 32;
 const MISSED: u64 = ACROSS + 1;
 
+/// If searches lose less recall than this on their way, another graph cannot find so much more that insertion would be used.
+const LITTLE: f32 = 2.0 * CLEARLY;
+
 /// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved
 /// memory, and costs as much as it may gain.
 const MANY: usize = 40_000;
@@ -100,8 +103,8 @@ impl Completion<'_> {
     }
 
     /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
-    /// or these do not help, it tries navigation. If searches still get lost and insertion has a higher recall on a sample, insertion
-    /// builds a second graph, and the better one is used.
+    /// or these do not help, it tries navigation. If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample,
+    /// insertion builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -135,9 +138,10 @@ impl Completion<'_> {
             }
         }
         let inserts = measured.quality.loses()
+            && measured.quality.lost() > LITTLE
             && self.trial
             && points.len() >= MANY
-            && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(2.0 * CLEARLY));
+            && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(LITTLE));
         if inserts {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);

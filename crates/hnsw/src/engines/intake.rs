@@ -34,13 +34,15 @@ impl Setup {
 pub(crate) struct Intake {
     pub(crate) setup: Setup,
     rows: Rows,
+    /// Whether a batch was not taken, or only in part.
+    failed: bool,
 }
 
 impl Intake {
     pub(crate) fn new(setup: Setup) -> Self {
         setup.control.progress().enter(Phase::Rows, setup.spec.expected_rows);
         let rows = Rows::new(&setup.spec, setup.store.clone(), setup.pool.clone(), setup.control.clone());
-        Self { rows, setup }
+        Self { setup, rows, failed: false }
     }
 
     /// Takes batches. Calls `ready` with the element numbers of each chunk of values that has become readable.
@@ -49,15 +51,28 @@ impl Intake {
         batches: &[RowBatch<'_>],
         ready: impl FnMut(&Rows, Range<u32>) -> Result<(), BuildError>,
     ) -> Result<(), BuildError> {
-        self.setup.control.check()?;
-        self.rows.take(batches, ready)?;
+        self.check()?;
+        let taken = self.rows.take(batches, ready);
+        self.failed = taken.is_err();
+        taken?;
         self.setup.control.progress().add(batches.iter().map(|batch| batch.tids.len() as u64).sum());
         Ok(())
     }
 
     /// Ends the intake after the last row. The returned range has the elements that `add` has not passed to `ready`.
-    pub(crate) fn finish(mut self) -> (Setup, TakenRows, Range<u32>) {
+    pub(crate) fn finish(mut self) -> Result<(Setup, TakenRows, Range<u32>), BuildError> {
+        self.check()?;
+        // The engines enter this phase again once they know its steps. Until then they read all values, which is not the arrival of rows.
+        self.setup.control.progress().enter(Phase::Graph, 0);
         let (taken, last) = self.rows.finish();
-        (self.setup, taken, last)
+        Ok((self.setup, taken, last))
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        self.setup.control.check()?;
+        match self.failed {
+            true => Err(BuildError::Internal("a batch before has failed".to_owned())),
+            false => Ok(()),
+        }
     }
 }

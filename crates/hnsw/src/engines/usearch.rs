@@ -46,7 +46,7 @@ impl Engine for UsearchEngine {
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
         let Self { intake, mut index } = *self;
-        let (setup, taken, last) = intake.finish();
+        let (setup, taken, last) = intake.finish()?;
         let elements = taken.heap_tids.elements();
         setup.control.progress().enter(Phase::Graph, elements as u64);
         setup.control.progress().add(last.start.into());

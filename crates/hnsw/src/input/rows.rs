@@ -152,7 +152,7 @@ impl Rows {
         Ok((tids, values))
     }
 
-    /// Checks rows, and hashes their values. Fails for the first row that is not as it must be.
+    /// Checks rows, and hashes their values. Fails for the first value that is not as it must be.
     fn checked_hashes(&self, tids: &[HeapTid], values: &[&[u8]]) -> Result<Vec<u32>, BuildError> {
         let first = self.tids.len() as u64;
         let row = |(at, (tid, value)): (usize, (&HeapTid, &&[u8]))| {
@@ -166,6 +166,7 @@ impl Rows {
         let Some(each) = values_per_task(values) else {
             return tids.iter().zip(values).enumerate().map(row).collect();
         };
+        self.control.ran("intake");
         let section = self.control.section("checks of rows");
         let hashes: Vec<Result<Vec<u32>, BuildError>> = self.pool.run(|| {
             section.map(tids.par_chunks(each).zip(values.par_chunks(each)).enumerate(), |(task, (tids, values))| {
@@ -189,6 +190,7 @@ impl Rows {
         match values_per_task(new) {
             None => copy(&mut copies),
             Some(each) => self.pool.run(|| {
+                self.control.ran("intake");
                 let section = self.control.section("copies of values");
                 section.for_each(copies.par_chunks_mut(each), |copies| {
                     copy(copies);

@@ -29,7 +29,7 @@ impl Engine for InsertionEngine {
     }
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
-        let (setup, taken, _) = self.0.finish();
+        let (setup, taken, _) = self.0.finish()?;
         let (draft, gathered) = first_graph(&setup, &taken)?;
         Completion { setup: &setup, space: setup.searched(), trial: false }.run(draft, gathered, taken)
     }
