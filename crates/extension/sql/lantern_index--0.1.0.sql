@@ -121,7 +121,9 @@ CREATE VIEW indexes WITH (security_barrier) AS
             WHERE l.locktype = 'relation' AND l.relation = i.indrelid AND l.granted
               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
               AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'AccessExclusiveLock') AND l.pid <> pg_backend_pid()
-              AND l.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum UNION ALL SELECT pid FROM pg_stat_progress_analyze))
+              AND l.pid NOT IN (
+                  SELECT a.pid FROM pg_stat_activity a JOIN pg_stat_progress_vacuum p ON p.pid IN (a.pid, a.leader_pid)
+                  UNION ALL SELECT pid FROM pg_stat_progress_analyze))
     ) b (building)
     LEFT JOIN LATERAL index_state(i.indexrelid, u.idx_scan, d.dead_share, k.advice, v.extversion) s ON true;
 COMMENT ON VIEW indexes IS 'all hnsw indexes of the database, and one word of advice for each';

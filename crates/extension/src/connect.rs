@@ -50,7 +50,14 @@ pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
         // An incomplete message: a slow builder without TLS waits for the rest of it.
         socket.write_all(&[&MAGIC[..], &[0; 4]].concat())?;
         let mut answer = [0; 2];
-        while socket.peek(&mut answer).or_else(not_yet)? < answer.len() {
+        loop {
+            match socket.peek(&mut answer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(2..) => break,
+                Ok(1) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
             if started.elapsed() > PROBE {
                 return Err(ErrorKind::TimedOut.into());
             }
@@ -59,10 +66,6 @@ pub(crate) fn speaks_tls(address: SocketAddr) -> bool {
         Ok(answer)
     };
     ask().is_ok_and(|answer| answer == ALERT)
-}
-
-fn not_yet(error: io::Error) -> io::Result<usize> {
-    if error.kind() == ErrorKind::WouldBlock { Ok(0) } else { Err(error) }
 }
 
 fn connect_to(address: SocketAddr, timeout: Option<Duration>) -> io::Result<TcpStream> {

@@ -15,6 +15,7 @@ use rustls::{ClientConnection, ProtocolVersion};
 use crate::connect::connect;
 use crate::failure::{Failure, sentence};
 use crate::link::Link;
+use crate::session::GREETING_TIMEOUT;
 use crate::settings::Settings;
 use crate::tls;
 use crate::waiter::Waiter;
@@ -58,8 +59,16 @@ impl Connection {
             if self.closed {
                 return Err(self.broken("the connection was closed during the TLS handshake"));
             }
-            if settings.connect_timeout.is_some_and(|timeout| started.elapsed() > timeout) {
-                return Err(self.broken("the TLS handshake took longer than hnsw.external_index_connect_timeout"));
+            match settings.connect_timeout {
+                Some(limit) if started.elapsed() > limit => {
+                    return Err(self.broken("the TLS handshake took longer than hnsw.external_index_connect_timeout"));
+                }
+                // The system's limits end when a peer has accepted the connection.
+                None if started.elapsed() > GREETING_TIMEOUT => {
+                    let text = format!("the TLS handshake took longer than {} s", GREETING_TIMEOUT.as_secs());
+                    return Err(self.broken(&text));
+                }
+                _ => {}
             }
             if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
                 self.wait()?;

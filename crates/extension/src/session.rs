@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::tls;
 
 /// The time limit for the greeting if no timeout is set.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a builder may take for its greeting before it is probed for TLS.
 const QUIET: Duration = Duration::from_millis(500);

@@ -89,6 +89,7 @@ fn what_only_reads_runs_on_a_standby() {
         "CREATE TABLE lexical (v sparsevec(100))",
         "INSERT INTO lexical SELECT format('{%s:1}/100', 1 + i % 100)::sparsevec FROM generate_series(1, 2000) i",
         "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)",
+        "CREATE UNLOGGED TABLE fleeting (v vector(3))",
         "DELETE FROM items WHERE id % 10 <> 3",
         "VACUUM items",
         "ANALYZE",
@@ -104,4 +105,9 @@ fn what_only_reads_runs_on_a_standby() {
     scene.builder.attach(&mut reader).unwrap();
     let choices: u32 = reader.value("SELECT count(*) FROM lantern_index.advise('lexical', 'v', 'l2')").unwrap();
     assert!(choices > 0);
+    for function in ["estimate", "advise"] {
+        let failed = reader.execute(&format!("SELECT * FROM lantern_index.{function}('fleeting', 'v')")).unwrap_err();
+        assert_eq!(failed.server().sqlstate, "0A000", "{failed}");
+        assert_eq!(failed.server().message, "cannot access temporary or unlogged relations during recovery");
+    }
 }

@@ -227,6 +227,27 @@ fn an_index_that_is_dropped_during_its_check() {
 }
 
 #[test]
+fn a_check_that_a_builder_has_begun_is_not_repeated_in_the_database() {
+    let mut session = database("check_builder_lost");
+    let mut builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    slowly_checked(&mut session, "4MB");
+    let mut watcher = CLUSTER.session("check_builder_lost").unwrap();
+    session.take_notices();
+    let failed = thread::scope(|scope| {
+        let pid = session.pid();
+        let session = &mut session;
+        let checking = scope.spawn(move || failure(session, "SELECT lantern_index.check('t_idx', 0)"));
+        wait_for_pages(&mut watcher, pid);
+        builder.kill();
+        checking.join().unwrap()
+    });
+    assert_eq!(failed.0, "08006", "{failed:?}");
+    let notices = session.take_notices();
+    assert!(notices.iter().all(|notice| !notice.message.contains("in the database")), "{notices:?}");
+}
+
+#[test]
 fn a_standby_conflict_ends_a_check() {
     let cluster = harness::Cluster::start().unwrap();
     let mut primary = cluster.database("conflict").unwrap();

@@ -123,6 +123,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
+        estimate::require_file(table)?;
         let found = estimate::column_of(relation, column_name)?;
         let type_oid = pg_sys::get_atttype(relation, found.number);
         if pg_sys::getBaseType(type_oid) != type_oid {

@@ -5,12 +5,14 @@ use pgrx::prelude::*;
 use protocol::Findings as Answer;
 
 use super::advice::Findings;
+use super::delegate::Begun;
 use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
 use super::{bigint, delegate, gone, name, read_one, require_select, unreadable};
 use crate::column::Column;
 use crate::failure::{Failure, information, or_raise, printable, tell};
+use crate::options::IndexOptions;
 use crate::{hook, options, raised};
 
 /// The most rows to search for.
@@ -130,8 +132,9 @@ unsafe fn look(
         let refused = match external {
             Some(false) => None,
             None if !worth_it => None,
-            _ => match by_builder(index, sample) {
-                Ok(checked) => return Ok(checked),
+            _ => match ByBuilder::new(index, sample).and_then(|asking| Ok((asking.begin()?, asking))) {
+                // What fails from now on, such as a check that an operator cancels, is not to be repeated at the database's cost.
+                Ok((begun, asking)) => return asking.check(begun),
                 Err(failure) if external == Some(true) => return Err(failure),
                 Err(failure) => Some(failure),
             },
@@ -151,19 +154,40 @@ unsafe fn look(
     }
 }
 
-/// Here recall is over the elements of the index, with those of dead rows that VACUUM has not removed yet.
-unsafe fn by_builder(index: pg_sys::Relation, sample: usize) -> Result<Checked, Failure> {
-    // SAFETY: the index is open and locked.
-    unsafe {
-        let options = options::of(index);
-        let column = Column::of(index, options)?;
-        let ef_search = ef_search().parse().unwrap_or(40);
-        let sample = if (*(*index).rd_index).indisvalid { sample } else { 0 };
-        let ask = || delegate::check(index, &column, options, sample, ef_search);
-        let mut answer = ask()?;
+/// A check by a builder.
+struct ByBuilder {
+    index: pg_sys::Relation,
+    column: Column,
+    options: IndexOptions,
+    sample: usize,
+    ef_search: u16,
+}
+
+impl ByBuilder {
+    /// # Safety
+    /// The index must be open and locked while this lives.
+    unsafe fn new(index: pg_sys::Relation, sample: usize) -> Result<Self, Failure> {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let options = options::of(index);
+            let column = Column::of(index, options)?;
+            let sample = if (*(*index).rd_index).indisvalid { sample } else { 0 };
+            Ok(Self { index, column, options, sample, ef_search: ef_search().parse().unwrap_or(40) })
+        }
+    }
+
+    fn begin(&self) -> Result<Begun, Failure> {
+        let &Self { index, ref column, options, sample, ef_search } = self;
+        // SAFETY: the index is open and locked, as promised for `new`.
+        unsafe { delegate::begin(index, column, options, sample, ef_search) }
+    }
+
+    /// Here recall is over the elements of the index, with those of dead rows that VACUUM has not removed yet.
+    fn check(&self, begun: Begun) -> Result<Checked, Failure> {
+        let mut answer = begun.finish()?;
         let mut errors = Errors::default();
         if answer.errors > 0 {
-            let again = ask()?;
+            let again = self.begin()?.finish()?;
             errors = in_both((answer.errors, &answer.first_errors), (again.errors, &again.first_errors));
             // The builder is not trusted: its text must suit the client and the database's encoding.
             errors.first = errors.first.map(|first| printable(&first));

@@ -21,19 +21,27 @@ use crate::settings::{self, Settings};
 /// Pages of a frame, 256 KiB. One frame is read while another is sent.
 const PAGES_PER_FRAME: u32 = 32;
 
-/// Has the builder verify the current pages of an index, and search them for `sample` of its elements.
+/// A check that a builder has accepted.
+pub(super) struct Begun {
+    session: Session,
+    pages: LivePages,
+    blocks: u32,
+    _shown: Shown,
+}
+
+/// Asks a builder to verify the current pages of an index, and to search them for `sample` of its elements.
 ///
 /// # Safety
 /// The index must be open and locked.
-pub(super) unsafe fn check(
+pub(super) unsafe fn begin(
     index: pg_sys::Relation,
     column: &Column,
     options: IndexOptions,
     sample: usize,
     ef_search: u16,
-) -> Result<Findings, Failure> {
+) -> Result<Begun, Failure> {
     // SAFETY: as promised by the caller.
-    let (mut pages, hello) = unsafe {
+    let (pages, hello) = unsafe {
         let pages = LivePages::new(index);
         (pages, build::hello(build::label((*index).rd_id), column, options, elements(column, options, index)))
     };
@@ -44,10 +52,9 @@ pub(super) unsafe fn check(
         check: Some(Check { blocks, sample, ef_search }),
         ..hello
     };
-    let settings = Settings::get();
     // SAFETY: the index is open.
-    let _shown = unsafe { Shown::new((*(*index).rd_index).indrelid, (*index).rd_id) };
-    let mut session = engage(&settings, hello, News { of_partition: true })?;
+    let shown = unsafe { Shown::new((*(*index).rd_index).indrelid, (*index).rd_id) };
+    let session = engage(&Settings::get(), hello, News { of_partition: true })?;
     if !session.takes_index() {
         // An old builder has begun a build, and ends it when the connection closes.
         return Err(Failure::new(
@@ -56,8 +63,16 @@ pub(super) unsafe fn check(
         )
         .hint("Use a lantern-index builder of this version or later."));
     }
-    send(&mut session, &mut pages, blocks, &mut RateLimit::new(settings::max_rate()))?;
-    findings(&mut session, blocks)
+    Ok(Begun { session, pages, blocks, _shown: shown })
+}
+
+impl Begun {
+    /// Sends the pages, and waits for what the builder finds.
+    pub(super) fn finish(mut self) -> Result<Findings, Failure> {
+        let Self { session, pages, blocks, .. } = &mut self;
+        send(session, pages, *blocks, &mut RateLimit::new(settings::max_rate()))?;
+        findings(session, *blocks)
+    }
 }
 
 /// Elements that the index has room for, from which the builder estimates memory.

@@ -54,6 +54,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
+        require_file(table)?;
         let Found { number, value_type, dims } = column_of(relation, column_name)?;
         let most = value_type.max_dims();
         if dims > most {
@@ -67,6 +68,20 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         let rows = statistics.rows(all);
         let value_len = value_type.value_len(dims).unwrap_or_else(|| mean_sparsevec_len(relation, column_name));
         Ok(Estimate { value_type, dims, value_len, m, rows, elements: statistics.elements(all, rows) })
+    }
+}
+
+/// Fails for an unlogged table of a standby, which has no file there.
+///
+/// # Safety
+/// The table must be open.
+pub(super) unsafe fn require_file(table: pg_sys::Relation) -> Result<(), Failure> {
+    // SAFETY: the table is open.
+    let unlogged = unsafe { (*(*table).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED };
+    // SAFETY: reads the server's state.
+    match unlogged && unsafe { pg_sys::RecoveryInProgress() } {
+        true => Err(Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, super::NO_FILE)),
+        false => Ok(()),
     }
 }
 

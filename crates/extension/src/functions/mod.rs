@@ -56,6 +56,9 @@ unsafe fn name(relation: pg_sys::Oid) -> String {
     unsafe { owned(pg_sys::get_rel_name(relation)) }.unwrap_or_default()
 }
 
+/// PostgreSQL's message for unlogged relations of a standby, which have no file there.
+const NO_FILE: &str = "cannot access temporary or unlogged relations during recovery";
+
 /// Why this session cannot read the pages of an index; `None` if it can.
 ///
 /// # Safety
@@ -67,9 +70,7 @@ unsafe fn unreadable(index: pg_sys::Relation) -> Option<&'static str> {
             pg_sys::RELPERSISTENCE_TEMP if !(*index).rd_islocaltemp => {
                 Some("cannot access temporary tables of other sessions")
             }
-            pg_sys::RELPERSISTENCE_UNLOGGED if pg_sys::RecoveryInProgress() => {
-                Some("cannot access temporary or unlogged relations during recovery")
-            }
+            pg_sys::RELPERSISTENCE_UNLOGGED if pg_sys::RecoveryInProgress() => Some(NO_FILE),
             _ => None,
         }
     }
