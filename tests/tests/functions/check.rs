@@ -42,6 +42,13 @@ pub(crate) fn check(session: &mut Session, arguments: &str) -> Checked {
     checked
 }
 
+/// Scans of an index that PostgreSQL has counted.
+fn scans(session: &mut Session, index: &str) -> u64 {
+    let flush = if CLUSTER.config().major >= 15 { "pg_stat_force_next_flush()" } else { "pg_sleep(1)" };
+    session.execute(&format!("SELECT {flush}")).unwrap();
+    session.value(&format!("SELECT idx_scan FROM pg_stat_all_indexes WHERE indexrelname = '{index}'")).unwrap()
+}
+
 #[test]
 fn fresh_and_worn() {
     let mut session = database("check_worn");
@@ -66,6 +73,14 @@ fn fresh_and_worn() {
         let narrow = check(&mut session, &format!("'{name}', 50"));
         assert!(narrow.recall.unwrap() < 0.2 && narrow.advice.starts_with("raise hnsw.ef_search"), "{narrow:?}");
         session.execute("RESET hnsw.ef_search").unwrap();
+        // The view calls an index unused that no query has used, whatever has checked it.
+        assert_eq!(scans(&mut session, name), 0);
+        if name == "stock" {
+            session.execute("SET enable_seqscan = off").unwrap();
+            session.execute("SELECT id FROM t ORDER BY v <=> (SELECT array_agg(1) FROM generate_series(1, 384))::vector LIMIT 5").unwrap();
+            session.execute("RESET enable_seqscan").unwrap();
+            assert_eq!(scans(&mut session, name), 1);
+        }
     }
     session.execute("DELETE FROM t WHERE id % 3 > 0; DROP INDEX stock").unwrap();
     let dead = check(&mut session, "'ours', 20");

@@ -50,7 +50,9 @@ pub(super) unsafe fn recall(table: pg_sys::Relation, index: pg_sys::Relation, sa
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot());
         let mut queries = draw(table, index, snapshot, sample);
         queries.retain(|query| !distance.between(query.value, query.value).is_nan());
+        let uncounted = Uncounted::new(index);
         let found = search(table, index, snapshot, &distance, &queries);
+        drop(uncounted);
         measure(table, index, snapshot, &mut distance, &mut queries, &found);
         pg_sys::UnregisterSnapshot(snapshot);
         let wanted: usize = queries.iter().map(|query| query.nearest.len()).sum();
@@ -146,6 +148,43 @@ unsafe fn draw(
 fn below(random: &mut u64, limit: u64) -> usize {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from((u128::from(*random) * u128::from(limit)) >> 64).unwrap_or(usize::MAX)
+}
+
+/// While this lives, scans of an index are not counted: its statistics tell whether queries use it.
+struct Uncounted {
+    index: pg_sys::Relation,
+    counts: *mut pg_sys::PgStat_TableStatus,
+    #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+    enabled: bool,
+}
+
+impl Uncounted {
+    /// # Safety
+    /// The index must stay open while this lives.
+    unsafe fn new(index: pg_sys::Relation) -> Self {
+        // SAFETY: as promised by the caller. PostgreSQL keeps both fields when it reads an open index's catalogs again.
+        unsafe {
+            Self {
+                index,
+                counts: std::ptr::replace(&raw mut (*index).pgstat_info, std::ptr::null_mut()),
+                #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+                enabled: std::ptr::replace(&raw mut (*index).pgstat_enabled, false),
+            }
+        }
+    }
+}
+
+impl Drop for Uncounted {
+    fn drop(&mut self) {
+        // SAFETY: the index is open, as promised for `new`. The transaction keeps the counts that it has begun.
+        unsafe {
+            (*self.index).pgstat_info = self.counts;
+            #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+            {
+                (*self.index).pgstat_enabled = self.enabled;
+            }
+        }
+    }
 }
 
 /// Scans the index directly, whatever the planner would choose, and visits each row found with the number of its query.
