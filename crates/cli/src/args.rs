@@ -89,8 +89,9 @@ pub enum Command {
     Drain(owner::Drain),
     /// Find hnsw indexes in databases that need maintenance, and with --rebuild maintain them
     ///
-    /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index, and the role must
-    /// own the indexes. SIGTERM interrupts a rebuild and drops its leftovers. The exit code is 0 if nothing is left to do, 3 if something
+    /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index. A role that is no
+    /// superuser must own the tables, be a member of pg_monitor, and have USAGE on the schema lantern_index, and SELECT, INSERT, UPDATE and
+    /// DELETE on lantern_index.checks. SIGTERM interrupts a rebuild and drops its leftovers. The exit code is 0 if nothing is left to do, 3 if something
     /// is, and 1 if a step failed or a database cannot be reached.
     Maintain(Maintain),
     /// Check and show the settings of the daemons
@@ -179,7 +180,7 @@ pub struct Serve {
 pub enum EngineName {
     /// All elements at once
     Bulk,
-    /// One element after the other, as pgvector itself does it
+    /// pgvector's algorithm: elements are inserted in batches and in random order
     Insertion,
     /// The usearch crate, which inserts one element after the other
     #[cfg(feature = "usearch")]

@@ -187,7 +187,7 @@ pub(crate) fn define() {
     );
     GucRegistry::define_int_guc(
         c"hnsw.external_index_max_rate",
-        c"The most rows and pages to move per second while an index is built externally.",
+        c"The limit for bytes of rows, and then of pages, per second of an external build.",
         c"Zero moves as much as can be.",
         &MAX_RATE,
         0,

@@ -12,7 +12,7 @@ pub struct Maintain {
     /// databases of the server. Without any, the environment (PGHOST, PGSERVICE, …) names the server
     #[arg(value_name = "DSN")]
     pub dsns: Vec<String>,
-    /// Check indexes and rebuild those that need it; otherwise only print the plan
+    /// Check indexes, and rebuild those that need it. Without this and --drop-leftovers only the plan is printed
     #[arg(long)]
     pub rebuild: bool,
     /// Drop invalid indexes that a failed REINDEX CONCURRENTLY has left: those whose names end in _ccnew or _ccold
