@@ -23,6 +23,7 @@ pub(crate) struct ValueStore {
 pub(crate) struct Chunk {
     bytes: Bytes,
     ends: Ends,
+    /// The number of values.
     len: usize,
 }
 
@@ -64,8 +65,7 @@ impl Chunk {
     /// An empty chunk for values of `value_len` bytes, or of varying length for `None`.
     pub(crate) fn new(value_len: Option<usize>) -> Self {
         match value_len {
-            // The system clears this memory when it is first written, whichever thread does that.
-            Some(len) => Self { bytes: Bytes::Memory(vec![0; len * CHUNK]), ends: Ends::Every(len), len: 0 },
+            Some(len) => Self { ends: Ends::Every(len), ..Self::default() },
             None => Self::default(),
         }
     }
@@ -80,7 +80,13 @@ impl Chunk {
         // Only published chunks are in the spool.
         let Bytes::Memory(bytes) = &mut self.bytes else { return Vec::new() };
         let start = match &mut self.ends {
-            Ends::Every(len) => self.len * *len,
+            Ends::Every(len) => {
+                // The system clears this memory when it is first written, whichever thread does that.
+                if bytes.is_empty() {
+                    *bytes = vec![0; *len * CHUNK];
+                }
+                self.len * *len
+            }
             Ends::At(ends) => {
                 let start = bytes.len();
                 let mut end = start;
