@@ -76,10 +76,8 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
 /// # Safety
 /// The table must be open.
 pub(super) unsafe fn require_file(table: pg_sys::Relation) -> Result<(), Failure> {
-    // SAFETY: the table is open.
-    let unlogged = unsafe { (*(*table).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED };
-    // SAFETY: reads the server's state.
-    match unlogged && unsafe { pg_sys::RecoveryInProgress() } {
+    // SAFETY: as promised by the caller.
+    match unsafe { super::has_no_file(table) } {
         true => Err(Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, super::NO_FILE)),
         false => Ok(()),
     }

@@ -59,6 +59,17 @@ unsafe fn name(relation: pg_sys::Oid) -> String {
 /// PostgreSQL's message for unlogged relations of a standby, which have no file there.
 const NO_FILE: &str = "cannot access temporary or unlogged relations during recovery";
 
+/// Whether a relation is an unlogged one of a standby.
+///
+/// # Safety
+/// The relation must be open.
+unsafe fn has_no_file(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open, so its entry in the relation cache is valid.
+    unsafe {
+        (*(*relation).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED && pg_sys::RecoveryInProgress()
+    }
+}
+
 /// Why this session cannot read the pages of an index; `None` if it can.
 ///
 /// # Safety
@@ -70,8 +81,7 @@ unsafe fn unreadable(index: pg_sys::Relation) -> Option<&'static str> {
             pg_sys::RELPERSISTENCE_TEMP if !(*index).rd_islocaltemp => {
                 Some("cannot access temporary tables of other sessions")
             }
-            pg_sys::RELPERSISTENCE_UNLOGGED if pg_sys::RecoveryInProgress() => Some(NO_FILE),
-            _ => None,
+            _ => has_no_file(index).then_some(NO_FILE),
         }
     }
 }
