@@ -58,6 +58,16 @@ fn images_can_fetch_the_crates_that_the_lock_file_names() {
 }
 
 #[test]
+fn scripts_of_the_package_are_shell_scripts() {
+    for name in ["postinst", "prerm", "postrm"] {
+        let path = root().join("deploy/debian").join(name);
+        // dpkg runs an empty file without complaint.
+        assert!(fs::read_to_string(&path).unwrap().starts_with("#!/bin/sh\nset -e\n"), "{name}");
+        assert!(Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "{name}");
+    }
+}
+
+#[test]
 fn the_extension_image_has_the_labels_of_its_catalogue() {
     let file = instructions("deploy/cloudnative-pg/Dockerfile");
     let argument = |name: &str| {
