@@ -62,11 +62,14 @@ impl Quality {
         self.lost() > DOUBT.max(1.5 * self.deviation)
     }
 
-    /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for either kind of probes.
+    /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for either kind of probes: lower by a small
+    /// share of the gain at most.
     pub(crate) fn finds_more_than(&self, other: &Self, more: f32) -> bool {
         const HARDLY: f32 = 0.005;
-        (self.low + self.recall) / 2.0 > (other.low + other.recall) / 2.0 + more
-            && self.kinds.iter().zip(other.kinds).all(|(own, other)| *own > other - HARDLY)
+        const SHARE: f32 = 0.125;
+        let gain = ((self.low + self.recall) - (other.low + other.recall)) / 2.0;
+        let tolerated = HARDLY.max(SHARE * gain);
+        gain > more && self.kinds.iter().zip(other.kinds).all(|(own, other)| *own > other - tolerated)
     }
 }
 
@@ -156,4 +159,23 @@ pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) ->
     let found = control.section("self-recall").map_init(sample.par_iter(), finds_itself)?;
     let found = found.into_iter().filter(|&found| found).count();
     Ok(if sample.is_empty() { 1.0 } else { found as f32 / sample.len() as f32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Quality;
+
+    #[test]
+    fn a_kind_of_probes_may_lose_a_small_share_of_the_gain() {
+        let quality = |recall, rows, between| {
+            let low = (2.0 * rows + between) / 3.0;
+            Quality { recall, low, kinds: [rows, between], ..Quality::default() }
+        };
+        let island = quality(0.99, 0.61, 0.978);
+        assert!(quality(0.99, 0.995, 0.97).finds_more_than(&island, 0.01), "three clusters of near-identical rows");
+        assert!(!quality(0.99, 0.995, 0.94).finds_more_than(&island, 0.01), "probes between rows lose too much");
+        let (few, more) = (quality(0.9, 0.8, 0.8), quality(0.9, 0.83, 0.794));
+        assert!(!more.finds_more_than(&few, 0.0), "the gain is small");
+        assert!(quality(0.9, 0.83, 0.796).finds_more_than(&few, 0.0) && !few.finds_more_than(&few, 0.0));
+    }
 }
