@@ -146,6 +146,10 @@ fn parse(line: &str) -> Result<([u8; SHA256_OUTPUT_LEN], TokenOwner), String> {
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();
     let Some(secret) = words.next() else {
+        if first.starts_with(HASHED) {
+            // The text of the hash, which need not be kept secret, would itself be the token.
+            return Err("a hash has a name before it".to_owned());
+        }
         return Ok((hash(first)?, TokenOwner { name: None, limits: Limits::default() }));
     };
     let name = check_token_name(first)?;
@@ -243,6 +247,7 @@ mod tests {
             (format!("a {ONE} cats=2"), "line 1: \"cats\" is not a limit"),
             (format!("a {ONE} builds=many"), "line 1: builds is not a number"),
             (format!("a {ONE} memory=7"), "line 1: memory: the unit must be"),
+            (format!("sha256:{}", "0".repeat(64)), "line 1: a hash has a name before it"),
             ("a sha256:00ff".to_owned(), "line 1: sha256: is followed by 64"),
         ] {
             fs::write(file.path(), text).unwrap();
