@@ -64,6 +64,8 @@ impl Processes {
                 command.env_remove(variable);
             }
         }
+        // The service manager hears only of the router.
+        command.env_remove("NOTIFY_SOCKET");
         command.args(["serve", "--config", "/dev/null", "--host", &self.config.host, "--port", "0", "--stop-at-eof"]);
         command.args(["--status-host", "127.0.0.1", "--status-port", "0", "--ticket-name", name]);
         command.arg("--ticket-key").arg(&self.ticket_key);
