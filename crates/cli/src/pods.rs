@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
-use router::{KubernetesConfig, Source};
+use router::{KubernetesConfig, Source, check_template};
 use service::TicketKeys;
 
 use crate::failure::Failure;
@@ -45,8 +45,10 @@ impl Pods {
         if memory.0 > memory.1 {
             return Err(Failure::usage(anyhow!("the least memory of a builder is more than the most")));
         }
+        let template = self.builder_template.clone().ok_or_else(|| need("--builder-template"))?;
+        check_template(&template).map_err(Failure::usage)?;
         let config = KubernetesConfig {
-            template: self.builder_template.clone().ok_or_else(|| need("--builder-template"))?,
+            template,
             namespace: self.namespace.clone(),
             instance: self.instance.clone(),
             identity: self.identity.clone().ok_or_else(|| need("--identity, the name of the router's own pod"))?,

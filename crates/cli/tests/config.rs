@@ -185,6 +185,23 @@ fn a_spool_directory_that_cannot_be_used() {
     }
 }
 
+#[cfg(feature = "kubernetes")]
+#[test]
+fn a_template_without_a_container_is_a_mistake() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("pod.json"), "{}").unwrap();
+    fs::write(dir.path().join("key"), "0123456789abcdef".repeat(4)).unwrap();
+    let toml = "[router]\nbuilders = 'kubernetes'\nbuilder-template = 'pod.json'\nticket-key = 'key'\nidentity = 'a'\n\
+                builder-min-memory = '1GB'\nbuilder-max-memory = '2GB'\n";
+    let (code, text) = check(dir.path(), toml, &[]);
+    let mistake = "the builders' template pod.json has no container";
+    assert_eq!(code, Some(64), "{text}");
+    assert!(text.contains(&format!("  c.toml:3: builder-template: {mistake}")), "{text}");
+    let output = run(&["router", "--config", "c.toml"], &[], dir.path());
+    assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+    assert!(said(&output).contains(mistake), "{}", said(&output));
+}
+
 #[test]
 fn check_finds_variables_that_are_no_settings() {
     let dir = TempDir::new().unwrap();

@@ -30,7 +30,7 @@ pub use config::{Config, Mode, Source};
 pub use error::RouterError;
 pub use fixed::FixedBuilder;
 #[cfg(feature = "kubernetes")]
-pub use kubernetes::{KubernetesConfig, TemplateError};
+pub use kubernetes::{KubernetesConfig, TemplateError, check_template};
 pub use process::ProcessConfig;
 pub use router::Router;
 pub use scheduler::Rules;

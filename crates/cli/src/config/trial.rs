@@ -58,10 +58,7 @@ impl Trial {
         self.daemon(&arguments.daemon, false);
         self.file("ticket-key", arguments.ticket_key.as_deref(), TicketKeys::open);
         #[cfg(feature = "kubernetes")]
-        self.file("builder-template", arguments.pods.builder_template.as_deref(), |path| {
-            std::fs::read(path)
-                .map_err(|error| anyhow!("cannot read the builders' template {}: {error}", path.display()))
-        });
+        self.file("builder-template", arguments.pods.builder_template.as_deref(), ::router::check_template);
         if let (Some(ca), Some(name)) = (&arguments.builder_ca, &arguments.builder_name) {
             self.file("builder-ca", Some(ca), |path| ::router::BuilderTls::authority(path, name));
         }

@@ -28,7 +28,7 @@ use pod::{Identity, PodBuilder};
 use refusal::{is_over_quota, is_taken, spawn_error, spawn_error_of_new};
 use state::{State, state};
 use template::Template;
-pub use template::TemplateError;
+pub use template::{TemplateError, check_template};
 use view::{Presence, View};
 
 use crate::health;

@@ -65,6 +65,14 @@ pub(super) struct Template {
     hash: String,
 }
 
+/// Whether the file has a template of pods.
+///
+/// # Errors
+/// It cannot be read, is no pod in JSON, or has no container.
+pub fn check_template(path: &Path) -> Result<(), TemplateError> {
+    Template::read(path, "", "").map(drop)
+}
+
 impl Template {
     pub(super) fn read(path: &Path, instance: &str, identity: &str) -> Result<Self, TemplateError> {
         let text = fs::read(path).map_err(|source| TemplateError::Read { path: path.to_owned(), source })?;
