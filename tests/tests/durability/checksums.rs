@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use harness::{Cluster, PgConfig};
+use harness::{Builder, Cluster, PgConfig};
 
 use crate::scene::Scene;
 
@@ -88,6 +88,13 @@ fn unreadable_pages_are_the_advice_of_their_own_index() {
     expect("cut", "check", "the file is empty");
     expect("missing", "check", "pages cannot be read: could not open file");
     // A check finds the page, too, and nothing of the subtransactions is left open.
+    let builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    let by_builder = "SELECT advice FROM lantern_index.check('flipped', external => true)";
+    let found: String = session.value(by_builder).unwrap();
+    assert!(found.starts_with("reindex: ") && found.contains("block 3: cannot be read: invalid page"), "{found}");
+    let found: String = session.value("SELECT lantern_index.check_and_remember('missing')").unwrap();
+    assert!(found.starts_with("reindex: ") && found.contains("could not open file"), "{found}");
     for (name, words) in [("flipped", "block 3: "), ("cut", "no meta page")] {
         let found: String = session.value(&format!("SELECT lantern_index.check_and_remember('{name}')")).unwrap();
         assert!(found.starts_with("reindex: ") && found.contains(words), "{name}: {found}");

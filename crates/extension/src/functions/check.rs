@@ -128,7 +128,14 @@ unsafe fn look(
 ) -> Result<Checked, Failure> {
     // SAFETY: both are open and locked.
     unsafe {
-        let worth_it = LivePages::new(index).blocks() >= WORTH_A_BUILDER;
+        let worth_it = match LivePages::try_new(index) {
+            Ok(pages) => pages.blocks() >= WORTH_A_BUILDER,
+            Err(error) => {
+                // Without its file nothing else can be said of the index.
+                let errors = Errors { count: 1, first: Some(error.to_string()) };
+                return Ok(Checked { structure: Structure::default(), errors, found: None, by: "database" });
+            }
+        };
         let refused = match external {
             Some(false) => None,
             None if !worth_it => None,
@@ -314,7 +321,7 @@ fn in_both(a: (u64, &[String]), b: (u64, &[String])) -> Errors {
 }
 
 /// The contents of the pages, as found by a builder or this backend.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Structure {
     /// `m` of the meta page, if the index has one.
     pub(super) m: Option<u16>,

@@ -21,6 +21,9 @@ use crate::settings::{self, Settings};
 /// Pages of a frame, 256 KiB. One frame is read while another is sent.
 const PAGES_PER_FRAME: u32 = 32;
 
+/// Unreadable pages of which the error is kept as text.
+const MOST_DESCRIBED: usize = 10;
+
 /// A check that a builder has accepted.
 pub(super) struct Begun {
     session: Session,
@@ -67,12 +70,23 @@ pub(super) unsafe fn begin(
 }
 
 impl Begun {
-    /// Sends the pages, and waits for what the builder finds.
+    /// Sends the pages, and waits for what the builder finds. Pages that PostgreSQL cannot read are sent as zeros, and count as errors.
     pub(super) fn finish(mut self) -> Result<Findings, Failure> {
         let Self { session, pages, blocks, .. } = &mut self;
-        send(session, pages, *blocks, &mut RateLimit::new(settings::max_rate()))?;
-        findings(session, *blocks)
+        let unreadable = send(session, pages, *blocks, &mut RateLimit::new(settings::max_rate()))?;
+        let mut findings = findings(session, *blocks)?;
+        findings.errors = findings.errors.saturating_add(unreadable.count);
+        findings.first_errors.splice(0..0, unreadable.first);
+        Ok(findings)
     }
+}
+
+/// Pages that PostgreSQL cannot read.
+#[derive(Default)]
+struct Unreadable {
+    count: u64,
+    /// The first [`MOST_DESCRIBED`], with their errors.
+    first: Vec<String>,
 }
 
 /// Elements that the index has room for, from which the builder estimates memory.
@@ -85,16 +99,26 @@ unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relati
     super::check::elements_in(column, options.m, blocks).unwrap_or_default()
 }
 
-fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &mut RateLimit) -> Result<(), Failure> {
-    let mut first = 0;
+fn send(
+    session: &mut Session,
+    pages: &mut LivePages,
+    blocks: u32,
+    rate_limit: &mut RateLimit,
+) -> Result<Unreadable, Failure> {
+    let (mut first, mut unreadable) = (0, Unreadable::default());
     progress::enter(Phase::SendingPages, 0);
     progress::blocks(0, blocks);
     while first < blocks {
         let count = PAGES_PER_FRAME.min(blocks - first);
         let mut bytes = BytesMut::zeroed(count as usize * PAGE_SIZE);
         for (block, page) in (first..).zip(bytes.as_chunks_mut::<PAGE_SIZE>().0) {
-            let read = pages.read(block, page);
-            read.map_err(|error| Failure::new(PgSqlErrorCode::ERRCODE_IO_ERROR, error.to_string()))?;
+            if let Err(error) = pages.read(block, page) {
+                page.fill(0);
+                unreadable.count += 1;
+                if unreadable.first.len() < MOST_DESCRIBED {
+                    unreadable.first.push(pages::unreadable(block, &error));
+                }
+            }
         }
         let len = bytes.len();
         let (head, body, crc) = encode_index_pages(first, bytes.freeze());
@@ -105,7 +129,8 @@ fn send(session: &mut Session, pages: &mut LivePages, blocks: u32, rate_limit: &
     }
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
     session.send_message(&ClientMessage::EndOfIndex(end))?;
-    session.pass(Connection::flush)
+    session.pass(Connection::flush)?;
+    Ok(unreadable)
 }
 
 fn findings(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {
