@@ -125,7 +125,8 @@ fn main() -> Result<()> {
     for &k in &arguments.k {
         for &target in &arguments.target {
             let (value_type, rows) = (ValueType::Vector, base.rows() as u64);
-            let question = Question { value_type, metric, dims, rows, target, k, seed: arguments.seed };
+            let question =
+                Question { value_type, metric, dims, rows, target, k, own_type: false, seed: arguments.seed };
             let none = Values::new(value_type, dims);
             let advice = advise(&question, sample.clone(), none, EngineKind::Bulk, &pool, &Control::default())?;
             for choice in &advice.choices {

@@ -173,7 +173,8 @@ mod tests {
             let points = [(10, 0.7), (20, 0.8), (40, target)];
             let points = points.map(|(ef, recall)| Point { ef, recall, visited: 10.0 * ef as f64 });
             let (value_type, metric) = (ValueType::Vector, Metric::L2);
-            let question = Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, seed: 0 };
+            let question =
+                Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, own_type: false, seed: 0 };
             let growth = Growth::of(&[], target);
             let curve = Curve::new(&points, 1e-4);
             assert_eq!(least_ef(&question, target, &curve, 1000, growth), 40, "{target}");

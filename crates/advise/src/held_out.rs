@@ -54,7 +54,7 @@ mod tests {
     fn with_spare(numbers: impl Iterator<Item = u8>, most: usize, spare: usize) -> (Vec<u8>, Vec<u8>) {
         let numbers: Vec<u8> = numbers.collect();
         let (value_type, metric) = (ValueType::Bit, Metric::Hamming);
-        let question = Question { value_type, metric, dims: 8, rows: 0, target: 0.9, k: 1, seed: 0 };
+        let question = Question { value_type, metric, dims: 8, rows: 0, target: 0.9, k: 1, own_type: false, seed: 0 };
         let mut rows = Values::new(value_type, 8);
         rows.extend(&numbers, []);
         let mut order: Vec<u32> = (0..numbers.len() as u32).collect();

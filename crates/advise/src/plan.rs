@@ -61,6 +61,7 @@ impl Plan {
 pub(crate) fn types(question: &Question) -> Vec<ValueType> {
     use ValueType::{Bit, HalfVec, SparseVec, Vector};
     let all: &[ValueType] = match question.value_type {
+        own if question.own_type => &[own],
         Vector => &[Vector, HalfVec, Bit],
         HalfVec => &[HalfVec, Bit],
         Bit => &[Bit],

@@ -20,6 +20,8 @@ pub struct Question {
     pub target: f64,
     /// Neighbors that a query asks for, from 1 to the largest `ef_search`.
     pub k: usize,
+    /// Whether the index must have values of the column's type, since pgvector has no others.
+    pub own_type: bool,
     /// Seed of the random numbers.
     pub seed: u64,
 }
@@ -66,7 +68,8 @@ mod tests {
     #[test]
     fn only_few_neighbors_of_codes_need_more_than_the_target() {
         let (value_type, metric) = (ValueType::Vector, Metric::L2);
-        let question = |k, target| Question { value_type, metric, dims: 8, rows: 1000, target, k, seed: 0 };
+        let question =
+            |k, target| Question { value_type, metric, dims: 8, rows: 1000, target, k, own_type: false, seed: 0 };
         let aim = |k, target, reranked| question(k, target).aim(reranked, 900);
         assert!((aim(1, 0.9, true) - 0.91).abs() < 1e-9);
         assert!((aim(4, 0.9, true) - 0.905).abs() < 1e-9);

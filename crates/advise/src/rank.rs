@@ -51,6 +51,7 @@ mod tests {
         rows: 1000,
         target: 0.9,
         k: 10,
+        own_type: false,
         seed: 0,
     };
 

@@ -22,7 +22,7 @@ fn bytes(value: &[f32]) -> Vec<u8> {
 
 fn question(vectors: &Vectors, rows: usize, target: f64) -> Question {
     let (value_type, dims) = (ValueType::Vector, vectors.dims() as u32);
-    Question { value_type, metric: Metric::L2, dims, rows: rows as u64, target, k: K, seed: 0 }
+    Question { value_type, metric: Metric::L2, dims, rows: rows as u64, target, k: K, own_type: false, seed: 0 }
 }
 
 fn ask(question: &Question, rows: Values, control: &Control) -> Result<Advice, AdviseError> {

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Tries candidate indexes on the vectors of a file or table, and prints the recommended ones.
 pub fn run(arguments: &Advise) -> Result<(), Failure> {
-    let Sample { value_type, metric, dims, rows, values, queries, column } = match &arguments.table {
+    let Sample { value_type, metric, dims, rows, values, queries, own_type, column } = match &arguments.table {
         Some(table) => table::read(arguments, table)?,
         None => sample::of_file(arguments)?,
     };
@@ -35,6 +35,7 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
         rows: arguments.rows.unwrap_or(rows),
         target: arguments.target_recall,
         k: arguments.k.into(),
+        own_type,
         seed: 0,
     };
     let pool = Arc::new(Pool::new(arguments.threads.into()).context("cannot start threads")?);

@@ -10,6 +10,18 @@ pub const SCHEMA: &str = "\
     JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) o.opcnamespace \
     WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' ORDER BY o.oid LIMIT 1";
 
+/// The query for whether an index may have values of another type than its column: pgvector has `halfvec` and binary quantisation since 0.7.
+pub const HAS_OTHER_TYPES: &str = "\
+    SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) 0 FROM pg_catalog.pg_opclass o \
+    JOIN pg_catalog.pg_am h ON h.oid OPERATOR(pg_catalog.=) o.opcmethod \
+    WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' AND o.opcname OPERATOR(pg_catalog.=) 'halfvec_l2_ops'";
+
+/// The name of the first column of a user's query: none that its other columns have.
+const QUERY: &str = "lantern_query";
+
+/// More rows than wanted are drawn, since a sample of blocks has the expected number of rows only on average.
+const SPARE: u64 = 2000;
+
 /// A column of vectors in SQL. Its names are quoted where necessary.
 #[derive(Clone, Debug)]
 pub struct SqlColumn {
@@ -56,19 +68,28 @@ impl SqlColumn {
         }
     }
 
-    /// Selects values from a sample of blocks, `percent` of the table; from all of it at 100 and above.
+    /// Selects at most `most` values, of a table of about `rows` values: from a sample of blocks, or from the whole table if it has no more.
     #[must_use]
-    pub fn sample(&self, percent: f64, most: u64) -> String {
+    pub fn sample(&self, most: u64, rows: u64) -> String {
         let Self { table, name, .. } = self;
-        let sample = tablesample(percent);
+        let sample = tablesample(100.0 * most.saturating_add(SPARE) as f64 / rows.max(1) as f64);
         format!("SELECT {name} FROM ONLY {table}{sample} WHERE {name} IS NOT NULL LIMIT {most}")
     }
 
-    /// Counts the rows with values in a sample of blocks.
+    /// Counts the rows with values in a few of a table's `blocks`, for [`Self::rows`].
     #[must_use]
-    pub fn count(&self, percent: f64) -> String {
+    pub fn count(&self, blocks: f64) -> String {
         let Self { table, name, .. } = self;
-        format!("SELECT pg_catalog.count({name}) FROM ONLY {table}{}", tablesample(percent))
+        format!("SELECT pg_catalog.count({name}) FROM ONLY {table}{}", tablesample(100.0 * pilot_share(blocks)))
+    }
+
+    /// Estimates the number of rows with values, from those `counted` in a few of a table's `blocks` and from the number by the planner's
+    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count is only about 7 % exact.
+    #[must_use]
+    pub fn rows(blocks: f64, counted: i64, by_statistics: Option<f64>) -> u64 {
+        const APART: f64 = 0.25;
+        let counted = counted as f64 / pilot_share(blocks);
+        by_statistics.filter(|rows| (rows - counted).abs() <= APART * counted).unwrap_or(counted).round() as u64
     }
 
     /// Selects the values of a user's query, cast to the column's type.
@@ -78,11 +99,11 @@ impl SqlColumn {
         let value = match self.value_type {
             // An explicit cast to `bit(n)` would cut or pad values of another length. This is the cast of an assignment, which
             // fails.
-            ValueType::Bit => format!("pg_catalog.\"bit\"(v::pg_catalog.varbit, {}, false)", self.dims),
-            other => format!("v::{}", self.type_name(other)),
+            ValueType::Bit => format!("pg_catalog.\"bit\"({QUERY}::pg_catalog.varbit, {}, false)", self.dims),
+            other => format!("{QUERY}::{}", self.type_name(other)),
         };
         // The line break ends a comment in the user's query.
-        format!("SELECT {value} FROM ({queries}\n) AS q (v) WHERE v IS NOT NULL LIMIT {most}")
+        format!("SELECT {value} FROM ({queries}\n) AS q ({QUERY}) WHERE {QUERY} IS NOT NULL LIMIT {most}")
     }
 
     fn type_name(&self, value_type: ValueType) -> String {
@@ -113,6 +134,12 @@ impl SqlColumn {
     }
 }
 
+/// The share of blocks in which rows are counted.
+fn pilot_share(blocks: f64) -> f64 {
+    const BLOCKS: f64 = 200.0;
+    (BLOCKS / blocks.max(1.0)).min(1.0)
+}
+
 fn tablesample(percent: f64) -> String {
     // With REPEATABLE, the same table gives the same advice.
     if percent < 100.0 { format!(" TABLESAMPLE pg_catalog.system ({percent}) REPEATABLE (0)") } else { String::new() }
@@ -122,6 +149,14 @@ fn tablesample(percent: f64) -> String {
 mod tests {
     use super::SqlColumn;
     use crate::{Metric, ValueType};
+
+    #[test]
+    fn statistics_that_are_too_old_are_not_used() {
+        let rows = |counted, by_statistics| SqlColumn::rows(2000.0, counted, by_statistics);
+        assert_eq!([rows(900, Some(10_000.0)), rows(900, Some(0.0)), rows(900, None)], [10_000, 9000, 9000]);
+        assert_eq!([rows(0, Some(500.0)), rows(0, Some(0.0))], [0, 0]);
+        assert_eq!(SqlColumn::rows(50.0, 777, Some(778.0)), 778, "all blocks are counted");
+    }
 
     #[test]
     fn statements() {
@@ -155,8 +190,8 @@ mod tests {
         column.value_type = ValueType::Bit;
         assert_eq!(
             column.queries("SELECT b FROM q;", 9),
-            "SELECT pg_catalog.\"bit\"(v::pg_catalog.varbit, 8, false) FROM (SELECT b FROM q\n) AS q (v) \
-             WHERE v IS NOT NULL LIMIT 9"
+            "SELECT pg_catalog.\"bit\"(lantern_query::pg_catalog.varbit, 8, false) FROM (SELECT b FROM q\n) AS q (lantern_query) \
+             WHERE lantern_query IS NOT NULL LIMIT 9"
         );
     }
 }

@@ -100,7 +100,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn new(spec: &BuildSpec, ask: &Ask, control: &Control) -> Self {
+    pub(crate) fn new(spec: &BuildSpec, ask: &Ask, own_type: bool, control: &Control) -> Self {
         let question = Question {
             value_type: spec.value_type,
             metric: spec.metric,
@@ -108,6 +108,7 @@ impl Sample {
             rows: ask.table_rows,
             target: f64::from(ask.target_ppm) / 1e6,
             k: ask.k.into(),
+            own_type,
             seed: spec.seed,
         };
         control.progress().enter(Phase::Rows, spec.expected_rows);

@@ -26,7 +26,7 @@ pub(crate) enum Form {
     /// Findings of a check, whose input is pages instead of rows.
     Findings(Check, CheckNeed),
     /// Advice from a sample of rows.
-    Advice(Ask),
+    Advice { ask: Ask, own_type: bool },
 }
 
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
@@ -141,8 +141,8 @@ impl Build {
         if let Form::Findings(check, need) = self.form {
             return self.check(&check, &need, &pool);
         }
-        if let Form::Advice(ask) = self.form {
-            return self.advise(&ask, &pool);
+        if let Form::Advice { ask, own_type } = self.form {
+            return self.advise(&ask, own_type, &pool);
         }
         let finished = self.graph(&pool)?;
         let report = finished.report;
@@ -160,7 +160,7 @@ impl Build {
         );
         let send = |event| self.send(event);
         let sent = match &self.form {
-            Form::Pages | Form::Findings(..) | Form::Advice(_) => {
+            Form::Pages | Form::Findings(..) | Form::Advice { .. } => {
                 paging::send(&finished, &self.spec, &pool, &self.control, send)?
             }
             Form::Nodes(_) => v1::send(&finished, &self.spec, &self.control, send)?,
@@ -240,8 +240,8 @@ impl Build {
         Ok(done)
     }
 
-    fn advise(&mut self, ask: &Ask, pool: &Arc<Pool>) -> Result<Done, SessionError> {
-        let mut sample = Sample::new(&self.spec, ask, &self.control);
+    fn advise(&mut self, ask: &Ask, own_type: bool, pool: &Arc<Pool>) -> Result<Done, SessionError> {
+        let mut sample = Sample::new(&self.spec, ask, own_type, &self.control);
         self.send(Event::Started)?;
         let mut rows = 0;
         loop {

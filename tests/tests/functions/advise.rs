@@ -136,6 +136,48 @@ fn a_table_that_has_grown_since_it_was_analysed() {
 }
 
 #[test]
+fn a_column_that_was_filled_since_the_table_was_analysed() {
+    let mut session = database("advise_filled");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(16)) WITH (autovacuum_enabled = off); \
+             INSERT INTO t SELECT i, NULL FROM generate_series(1, 20000) i; ANALYZE t; \
+             UPDATE t SET v = {} FROM generate_series(1, 20000) i WHERE i = id",
+            vectors(16)
+        ))
+        .unwrap();
+    let given = advise(&mut session, "'t', 'v', 'l2', 0.8, max_rows => 3000");
+    assert!(given.iter().any(|choice| (4e6..8e6).contains(&choice.index_bytes)), "{given:?}");
+}
+
+#[test]
+fn samples_have_enough_rows() {
+    let mut session = database("advise_sample");
+    for thousands in [3, 7, 12, 20] {
+        session.execute("DROP TABLE IF EXISTS t").unwrap();
+        small(&mut session, 1000 * thousands);
+        // The other column has the name that an alias could have.
+        let queries = "queries => 'SELECT v AS first, v FROM t LIMIT 50'";
+        assert!(!advise(&mut session, &format!("'t', 'v', 'l2', 0.8, max_rows => 1000, {queries}")).is_empty());
+    }
+}
+
+#[test]
+fn without_other_types_the_index_has_the_type_of_the_column() {
+    let mut session = database("advise_own_type");
+    small(&mut session, 1500);
+    // As in pgvector 0.6.
+    session
+        .execute(
+            "ALTER EXTENSION vector DROP OPERATOR CLASS halfvec_l2_ops USING hnsw; DROP OPERATOR CLASS halfvec_l2_ops USING hnsw",
+        )
+        .unwrap();
+    let given = advise(&mut session, "'t', 'v', target_recall => 0.9");
+    assert!(!given.is_empty());
+    assert!(given.iter().all(|choice| choice.statement.contains("hnsw (v vector_cosine_ops)")), "{given:?}");
+}
+
+#[test]
 fn every_type_and_names_that_need_quotes() {
     let mut session = database("advise_types");
     session

@@ -19,6 +19,8 @@ pub(super) struct Sample {
     pub(super) values: Values,
     /// Empty if some of the values are to be held out as queries.
     pub(super) queries: Values,
+    /// Whether pgvector has no types of values but the column's.
+    pub(super) own_type: bool,
     /// The column to index; `None` if it is unknown.
     pub(super) column: Option<SqlColumn>,
 }
@@ -61,7 +63,16 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
         return Err(Failure::Usage(anyhow!("--column is for tables and Parquet files, and this is none")));
     }
     let values = values(&found.values);
-    Ok(Sample { value_type, metric, dims: found.dims, rows: found.rows, values, queries, column: None })
+    Ok(Sample {
+        value_type,
+        metric,
+        dims: found.dims,
+        rows: found.rows,
+        values,
+        queries,
+        own_type: false,
+        column: None,
+    })
 }
 
 /// Whether the argument looks like a connection string (`key=value …` or a URI), and no such file exists.

@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::SqlColumn;
+use pgvector::{HAS_OTHER_TYPES, SqlColumn};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -58,14 +58,13 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
     let estimate = rows(database, &table, &column, found.null_share).await?;
     // The number of rows is an estimate, so draw more than needed.
     let most = arguments.max_rows.min(estimate.saturating_add(estimate / 2).saturating_add(1000));
-    let percent = 100.0 * most as f64 / estimate.max(1) as f64;
-    let values = values(database, &column, &column.sample(percent, most)).await?;
+    let values = values(database, &column, &column.sample(most, estimate)).await?;
     let read = values.len() as u64;
     if read == 0 {
         let message = format!("column {} of {} has no values to try indexes on", column.name, column.table);
         return Err(Failure::Usage(anyhow!(message)));
     }
-    let is_all = percent >= 100.0 && read < most;
+    let is_all = most >= estimate && read < most;
     Ok(Sample {
         value_type: column.value_type,
         metric: column.metric,
@@ -73,24 +72,17 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         rows: if is_all { read } else { estimate.max(read) },
         values,
         queries,
+        own_type: !database.value::<bool>(HAS_OTHER_TYPES).await?,
         column: Some(column),
     })
 }
 
-/// Blocks that are sampled to estimate the rows of a table that was never analysed.
-const PILOT_BLOCKS: f64 = 200.0;
-
 /// Estimates the number of the table's rows with a value.
 async fn rows(database: &Database, table: &Table, column: &SqlColumn, null_share: f64) -> Result<u64, Error> {
     let blocks = table.blocks as f64;
-    let rows = match table.density {
-        Some(density) => density * blocks * (1.0 - null_share),
-        None => {
-            let share = (PILOT_BLOCKS / blocks).min(1.0);
-            database.value::<i64>(&column.count(100.0 * share)).await? as f64 / share
-        }
-    };
-    Ok(rows.round() as u64)
+    let counted = database.value::<i64>(&column.count(blocks)).await?;
+    let by_statistics = table.density.map(|density| density * blocks * (1.0 - null_share));
+    Ok(SqlColumn::rows(blocks, counted, by_statistics))
 }
 
 /// The values that a query returns, encoded as in an index.

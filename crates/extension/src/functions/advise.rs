@@ -3,12 +3,12 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::MAX_EF_SEARCH;
+use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
 use super::sample::{self, Batch};
-use super::{answer, bigint, estimate, require_select};
+use super::{answer, bigint, estimate, read_one, require_select};
 use crate::build;
 use crate::column::Column;
 use crate::engage::engage;
@@ -179,7 +179,9 @@ unsafe fn ask(
     let most = u64::from(wanted.max_rows).min(rows.saturating_add(rows / 2).saturating_add(1000));
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
     let hello = build::hello(label, column, options, most + count);
-    let hello = Hello { capabilities: hello.capabilities | capability::ADVISE, ask: Some(ask), ..hello };
+    let own_type = if read_one(HAS_OTHER_TYPES) == Some(false) { capability::OWN_TYPE } else { 0 };
+    let capabilities = hello.capabilities | capability::ADVISE | own_type;
+    let hello = Hello { capabilities, ask: Some(ask), ..hello };
     let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;
     if !session.takes_sample() {
         // An old builder has begun a build, and ends it when the connection closes.
@@ -190,10 +192,8 @@ unsafe fn ask(
     let mut rate_limit = RateLimit::new(settings::max_rate());
     queries.send(&mut session, &mut rate_limit)?;
     progress::enter(Phase::LoadingTuples, most.min(rows));
-    let percent = 100.0 * most as f64 / rows.max(1) as f64;
     // SAFETY: as promised by the caller.
-    let sent =
-        unsafe { sample::send(column, &names.column.sample(percent, most), most, &mut session, &mut rate_limit)? };
+    let sent = unsafe { sample::send(column, &names.column.sample(most, rows), most, &mut session, &mut rate_limit)? };
     if sent == 0 {
         return Err(nothing(names));
     }

@@ -4,6 +4,7 @@ use std::ffi::CString;
 
 use bytes::BytesMut;
 use pgrx::prelude::*;
+use pgvector::SqlColumn;
 use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
 
 use super::choices::Names;
@@ -18,8 +19,6 @@ use crate::session::Session;
 const FETCH: i64 = 200;
 /// Rows per block in made-up TIDs: the protocol wants a TID for every row.
 const PER_BLOCK: u64 = 200;
-/// Blocks sampled to estimate the rows of a table that was never analysed.
-const PILOT_BLOCKS: f64 = 200.0;
 
 /// Values in their wire encoding.
 #[derive(Default)]
@@ -132,7 +131,7 @@ pub(super) unsafe fn send(
     Ok(sent + batch.rows())
 }
 
-/// Estimates the table's rows with a value, from the rows per block of the last ANALYZE or, without any, from some of its blocks.
+/// Estimates the number of the table's rows with a value. `density`: rows per block at the last ANALYZE, if there was one.
 ///
 /// # Safety
 /// A snapshot must be active.
@@ -143,20 +142,17 @@ pub(super) unsafe fn rows(
     blocks: u32,
     density: Option<f64>,
 ) -> Result<u64, Failure> {
-    if let Some(density) = density {
-        // SAFETY: reads catalogs.
-        return Ok(unsafe { Statistics::of(relation, column) }.rows((density * f64::from(blocks)).round() as u64));
-    }
-    let share = (PILOT_BLOCKS / f64::from(blocks)).min(1.0);
-    let mut counted = 0;
-    // SAFETY: as promised by the caller; the query returns a bigint.
+    let (blocks, mut counted) = (f64::from(blocks), 0);
+    // SAFETY: as promised by the caller; the query returns a bigint. Statistics are read from catalogs.
     unsafe {
-        for_each(&names.column.count(100.0 * share), |count| {
+        for_each(&names.column.count(blocks), |count| {
             counted = i64::from_datum(count, false).unwrap_or_default();
             Ok(())
         })?;
+        let statistics = Statistics::of(relation, column);
+        let by_statistics = density.map(|density| statistics.rows((density * blocks).round() as u64) as f64);
+        Ok(SqlColumn::rows(blocks, counted, by_statistics))
     }
-    Ok((counted as f64 / share).round() as u64)
 }
 
 /// Runs a read-only query as the caller of the function, and visits the first column of its rows unless that is NULL.

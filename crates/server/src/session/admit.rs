@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hnsw::{BuildSpec, Storage};
-use protocol::{BuilderMessage, ClientMessage, HEARTBEAT_INTERVAL, Hello, Refuse, Wait};
+use protocol::{BuilderMessage, ClientMessage, HEARTBEAT_INTERVAL, Hello, Refuse, Wait, capability};
 use service::{Client, Queued};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -62,7 +62,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 let refused = |no_place| NotBegun::Refused(hello::refuse_other("advice", no_place));
                 let entered = self.shared.admission.enter_with(all, need, SampleNeed::at_first, client);
                 let (place, need) = entered.map_err(refused)?;
-                (place, Form::Advice(ask), Storage::default(), Work::Advice(need), need.threads(), String::new())
+                let form = Form::Advice { ask, own_type: hello.capabilities & capability::OWN_TYPE != 0 };
+                (place, form, Storage::default(), Work::Advice(need), need.threads(), String::new())
             }
             (None, None) => {
                 let (place, need, storage, remark) = self.enter(hello, client, &spec)?;
