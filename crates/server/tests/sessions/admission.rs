@@ -138,14 +138,13 @@ fn who_waits_may_cancel_or_leave() {
     let mut staying = queued(&builder, 3);
     cancelling.send(&ClientMessage::Cancel);
     assert_eq!(cancelling.error().sqlstate.as_str(), "57014");
-    // A client that leaves with unread news resets the connection, which is another reason.
-    for (client, position) in [(&mut leaving, 1), (&mut staying, 2)] {
-        match client.news() {
-            Some(BuilderMessage::Wait(wait)) => assert_eq!(wait.position, position),
-            other => panic!("{other:?}"),
-        }
+    match staying.news() {
+        Some(BuilderMessage::Wait(wait)) => assert_eq!(wait.position, 2),
+        other => panic!("{other:?}"),
     }
-    drop(leaving);
+    // A client that closes with unread messages resets the connection, which may be another reason.
+    leaving.half_close();
+    while leaving.next().is_some() {}
     match staying.news() {
         Some(BuilderMessage::Wait(wait)) => assert_eq!(wait.position, 1),
         other => panic!("{other:?}"),
