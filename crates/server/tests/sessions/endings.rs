@@ -114,10 +114,11 @@ fn silence_while_rows_are_due() {
     let mut client = builder.connect();
     client.hello(hello(4));
     for _ in 0..5 {
-        std::thread::sleep(Duration::from_millis(500));
         client.send(&ClientMessage::Heartbeat);
+        std::thread::sleep(Duration::from_millis(500));
     }
     let since = Instant::now();
+    client.send(&ClientMessage::Heartbeat);
     let error = client.error();
     assert!(since.elapsed() >= Duration::from_millis(1500), "heartbeats count");
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("08006", "client sent nothing for 2 s"));
