@@ -61,7 +61,7 @@ fn the_page_shows_a_build_from_its_beginning_to_its_end() {
 
     let (mut moments, mut texts, mut finished) = (Vec::new(), Vec::new(), None);
     thread::scope(|scope| {
-        let building = scope.spawn(|| build(&builder, LABEL, Duration::from_secs(6)));
+        let building = scope.spawn(|| build(&builder, LABEL, Duration::from_secs(15)));
         browser.open(&format!("http://{}/", builder.status));
         eventually("the build appears", || browser.value("document.querySelectorAll('.card[data-build]').length") == 1);
         let title = browser.value("document.querySelector('.card h3').firstChild.textContent");
