@@ -75,6 +75,7 @@ fn proxy_stops_and_cuts() {
     builder.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(builder.read(&mut buffer).is_err());
     proxy.reset();
+    builder.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     builder.read_exact(&mut buffer[..70]).unwrap();
 
     builder.write_all(b"answer").unwrap();
