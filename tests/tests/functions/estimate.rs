@@ -1,6 +1,7 @@
 //! `lantern_index.estimate(relation, column_name, m)`
 
 use std::fs;
+use std::time::Duration;
 
 use harness::{Builder, Session};
 
@@ -112,6 +113,7 @@ fn memory_is_enough_and_not_far_too_much() {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
         let peak = peak.parse::<f64>().unwrap() * 1024.0;
         // The log has what was reserved for this builder's threads; the function assumes more threads. The program comes on top.
+        builder.expect_idle(Duration::from_secs(60)).unwrap();
         let log = builder.log();
         let (_, reserved) = log.rsplit_once(" memory=").unwrap();
         let most = reserved.split(' ').next().unwrap().parse::<f64>().unwrap() + f64::from(14 << 20);
