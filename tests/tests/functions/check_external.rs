@@ -205,7 +205,7 @@ pub(crate) fn wait_for_lock(other: &mut Session, pid: u32) {
 #[test]
 fn an_index_that_is_dropped_during_its_check() {
     let mut session = database("check_builder_drop");
-    slowly_checked(&mut session, "4MB");
+    slowly_checked(&mut session, "1MB");
     let mut others = [(); 2].map(|()| CLUSTER.session("check_builder_drop").unwrap());
     thread::scope(|scope| {
         let pid = session.pid();
@@ -231,7 +231,7 @@ fn a_check_that_a_builder_has_begun_is_not_repeated_in_the_database() {
     let mut session = database("check_builder_lost");
     let mut builder = Builder::start().unwrap();
     builder.attach(&mut session).unwrap();
-    slowly_checked(&mut session, "4MB");
+    slowly_checked(&mut session, "1MB");
     let mut watcher = CLUSTER.session("check_builder_lost").unwrap();
     session.take_notices();
     let failed = thread::scope(|scope| {
