@@ -78,6 +78,8 @@ impl Scene {
         session.execute(CREATE).unwrap();
         inspect(&CLUSTER, session, "items_idx").unwrap();
         session.execute("DROP INDEX items_idx").unwrap();
+        // The next build must be the only one.
+        self.builder.expect_idle(SOON).unwrap();
     }
 }
 
