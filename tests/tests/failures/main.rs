@@ -76,10 +76,13 @@ fn the_user_cancels() {
 fn the_statement_takes_too_long() {
     let timed_out = |database: &str, phase| {
         let mut scene = Scene::new(database);
-        scene.session.as_mut().unwrap().execute("SET statement_timeout = '20s'").unwrap();
+        scene.session.as_mut().unwrap().execute("SET statement_timeout = '45s'").unwrap();
         let start = Instant::now();
         let (building, _) = scene.build_until(phase);
-        let error = scene.expect_failure(building, start + Duration::from_secs(20));
+        // Pages trickle: after 30 seconds without a byte, the silence would end the statement.
+        scene.proxy.slow(Direction::ToClient, 32 << 10);
+        scene.proxy.stop_after(Direction::ToClient, u64::MAX);
+        let error = scene.expect_failure(building, start + Duration::from_secs(45));
         assert_eq!(error.server().message, "canceling statement due to statement timeout");
         scene.session.as_mut().unwrap().execute("RESET statement_timeout").unwrap();
         scene.expect_clean();
