@@ -1,6 +1,5 @@
 //! `hnsw.external_index` and `hnsw.external_index_fallback`.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Notice, inspect};
@@ -17,11 +16,6 @@ fn refuse(peer: &mut Peer) -> std::io::Result<()> {
     peer.hello()?;
     let report = ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, "64 builds are running").detail("Not one more.");
     peer.say(&BuilderMessage::Refuse(*report.refuse(0)))
-}
-
-/// A port on which no program listens.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Checks that the index exists and returns rows, and drops it. Returns the warnings.
@@ -48,7 +42,7 @@ fn without_a_builder_the_database_builds() {
         assert_eq!(warning.message, WARNING);
         assert!(warning.detail.contains(words), "{warning}");
     };
-    scene.point_at(free_port());
+    scene.point_at(1);
     // By default, the statement fails.
     assert_eq!(scene.session.execute(CREATE).unwrap_err().server().sqlstate, "08001");
     scene.expect_clean();
@@ -148,7 +142,7 @@ fn a_setting_makes_every_build_external() {
 #[test]
 fn the_reason_for_a_local_build_is_true() {
     let mut scene = Scene::new("fallback_reason");
-    scene.point_at(free_port());
+    scene.point_at(1);
     scene.session.execute("SET hnsw.external_index_fallback = local; SET hnsw.external_index = on").unwrap();
     // pgvector cannot index it either.
     scene.session.execute("CREATE TABLE bare (v vector); INSERT INTO bare VALUES ('[1,2]')").unwrap();

@@ -5,7 +5,6 @@ use protocol::{Accept, BuilderMessage, ErrorReport, FLAG_OPTIONAL, PROTOCOL_VERS
 
 use crate::answer::{Answer, honest};
 use crate::fake::frame;
-use crate::fallback::free_port;
 use crate::scene::{CLUSTER, CREATE, Scene};
 
 /// An Error frame with arbitrary bytes.
@@ -142,7 +141,7 @@ fn names_that_the_client_cannot_represent() {
     let create = format!("CREATE INDEX {name} ON items USING hnsw (v vector_l2_ops)");
     scene.session.execute(&format!("{create}; ALTER INDEX {name} SET (external = true)")).unwrap();
     scene.session.execute("SET client_encoding = 'LATIN1'").unwrap();
-    scene.point_at(free_port());
+    scene.point_at(1);
     let reindex = format!("REINDEX INDEX {name}");
     let error = scene.session.execute(&reindex).unwrap_err();
     assert_eq!(error.server().sqlstate, "08001", "{error}");
