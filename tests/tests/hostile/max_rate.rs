@@ -1,9 +1,9 @@
 //! `hnsw.external_index_max_rate`, and the times that the last INFO line reports.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use harness::{Builder, BuilderOptions, Session, inspect};
+use harness::{Builder, BuilderOptions, Session, inspect, wait_for};
 
 use crate::scene::{CLUSTER, CREATE, SOON, Scene};
 
@@ -49,11 +49,13 @@ fn rows_and_pages_keep_to_the_rate() {
 
 #[test]
 fn a_pause_can_be_cancelled() {
-    let (mut session, _builder) = scene("pace_cancel");
+    let (mut session, builder) = scene("pace_cancel");
     session.execute("SET hnsw.external_index_max_rate = 1").unwrap();
     let pid = session.pid();
     let building = thread::spawn(move || (session.execute(CREATE).unwrap_err(), Instant::now()));
-    thread::sleep(Duration::from_secs(2));
+    // A pause follows the first batch.
+    let received = || Ok((builder.metric("lantern_index_tuples_received_total")? > 0.0).then_some(()));
+    wait_for("the first batch", SOON, received).unwrap();
     let since = Instant::now();
     CLUSTER.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
     let (error, ended) = building.join().unwrap();

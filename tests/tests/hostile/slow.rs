@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Builder, BuilderOptions, Session, inspect, within};
+use harness::{Builder, BuilderOptions, Session, inspect, wait_for, within};
 use protocol::{BuilderMessage, ErrorReport, SqlState};
 
 use crate::fake::FakeBuilder;
@@ -42,6 +42,13 @@ fn rows_received(builder: &Builder) -> f64 {
     builder.metric("lantern_index_tuples_received_total").unwrap()
 }
 
+/// Waits until a session evaluates a row.
+fn wait_for_row(pid: u32) {
+    let mut watcher = CLUSTER.session("postgres").unwrap();
+    let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'");
+    wait_for("a row", SOON, || Ok((watcher.value::<u32>(&sql)? == 1).then_some(()))).unwrap();
+}
+
 fn expect_no_index(session: &mut Session) {
     assert_eq!(session.value::<u32>("SELECT count(*) FROM pg_class WHERE relname = 'items_idx'").unwrap(), 0);
 }
@@ -78,11 +85,12 @@ fn a_predicate_that_rejects_every_row() {
 #[test]
 fn the_builder_is_killed_meanwhile() {
     let mut session = database("slow_killed", 1, 60.0);
+    let pid = session.pid();
     for tls in [false, true] {
         let mut builder = builder(&mut session, tls);
         let (error, took) = thread::scope(|scope| {
             let building = scope.spawn(|| (session.execute(PARTIAL).unwrap_err(), Instant::now()));
-            thread::sleep(Duration::from_secs(2));
+            wait_for_row(pid);
             let since = Instant::now();
             builder.kill();
             let (error, ended) = building.join().unwrap();
@@ -152,7 +160,7 @@ fn the_statement_can_be_ended_meanwhile() {
         let builder = builder(&mut session, true);
         let pid = session.pid();
         let building = thread::spawn(move || (session.execute(PARTIAL).unwrap_err(), Instant::now()));
-        thread::sleep(Duration::from_secs(2));
+        wait_for_row(pid);
         let since = Instant::now();
         CLUSTER.session("postgres").unwrap().execute(&format!("SELECT {function}({pid})")).unwrap();
         let (error, ended) = building.join().unwrap();
