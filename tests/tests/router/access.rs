@@ -65,15 +65,18 @@ fn an_unauthenticated_client_gets_no_builder() {
 
     session.execute(&format!("SET hnsw.external_index_token = '{TOKEN}'")).unwrap();
     scene.build_and_drop();
-    scene.router.expect_idle(PATIENCE).unwrap();
-    let log = scene.router.log();
+    // The builder's log is part of the router's.
+    let log = wait_for("one line of the router and one of the builder", PATIENCE, || {
+        let log = scene.router.log();
+        let lines = log.lines().filter(|line| line.contains("build ended") && line.contains("tenant-a (127.0.0.1)"));
+        Ok((lines.count() == 2).then_some(log))
+    })
+    .unwrap();
     let line = log.lines().find(|line| line.contains("build ended")).unwrap();
     assert!(line.contains("client=\"tenant-a (127.0.0.1)\"") && line.contains("outcome=\"succeeded\""), "{line}");
-    // The builder, whose log is part of the router's, uses the same names for client and build.
+    // Both use the same names for client and build.
     let build = line.split("build=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
     assert!(log.matches(build).count() > 3, "{log}");
-    let lines = log.lines().filter(|line| line.contains("build ended") && line.contains("tenant-a (127.0.0.1)"));
-    assert_eq!(lines.count(), 2, "one line of the router, one of the builder:\n{log}");
     wait_for_builders(&scene.router, 0);
     assert!(!scene.router.log().contains("builder lost"), "a builder that the router stops is not lost");
 }
