@@ -1,7 +1,9 @@
 //! pgvector maintains an externally built index like its own: inserts, updates, deletes, VACUUM and REINDEX.
 
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use harness::{
     Builder, Cluster, Column, Metric, Recall, Session, copy_rows, data_set, exact_neighbors, inspect, recall,
@@ -79,21 +81,36 @@ fn concurrently_while_rows_change() {
     let (base, _) = data_set("minilm-384").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
     let mut writer = CLUSTER.session("concurrent_rows").unwrap();
-    let writing = std::thread::spawn(move || {
-        for id in 10_000..10_300 {
-            writer.execute(&format!("INSERT INTO items SELECT {id}, v FROM items WHERE id = {}", id - 10_000)).unwrap();
-            writer.execute(&format!("DELETE FROM items WHERE id = {}", id - 10_000)).unwrap();
-        }
+    let (stop, moved) = (AtomicBool::new(false), AtomicU32::new(0));
+    let during = thread::scope(|scope| {
+        scope.spawn(|| {
+            // At least the 300 rows that are searched below, and at most the whole table.
+            for id in (0..7000).take_while(|&id| id < 300 || !stop.load(Ordering::Relaxed)) {
+                let new = id + 10_000;
+                writer.execute(&format!("INSERT INTO items SELECT {new}, v FROM items WHERE id = {id}")).unwrap();
+                writer.execute(&format!("DELETE FROM items WHERE id = {id}")).unwrap();
+                moved.fetch_add(1, Ordering::Relaxed);
+                // At its end the statement inserts the rows that it has missed, and must keep up.
+                thread::sleep(Duration::from_millis(4));
+            }
+        });
+        let before = moved.load(Ordering::Relaxed);
+        let result = session.execute(
+            "CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_cosine_ops) WITH (external = true)",
+        );
+        let during = moved.load(Ordering::Relaxed) - before;
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap();
+        during
     });
-    session
-        .execute("CREATE INDEX CONCURRENTLY items_idx ON items USING hnsw (v vector_cosine_ops) WITH (external = true)")
-        .unwrap();
-    writing.join().unwrap();
+    println!("{during} of {moved:?} rows moved meanwhile");
+    // One may have been on its way before the statement.
+    assert!(during > 1, "no row changed during the build");
     session.execute("VACUUM items").unwrap();
     inspect(&CLUSTER, &mut session, "items_idx").unwrap();
     session.execute("SET enable_seqscan = off; SET hnsw.ef_search = 200").unwrap();
     let themselves = "SELECT count(*) FROM items a, LATERAL (SELECT id FROM items b ORDER BY b.v <=> a.v LIMIT 1) n \
-                      WHERE a.id >= 10000 AND n.id = a.id";
+                      WHERE a.id BETWEEN 10000 AND 10299 AND n.id = a.id";
     session.expect_index_scan("items_idx", themselves).unwrap();
     let found: u32 = session.value(themselves).unwrap();
     assert!(found >= 295, "{found} of 300 moved rows are found");
