@@ -97,7 +97,9 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
     if is_taken(database, intent.table).await? {
         return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
     }
-    let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication";
+    // Programs that only store or decode WAL report no position of replay, and PostgreSQL lets their lag grow for ever.
+    let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication \
+               WHERE replay_lsn IS NOT NULL";
     let lag: f64 = database.value(lag).await?;
     if lag > settings.max_lag.as_secs_f64() {
         return Ok(Some(format!("a replica is {lag:.0} s behind")));

@@ -1,6 +1,7 @@
 //! Replicas that lag, and replicas that retain dead rows on the primary.
 
-use std::process::Command;
+use std::fs;
+use std::process::{Child, Command, Stdio};
 
 use harness::{Cluster, Session, wait_for};
 
@@ -94,4 +95,34 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     assert_ne!(files(&mut session), before);
     // The dead rows are gone, and it is not rebuilt again.
     wait_for_advice(&scene, "copied", "a_worn", "unused");
+}
+
+/// A program that is killed at the end of the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_archive_of_wal_is_no_replica_that_is_behind() {
+    let (scene, mut session) = Scene::worn("archived");
+    session.execute("CREATE TABLE noise (n int)").unwrap();
+    let archive = scene.cluster.dir().join("archive");
+    fs::create_dir(&archive).unwrap();
+    let mut receiver = Command::new(scene.cluster.config().program("pg_receivewal"));
+    receiver.args(["--no-loop", "--no-sync", "--status-interval=1", "--username=postgres", "--host"]);
+    receiver.arg(scene.cluster.dir()).arg("--directory").arg(&archive).stderr(Stdio::null());
+    let _receiver = Killed(receiver.spawn().unwrap());
+    // It reports no position up to which it has replayed, and PostgreSQL lets the lag grow.
+    let lag = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS NULL AND replay_lag > interval '2 s'";
+    wait_for("the lag of the receiver", PATIENCE, || {
+        session.execute("INSERT INTO noise VALUES (1)")?;
+        Ok((session.value::<u32>(lag)? == 1).then_some(()))
+    })
+    .unwrap();
+    assert_eq!(scene.maintain("archived", &["--rebuild", "--max-lag", "1s", "--patience", "1s"]).0, 0);
 }
