@@ -1,9 +1,13 @@
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tokio::task::JoinHandle;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{AsyncMessage, Client, Row};
 
 use crate::dsn::Dsn;
-use crate::error::{Error, words};
+use crate::error::{Error, message, words};
 use crate::tls::Tls;
 
 /// Rows per fetch from a cursor.
@@ -17,6 +21,7 @@ pub struct Database {
     pub pid: i32,
     client: Client,
     tls: Tls,
+    warnings: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -50,12 +55,31 @@ impl Database {
             }
             Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
         };
-        let (client, connection) = config.connect(tls.clone()).await.map_err(failed)?;
+        let (client, mut connection) = config.connect(tls.clone()).await.map_err(failed)?;
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&warnings);
         // The task ends with the client. The current statement also returns a connection error.
-        let task = tokio::spawn(async move { _ = connection.await });
-        let mut database = Self { name: name.to_owned(), pid: 0, client, tls, task };
+        let task = tokio::spawn(async move {
+            while let Some(Ok(received)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notice(notice) = received
+                    && notice.parsed_severity() == Some(Severity::Warning)
+                {
+                    let warning = format!("WARNING: {}", message(&notice));
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+                }
+            }
+        });
+        let mut database = Self { name: name.to_owned(), pid: 0, client, tls, warnings, task };
         database.pid = database.value("SELECT pg_catalog.pg_backend_pid()").await?;
+        // Warnings at login, for instance of a collation's version, are of no statement.
+        drop(database.take_warnings());
         Ok(database)
+    }
+
+    /// The server's WARNINGs since the last call, with detail and hint.
+    #[must_use]
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether the connection is lost.

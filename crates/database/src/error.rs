@@ -1,4 +1,5 @@
 use thiserror::Error;
+use tokio_postgres::error::DbError;
 
 /// Why a session could not begin or continue.
 #[derive(Debug, Error)]
@@ -38,16 +39,17 @@ impl Error {
     }
 }
 
-/// The server's message with detail and hint; the error's `Display` omits both.
+/// The driver's error with its cause, or the server's message.
 pub(crate) fn words(error: &tokio_postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(server) => {
-            let more = [server.detail(), server.hint()].into_iter().flatten().map(|text| format!(" ({text})"));
-            format!("{}{}", server.message(), more.collect::<String>())
-        }
-        None => {
-            let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-            format!("{error}{cause}")
-        }
+    if let Some(server) = error.as_db_error() {
+        return message(server);
     }
+    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+    format!("{error}{cause}")
+}
+
+/// The server's message with detail and hint; its `Display` omits both.
+pub(crate) fn message(server: &DbError) -> String {
+    let more = [server.detail(), server.hint()].into_iter().flatten().map(|text| format!(" ({text})"));
+    format!("{}{}", server.message(), more.collect::<String>())
 }

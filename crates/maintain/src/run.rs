@@ -75,6 +75,8 @@ pub struct Stepped {
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// The server's WARNINGs.
+    pub warnings: Vec<String>,
     /// Duration in seconds, including the time spent waiting.
     pub seconds: f64,
 }
@@ -138,7 +140,7 @@ pub async fn work(
             Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &listener).await),
             Err(why) => all.extend(steps.into_iter().map(|step| {
                 listener(&step, Event::Ended(&why));
-                Stepped { step, outcome: why.clone(), seconds: 0.0 }
+                Stepped { step, outcome: why.clone(), warnings: Vec::new(), seconds: 0.0 }
             })),
         }
     }

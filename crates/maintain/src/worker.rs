@@ -107,8 +107,10 @@ impl Worker {
             };
             let outcome = self.vacuum(&step, outcome).await;
             self.queue.leave(step.index.table_oid);
+            let warnings = self.database.take_warnings();
+            warnings.iter().for_each(|warning| (self.listener)(&step, Event::Note(warning)));
             (self.listener)(&step, Event::Ended(&outcome));
-            all.push(Stepped { step, outcome, seconds: started.elapsed().as_secs_f64() });
+            all.push(Stepped { step, outcome, warnings, seconds: started.elapsed().as_secs_f64() });
         }
     }
 

@@ -1,5 +1,7 @@
 //! Obstacles to a step, and indexes that change between plan and step.
 
+use serde_json::Value;
+
 use crate::scene::{Scene, files, finished, wait_for_advice, worn};
 
 #[test]
@@ -173,4 +175,18 @@ fn only_a_role_with_the_rights_rebuilds() {
     let (code, plan, text) = run("keeper");
     assert!(code == 0 && !plan.contains("GRANT"), "{plan}{text}");
     assert_ne!(files(&mut session), before);
+}
+
+#[test]
+fn warnings_of_a_rebuild_are_reported() {
+    let (scene, _) = Scene::worn("warned");
+    scene.configure("hnsw.external_index_port = 1\nhnsw.external_index_fallback = 'local'");
+    let output = scene.command("warned", &["--rebuild", "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, text) = finished(output);
+    let warning = "WARNING: building the index in the database, because no builder is available (";
+    assert!(code == 0 && said.contains(&format!("warned: public.a_worn: {warning}")), "{code} {said}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let warnings = report["steps"][0]["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().starts_with(warning), "{text}");
 }
