@@ -1,10 +1,16 @@
 use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::Host;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Row};
 
 use crate::dsn::Dsn;
 use crate::error::{Error, message, words};
@@ -46,16 +52,27 @@ impl Database {
         let tls = Tls::new(dsn)?;
         let mut config = dsn.config(name)?;
         config.application_name(program);
-        let failed = |error: tokio_postgres::Error| {
-            let mut reason = words(&error);
-            if reason.contains("password missing") {
-                reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the connection \
-                          string must have it"
-                    .to_owned();
-            }
-            Error::Connect { place: format!("{}/{name}", dsn.place()), reason }
-        };
-        let (client, mut connection) = config.connect(tls.clone()).await.map_err(failed)?;
+        let failed = |reason| Error::Connect { place: format!("{}/{name}", dsn.place()), reason };
+        let mut reason = "the host name has no address".to_owned();
+        for config in addresses(config).await.map_err(|error| failed(error.to_string()))? {
+            // As in libpq, each address has this time for all of the connection. The driver limits only TCP's part.
+            let limit = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
+            reason = match timeout(limit, Self::session(&config, &tls, name)).await {
+                Ok(Ok(database)) => return Ok(database),
+                Ok(Err(error)) => words(&error),
+                Err(_) => "timeout expired".to_owned(),
+            };
+        }
+        if reason.contains("password missing") {
+            reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the connection \
+                      string must have it"
+                .to_owned();
+        }
+        Err(failed(reason))
+    }
+
+    async fn session(config: &Config, tls: &Tls, name: &str) -> Result<Self, tokio_postgres::Error> {
+        let (client, mut connection) = config.connect(tls.clone()).await?;
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&warnings);
         // The task ends with the client. The current statement also returns a connection error.
@@ -69,8 +86,8 @@ impl Database {
                 }
             }
         });
-        let mut database = Self { name: name.to_owned(), pid: 0, client, tls, warnings, task };
-        database.pid = database.value("SELECT pg_catalog.pg_backend_pid()").await?;
+        let mut database = Self { name: name.to_owned(), pid: 0, client, tls: tls.clone(), warnings, task };
+        database.pid = database.client.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.try_get(0)?;
         // Warnings at login, for instance of a collation's version, are of no statement.
         drop(database.take_warnings());
         Ok(database)
@@ -157,6 +174,16 @@ impl Drop for Database {
     }
 }
 
+/// The configuration for each address of a server, in the order in which they are tried.
+async fn addresses(config: Config) -> io::Result<Vec<Config>> {
+    let ([Host::Tcp(host)], [], [port]) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports()) else {
+        return Ok(vec![config]);
+    };
+    let found = lookup_host((host.as_str(), *port)).await?;
+    let of = |address: SocketAddr| config.clone().hostaddr(address.ip()).clone();
+    Ok(found.map(of).collect())
+}
+
 /// A value of any type, as its `send` function encodes it.
 struct Binary<'a>(&'a [u8]);
 
@@ -175,9 +202,25 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
+    use std::time::Duration;
 
     use super::Database;
     use crate::{Dsn, Error};
+
+    #[test]
+    fn a_server_that_never_answers_is_given_up_for_the_next() {
+        // The system takes connections without `accept`.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let text = format!("host=127.0.0.1,/nowhere port={port},5432 user=u connect_timeout=1");
+        let dsn = Dsn::parse(&text).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let opened = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), Database::open(&dsn, "x", "test")).await.unwrap()
+        });
+        let Err(Error::Connect { reason, .. }) = opened else { panic!() };
+        assert!(reason.starts_with("timeout expired; "), "{reason}");
+    }
 
     #[test]
     fn a_socket_in_the_list_does_not_turn_off_tls_elsewhere() {

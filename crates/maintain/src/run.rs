@@ -55,6 +55,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    pub(crate) fn told_to_stop() -> Self {
+        Self::Stopped("told to stop".to_owned())
+    }
+
     /// Appends to the reason.
     pub(crate) fn with(self, more: &str) -> Self {
         match self {
@@ -136,7 +140,11 @@ pub async fn work(
         if steps.is_empty() {
             continue;
         }
-        match Workers::of(dsn, name, settings.jobs).await {
+        let workers = tokio::select! {
+            workers = Workers::of(dsn, name, settings.jobs) => workers,
+            () = stop.cancelled() => Err(Outcome::told_to_stop()),
+        };
+        match workers {
             Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &listener).await),
             Err(why) => all.extend(steps.into_iter().map(|step| {
                 listener(&step, Event::Ended(&why));

@@ -100,8 +100,8 @@ impl Worker {
             let outcome = if self.owner.is_lost() {
                 // Another maintain may have the lock by now.
                 Outcome::Stopped("the connection was lost".to_owned())
-            } else if let Err(error) = self.connected(&step).await {
-                Outcome::Failed(error.to_string())
+            } else if let Err(error) = self.connected(&step, Duration::ZERO).await {
+                self.failed(&error)
             } else {
                 self.step(&step).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()))
             };
@@ -141,7 +141,7 @@ impl Worker {
             Action::Check => {
                 let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
-                    Err(_) if self.stop.is_cancelled() => Ok(asked_to_stop()),
+                    Err(_) if self.stop.is_cancelled() => Ok(Outcome::told_to_stop()),
                     // A check may take long.
                     Ok(found) if found.starts_with("reindex") => match self.wait(step, Action::Rebuild).await? {
                         Some(ended) => Ok(ended),
@@ -181,7 +181,7 @@ impl Worker {
         if !self.queue.vacuum_now(table) || self.stop.is_cancelled() || self.owner.is_lost() {
             return outcome;
         }
-        let vacuumed = self.vacuumed(step, table).await.unwrap_or_else(|error| Outcome::Failed(error.to_string()));
+        let vacuumed = self.vacuumed(step, table).await.unwrap_or_else(|error| self.failed(&error));
         match (outcome, vacuumed) {
             (outcome, Outcome::Done) => outcome,
             (Outcome::Done | Outcome::Good, vacuumed) => vacuumed,
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     async fn vacuumed(&mut self, step: &Step, table: u32) -> Result<Outcome, Error> {
-        self.connected(step).await?;
+        self.connected(step, Duration::ZERO).await?;
         // The table may have been renamed or dropped.
         let name = format!("SELECT oid::regclass::text FROM pg_class WHERE oid = {table}");
         let rows = self.database.rows(&name).await?;
@@ -229,7 +229,7 @@ impl Worker {
         table: u32,
         before: &BTreeMap<u32, String>,
     ) -> Result<Option<&'static str>, Error> {
-        self.connected(step).await?;
+        self.connected(step, self.settings.patience.min(CLEARING)).await?;
         let is_taken = guard::is_taken(&self.database, table).await?;
         let mut left = survey::leftovers(&self.database, table).await?;
         left.retain(|oid, _| !before.contains_key(oid));
@@ -253,8 +253,23 @@ impl Worker {
         dropped.map(|()| Some("; what it left has been dropped"))
     }
 
-    /// Reconnects if the session or the server has ended. If that does not succeed at once, the listener gets one note with the error.
-    async fn connected(&mut self, step: &Step) -> Result<(), Error> {
+    /// Reconnects if the session or the server has ended. After a request to stop, a server that does not answer is given up once `grace`
+    /// is over.
+    async fn connected(&mut self, step: &Step, grace: Duration) -> Result<(), Error> {
+        let place = format!("{}/{}", self.dsn.place(), self.database.name);
+        let stop = self.stop.clone();
+        let given_up = async {
+            stop.cancelled().await;
+            sleep(grace).await;
+        };
+        tokio::select! {
+            result = self.reconnected(step) => result,
+            () = given_up => Err(Error::Connect { place, reason: "told to stop".to_owned() }),
+        }
+    }
+
+    /// If the connection does not succeed at once, the listener gets one note with the error.
+    async fn reconnected(&mut self, step: &Step) -> Result<(), Error> {
         let (started, lost, mut is_noted) = (Instant::now(), self.database.pid, false);
         // A session about to end may not be marked as lost yet: query it.
         while self.database.is_lost() || self.database.run("SELECT 1").await.is_err() {
@@ -305,11 +320,14 @@ impl Worker {
             }
         }
         loop {
-            self.database.cancel().await;
             // A cancel request that arrives before the statement has no effect: repeat it.
+            let cancel = async {
+                self.database.cancel().await;
+                sleep(LOOK).await;
+            };
             tokio::select! {
                 result = &mut running => return result,
-                () = sleep(LOOK) => {}
+                () = cancel => {}
             }
         }
     }
@@ -344,12 +362,11 @@ impl Worker {
     async fn statement(&self, step: &Step, sql: &str) -> Result<Outcome, Error> {
         Ok(match self.until_stopped(step, self.database.run(sql)).await {
             Ok(()) => Outcome::Done,
-            Err(_) if self.stop.is_cancelled() => asked_to_stop(),
-            Err(error) => Outcome::Failed(error.to_string()),
+            Err(error) => self.failed(&error),
         })
     }
-}
 
-fn asked_to_stop() -> Outcome {
-    Outcome::Stopped("told to stop".to_owned())
+    fn failed(&self, error: &Error) -> Outcome {
+        if self.stop.is_cancelled() { Outcome::told_to_stop() } else { Outcome::Failed(error.to_string()) }
+    }
 }

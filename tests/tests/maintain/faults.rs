@@ -7,7 +7,7 @@ use anyhow::Result;
 use harness::{Direction, Session, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{PATIENCE, Running, Scene, Writers, files, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Running, Scene, Writers, command, files, wait_for_advice, worn};
 
 /// What a rebuild waits for when it is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -304,5 +304,55 @@ fn a_window_that_ends_during_a_rebuild() {
     assert_eq!(code, 3, "{said}");
     for words in ["what has begun is finished", ": done\n", ": stopped: the window is closed, it is "] {
         assert_eq!(said.matches(words).count(), 1, "{said}");
+    }
+}
+
+/// A postmaster that takes connections and does not answer.
+struct Silent(Pid);
+
+impl Silent {
+    fn new(scene: &Scene) -> Self {
+        let pid = Pid::from_raw(scene.cluster.postmaster().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_silent_server() {
+    let scene = Scene::new();
+    let mut session = scene.database("silent");
+    for table in ["a", "b"] {
+        worn(&mut session, table, &format!("{table}_worn"), "");
+    }
+    wait_for_advice(&scene, "silent", "b_worn", "rebuild");
+    session.execute("BEGIN; LOCK TABLE a, b IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    let mut other = scene.database("silent_too");
+    worn(&mut other, "c", "c_worn", "");
+    wait_for_advice(&scene, "silent_too", "c_worn", "rebuild");
+    drop(other);
+    let worker = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lantern-index maintain' \
+                  AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')";
+    // In one run the session of a step is lost, in the other one the next database has its turn.
+    for (loses, words, code) in [(true, "_worn: failed: ", 1), (false, "b_worn: postponed: ", 3)] {
+        let dir = scene.cluster.dir();
+        let mut command = command(dir, "user=postgres", &["--rebuild", "--patience", if loses { "1h" } else { "5s" }]);
+        let running = Running::of(&mut command, dir);
+        running.wait_for_words("_worn: waiting: another session");
+        let silent = Silent::new(&scene);
+        if loses {
+            session.execute(worker).unwrap();
+        }
+        running.wait_for_words(words);
+        running.terminate();
+        let (found, said) = running.end();
+        drop(silent);
+        assert!(found == code && said.contains("_worn: stopped: told to stop"), "{found} {said}");
     }
 }

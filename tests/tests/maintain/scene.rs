@@ -77,10 +77,7 @@ impl Scene {
 
     /// Begins a run of `maintain` in the background.
     pub fn begin(&self, database: &str, arguments: &[&str]) -> Running {
-        let path = self.cluster.dir().join("maintain.log");
-        let log = File::create(&path).unwrap();
-        let child = self.command(database, arguments).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        Running { child, path }
+        Running::of(&mut self.command(database, arguments), self.cluster.dir())
     }
 }
 
@@ -106,6 +103,14 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts the command, with its output in a file of `dir`.
+    pub fn of(command: &mut Command, dir: &Path) -> Self {
+        let path = dir.join("maintain.log");
+        let log = File::create(&path).unwrap();
+        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        Self { child, path }
+    }
+
     /// Whether it has ended.
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
