@@ -111,13 +111,16 @@ fn action(index: &Index) -> Action {
     match index.advice.as_str() {
         "building" => Action::Wait,
         "invalid" if is_leftover(&index.name) => Action::Drop,
-        "invalid" => Action::Rebuild,
-        "rebuild" if index.dead_share > VACUUM_AFTER => Action::RebuildAndVacuum,
-        "rebuild" => Action::Rebuild,
+        "invalid" | "rebuild" => rebuild(index),
         "check" => Action::Check,
         "ok" => Action::Keep,
         _ => Action::Look,
     }
+}
+
+/// A rebuild, followed by VACUUM if many rows are dead: with these rows in the table, the next run would rebuild the index again.
+pub(crate) fn rebuild(index: &Index) -> Action {
+    if index.dead_share > VACUUM_AFTER { Action::RebuildAndVacuum } else { Action::Rebuild }
 }
 
 /// Whether the name is one that REINDEX CONCURRENTLY gives to its new index (`_ccnew`) or to the old one (`_ccold`).
@@ -157,6 +160,7 @@ mod tests {
             index("large", "rebuild", 0.3, 1000),
             index("odd", "check", 0.0, 1000),
             index("failed", "invalid", 0.0, 0),
+            index("failed_too", "invalid", 0.3, 0),
             index("t_idx_ccnew", "invalid", 0.0, 0),
             index("new", "building", 0.0, 0),
         ]);
@@ -166,6 +170,7 @@ mod tests {
             [
                 ("t_idx_ccnew", Action::Drop),
                 ("failed", Action::Rebuild),
+                ("failed_too", Action::RebuildAndVacuum),
                 ("large", Action::RebuildAndVacuum),
                 ("small", Action::RebuildAndVacuum),
                 ("odd", Action::Check),
@@ -174,7 +179,7 @@ mod tests {
                 ("fine", Action::Keep),
             ]
         );
-        assert_eq!(plan.due().count(), 5);
+        assert_eq!(plan.due().count(), 6);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard::{self, Clearance, Intent};
-use crate::plan::{Action, Step, UNKNOWN};
+use crate::plan::{self, Action, Step, UNKNOWN};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -142,21 +142,18 @@ impl Worker {
                 let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
                     Err(_) if self.stop.is_cancelled() => Ok(Outcome::told_to_stop()),
-                    // A check may take long.
-                    Ok(found) if found.starts_with("reindex") => match self.wait(step, Action::Rebuild).await? {
-                        Some(ended) => Ok(ended),
-                        None => self.rebuild(step, &now.index).await,
-                    },
+                    Ok(found) if found.starts_with("reindex") => {
+                        let action = plan::rebuild(&now.index);
+                        // A check may take long.
+                        match self.wait(step, action).await? {
+                            Some(ended) => Ok(ended),
+                            None => self.rebuild(step, &now.index, action).await,
+                        }
+                    }
                     found => found.map(|_| Outcome::Good),
                 }
             }
-            Action::Rebuild | Action::RebuildAndVacuum => {
-                let outcome = self.rebuild(step, &now.index).await?;
-                if outcome == Outcome::Done && now.action == Action::RebuildAndVacuum {
-                    self.queue.vacuum_later(now.index.table_oid);
-                }
-                Ok(outcome)
-            }
+            Action::Rebuild | Action::RebuildAndVacuum => self.rebuild(step, &now.index, now.action).await,
             Action::Keep | Action::Wait | Action::Look => Ok(Outcome::Good),
         }
     }
@@ -205,14 +202,17 @@ impl Worker {
         Ok(outcome)
     }
 
-    /// Rebuilds an index, and drops the leftovers if that fails.
-    async fn rebuild(&mut self, step: &Step, index: &Index) -> Result<Outcome, Error> {
+    /// Rebuilds an index, and drops the leftovers if that fails. `action` says whether VACUUM has to follow.
+    async fn rebuild(&mut self, step: &Step, index: &Index, action: Action) -> Result<Outcome, Error> {
         let before = survey::leftovers(&self.database, index.table_oid).await?;
         if self.settings.external {
             self.database.run("SET hnsw.external_index = on").await?;
         }
         let outcome = self.statement(step, &format!("REINDEX INDEX CONCURRENTLY {}", index.index)).await?;
         if outcome == Outcome::Done {
+            if action == Action::RebuildAndVacuum {
+                self.queue.vacuum_later(index.table_oid);
+            }
             return Ok(outcome);
         }
         Ok(match self.clear(step, index.table_oid, &before).await {

@@ -1,5 +1,7 @@
 //! Worn indexes are rebuilt, no other index is touched, and no writer fails.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use harness::{Session, wait_for};
@@ -169,6 +171,35 @@ fn a_table_is_vacuumed_once_even_if_its_last_step_fails() {
     // The next run does not rebuild the index again.
     let advice = "SELECT advice FROM lantern_index.indexes WHERE index_name = 'a_first'::regclass";
     assert_ne!(session.value::<String>(advice).unwrap(), "rebuild");
+}
+
+#[test]
+fn every_rebuild_of_a_table_with_many_dead_rows_is_followed_by_vacuum() {
+    let mut scene = Scene::new();
+    let mut session = scene.database("each");
+    for table in ["a", "b"] {
+        worn(&mut session, table, &format!("{table}_v"), "");
+    }
+    // An index whose build has failed, and one with a page that PostgreSQL cannot read.
+    session.execute("DROP INDEX a_v; SET hnsw.external_index_port = 1").unwrap();
+    let failed = "CREATE INDEX CONCURRENTLY a_v ON a USING hnsw (v vector_l2_ops) WITH (external = true)";
+    session.execute(failed).unwrap_err();
+    let path = scene.cluster.relation_file(&mut session, "b_v").unwrap();
+    drop(session);
+    File::options().write(true).open(path).unwrap().write_all_at(&[0xff; 8], 8192 + 12).unwrap();
+    scene.cluster.restart().unwrap();
+    for (index, advice) in [("a_v", "invalid"), ("b_v", "check")] {
+        wait_for_advice(&scene, "each", index, advice);
+    }
+    let mut session = scene.session("each");
+    let dead = "SELECT count(*) FROM lantern_index.indexes WHERE dead_share > 0.2";
+    wait_for("the statistics", PATIENCE, || Ok((session.value::<u32>(dead)? == 2).then_some(()))).unwrap();
+    assert_eq!(scene.maintain("each", &["--rebuild"]).0, 0);
+    for table in ["a", "b"] {
+        let vacuumed = || Ok((vacuums(&mut session, table) > 0).then_some(()));
+        wait_for("VACUUM in the statistics", PATIENCE, vacuumed).unwrap();
+        wait_for_advice(&scene, "each", &format!("{table}_v"), "unused");
+    }
 }
 
 /// How often the view has read pages of indexes in a database. All other sessions must have disconnected from it.
