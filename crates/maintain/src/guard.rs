@@ -114,21 +114,27 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
 }
 
 /// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table,
-/// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see.
+/// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
+/// a VACUUM of another table. A concurrent build of an index without expressions or condition keeps rows, but from PostgreSQL 14 on no
+/// rebuild waits for it.
 async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     let locks = format!(
         "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         intent.table
     );
+    let builds = "SELECT b.pid FROM pg_stat_progress_create_index b JOIN pg_index i ON i.indexrelid = b.index_relid \
+                  WHERE b.command LIKE '% CONCURRENTLY' AND i.indexprs IS NULL AND i.indpred IS NULL \
+                    AND current_setting('server_version_num')::int >= 140000";
     let vacuums = intent.dead_since.is_some();
     let sql = format!(
         "SELECT what, age, waits FROM ( \
              SELECT format('the transaction of process %s', a.pid), extract(epoch FROM now() - a.xact_start)::float8, \
-                    a.backend_xmin IS NOT NULL OR EXISTS ({locks} AND l.pid = a.pid), \
-                    a.backend_xid IS NOT NULL \
-             FROM pg_stat_activity a \
+                    a.backend_xmin IS NOT NULL AND worker.leader NOT IN ({builds}) OR EXISTS ({locks} AND l.pid = a.pid), \
+                    coalesce(a.backend_xid, a.backend_xmin) IS NOT NULL \
+             FROM pg_stat_activity a, LATERAL (SELECT coalesce(a.leader_pid, a.pid) AS leader) worker \
              WHERE a.datname = current_database() AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid() \
+               AND worker.leader NOT IN (SELECT pid FROM pg_stat_progress_vacuum) \
                AND a.application_name <> 'lantern-index maintain' \
              UNION ALL \
              SELECT format('the prepared transaction \"%s\"', p.gid), extract(epoch FROM now() - p.prepared)::float8, \

@@ -1,8 +1,9 @@
 //! Obstacles to a step, and indexes that change between plan and step.
 
+use harness::{Direction, wait_for};
 use serde_json::Value;
 
-use crate::scene::{Scene, files, finished, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Scene, files, finished, wait_for_advice, worn};
 
 #[test]
 fn steps_that_may_not_begin() {
@@ -189,4 +190,54 @@ fn warnings_of_a_rebuild_are_reported() {
     let report: Value = serde_json::from_str(&text).unwrap();
     let warnings = report["steps"][0]["warnings"].as_array().unwrap();
     assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().starts_with(warning), "{text}");
+}
+
+#[test]
+fn a_rebuild_does_not_wait_for_vacuum_or_builds_of_other_tables() {
+    let scene = Scene::new();
+    let mut session = scene.database("busy");
+    worn(&mut session, "a", "a_v", "");
+    wait_for_advice(&scene, "busy", "a_v", "rebuild");
+    // Without dead rows VACUUM does not follow the rebuild.
+    session.execute("VACUUM a").unwrap();
+    session
+        .execute(
+            "CREATE TABLE b AS SELECT * FROM a; \
+             CREATE TABLE c WITH (autovacuum_enabled = off) AS SELECT repeat('x', 1000) FROM generate_series(1, 20000)",
+        )
+        .unwrap();
+    let few_dead = "SELECT count(*) FROM lantern_index.indexes WHERE advice = 'rebuild' AND dead_share < 0.1";
+    wait_for("the statistics", PATIENCE, || Ok((session.value::<u32>(few_dead)? == 1).then_some(()))).unwrap();
+    let begin = |sql: String| {
+        let mut other = scene.session("busy");
+        let pid = other.pid();
+        // Slow enough for VACUUM to last longer than the test.
+        other.execute("SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1").unwrap();
+        (pid, std::thread::spawn(move || other.execute(&sql).unwrap_err()))
+    };
+    let mut wait_for_age = |pid: u32| {
+        let old = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND backend_xmin IS NOT NULL AND now() - xact_start > '2 s'"
+        );
+        wait_for("an old transaction", PATIENCE, || Ok((session.value::<u32>(&old)? == 1).then_some(()))).unwrap();
+    };
+    let end = |(pid, other): (u32, std::thread::JoinHandle<_>)| {
+        scene.session("busy").execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
+        other.join().unwrap();
+    };
+    let vacuum = begin("VACUUM c".to_owned());
+    wait_for_age(vacuum.0);
+    // The condition of an index may read other tables.
+    for (condition, code) in [("WHERE id > 1", 3), ("", 0)] {
+        scene.network.reset();
+        scene.network.stop_after(Direction::ToBuilder, 4 << 10);
+        let sql = "CREATE INDEX CONCURRENTLY b_v ON b USING hnsw (v vector_l2_ops) WITH (external = true)";
+        let build = begin(format!("{sql} {condition}"));
+        wait_for_age(build.0);
+        let (found, plan) = scene.maintain("busy", &["--rebuild", "--max-transaction", "1s", "--patience", "1s"]);
+        assert_eq!(found, code, "{condition} {plan}");
+        end(build);
+        scene.session("busy").execute("DROP INDEX b_v").unwrap();
+    }
+    end(vacuum);
 }
