@@ -8,6 +8,7 @@ use std::{env, fs};
 use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::Error;
+use crate::tls::Tls;
 
 /// Environment variables of parameters that the connection string does not set.
 const ENVIRONMENT: [(&str, &str); 15] = [
@@ -97,9 +98,14 @@ impl Dsn {
     /// Parses `key=value …` or `postgresql://…`. Other parameters come from the service, then from the environment.
     ///
     /// # Errors
-    /// The string is malformed, or the service does not exist.
+    /// The string is malformed or demands what is not supported, or a service or file that it names cannot be read.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Self::with(text, &|name| env::var(name).ok().filter(|value| !value.is_empty()))
+        let dsn = Self::with(text, &|name| env::var(name).ok().filter(|value| !value.is_empty()))?;
+        for server in dsn.servers()? {
+            server.config("")?;
+            Tls::new(&server)?;
+        }
+        Ok(dsn)
     }
 
     fn with(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {

@@ -17,8 +17,10 @@ fn connections_that_cannot_be() {
     assert_eq!(scene.maintain("none_such", &[]).0, 1);
     let run = |dsn: &str| finished(Command::new(binary().unwrap()).args(["maintain", dsn]).output().unwrap()).0;
     assert_eq!(run("host=/nowhere user=postgres"), 1);
-    assert_eq!(run("host='x"), 64);
-    assert_eq!(run("service=none_such"), 64);
+    let wrong = ["host='x", "service=none_such", "port=x", "host=db sslmode=perhaps", "host=db sslrootcert=/nowhere"];
+    for dsn in wrong {
+        assert_eq!(run(dsn), 64, "{dsn}");
+    }
     // All databases of the server that the environment names.
     let mut command = Command::new(binary().unwrap());
     command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
