@@ -57,9 +57,10 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     }
     let ended = |stepped: &Stepped| matches!(stepped.outcome, Outcome::Done | Outcome::Good);
     let left = whole.due().count() - steps.iter().filter(|stepped| ended(stepped)).count();
-    if let Some(path) = &arguments.textfile {
-        write(path, &metrics::text(&whole, &steps, left, failed.len()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &arguments.textfile
+        && let Err(error) = write(path, &metrics::text(&whole, &steps, left, failed.len()))
+    {
+        failed.push(format!("cannot write {}: {error}", path.display()));
     }
     if arguments.json {
         let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": failed });

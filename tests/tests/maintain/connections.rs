@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use harness::binary;
+use serde_json::Value;
 
 use crate::scene::{Scene, command, finished, wait_for_advice, worn};
 
@@ -26,6 +27,11 @@ fn connections_that_cannot_be() {
     command.arg("maintain").env("PGHOST", scene.cluster.dir()).env("PGUSER", "postgres");
     let (code, text) = finished(command.output().unwrap());
     assert!(code == 0 && text.contains("plain"), "{code} {text}");
+    // A file that cannot be written is one more error.
+    let (code, text) = scene.maintain("plain", &["--json", "--textfile", "/nowhere/maintain.prom"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert!(code == 1 && report["plan"][0]["database"] == "plain", "{code} {text}");
+    assert!(report["errors"][0].as_str().unwrap().contains("cannot write /nowhere/maintain.prom"), "{text}");
 }
 
 #[test]
