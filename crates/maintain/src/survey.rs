@@ -43,10 +43,15 @@ pub(crate) async fn databases(dsn: &Dsn) -> Result<Vec<String>, Error> {
     if let Some(name) = dsn.database() {
         return Ok(vec![name.to_owned()]);
     }
-    let postgres = open(dsn, "postgres").await?;
-    let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate \
+    // If there is no database "postgres", PostgreSQL's own tools use template1, too.
+    let database = match open(dsn, "postgres").await {
+        Err(error) => open(dsn, "template1").await.map_err(|_| error)?,
+        Ok(database) => database,
+    };
+    // An interrupted DROP DATABASE sets datconnlimit to -2: nobody can connect to what it leaves.
+    let sql = "SELECT datname::text FROM pg_database WHERE datallowconn AND datconnlimit <> -2 AND NOT datistemplate \
                AND has_database_privilege(oid, 'CONNECT') ORDER BY 1";
-    Ok(postgres.rows(sql).await?.iter().map(|row| row.get(0)).collect())
+    Ok(database.rows(sql).await?.iter().map(|row| row.get(0)).collect())
 }
 
 /// The hnsw indexes of a database. Without the extension only their size is known, and whether they are valid.

@@ -32,6 +32,14 @@ fn connections_that_cannot_be() {
     let report: Value = serde_json::from_str(&text).unwrap();
     assert!(code == 1 && report["plan"][0]["database"] == "plain", "{code} {text}");
     assert!(report["errors"][0].as_str().unwrap().contains("cannot write /nowhere/maintain.prom"), "{text}");
+    // DROP DATABASE leaves this mark when it is interrupted.
+    session.execute("CREATE DATABASE half_dropped").unwrap();
+    session.execute("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'half_dropped'").unwrap();
+    assert_eq!(finished(command.output().unwrap()).0, 0);
+    // PostgreSQL's own tools take template1 then, too.
+    session.execute("ALTER DATABASE postgres RENAME TO other").unwrap();
+    let (code, text) = finished(command.output().unwrap());
+    assert!(code == 0 && text.contains("plain"), "{code} {text}");
 }
 
 #[test]
