@@ -195,8 +195,7 @@ impl Worker {
         let Some(name) = rows.first().map(|row| row.get::<_, String>(0)) else { return Ok(Outcome::Done) };
         (self.listener)(step, Event::Note("VACUUM of the table …"));
         // A step may have been postponed because another session holds a lock on the table.
-        let limit = self.settings.patience.as_millis().max(1);
-        self.database.run(&format!("SET lock_timeout = {limit}")).await?;
+        self.limit_locks(self.settings.patience).await?;
         let outcome = self.statement(step, &format!("VACUUM {name}")).await?;
         self.database.run("SET lock_timeout = 0").await?;
         Ok(outcome)
@@ -240,8 +239,7 @@ impl Worker {
         if is_taken {
             return Ok(Some("; another session uses the table: what is left may be there still, for --drop-leftovers"));
         }
-        let limit = self.settings.patience.min(CLEARING).as_millis();
-        self.database.run(&format!("SET lock_timeout = {limit}")).await?;
+        self.limit_locks(self.settings.patience.min(CLEARING)).await?;
         let mut dropped = Ok(());
         for name in left.values() {
             if dropped.is_ok() {
@@ -251,6 +249,12 @@ impl Worker {
         // A rebuild must wait without limit.
         self.database.run("SET lock_timeout = 0").await?;
         dropped.map(|()| Some("; what it left has been dropped"))
+    }
+
+    /// Limits how long a statement waits for a lock; PostgreSQL counts milliseconds, and takes 0 as no limit.
+    async fn limit_locks(&self, limit: Duration) -> Result<(), Error> {
+        let limit = limit.as_millis().clamp(1, u128::from(i32::MAX.unsigned_abs()));
+        self.database.run(&format!("SET lock_timeout = {limit}")).await
     }
 
     /// Reconnects if the session or the server has ended. After a request to stop, a server that does not answer is given up once `grace`

@@ -202,6 +202,13 @@ fn every_rebuild_of_a_table_with_many_dead_rows_is_followed_by_vacuum() {
     }
 }
 
+#[test]
+fn patience_may_be_longer_than_the_longest_timeout_of_postgresql() {
+    let (scene, _) = Scene::worn("patient");
+    assert_eq!(scene.maintain("patient", &["--rebuild", "--patience", "1000h"]).0, 0);
+    wait_for_advice(&scene, "patient", "a_worn", "unused");
+}
+
 /// How often the view has read pages of indexes in a database. All other sessions must have disconnected from it.
 fn reads(scene: &Scene, database: &str) -> u32 {
     let mut session = scene.session(database);
