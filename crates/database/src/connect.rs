@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Row};
@@ -16,6 +16,8 @@ use crate::dsn::Dsn;
 use crate::error::{Error, message, words};
 use crate::tls::Tls;
 
+/// The class of SQLSTATEs with which a server refuses a login.
+const LOGIN: &str = "28";
 /// Rows per fetch from a cursor.
 const FETCH: u32 = 200;
 
@@ -57,9 +59,9 @@ impl Database {
         for config in addresses(config).await.map_err(|error| failed(error.to_string()))? {
             // As in libpq, each address has this time for all of the connection. The driver limits only TCP's part.
             let limit = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
-            reason = match timeout(limit, Self::session(&config, &tls, name)).await {
+            reason = match timeout(limit, Self::session(config, &tls, name)).await {
                 Ok(Ok(database)) => return Ok(database),
-                Ok(Err(error)) => words(&error),
+                Ok(Err(reason)) => reason,
                 Err(_) => "timeout expired".to_owned(),
             };
         }
@@ -71,7 +73,23 @@ impl Database {
         Err(failed(reason))
     }
 
-    async fn session(config: &Config, tls: &Tls, name: &str) -> Result<Self, tokio_postgres::Error> {
+    /// As in libpq, `prefer` connects again without TLS if the handshake fails, or if the server refuses the login over TLS.
+    async fn session(mut config: Config, tls: &Tls, name: &str) -> Result<Self, String> {
+        let error = match Self::login(&config, tls, name).await {
+            Ok(database) => return Ok(database),
+            Err(error) => error,
+        };
+        let prefers = tls.take_begun() && config.get_ssl_mode() == SslMode::Prefer;
+        let is_refused = error.code().is_some_and(|code| code.code().starts_with(LOGIN));
+        if !(prefers && (is_refused || Tls::is_failure(&error))) {
+            return Err(words(&error));
+        }
+        config.ssl_mode(SslMode::Disable);
+        let again = Self::login(&config, tls, name).await;
+        again.map_err(|second| format!("{}; without TLS: {}", words(&error), words(&second)))
+    }
+
+    async fn login(config: &Config, tls: &Tls, name: &str) -> Result<Self, tokio_postgres::Error> {
         let (client, mut connection) = config.connect(tls.clone()).await?;
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&warnings);
@@ -199,13 +217,15 @@ impl<'a> FromSql<'a> for Binary<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread;
     use std::time::Duration;
 
     use super::Database;
     use crate::{Dsn, Error};
+
+    const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
     #[test]
     fn a_server_that_never_answers_is_given_up_for_the_next() {
@@ -223,8 +243,27 @@ mod tests {
     }
 
     #[test]
+    fn prefer_tries_again_without_tls() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || {
+            let mut first = listener.accept().unwrap().0;
+            let mut request = [0; 8];
+            first.read_exact(&mut request).unwrap();
+            assert_eq!(request, SSL_REQUEST);
+            first.write_all(b"S and no handshake").unwrap();
+            listener.accept().unwrap().0.read_exact(&mut request).unwrap();
+            assert_eq!(request[4..], [0, 3, 0, 0], "a startup message of protocol 3.0");
+        });
+        let dsn = Dsn::parse(&format!("host=127.0.0.1 port={port} user=u sslmode=prefer")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let Err(Error::Connect { reason, .. }) = runtime.block_on(Database::open(&dsn, "x", "test")) else { panic!() };
+        server.join().unwrap();
+        assert!(reason.contains("; without TLS: "), "{reason}");
+    }
+
+    #[test]
     fn a_socket_in_the_list_does_not_turn_off_tls_elsewhere() {
-        const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let first = thread::spawn(move || {

@@ -1,7 +1,9 @@
+use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use rustls::ClientConfig;
@@ -21,9 +23,26 @@ use crate::error::Error;
 #[derive(Clone)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
+    /// Whether the server has agreed to a handshake.
+    begun: Arc<AtomicBool>,
 }
 
+/// A handshake failed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Failure(io::Error);
+
 impl Tls {
+    /// Whether the server has agreed to a handshake since the last call.
+    pub(crate) fn take_begun(&self) -> bool {
+        self.begun.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a connection failed in the handshake.
+    pub(crate) fn is_failure(error: &tokio_postgres::Error) -> bool {
+        error.source().is_some_and(|source| source.is::<Failure>())
+    }
+
     /// Follows `sslmode` and `sslrootcert`.
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
@@ -58,7 +77,7 @@ impl Tls {
             (Some(_), None) => return Err(Error::Dsn("sslcert needs an sslkey".to_owned())),
             (None, _) => builder.with_no_client_auth(),
         };
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), begun: Arc::default() })
     }
 }
 
@@ -80,23 +99,26 @@ impl MakeTlsConnect<Socket> for Tls {
         // A Unix socket has no host name; the handshake is never made there, but needs a valid name.
         let domain = if domain.is_empty() { "localhost" } else { domain };
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
-        Ok(Connect { config: self.config.clone(), name })
+        Ok(Connect { tls: self.clone(), name })
     }
 }
 
 /// A TLS handshake for one connection.
 pub(crate) struct Connect {
-    config: Arc<ClientConfig>,
+    tls: Tls,
     name: ServerName<'static>,
 }
 
 impl TlsConnect<Socket> for Connect {
     type Stream = Stream;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, Failure>> + Send>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
-        Box::pin(async move { TlsConnector::from(self.config).connect(self.name, stream).await.map(Stream) })
+        self.tls.begun.store(true, Ordering::Relaxed);
+        Box::pin(async move {
+            TlsConnector::from(self.tls.config).connect(self.name, stream).await.map(Stream).map_err(Failure)
+        })
     }
 }
 
