@@ -11,10 +11,12 @@ use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
 
+use crate::admission;
 use crate::handover::greeted;
 use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
 use crate::relay::{Broken, copy, discard};
+use crate::relayed::Stop;
 use crate::router::Shared;
 use crate::scheduler::Demand;
 use crate::session::{ATTEMPTS, Session};
@@ -31,7 +33,21 @@ const LINGER: Duration = Duration::from_secs(2);
 enum NoBuilder {
     /// The message that the client gets.
     Refused(String),
+    /// The router's operator has cancelled the build.
+    Operator,
     Left,
+}
+
+/// How a relayed build ended.
+enum End {
+    /// The builder sent the file or an error.
+    Said(Ending),
+    /// The builder was lost.
+    Lost(&'static str),
+    /// The client disconnected.
+    Left,
+    /// The router has ended it.
+    Stopped(Stop),
 }
 
 impl Session<'_> {
@@ -44,8 +60,8 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let lease = match self.lantern_lease(&mut stream, &client).await {
             Ok(lease) => lease,
-            Err(NoBuilder::Left) => return tracing::info!("Lantern client left"),
             Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
+            Err(_) => return tracing::info!("Lantern client left"),
         };
         let before = match health::builds(&lease.facts().place).await {
             Ok(before) => before,
@@ -88,6 +104,7 @@ impl Session<'_> {
                 Err(NoBuilder::Refused("no builder is ready yet; one may be starting, try again".to_owned()))
             }),
             () = self.shared.drain.cancelled() => Err(NoBuilder::Refused("router is shutting down".to_owned())),
+            () = queued.cancelled() => Err(NoBuilder::Operator),
         };
         match found {
             Ok((lease, builder)) => self.lantern_relay(stream, queued, lease, builder).await,
@@ -95,6 +112,11 @@ impl Session<'_> {
             Err(NoBuilder::Refused(text)) => {
                 tracing::warn!(reason = text, "build refused");
                 queued.refuse(Refusal::Builders, text.clone());
+                tell(stream, &error_frame(&text)).await;
+            }
+            Err(NoBuilder::Operator) => {
+                let text = admission::NoBuilder::Operator.to_string();
+                queued.end(Outcome::Cancelled, text.clone());
                 tell(stream, &error_frame(&text)).await;
             }
         }
@@ -174,8 +196,8 @@ impl Session<'_> {
         }
     }
 
-    /// Relays bytes until one side ends. If the builder is lost, resets the client's connection: the client would take the end of the
-    /// stream for the end of the file.
+    /// Relays bytes until one side ends or the router ends the build. Without the builder's last word, resets the client's connection:
+    /// the client would take the end of the stream for the end of the file.
     async fn lantern_relay(
         &self,
         client: Box<dyn Transport>,
@@ -198,31 +220,30 @@ impl Session<'_> {
                 answers.pass(bytes);
                 metrics.sent_bytes.inc_by(bytes.len() as u64);
             }) => match end {
-                Err(Broken::Writing | Broken::Unread) => Ok(None),
-                _ => answers.ending().map(Some).ok_or("its connection broke"),
+                Err(Broken::Writing | Broken::Unread) => End::Left,
+                _ => answers.ending().map_or(End::Lost("its connection broke"), End::Said),
             },
             end = copy(&mut from_client, &mut to_builder, &mut there, patience, |bytes| {
                 metrics.received_bytes.inc_by(bytes.len() as u64);
             }) => match end {
-                Err(Broken::Writing | Broken::Unread) => Err("it takes no more rows"),
-                _ => Ok(None),
+                Err(Broken::Writing | Broken::Unread) => End::Lost("it takes no more rows"),
+                _ => End::Left,
             },
-            () = self.shared.stop.cancelled() => Err("the router is shutting down"),
+            stop = Stop::of(self.shared, &running) => End::Stopped(stop),
         };
         let (outcome, why) = match end {
-            Ok(Some(Ending::File)) => (Outcome::Succeeded, None),
-            Ok(Some(Ending::Error)) => (Outcome::Failed, Some("the builder said why".to_owned())),
-            Ok(None) => (Outcome::Cancelled, Some("client left".to_owned())),
-            Err(_) if self.shared.stop.is_cancelled() => {
-                (Outcome::Cancelled, Some("the router is shutting down".to_owned()))
-            }
-            Err(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
+            End::Said(Ending::File) => (Outcome::Succeeded, None),
+            End::Said(Ending::Error) => (Outcome::Failed, Some("the builder said why".to_owned())),
+            End::Left => (Outcome::Cancelled, Some("client left".to_owned())),
+            End::Lost(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
+            End::Stopped(stop) => stop.outcome(),
         };
         // Close the connection so that the builder stops the build before the lease returns to the pool.
         drop((from_builder, to_builder));
         running.end(outcome, why);
         drop(lease);
-        if let Ok(Some(ending)) = end {
+        // In the other cases the connection is reset without a message, which the client could take for a part of the file.
+        if let End::Said(ending) = end {
             let limit = if ending == Ending::File { READING } else { LINGER };
             let last = async {
                 let _ = to_client.shutdown().await;

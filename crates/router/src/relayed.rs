@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{BuilderMessage, ErrorReport, Frame, Refuse, SqlState, kind};
-use service::{Outcome, Queued};
+use service::{Outcome, Queued, Running};
 use tokio::time::sleep;
 
 use crate::admission::NoBuilder;
@@ -106,17 +106,9 @@ async fn build(
         }
     };
     let forth = |bytes: usize| metrics.received_bytes.inc_by(bytes as u64);
-    let overdue = async {
-        match shared.config.max_build_time {
-            Some(limit) => sleep(limit).await,
-            None => pending().await,
-        }
-    };
     let end = tokio::select! {
         end = pass(&mut client, &mut builder, &mut boundary, patience, tell, forth) => Ok(end),
-        () = shared.stop.cancelled() => Err(Stop::Shutdown),
-        () = overdue => Err(Stop::Overdue),
-        () = running.cancelled() => Err(Stop::Operator),
+        stop = Stop::of(shared, &running) => Err(stop),
     };
     let said = |why: &str| Some(why.to_owned());
     let (outcome, why) = match end {
@@ -129,9 +121,7 @@ async fn build(
             let why = lease.loss(REASON).await.unwrap_or_else(|| "its connection broke".to_owned());
             (Outcome::Failed, Some(why))
         }
-        Err(Stop::Shutdown) => (Outcome::Cancelled, said("the router is shutting down")),
-        Err(Stop::Overdue) => (Outcome::Failed, said("the build took too long")),
-        Err(Stop::Operator) => (Outcome::Cancelled, said("the router's operator")),
+        Err(stop) => stop.outcome(),
     };
     let last_word = match end {
         Ok(End::Lost) | Err(Stop::Shutdown) => Some(lost(&lease.facts().name, why.as_deref().unwrap_or_default())),
@@ -156,10 +146,37 @@ async fn build(
 
 /// Why the router ends a build.
 #[derive(Clone, Copy)]
-enum Stop {
+pub(crate) enum Stop {
     Shutdown,
     Overdue,
     Operator,
+}
+
+impl Stop {
+    /// Waits until the router must end the build, and returns the reason.
+    pub(crate) async fn of(shared: &Shared, running: &Running) -> Self {
+        let overdue = async {
+            match shared.config.max_build_time {
+                Some(limit) => sleep(limit).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = shared.stop.cancelled() => Self::Shutdown,
+            () = overdue => Self::Overdue,
+            () = running.cancelled() => Self::Operator,
+        }
+    }
+
+    /// The outcome of the build, and the reason in words.
+    pub(crate) fn outcome(self) -> (Outcome, Option<String>) {
+        let (outcome, why) = match self {
+            Self::Shutdown => (Outcome::Cancelled, "the router is shutting down"),
+            Self::Overdue => (Outcome::Failed, "the build took too long"),
+            Self::Operator => (Outcome::Cancelled, "the router's operator"),
+        };
+        (outcome, Some(why.to_owned()))
+    }
 }
 
 fn overdue_report(limit: Duration) -> ErrorReport {

@@ -7,6 +7,7 @@ use harness::{Builder, BuilderOptions, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Client, END, Failure, connect};
+use crate::owner::Socket;
 use crate::scene::{PATIENCE, builders, wait_for_builders};
 use crate::table::{Opclass, Table};
 use crate::{ended, kill};
@@ -104,4 +105,42 @@ fn what_cannot_be_is_said() {
     };
     assert!(text.contains("try again"), "{text}");
     assert_eq!(ended(&router, "refused"), 1.0);
+}
+
+#[test]
+fn the_owner_cancels_their_builds() {
+    let socket = Socket::new();
+    let router = ready(&["--max-builders", "1", "--admin-socket", &socket.path()]);
+    let cancel = |which: &str| {
+        let builds = socket.run(&["builds"]);
+        let line = builds.lines().find(|line| line.contains(which)).unwrap_or_else(|| panic!("{which}: {builds}"));
+        socket.run(&["cancel", line.split_once(' ').unwrap().0]);
+    };
+    let mut running = Client::open(connect(router.address()), table(10).init());
+    running.acknowledged().unwrap();
+    table(10).send(&mut running).unwrap();
+    let mut waiting = Client::open(connect(router.address()), table(10).init());
+    let queued = || Ok((router.metric("lantern_index_queue_depth")? == 1.0).then_some(()));
+    wait_for("a build in the queue", PATIENCE, queued).unwrap();
+    cancel("waiting");
+    let Err(Failure::Reported(text)) = waiting.acknowledged() else { panic!("a cancelled build begins") };
+    assert_eq!(text, "build cancelled by the router's operator");
+    cancel("");
+    router.expect_builds(2).unwrap();
+    assert_eq!(ended(&router, "cancelled"), 2.0);
+    assert!(matches!(running.finish(), Err(Failure::Broken)), "an index of a cancelled build");
+    table(500).build(connect(router.address())).unwrap();
+}
+
+#[test]
+fn the_routers_time_limit_holds_for_their_builds() {
+    // Builders that the router starts have its limit themselves.
+    let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
+    let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
+    let router = ready(&["--builders", "static", "--builder", &address, "--max-build-time", "1s"]);
+    let mut client = Client::open(connect(router.address()), table(10).init());
+    client.acknowledged().unwrap();
+    router.expect_builds(1).unwrap();
+    assert_eq!(ended(&router, "failed"), 1.0);
+    assert!(matches!(client.finish(), Err(Failure::Broken)));
 }

@@ -12,19 +12,19 @@ use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
 use crate::table::{Opclass, Table};
 
 /// The directory of a router's admin socket.
-struct Socket(Scratch);
+pub struct Socket(Scratch);
 
 impl Socket {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(Scratch::new("owner", 0o700).unwrap())
     }
 
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         self.0.path().join("admin.sock").display().to_string()
     }
 
     /// Runs a command of the owner and returns its output.
-    fn run(&self, arguments: &[&str]) -> String {
+    pub fn run(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(binary().unwrap());
         let output: Output = command.args(arguments).args(["--socket", &self.path()]).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
