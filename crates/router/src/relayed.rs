@@ -25,7 +25,7 @@ const REASON: Duration = Duration::from_secs(3);
 pub(crate) enum Relayed {
     /// The build has ended, in whatever way, and the client has been informed.
     Ended,
-    /// The client disconnected or cancelled, or was refused, before a builder accepted the build.
+    /// The client disconnected, or the build was cancelled or refused, before a builder accepted the build.
     Refused(Box<Client>, Queued, NoBuilder),
     /// The builder was lost before it accepted the build: the caller may try another one.
     Lost(Box<Client>, Queued, String),
@@ -38,6 +38,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
         Ok(mut builder) => match tokio::select! {
             admission = admit(&mut client, &mut builder, shared.config.listening.idle_timeout) => admission,
             () = queued.cancelled() => Err(NoBuilder::Operator),
+            () = shared.drain.cancelled() => Err(NoBuilder::Shutdown),
         } {
             Ok(Admission::Decided(frame)) => Ok((builder, frame)),
             Ok(Admission::BuilderLost(why)) => Err(why),

@@ -131,6 +131,21 @@ fn a_build_waits_for_its_builders_other_build_longer_than_the_idle_timeout() {
 }
 
 #[test]
+fn a_build_that_waits_for_its_builders_other_build_is_refused_when_the_router_ends() {
+    let builder = one_at_a_time(&[]);
+    let waited_there = (0..10).any(|attempt| {
+        let mut scene = router_to(&builder, &format!("router_ends_{attempt}"), &["--grace", "10min"]);
+        let Behind { building, other, waits_there } = Behind::begin(&scene, &builder);
+        assert_eq!(scene.router.terminate(PATIENCE).unwrap(), Some(0));
+        let error = building.join().unwrap().unwrap_err();
+        assert_eq!(error.server().sqlstate, "57P01", "{error}");
+        drop(other);
+        waits_there
+    });
+    assert!(waited_there);
+}
+
+#[test]
 fn a_build_that_was_sent_to_its_builder_is_not_cancelled_here() {
     let socket = Socket::new();
     let options = BuilderOptions::router(&["--mode", "redirect", "--admin-socket", &socket.path()]);
