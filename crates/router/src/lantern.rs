@@ -206,8 +206,7 @@ impl Session<'_> {
         builder: Box<dyn Transport>,
     ) {
         tracing::info!(builder = lease.facts().name, "build of a Lantern client relayed");
-        let stages = Arc::new(Stages::new());
-        let running = queued.begin(lease.facts().memory, move || stages.stage());
+        let running = lease.begin(queued, Arc::new(Stages::new()));
         let mut answers = Answers::default();
         let (mut from_client, mut to_client) = split(client);
         let (mut from_builder, mut to_builder) = split(builder);

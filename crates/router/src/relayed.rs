@@ -85,9 +85,7 @@ async fn build(
 ) {
     tracing::info!(builder = lease.facts().name, "build relayed");
     let stages = Arc::new(Stages::new());
-    let seen = stages.clone();
-    let running = queued.begin(lease.facts().memory, move || seen.stage());
-
+    let running = lease.begin(queued, stages.clone());
     let mut unsent = BytesMut::new();
     decision.encode(&mut unsent);
     let (read, rest) = builder.reader.into_parts();

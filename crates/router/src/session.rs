@@ -135,8 +135,7 @@ impl Session<'_> {
         };
         tracing::info!(builder = lease.facts().name, "client is sent to its builder");
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
-        let stages = Stages::new();
-        let running = queued.begin(lease.facts().memory, move || stages.stage());
+        let running = lease.begin(queued, Arc::new(Stages::new()));
         let Facts { name, place, .. } = lease.facts();
         running.is_at(&format!("{name} ({}:{})", place.host(), place.port));
         // Register the ticket before the redirect, since the client may return at once.

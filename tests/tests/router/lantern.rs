@@ -125,6 +125,7 @@ fn the_owner_cancels_their_builds() {
     cancel("waiting");
     let Err(Failure::Reported(text)) = waiting.acknowledged() else { panic!("a cancelled build begins") };
     assert_eq!(text, "build cancelled by the router's operator");
+    assert!(router.get("/status").unwrap().1.contains("\"builder\":\"builder-"));
     cancel("");
     router.expect_builds(2).unwrap();
     assert_eq!(ended(&router, "cancelled"), 2.0);

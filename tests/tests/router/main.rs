@@ -98,6 +98,8 @@ fn a_builder_that_dies_is_named_and_the_next_build_works() {
     for phase in Phase::ALL {
         let building = scene.build_until(phase);
         let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
+        let status = scene.router.get("/status").unwrap().1;
+        assert!(status.contains("\"builder\":\"builder-"), "{status}");
         kill(pid);
         scene.proxy.reset();
         let (session, result) = building.join().unwrap();

@@ -92,6 +92,8 @@ fn a_client_is_sent_to_a_builder_that_takes_its_ticket_once() {
     // During the build its builder is neither idle nor granted to others.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(builders(&router).len(), 1);
+    let status = router.get("/status").unwrap().1;
+    assert!(status.contains("\"builder\":\"builder-"), "{status}");
     let other = redirected(&router);
     assert_ne!(other.port, port, "one build per builder");
     expect_refused(&ask(&mut connect(at, Greeting::builder()), &other.ticket, 0), "not one for this builder");

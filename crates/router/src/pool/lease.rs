@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::{Queued, Running};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
@@ -8,6 +9,7 @@ use super::Message;
 use crate::health::{self, Builds};
 use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Facts};
+use crate::stages::Stages;
 
 /// A builder for one build. It returns to the pool on drop.
 pub(crate) struct Lease {
@@ -23,6 +25,14 @@ impl Lease {
     /// What is known of the builder.
     pub(crate) fn facts(&self) -> &Facts {
         self.builder.facts()
+    }
+
+    /// Begins the build on this builder.
+    pub(crate) fn begin(&self, queued: Queued, stages: Arc<Stages>) -> Running {
+        let Facts { name, memory, .. } = self.facts();
+        let running = queued.begin(*memory, move || stages.stage());
+        running.is_on(name);
+        running
     }
 
     /// Why the builder is gone, if the pool learns it within `patience`.

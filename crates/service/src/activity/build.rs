@@ -41,6 +41,8 @@ pub(super) struct Build {
     pub(super) subject: Subject,
     /// Cancelled when the daemon's owner cancels the build.
     pub(super) cancel: CancellationToken,
+    /// For a router: the builder that has the build.
+    builder: OnceLock<String>,
     /// The builder to which the client was redirected, if this daemon does not relay the build.
     pub(super) elsewhere: OnceLock<String>,
     read: ReadStage,
@@ -78,6 +80,7 @@ impl Build {
         Self {
             subject,
             cancel,
+            builder: OnceLock::new(),
             elsewhere: OnceLock::new(),
             read,
             since: Instant::now(),
@@ -143,7 +146,7 @@ impl Build {
             elapsed_seconds: elapsed.as_secs_f64(),
             started_ms: self.started_ms,
             memory_bytes: self.memory(),
-            builder: None,
+            builder: self.builder.get().cloned(),
         }
     }
 
@@ -264,6 +267,11 @@ impl Running {
     /// Waits until the daemon's owner cancels the build.
     pub async fn cancelled(&self) {
         self.build.cancel.cancelled().await;
+    }
+
+    /// Records which builder a router has granted.
+    pub fn is_on(&self, builder: &str) {
+        self.build.builder.get_or_init(|| builder.to_owned());
     }
 
     /// Records that the client was redirected to `builder`, which alone can cancel the build.

@@ -48,6 +48,15 @@ fn status_follows_the_builds() {
 }
 
 #[test]
+fn a_build_shows_its_builder() {
+    let running = begin(&activity(false));
+    let shown = || running.activity.report().builds[0].builder.clone();
+    assert_eq!(shown(), None, "a builder's own build");
+    running.is_on("builder-1");
+    assert_eq!(shown().as_deref(), Some("builder-1"));
+}
+
+#[test]
 fn labels_are_shown_only_when_asked_and_never_raw() {
     let hidden = begin(&activity(false));
     assert_eq!(hidden.activity.report().builds[0].subject.label, None);
