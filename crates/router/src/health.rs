@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::DATE;
-use service::exchange;
+use service::{Outcome, exchange};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,10 +23,17 @@ const LOST: Duration = Duration::from_secs(20);
 pub(crate) struct Builds {
     /// Running or queued builds.
     pub(crate) active: u64,
-    /// Ended builds. Refused ones count too, except for clients without the right to use the builder, which a redirected client has.
-    pub(crate) ended: u64,
-    /// Successful builds.
-    pub(crate) succeeded: u64,
+    /// Ended builds by outcome, in the order of [`Outcome::ALL`]. Builds of clients without the right to use the builder, which a redirected
+    /// client has, do not count.
+    ended: [u64; Outcome::ALL.len()],
+}
+
+impl Builds {
+    /// The outcome of a build that has ended since `before`.
+    pub(crate) fn ended_since(&self, before: &Self) -> Option<Outcome> {
+        let more = |&at: &usize| self.ended[at] > before.ended[at];
+        (0..Outcome::ALL.len()).find(more).map(|at| Outcome::ALL[at])
+    }
 }
 
 /// Whether the builder reports that it accepts builds.
@@ -42,11 +49,12 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
         let values = samples.filter(|rest| rest.starts_with([' ', '{'])).filter_map(|rest| rest.rsplit(' ').next());
         values.filter_map(|value| value.parse::<f64>().ok()).sum::<f64>() as u64
     };
-    Ok(Builds {
-        active: sum("build_active") + sum("queue_depth"),
-        ended: sum("builds_total").saturating_sub(sum("builds_refused_total{reason=\"access\"}")),
-        succeeded: sum("builds_total{outcome=\"succeeded\"}"),
-    })
+    let ended = |outcome: Outcome| {
+        let all = sum(&format!("builds_total{{outcome=\"{}\"}}", outcome.name()));
+        let others = if outcome == Outcome::Refused { sum("builds_refused_total{reason=\"access\"}") } else { 0 };
+        all.saturating_sub(others)
+    };
+    Ok(Builds { active: sum("build_active") + sum("queue_depth"), ended: Outcome::ALL.map(ended) })
 }
 
 /// Polls a builder until `settled` holds for its numbers of builds.

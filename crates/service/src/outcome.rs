@@ -16,7 +16,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
+    /// All outcomes.
+    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
 
     /// The name in metrics and logs.
     #[must_use]

@@ -10,6 +10,7 @@ use protocol::{
     BuilderMessage, ClientMessage, Frame, Greeting, Hello, MAGIC, Metric, Redirect, Ticket, ValueType, capability,
 };
 
+use crate::ended;
 use crate::scene::{PATIENCE, builders, wait_for_builders};
 
 fn start(arguments: &[&str]) -> Builder {
@@ -39,11 +40,15 @@ fn hello(capabilities: u64) -> Hello {
 
 /// Sends a Hello, with or without a ticket; returns the first answer other than Wait.
 fn ask(stream: &mut TcpStream, ticket: &str, capabilities: u64) -> BuilderMessage {
+    ask_for(stream, ticket, hello(capabilities))
+}
+
+fn ask_for(stream: &mut TcpStream, ticket: &str, hello: Hello) -> BuilderMessage {
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !ticket.is_empty() {
         ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }).encode(&mut bytes);
     }
-    ClientMessage::Hello(hello(capabilities)).encode(&mut bytes);
+    ClientMessage::Hello(hello).encode(&mut bytes);
     stream.write_all(&bytes).unwrap();
     let mut received = BytesMut::new();
     loop {
@@ -102,6 +107,22 @@ fn a_client_is_sent_to_a_builder_that_takes_its_ticket_once() {
     assert!(matches!(ask(&mut build, &other.ticket, 0), BuilderMessage::Accept(_)));
     drop(build);
     wait_for_builders(&router, 0);
+}
+
+#[test]
+fn the_router_counts_how_the_builds_of_redirected_clients_end() {
+    let router = start(&[]);
+    let too_long = Hello { dims: 1_000_000, ..hello(0) };
+    for (hello, outcome) in [(hello(0), "cancelled"), (too_long, "refused")] {
+        let Redirect { port, ticket, .. } = redirected(&router);
+        let mut build = connect(([127, 0, 0, 1], port).into(), Greeting::builder());
+        let answer = ask_for(&mut build, &ticket, hello);
+        assert_eq!(matches!(answer, BuilderMessage::Accept(_)), outcome == "cancelled", "{answer:?}");
+        drop(build);
+        let counted = || Ok((ended(&router, outcome) == 1.0).then_some(()));
+        wait_for(&format!("a build to count as {outcome}"), PATIENCE, counted).unwrap();
+    }
+    assert_eq!(ended(&router, "failed"), 0.0);
 }
 
 #[test]

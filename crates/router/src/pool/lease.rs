@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use service::{Queued, Running};
+use service::{Outcome, Queued, Running};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
@@ -50,7 +50,7 @@ impl Lease {
         let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
         let settled = health::wait_until(&self.facts().place, |now| {
-            let came = now.active > 0 || now.ended > before.ended;
+            let came = now.active > 0 || now.ended_since(&before).is_some();
             (came || Instant::now() >= until) && now.active == 0
         });
         let after = tokio::select! {
@@ -59,9 +59,7 @@ impl Lease {
         };
         match after {
             None => Followed::Lost,
-            Some(after) if after.succeeded > before.succeeded => Followed::Built,
-            Some(after) if after.ended > before.ended => Followed::Failed,
-            Some(_) => Followed::NeverCame,
+            Some(after) => after.ended_since(&before).map_or(Followed::NeverCame, Followed::Ended),
         }
     }
 }
@@ -69,8 +67,7 @@ impl Lease {
 /// How the build of a redirected client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
-    Built,
-    Failed,
+    Ended(Outcome),
     NeverCame,
     Lost,
 }
