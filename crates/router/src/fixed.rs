@@ -52,7 +52,8 @@ impl Fixed {
             found.put_back();
         }
         Err(SpawnError {
-            hint: "Look whether the builders run, and whether the router reaches their status ports.".to_owned(),
+            hint: "Look whether the builders run and are not drained; the router must reach their status ports."
+                .to_owned(),
             ..SpawnError::passing(if ill.is_empty() {
                 "all builders of the list are taken".to_owned()
             } else {
@@ -107,16 +108,20 @@ impl Builder for Found {
 
     fn gone(&self) -> Boxed<'_, String> {
         Box::pin(async {
-            let mut misses = 0;
+            let (mut misses, mut why) = (0, "");
             while misses < MISSES {
                 if self.back.load(Ordering::Relaxed) {
                     return "it was put back".to_owned();
                 }
                 sleep(CHECK).await;
-                // Ask for its builds, not whether it is ready: a draining builder is not ready, but still has builds.
-                misses = if health::builds(&self.facts.place).await.is_ok() { 0 } else { misses + 1 };
+                (misses, why) = match health::builds(&self.facts.place).await {
+                    // A builder that is drained finishes its builds.
+                    Ok(builds) if builds.ready || builds.active > 0 => (0, why),
+                    Ok(_) => (misses + 1, health::NOT_READY),
+                    Err(_) => (misses + 1, "its status port does not answer"),
+                };
             }
-            "its status port does not answer".to_owned()
+            why.to_owned()
         })
     }
 

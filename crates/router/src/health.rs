@@ -17,10 +17,14 @@ const MAX_ANSWER: usize = 1 << 20;
 const POLL: Duration = Duration::from_millis(200);
 /// After this time without an answer a builder counts as lost. Its build may go on: the trouble may be the router's own.
 const LOST: Duration = Duration::from_secs(20);
+/// Why a builder that answers gets no build.
+pub(crate) const NOT_READY: &str = "it takes no builds at the moment";
 
-/// Numbers of builds from a builder's metrics.
+/// What a builder's metrics say of its builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Builds {
+    /// Whether it accepts builds.
+    pub(crate) ready: bool,
     /// Running or queued builds.
     pub(crate) active: u64,
     /// Ended builds by outcome, in the order of [`Outcome::ALL`]. Builds of clients without the right to use the builder, which a redirected
@@ -41,6 +45,13 @@ pub(crate) async fn is_ready(place: &Place) -> bool {
     get(place, "/readyz").await.is_ok()
 }
 
+/// The builder's numbers of builds; an error if it accepts none.
+pub(crate) async fn builds_if_ready(place: &Place) -> io::Result<Builds> {
+    let builds =
+        builds(place).await.map_err(|error| io::Error::other(format!("its status port does not answer: {error}")))?;
+    builds.ready.then_some(builds).ok_or_else(|| io::Error::other(NOT_READY))
+}
+
 /// The builder's numbers of builds.
 pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
     let text = get(place, "/metrics").await?;
@@ -54,7 +65,8 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
         let others = if outcome == Outcome::Refused { sum("builds_refused_total{reason=\"access\"}") } else { 0 };
         all.saturating_sub(others)
     };
-    Ok(Builds { active: sum("build_active") + sum("queue_depth"), ended: Outcome::ALL.map(ended) })
+    let active = sum("build_active") + sum("queue_depth");
+    Ok(Builds { ready: sum("ready") > 0, active, ended: Outcome::ALL.map(ended) })
 }
 
 /// Polls a builder until `settled` holds for its numbers of builds.

@@ -63,11 +63,12 @@ impl Session<'_> {
             Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
             Err(_) => return tracing::info!("Lantern client left"),
         };
-        let before = match health::builds(&lease.facts().place).await {
+        let before = match health::builds_if_ready(&lease.facts().place).await {
             Ok(before) => before,
             Err(error) => {
-                lease.condemn(&format!("its status port does not answer: {error}"));
-                return tell(stream, &error_frame("the builder does not answer, see the router's log")).await;
+                lease.condemn(&error.to_string());
+                let text = format!("builder {} was lost: {error}; try again", lease.facts().name);
+                return tell(stream, &error_frame(&text)).await;
             }
         };
         let host = lease.facts().place.host.clone().unwrap_or_else(|| self.here.clone());
@@ -159,6 +160,8 @@ impl Session<'_> {
         for attempt in 1..=ATTEMPTS {
             let lease = self.lantern_lease(stream, client).await?;
             let asked = async {
+                // Lantern's protocol has no code by which to recognise that the builder is drained.
+                health::builds_if_ready(&lease.facts().place).await?;
                 let mut builder = greeted(&lease, self.shared.config.builder_tls.as_deref()).await?;
                 let ticket = relayed(&lease.ticket).ok_or_else(|| std::io::Error::other("the ticket is too long"))?;
                 // Leave out the first four bytes of the order, which are the choice of the protocol.

@@ -27,7 +27,7 @@ pub(crate) enum Relayed {
     Ended,
     /// The client disconnected, or the build was cancelled or refused, before a builder accepted the build.
     Refused(Box<Client>, Queued, NoBuilder),
-    /// The builder was lost before it accepted the build: the caller may try another one.
+    /// The builder was lost, or takes no builds any more, before it accepted the build: the caller may try another one.
     Lost(Box<Client>, Queued, String),
 }
 
@@ -52,6 +52,12 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
                 Ok(Some(BuilderMessage::Refuse(refuse))) => Box::new(refuse),
                 _ => unreadable(&lease.facts().name),
             };
+            if refuse.report.sqlstate == SqlState::CANNOT_CONNECT_NOW {
+                // The builder is drained or ends: another one can take the build.
+                lease.condemn(&refuse.report.message);
+                let why = format!("builder {} refuses the build: {}", lease.facts().name, refuse.report.message);
+                return Relayed::Lost(Box::new(client), queued, why);
+            }
             Relayed::Refused(Box::new(client), queued, NoBuilder::Builder(refuse))
         }
         Ok((builder, decision)) => {

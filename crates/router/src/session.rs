@@ -125,11 +125,11 @@ impl Session<'_> {
     /// Redirects the client, and reserves the builder until the build ends.
     async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) -> Relayed {
         // Read the numbers before the redirect: the build might be over by the time of a later request.
-        let before = match health::builds(&lease.facts().place).await {
+        let before = match health::builds_if_ready(&lease.facts().place).await {
             Ok(before) => before,
             Err(error) => {
-                lease.condemn(&format!("its status port does not answer: {error}"));
-                let why = format!("builder {} was lost: it does not answer: {error}", lease.facts().name);
+                lease.condemn(&error.to_string());
+                let why = format!("builder {} was lost: {error}", lease.facts().name);
                 return Relayed::Lost(Box::new(client), queued, why);
             }
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::{Builder, BuilderOptions, Scratch, SqlError, binary, wait_for};
 
 use crate::client::{Failure, connect};
+use crate::ended;
 use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
 use crate::table::{Opclass, Table};
 
@@ -58,10 +59,14 @@ fn one_at_a_time(arguments: &[&str]) -> Builder {
     Builder::start_with(&BuilderOptions { tls: false, ..options }).unwrap()
 }
 
+/// A builder in a router's list.
+fn address(builder: &Builder) -> String {
+    format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port())
+}
+
 /// A router to one builder, which the router does not start.
 fn router_to(builder: &Builder, name: &str, arguments: &[&str]) -> Scene {
-    let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
-    let own = ["--builders", "static", "--builder", &address];
+    let own = ["--builders", "static", "--builder", &address(builder)];
     let mut scene = Scene::with(name, &BuilderOptions::router(&[&own, arguments].concat()));
     scene.build_and_drop();
     scene
@@ -143,6 +148,37 @@ fn a_build_that_waits_for_its_builders_other_build_is_refused_when_the_router_en
         waits_there
     });
     assert!(waited_there);
+}
+
+#[test]
+fn a_drained_builder_gets_no_builds_while_another_one_takes_them() {
+    let table = Table::random(Opclass::L2, 100, 8, 7);
+    // Whichever builder is the router's first choice.
+    for (mode, drained) in [("relay", 0), ("relay", 1), ("redirect", 0), ("redirect", 1)] {
+        let sockets = [Socket::new(), Socket::new()];
+        let builders = sockets.each_ref().map(|socket| one_at_a_time(&["--admin-socket", &socket.path()]));
+        let [first, second] = builders.each_ref().map(address);
+        let list = ["--builders", "static", "--builder", &first, "--builder", &second, "--min-builders", "2"];
+        let options = BuilderOptions::router(&[&["--mode", mode], &list[..]].concat());
+        let mut scene = Scene::with(&format!("drained_{mode}_{drained}"), &BuilderOptions { tls: false, ..options });
+        wait_for_idle(&scene.router, 2);
+        sockets[drained].run(&["drain"]);
+        // The first build comes before the router knows that the builder is drained, the second one later.
+        for _ in 0..2 {
+            scene.build_and_drop();
+            if mode == "relay" {
+                table.build(connect(scene.router.address())).unwrap();
+            }
+            wait_for_idle(&scene.router, 1);
+        }
+        assert_eq!(ended(&builders[drained], "succeeded"), 0.0);
+    }
+}
+
+/// Waits until a router has this many idle builders.
+fn wait_for_idle(router: &Builder, count: usize) {
+    let idle = || Ok((router.get("/status")?.1.matches("\"state\":\"idle\"").count() == count).then_some(()));
+    wait_for(&format!("{count} idle builders"), PATIENCE, idle).unwrap();
 }
 
 #[test]
