@@ -43,7 +43,7 @@ pub(crate) async fn wait(
     queued: &Queued,
     patience: Duration,
 ) -> Result<Lease, NoBuilder> {
-    let memory = demand.memory;
+    let memory = demand.known_memory();
     let mut heard = Instant::now();
     let mut request = pool.ask(demand);
     let mut tick = interval(HEARTBEAT_INTERVAL);

@@ -44,12 +44,20 @@ fn ask(stream: &mut TcpStream, ticket: &str, capabilities: u64) -> BuilderMessag
 }
 
 fn ask_for(stream: &mut TcpStream, ticket: &str, hello: Hello) -> BuilderMessage {
+    send(stream, ticket, hello);
+    answer(stream)
+}
+
+fn send(stream: &mut TcpStream, ticket: &str, hello: Hello) {
     let mut bytes = BytesMut::from(&MAGIC[..]);
     if !ticket.is_empty() {
         ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }).encode(&mut bytes);
     }
     ClientMessage::Hello(hello).encode(&mut bytes);
     stream.write_all(&bytes).unwrap();
+}
+
+fn answer(stream: &mut TcpStream) -> BuilderMessage {
     let mut received = BytesMut::new();
     loop {
         while let Some(frame) = Frame::decode(&mut received).unwrap() {
@@ -134,6 +142,18 @@ fn a_client_that_comes_back_with_its_ticket_does_not_wait_for_itself() {
     assert!(matches!(&again, BuilderMessage::Redirect(again) if again.ticket != ticket), "{again:?}");
     // A builder stays reserved for 60 s if its client does not come back.
     assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_build_of_unknown_size_waits_for_no_number_of_bytes() {
+    let router = start(&["--max-builders", "1"]);
+    redirected(&router);
+    let mut waiting = connect(router.address(), Greeting::router());
+    send(&mut waiting, "", Hello { estimated_rows: 0, ..hello(0) });
+    let placed = || Ok(Some(router.get("/status")?.1).filter(|status| status.contains("\"position\":1")));
+    let status = wait_for("the place in the queue", PATIENCE, placed).unwrap();
+    let queue = status.split("\"queue\":").nth(1).unwrap();
+    assert!(queue.contains("\"memory_bytes\":0,"), "{status}");
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub(crate) struct Demand {
 const ANY_MEMORY: u64 = u64::MAX;
 
 impl Demand {
+    /// Memory in bytes that the build needs; 0 if it is not known.
+    pub(crate) fn known_memory(&self) -> u64 {
+        if self.memory == ANY_MEMORY { 0 } else { self.memory }
+    }
+
     /// Bytes that count towards the client's limit; for a build of unknown size the whole limit.
     pub(super) fn counted_memory(&self) -> u64 {
         if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
