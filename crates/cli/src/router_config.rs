@@ -36,7 +36,7 @@ pub fn config(arguments: &Router) -> Result<Config, Failure> {
             ..Rules::default()
         },
         grace: arguments.grace,
-        ..Config::new(source, server::machine_for)
+        ..Config::new(source, server::need_of, server::machine_for)
     })
 }
 

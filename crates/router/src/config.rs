@@ -51,15 +51,17 @@ pub struct Config {
     pub grace: Duration,
     /// The time limit for a build, from the grant of a builder to its end; `None` for none.
     pub max_build_time: Option<Duration>,
-    /// Returns the memory in bytes that a build needs; `u64::MAX` requests the largest builder. The caller passes the builder's formula,
-    /// since the router does not link the engine.
-    pub memory_for: fn(&Hello) -> u64,
+    /// Returns the memory in bytes that a builder reserves for a build; `u64::MAX` if it is not known. The caller passes the builder's
+    /// formulas, since the router does not link the engine.
+    pub need_of: fn(&Hello) -> u64,
+    /// Returns the memory in bytes of a builder that may use this many bytes for a build.
+    pub machine_for: fn(u64) -> u64,
 }
 
 impl Config {
-    /// The default settings, with builders from `source`, whose memory `memory_for` computes.
+    /// The default settings, with builders from `source`, whose memory `need_of` and `machine_for` compute.
     #[must_use]
-    pub fn new(source: Source, memory_for: fn(&Hello) -> u64) -> Self {
+    pub fn new(source: Source, need_of: fn(&Hello) -> u64, machine_for: fn(u64) -> u64) -> Self {
         Self {
             listening: Listening { max_connections: 1024, ..Listening::default() },
             builder_tls: None,
@@ -69,7 +71,8 @@ impl Config {
             rules: Rules::default(),
             grace: Duration::from_secs(10),
             max_build_time: None,
-            memory_for,
+            need_of,
+            machine_for,
         }
     }
 }

@@ -182,7 +182,7 @@ impl Session<'_> {
 
     async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
         // The order has no number of rows, so request the smallest builder.
-        let demand = Demand { client: client.clone(), memory: 0 };
+        let demand = Demand::new(client.clone(), 0, self.shared.config.machine_for);
         let mut request = self.shared.pool.ask(demand);
         let mut byte = [0];
         tokio::select! {

@@ -84,7 +84,8 @@ impl Session<'_> {
         }
         self.shared.door.pending.settle(self.id);
         tracing::Span::current().record("label", printable(&client.hello.label));
-        let demand = Demand { client: known, memory: (self.shared.config.memory_for)(&client.hello) };
+        let config = &self.shared.config;
+        let demand = Demand::new(known, (config.need_of)(&client.hello), config.machine_for);
         tracing::info!(client = %demand.client, memory = demand.memory, again = !client.ticket.is_empty(), "build asked for");
         self.shared.sent.comes_back_with(&client.ticket);
         let patience = self.shared.config.listening.idle_timeout;

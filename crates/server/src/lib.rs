@@ -24,6 +24,7 @@ mod ticket;
 mod v1;
 mod writing;
 
+pub use admission::machine_for;
 pub use config::Config;
 pub use server::Server;
-pub use sizing::machine_for;
+pub use sizing::need_of;

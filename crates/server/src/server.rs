@@ -32,7 +32,7 @@ impl Shared {
 
     /// The most rows of a build of this client; 0 is no limit.
     pub(crate) fn max_rows(&self, client: &Client) -> u64 {
-        client.limits.with_rows_of(&Limits { rows: self.config.max_rows, ..Limits::default() }).rows
+        client.limits.lower(&Limits { rows: self.config.max_rows, ..Limits::default() }).rows
     }
 
     pub(crate) fn threads(&self) -> u32 {

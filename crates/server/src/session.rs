@@ -134,7 +134,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         let client =
             self.shared.config.listening.access.admit("builder", self.peer, token, self.certificate.as_deref())?;
         Ok(match sent {
-            Some(sent) => Client { limits: client.limits.with_rows_of(&sent.limits), ..sent },
+            Some(sent) => Client { limits: client.limits.lower(&sent.limits), ..sent },
             None => client,
         })
     }

@@ -29,14 +29,19 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// These limits, with the lower limit of rows of the two.
+    /// For each limit the lower of the two.
     #[must_use]
-    pub fn with_rows_of(self, other: &Self) -> Self {
-        let rows = match (self.rows, other.rows) {
-            (0, rows) | (rows, 0) => rows,
-            (one, other) => one.min(other),
-        };
-        Self { rows, ..self }
+    pub fn lower(self, other: &Self) -> Self {
+        fn lower<T: Ord + Default>(one: T, other: T) -> T {
+            let none = T::default();
+            if one == none || (other != none && other < one) { other } else { one }
+        }
+        Self {
+            builds: lower(self.builds, other.builds),
+            waiting: lower(self.waiting, other.waiting),
+            memory: lower(self.memory, other.memory),
+            rows: lower(self.rows, other.rows),
+        }
     }
 
     /// Checks a client's estimate of rows against the limit.
@@ -84,8 +89,7 @@ impl Client {
         format!("{} {} {}", self.address, self.limits.rows, self.name.as_deref().unwrap_or_default())
     }
 
-    /// Parses the text of [`Client::to_text`]. Of the limits it has only that of rows, which only a builder can count; the
-    /// router has applied the others.
+    /// Parses the text of [`Client::to_text`]. Of the limits it has only that of rows.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');

@@ -86,13 +86,13 @@ impl TicketKeys {
     }
 
     /// Issues a ticket for a build of `client` that begins on `builder` before `expiry`, in seconds since 1970 by the builder's
-    /// clock.
+    /// clock. It has the client's limits of memory and rows, which only a builder can enforce.
     ///
     /// # Errors
     /// If the system has no random bytes.
     pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
-        // Older builders do not know this format and take all of it as the id.
-        let id = format!("{}:{}", random::<ID_BYTES>()?, hex(client.to_text().as_bytes()));
+        // Older builders take what is before the colon as the ticket's number, or all of it.
+        let id = format!("{}-{}:{}", random::<ID_BYTES>()?, client.limits.memory, hex(client.to_text().as_bytes()));
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
         let tag = hmac::sign(key, &signed(builder, &id, expiry));
@@ -209,7 +209,12 @@ impl TicketGate {
             return Err(TicketError::Used);
         }
         let (number, client) = id.split_once(':').unwrap_or((id, ""));
-        let client = unhex(client).and_then(|text| Client::parse(&String::from_utf8(text).ok()?));
+        // Tickets of older routers have no limit of memory.
+        let (number, memory) = number.split_once('-').unwrap_or((number, "0"));
+        let mut client = unhex(client).and_then(|text| Client::parse(&String::from_utf8(text).ok()?));
+        if let (Some(client), Ok(memory)) = (&mut client, memory.parse()) {
+            client.limits.memory = memory;
+        }
         Ok(Shown { id: number.to_owned(), client })
     }
 }
@@ -228,8 +233,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-    use super::{Client, Clock, TicketError, TicketGate, TicketKeys, now};
-    use crate::Reload;
+    use super::{Client, Clock, TicketError, TicketGate, TicketKeys, hmac, now, signed};
+    use crate::hex::hex;
+    use crate::{Limits, Reload};
 
     fn keys(text: &str) -> Arc<TicketKeys> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -238,7 +244,8 @@ mod tests {
     }
 
     fn client() -> Client {
-        Client { name: Some("tenant.a".into()), ..Client::unnamed("10.0.0.7:5432".parse().unwrap()) }
+        let limits = Limits { memory: 1 << 40, rows: 7, ..Limits::default() };
+        Client { name: Some("tenant.a".into()), limits, ..Client::unnamed("10.0.0.7:5432".parse().unwrap()) }
     }
 
     fn issue(keys: &TicketKeys, builder: &str) -> String {
@@ -257,6 +264,17 @@ mod tests {
         assert_eq!(gate.admit(&issue(&keys(&text), "b-2")), Err(TicketError::Forged));
         assert_eq!(gate.admit(""), Err(TicketError::Missing));
         assert!(gate.admit(&issue(&keys(&text), "b-1")).is_ok());
+    }
+
+    #[test]
+    fn a_ticket_of_an_older_router_has_no_limit_of_memory() {
+        let keys = keys(&TicketKeys::generate().unwrap());
+        let (id, expiry) = (format!("07:{}", hex(client().to_text().as_bytes())), now() + 60);
+        let tag = hmac::sign(&keys.keys.read().unwrap()[0], &signed("b", &id, expiry));
+        let ticket = format!("{id}.{expiry}.{}", hex(tag.as_ref()));
+        let shown = TicketGate::new(keys, "b".to_owned()).admit(&ticket).unwrap();
+        let limits = Limits { memory: 0, ..client().limits };
+        assert_eq!((shown.id.as_str(), shown.client), ("07", Some(Client { limits, ..client() })));
     }
 
     #[test]

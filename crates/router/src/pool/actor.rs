@@ -236,7 +236,7 @@ impl Actor {
         let ticket = match (&self.key, self.clients.get(&request)) {
             (Some(key), Some(Client { client, .. })) => {
                 let expiry = builder.facts().place.clock.now() + TICKET_LIFETIME.as_secs();
-                key.issue(&builder.facts().ticket_name, client, expiry)
+                key.issue(&builder.facts().ticket_name, &self.scheduler.limited(id, client), expiry)
             }
             _ => Ok(String::new()),
         };

@@ -106,8 +106,13 @@ impl Scheduler {
 
     /// A client's running builds.
     pub(super) fn share_of(&self, client: &str) -> Share {
+        self.share_without(BuilderId::MAX, client)
+    }
+
+    /// A client's running builds on other builders than `id`.
+    pub(super) fn share_without(&self, id: BuilderId, client: &str) -> Share {
         let mut share = Share::default();
-        for entry in self.builders.values() {
+        for entry in self.builders.iter().filter(|(other, _)| **other != id).map(|(_, entry)| entry) {
             if let State::Taken { client: other, memory } = &entry.state
                 && **other == *client
             {

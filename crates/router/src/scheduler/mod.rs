@@ -174,9 +174,9 @@ impl Scheduler {
                 self.wait_for_start_again(request);
                 continue;
             }
-            let need = self.rules.clamp(demand.memory);
+            let need = self.rules.clamp(demand.machine);
             if let Some(id) = self.smallest(need, Entry::is_usable) {
-                self.set(id, State::Taken { client: demand.client.key(), memory: demand.counted_memory() });
+                self.set(id, State::Taken { client: demand.client.key(), memory: demand.memory });
                 self.leave(request);
                 actions.push(Action::Grant { request, id });
                 continue;

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use service::{Client, Share, fair_order};
 
-use super::Scheduler;
+use super::{BuilderId, Scheduler};
 use crate::spawner::SpawnError;
 
 /// The scheduler's number for a request.
@@ -14,22 +14,26 @@ pub(crate) type RequestId = u64;
 pub(crate) struct Demand {
     /// The client, whose limits and fair share apply.
     pub(crate) client: Client,
-    /// Memory in bytes that the build needs.
+    /// Memory in bytes that a builder reserves for the build, and that counts towards the client's limit.
     pub(crate) memory: u64,
+    /// Memory in bytes of a builder on which the build fits.
+    pub(crate) machine: u64,
 }
 
-/// [`Demand::memory`] of a build of unknown size.
+/// [`Demand::memory`] of a build of unknown size, whose client has no limit.
 const ANY_MEMORY: u64 = u64::MAX;
 
 impl Demand {
+    /// The demand of a build that needs `memory` bytes, or [`ANY_MEMORY`]: then it may need all that its client may have.
+    pub(crate) fn new(client: Client, memory: u64, machine_for: fn(u64) -> u64) -> Self {
+        let is_limited = memory == ANY_MEMORY && client.limits.memory > 0;
+        let memory = if is_limited { client.limits.memory } else { memory };
+        Self { client, memory, machine: machine_for(memory) }
+    }
+
     /// Memory in bytes that the build needs; 0 if it is not known.
     pub(crate) fn known_memory(&self) -> u64 {
         if self.memory == ANY_MEMORY { 0 } else { self.memory }
-    }
-
-    /// Bytes that count towards the client's limit; for a build of unknown size the whole limit.
-    pub(super) fn counted_memory(&self) -> u64 {
-        if self.memory == ANY_MEMORY { self.client.limits.memory } else { self.memory }
     }
 }
 
@@ -86,16 +90,27 @@ impl Scheduler {
     /// The refusal of a client that cannot join the queue, if any.
     pub(super) fn refusal(&self, demand: &Demand) -> Option<Refusal> {
         let (client, limits) = (demand.client.key(), demand.client.limits);
-        if limits.hold_back(Share::default(), demand.counted_memory()) {
+        if limits.hold_back(Share::default(), demand.memory) {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
         let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
         (!limits.let_wait(waiting)).then_some(Refusal::Waiting(limits.waiting))
     }
 
+    /// The client with the memory limit of its build on builder `id`: the client's own, less the memory of its other running builds.
+    pub(crate) fn limited(&self, id: BuilderId, client: &Client) -> Client {
+        let mut client = client.clone();
+        if client.limits.memory > 0 {
+            let others = self.share_without(id, &client.key()).memory;
+            // 0 would mean no limit.
+            client.limits.memory = client.limits.memory.saturating_sub(others).max(1);
+        }
+        client
+    }
+
     /// Whether the client's own limits keep a build waiting.
     pub(super) fn is_held_back(&self, demand: &Demand) -> bool {
-        demand.client.limits.hold_back(self.share_of(&demand.client.key()), demand.counted_memory())
+        demand.client.limits.hold_back(self.share_of(&demand.client.key()), demand.memory)
     }
 
     pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {

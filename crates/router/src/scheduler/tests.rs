@@ -12,7 +12,7 @@ fn client(number: u8) -> Client {
 }
 
 fn ask(scheduler: &mut Scheduler, from: u8, memory: u64) -> RequestId {
-    scheduler.ask(Demand { client: client(from), memory }).unwrap()
+    scheduler.ask(Demand::new(client(from), memory, |bytes| bytes)).unwrap()
 }
 
 #[test]
@@ -24,7 +24,8 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
     }
     let limits = Limits { builds: 1, waiting: 1, memory: 50, rows: 0 };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
-    let ask_named = |scheduler: &mut Scheduler, memory| scheduler.ask(Demand { client: named.clone(), memory });
+    let ask_named =
+        |scheduler: &mut Scheduler, memory| scheduler.ask(Demand::new(named.clone(), memory, |bytes| bytes));
     assert_eq!(ask_named(&mut scheduler, 51), Err(Refusal::Beyond { needed: 51, limit: 50 }));
     let first = ask_named(&mut scheduler, 20).unwrap();
     assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
@@ -41,6 +42,29 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
     scheduler.given_back(1);
     scheduler.rested(1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
+}
+
+#[test]
+fn a_build_may_take_what_its_client_has_left() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
+    let named = |name: &str, memory| Client {
+        name: Some(name.into()),
+        limits: Limits { memory, ..Limits::default() },
+        ..client(1)
+    };
+    // A builder needs twice the memory that its build reserves.
+    let ask = |scheduler: &mut Scheduler, client, memory| scheduler.ask(Demand::new(client, memory, |bytes| 2 * bytes));
+    ask(&mut scheduler, named("a", 40), 15).unwrap();
+    ask(&mut scheduler, named("a", 40), u64::MAX).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 30 }, Action::Start { id: 2, memory: 80 }]);
+    scheduler.started(1, 30, now);
+    assert_eq!(scheduler.act(now).len(), 1);
+    let left = |scheduler: &Scheduler, id, client| scheduler.limited(id, &client).limits.memory;
+    assert_eq!((left(&scheduler, 1, named("a", 40)), left(&scheduler, 2, named("a", 40))), (40, 25));
+    assert_eq!((left(&scheduler, 2, named("b", 40)), left(&scheduler, 2, named("a", 0))), (40, 0));
+    assert_eq!(left(&scheduler, 2, named("a", 15)), 1, "not 0, which is no limit");
+    scheduler.started(2, 80, now);
+    assert_eq!(scheduler.act(now), [], "a build of unknown size may take all that its client may have");
 }
 
 fn order(scheduler: &Scheduler) -> Vec<RequestId> {

@@ -24,8 +24,9 @@ fn limit_of(total: u64) -> u64 {
     total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
 }
 
-/// The least memory in bytes of a machine or container whose default limit is at least `bytes`.
-pub(crate) fn machine_for(bytes: u64) -> u64 {
+/// The least memory in bytes of a machine or container on which a builder with default settings may use `bytes` for builds.
+#[must_use]
+pub fn machine_for(bytes: u64) -> u64 {
     let shares = u128::from(MARGIN_SHARE);
     let by_share = (u128::from(bytes) + u128::from(MARGIN)) * shares / (shares - 1) + 1;
     let by_half = 2 * u128::from(bytes);

@@ -7,7 +7,8 @@ mod reservation;
 mod size;
 mod threads;
 
-pub(crate) use limit::{default_limit, free, machine_for};
+pub use limit::machine_for;
+pub(crate) use limit::{default_limit, free};
 pub(crate) use need::{Need, SPARSE_VALUE};
 pub(crate) use queue::{Admission, Full, Never, NoPlace, Place, Waits};
 pub(crate) use reservation::Reservation;

@@ -87,6 +87,19 @@ fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
 }
 
 #[test]
+fn the_limit_of_memory_in_a_ticket_holds() {
+    let (builder, keys) = builder();
+    let limits = service::Limits { memory: 1000, ..Default::default() };
+    let client = service::Client { limits, ..service::Client::unnamed("10.0.0.7:5432".parse().unwrap()) };
+    let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60;
+    let mut build = builder.connect();
+    show(&mut build, &keys.issue("mine", &client, expiry).unwrap());
+    let refuse = build.refused(hello(4));
+    assert_eq!(refuse.report.sqlstate.as_str(), "53200", "{refuse:?}");
+    assert!(refuse.report.hint.contains("--token-file"), "{refuse:?}");
+}
+
+#[test]
 fn the_limit_of_rows_in_a_ticket_holds_for_lanterns_protocol() {
     let (builder, keys) = builder();
     let limits = service::Limits { rows: 10, ..Default::default() };
