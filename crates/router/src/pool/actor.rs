@@ -20,6 +20,8 @@ pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 const NEWS: Duration = Duration::from_millis(500);
 /// The time limit for stopping all builders when the router ends.
 const CLOSE: Duration = Duration::from_secs(10);
+/// The time limit for leaving builders to other routers when the router ends.
+const LEAVE: Duration = Duration::from_secs(5);
 
 pub(super) struct Client {
     /// The name of the client that requests the build.
@@ -87,7 +89,7 @@ impl Actor {
             tokio::select! {
                 message = inbox.recv() => match message {
                     Some(Message::Close { done }) => {
-                        self.close().await;
+                        self.close(&mut inbox).await;
                         let _ = done.send(());
                         return;
                     }
@@ -291,9 +293,12 @@ impl Actor {
         });
     }
 
-    async fn close(&mut self) {
-        self.clients.clear();
+    async fn close(&mut self, inbox: &mut mpsc::UnboundedReceiver<Message>) {
+        self.clients.drain().for_each(|(request, _)| self.scheduler.leave(request));
         if self.spawner.outlives_router() {
+            if timeout(LEAVE, self.leave_all(inbox)).await.is_err() {
+                tracing::warn!("ended before all builders were left to other routers");
+            }
             return;
         }
         let stops: Vec<_> = self.builders.values().filter_map(|known| known.builder.clone()).collect();
@@ -306,6 +311,23 @@ impl Actor {
         };
         if timeout(CLOSE, all).await.is_err() {
             tracing::warn!("ended without waiting for all builders");
+        }
+    }
+
+    /// Waits for builders whose build is ending, and leaves all idle ones to other routers. Redirected builds may go on for hours.
+    async fn leave_all(&mut self, inbox: &mut mpsc::UnboundedReceiver<Message>) {
+        self.scheduler.drain();
+        loop {
+            for action in self.scheduler.act(Instant::now().into_std()) {
+                self.perform(action);
+            }
+            if !self.scheduler.is_any_leaving() {
+                return;
+            }
+            match inbox.recv().await {
+                Some(message) => self.handle(message),
+                None => return,
+            }
         }
     }
 }

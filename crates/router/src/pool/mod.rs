@@ -3,6 +3,8 @@
 mod actor;
 mod lease;
 mod news;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -114,7 +116,7 @@ impl Pool {
         self.builders.clone()
     }
 
-    /// Stops all builders that must not outlive the router.
+    /// Stops all builders that must not outlive the router, or leaves them to other routers.
     pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.messages.send(Message::Close { done }).is_ok() {

@@ -90,6 +90,11 @@ impl Scheduler {
         self.builders.values().any(Entry::is_busy)
     }
 
+    /// Whether a draining router will soon stop a builder or hand one over.
+    pub(crate) fn is_any_leaving(&self) -> bool {
+        self.builders.values().any(|entry| !matches!(entry.state, State::Starting | State::Taken { .. }))
+    }
+
     /// The smallest builder among those that `which` selects with at least `memory` bytes; the oldest of several.
     pub(super) fn smallest(&self, memory: u64, which: impl Fn(&Entry) -> bool) -> Option<BuilderId> {
         let fitting = self.builders.iter().filter(|(_, entry)| entry.memory >= memory && which(entry));
