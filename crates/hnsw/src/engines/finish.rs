@@ -129,7 +129,8 @@ impl Completion<'_> {
             memory::give_back();
         }
         // Navigation selects all neighbors again, and would drop most links across.
-        if measured.remedy == Remedy::None {
+        let may_mend = navigate::may_mend(measured.quality.lost(), points.len());
+        if measured.remedy == Remedy::None && may_mend {
             let mut mended = measured.draft.clone();
             navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
             let quality = quality_of(&mended)?;

@@ -11,6 +11,7 @@ use distance::Candidate;
 
 use crate::candidates::distinct;
 use crate::draft::Draft;
+use crate::repair::guard::LOST;
 use crate::search::{Distances, Links, Searcher};
 use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
 use crate::space::{Query, Space};
@@ -77,6 +78,13 @@ pub(crate) fn improve(
         navigation.improve_layer(draft, layer, (&points, &order), 1)?;
     }
     navigation.improve_layer(draft, 0, (points, order), one_of(points.len(), ef_construction))
+}
+
+/// Whether navigation may raise the recall by as much as the guard takes for a loss. If few elements are searched for, the others profit
+/// little, so one in `n` searches mends about an `n`th of what is `lost`. Every second element is enough for most of the others.
+pub(crate) fn may_mend(lost: f32, points: usize) -> bool {
+    let one_of = one_of(points, CHEAP + 1);
+    lost > LOST * if one_of > 2 { one_of as f32 } else { 1.0 }
 }
 
 /// At layer 0 with `points` points, every `n`th is searched for; returns `n`.
@@ -148,7 +156,7 @@ impl Navigation<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{improve, one_of};
+    use super::{improve, may_mend, one_of};
     use crate::Control;
     use crate::draft::Draft;
     use crate::testing::{euclidean, pool, reached, store};
@@ -158,6 +166,12 @@ mod tests {
         assert_eq!([50_000, 50_001, 200_001].map(|points| one_of(points, 64)), [1, 2, 4]);
         assert_eq!([one_of(1000, 32), one_of(1000, 33)], [4, 1]);
         assert_eq!([400_000, 400_001, 1_000_000].map(|points| one_of(points, 64)), [4, 5, 10]);
+    }
+
+    #[test]
+    fn small_losses_of_large_tables_are_not_worth_the_searches() {
+        assert!(may_mend(0.013, 50_000) && may_mend(0.013, 200_000) && may_mend(0.15, 1_000_000));
+        assert!(!may_mend(0.011, 200_000) && !may_mend(0.02, 500_000) && !may_mend(0.1, 1_000_000));
     }
 
     #[test]

@@ -29,6 +29,9 @@ const EF_LOW: usize = 20;
 /// Neighbors per probe.
 const K: usize = 10;
 
+/// Recall lost on the way that is more than chance. On real embeddings it is less than .01, and mostly 0.
+pub(crate) const LOST: f32 = 0.012;
+
 /// Recall of searches for the probes, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Quality {
@@ -50,9 +53,8 @@ impl Quality {
         (self.local - self.low).max(0.0)
     }
 
-    /// Whether the loss is more than chance. On real embeddings it is less than .01, and mostly 0.
+    /// Whether the loss is more than chance.
     pub(crate) fn loses(&self) -> bool {
-        const LOST: f32 = 0.012;
         self.lost() > LOST.max(1.5 * self.deviation)
     }
 
