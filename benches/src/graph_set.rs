@@ -181,6 +181,8 @@ pub fn nearest_distances<V: AsRef<[u8]> + Sync>(rows: &[V], queries: &[V], kerne
             distances.select_nth_unstable_by(k - 1, f32::total_cmp);
         }
         distances.truncate(k);
+        // Otherwise each result would keep the memory for the distances of all rows.
+        distances.shrink_to_fit();
         distances.sort_unstable_by(f32::total_cmp);
         distances
     };

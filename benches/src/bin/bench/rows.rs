@@ -122,6 +122,7 @@ impl Rows {
         let bytes = rows * value_type.value_len(self.dims as u32).unwrap_or_default();
         let mut line = vec![rows.to_string(), format!("{intake:.1}"), format!("{graph:.1}"), each(graph)];
         line.extend([format!("{cpu:.1}"), each(cpu), (peak / 1_000_000).to_string(), (bytes / 1_000_000).to_string()]);
+        println!("{}", line.join("  "));
         line.extend(self.searched(&finished, kernel, value_type));
         Ok(line)
     }
