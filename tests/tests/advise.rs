@@ -176,7 +176,7 @@ fn a_large_table_that_has_grown_since_it_was_analysed() {
         let answer = json("grown", &["--table", table, "--metric", "l2", "--target-recall", "0.8", "--max-rows", "2k"]);
         let (rows, tried) = (answer["rows"].as_f64().unwrap(), answer["tried"].as_u64().unwrap());
         assert!((rows / 20_000.0 - 1.0).abs() < 0.15, "{table}: {rows} rows");
-        assert!((1000..=1800).contains(&tried), "{table}: {tried} of 2000 rows, less those held out");
+        assert!((1000..=2700).contains(&tried), "{table}: {tried} of 3000 rows, less those held out");
     }
 }
 

@@ -19,8 +19,12 @@ pub const HAS_OTHER_TYPES: &str = "\
 /// The name of the first column of a user's query: none that its other columns have.
 const QUERY: &str = "lantern_query";
 
-/// More rows than wanted are drawn, since a sample of blocks has the expected number of rows only on average.
-const SPARE: u64 = 2000;
+/// The fewest rows of a sample for `k` neighbors: three times what advice needs, since a sample of blocks has the expected number of rows only
+/// on average. Not more rows are drawn than used: the rows left out would all be in the last blocks of the table.
+#[must_use]
+pub fn least_sample(k: u16) -> u64 {
+    (60 * u64::from(k)).max(3000)
+}
 
 /// A column of vectors in SQL. Its names are quoted where necessary.
 #[derive(Clone, Debug)]
@@ -72,7 +76,7 @@ impl SqlColumn {
     #[must_use]
     pub fn sample(&self, most: u64, rows: u64) -> String {
         let Self { table, name, .. } = self;
-        let sample = tablesample(100.0 * most.saturating_add(SPARE) as f64 / rows.max(1) as f64);
+        let sample = tablesample(100.0 * most as f64 / rows.max(1) as f64);
         format!("SELECT {name} FROM ONLY {table}{sample} WHERE {name} IS NOT NULL LIMIT {most}")
     }
 
@@ -84,7 +88,7 @@ impl SqlColumn {
     }
 
     /// Estimates the number of rows with values, from those `counted` in a few of a table's `blocks` and from the number by the planner's
-    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count is only about 7 % exact.
+    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count may be off by about 7 %.
     #[must_use]
     pub fn rows(blocks: f64, counted: i64, by_statistics: Option<f64>) -> u64 {
         const APART: f64 = 0.25;

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH};
+use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH, least_sample};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
@@ -176,7 +176,8 @@ unsafe fn ask(
     let options = IndexOptions { external: true, m: 16, ef_construction: 64 };
     let count = queries.rows();
     // The number of rows is an estimate.
-    let most = u64::from(wanted.max_rows).min(rows.saturating_add(rows / 2).saturating_add(1000));
+    let most =
+        u64::from(wanted.max_rows).max(least_sample(wanted.k)).min(rows.saturating_add(rows / 2).saturating_add(1000));
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
     let hello = build::hello(label, column, options, most + count);
     let own_type = if read_one(HAS_OTHER_TYPES) == Some(false) { capability::OWN_TYPE } else { 0 };
@@ -198,7 +199,9 @@ unsafe fn ask(
         return Err(nothing(names));
     }
     session.end_of_tuples()?;
-    let advice = hear(&mut session)?;
+    let mut advice = hear(&mut session)?;
+    // A builder that does not know the capability has tried other types, too.
+    advice.choices.retain(|choice| own_type == 0 || choice.value_type == column.value_type);
     let reached = advice.choices.iter().any(|choice| choice.recall_ppm + 1 >= wanted.target_ppm);
     if !reached {
         let report = information("no index is expected to reach the target recall")

@@ -25,7 +25,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             capabilities: match &work {
                 Work::Build(..) => 0,
                 Work::Check(_) => capability::CHECK,
-                Work::Advice(_) => capability::ADVISE,
+                Work::Advice(_) => capability::ADVISE | hello.capabilities & capability::OWN_TYPE,
             },
             session: self.id,
             memory_reserved: reservation.bytes(),
