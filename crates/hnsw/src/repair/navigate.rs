@@ -81,7 +81,8 @@ pub(crate) fn improve(
 }
 
 /// Whether navigation may raise the recall by as much as the guard takes for a loss. If few elements are searched for, the others profit
-/// little, so one in `n` searches mends about an `n`th of what is `lost`. Every second element is enough for most of the others.
+/// little, so one in `n` searches mends about an `n`th of what is `lost`. Every second element is enough for most of the others. Where `n` is
+/// larger because of a small `ef_construction`, the searches cost little.
 pub(crate) fn may_mend(lost: f32, points: usize) -> bool {
     let one_of = one_of(points, CHEAP + 1);
     lost > LOST * if one_of > 2 { one_of as f32 } else { 1.0 }
