@@ -103,8 +103,8 @@ impl Completion<'_> {
     }
 
     /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
-    /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]). If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample,
-    /// insertion builds a second graph, and the better one is used.
+    /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]). If searches still lose
+    /// more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);

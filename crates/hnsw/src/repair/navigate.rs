@@ -81,16 +81,21 @@ pub(crate) fn improve(
 }
 
 /// Whether navigation may raise the recall by as much as the guard takes for a loss. If few elements are searched for, the others profit
-/// little, so one in `n` searches mends about an `n`th of what is `lost`. Every second element is enough for most of the others. Where `n` is
-/// larger because of a small `ef_construction`, the searches cost little.
+/// little, so one in `n` searches mends about an `n`th of what is `lost`. If every second one is, most of the others profit, too.
 pub(crate) fn may_mend(lost: f32, points: usize) -> bool {
-    let one_of = one_of(points, CHEAP + 1);
+    let one_of = one_of_rows(points);
     lost > LOST * if one_of > 2 { one_of as f32 } else { 1.0 }
 }
 
 /// At layer 0 with `points` points, every `n`th is searched for; returns `n`.
 fn one_of(points: usize, ef_construction: u16) -> usize {
-    let affordable = ONE_OF.iter().find(|(most, _)| points <= *most && ef_construction > CHEAP);
+    let least = if ef_construction > CHEAP { 1 } else { FEWEST };
+    one_of_rows(points).max(least)
+}
+
+/// [`one_of`] where the graph is not cheap.
+fn one_of_rows(points: usize) -> usize {
+    let affordable = ONE_OF.iter().find(|(most, _)| points <= *most);
     affordable.map_or(FEWEST, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))
 }
 
