@@ -84,7 +84,14 @@ pub(crate) fn others(value_type: ValueType) -> impl Iterator<Item = Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use super::Plan;
+    use super::{Plan, least_rows};
+
+    #[test]
+    fn samples_are_three_times_as_large_as_needed() {
+        for k in [1, 50, 51, 1000] {
+            assert_eq!(pgvector::sample_size(0, k, u64::MAX), 3 * least_rows(k.into()), "{k}");
+        }
+    }
 
     #[test]
     fn large_values_and_few_threads_mean_fewer_rows() {

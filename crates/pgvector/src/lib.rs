@@ -15,5 +15,5 @@ pub use limits::{
 };
 pub use metric::Metric;
 pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};
-pub use sql::{HAS_OTHER_TYPES, SCHEMA, SqlColumn, least_sample};
+pub use sql::{HAS_OTHER_TYPES, SCHEMA, SqlColumn, sample_size};
 pub use value_type::ValueType;

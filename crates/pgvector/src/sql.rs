@@ -10,20 +10,23 @@ pub const SCHEMA: &str = "\
     JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) o.opcnamespace \
     WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' ORDER BY o.oid LIMIT 1";
 
-/// The query for whether an index may have values of another type than its column: pgvector has `halfvec` and binary quantisation since 0.7.
+/// The query for whether an index may have values of another type than its column: pgvector has `halfvec` and binary quantisation since
+/// 0.7.
 pub const HAS_OTHER_TYPES: &str = "\
     SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) 0 FROM pg_catalog.pg_opclass o \
     JOIN pg_catalog.pg_am h ON h.oid OPERATOR(pg_catalog.=) o.opcmethod \
     WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' AND o.opcname OPERATOR(pg_catalog.=) 'halfvec_l2_ops'";
 
-/// The name of the first column of a user's query: none that its other columns have.
+/// The name of the first column of a user's query, which none of its other columns should have.
 const QUERY: &str = "lantern_query";
 
-/// The fewest rows of a sample for `k` neighbors: three times what advice needs, since a sample of blocks has the expected number of rows only
-/// on average. Not more rows are drawn than used: the rows left out would all be in the last blocks of the table.
+/// The most rows of a sample for advice about `k` neighbors, if `wanted` are asked for. They are at least three times what advice needs, since a
+/// sample of blocks has the expected number of rows only on average, and not many more than the estimated `rows` of the table. As many are
+/// drawn: rows left out would all be in the last blocks of the table.
 #[must_use]
-pub fn least_sample(k: u16) -> u64 {
-    (60 * u64::from(k)).max(3000)
+pub fn sample_size(wanted: u64, k: u16, rows: u64) -> u64 {
+    let least = (60 * u64::from(k)).max(3000);
+    wanted.max(least).min(rows.saturating_add(rows / 2).saturating_add(1000))
 }
 
 /// A column of vectors in SQL. Its names are quoted where necessary.
@@ -72,7 +75,8 @@ impl SqlColumn {
         }
     }
 
-    /// Selects at most `most` values, of a table of about `rows` values: from a sample of blocks, or from the whole table if it has no more.
+    /// Selects at most `most` values, of a table of about `rows` values: from a sample of blocks, or from the whole table if it has no
+    /// more.
     #[must_use]
     pub fn sample(&self, most: u64, rows: u64) -> String {
         let Self { table, name, .. } = self;

@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::{HAS_OTHER_TYPES, SqlColumn, least_sample};
+use pgvector::{HAS_OTHER_TYPES, SqlColumn, sample_size};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -56,9 +56,7 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         }
     };
     let estimate = rows(database, &table, &column, found.null_share).await?;
-    // The number of rows is an estimate, so draw more than needed.
-    let wanted = arguments.max_rows.max(least_sample(arguments.k));
-    let most = wanted.min(estimate.saturating_add(estimate / 2).saturating_add(1000));
+    let most = sample_size(arguments.max_rows, arguments.k, estimate);
     let values = values(database, &column, &column.sample(most, estimate)).await?;
     let read = values.len() as u64;
     if read == 0 {

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH, least_sample};
+use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH, sample_size};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
@@ -175,9 +175,7 @@ unsafe fn ask(
 ) -> Result<Advice, Failure> {
     let options = IndexOptions { external: true, m: 16, ef_construction: 64 };
     let count = queries.rows();
-    // The number of rows is an estimate.
-    let most =
-        u64::from(wanted.max_rows).max(least_sample(wanted.k)).min(rows.saturating_add(rows / 2).saturating_add(1000));
+    let most = sample_size(wanted.max_rows.into(), wanted.k, rows);
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
     let hello = build::hello(label, column, options, most + count);
     let own_type = if read_one(HAS_OTHER_TYPES) == Some(false) { capability::OWN_TYPE } else { 0 };
