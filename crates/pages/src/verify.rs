@@ -6,8 +6,6 @@ mod reach;
 mod report;
 mod scan;
 
-use std::io;
-
 use pgvector::ValueType;
 
 use crate::verify::memory::Memory;
@@ -61,12 +59,6 @@ pub fn verify_within(source: &mut dyn PageSource, options: Options, memory: u64)
     Ok(report)
 }
 
-/// The error of a page that cannot be read.
-#[must_use]
-pub fn unreadable(block: u32, error: &io::Error) -> String {
-    format!("block {block}: cannot be read: {error}")
-}
-
 /// Calls `work` with each valid page, in block order. With `complain`, invalid pages are reported as errors, and all-zero ones
 /// as warnings.
 fn for_each_page<E>(
@@ -78,7 +70,9 @@ fn for_each_page<E>(
     let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
     for block in 0..source.blocks() {
         if let Err(error) = source.read(block, &mut bytes) {
-            report.errors.add(complain, format_args!("{}", unreadable(block, &error)));
+            if complain {
+                report.errors.add_unreadable(block, &error);
+            }
             continue;
         }
         match Page::parse(block, &bytes) {

@@ -1,7 +1,7 @@
 //! A check by the builder: pages out, findings in.
 
 use bytes::BytesMut;
-use pages::{PAGE_SIZE, PageSource};
+use pages::{PAGE_SIZE, PageSource, Problems};
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
 
@@ -20,9 +20,6 @@ use crate::settings::{self, Settings};
 
 /// Pages of a frame, 256 KiB. One frame is read while another is sent.
 const PAGES_PER_FRAME: u32 = 32;
-
-/// Unreadable pages of which the error is kept as text.
-const MOST_DESCRIBED: usize = 10;
 
 /// A check that a builder has accepted.
 pub(super) struct Begun {
@@ -75,18 +72,10 @@ impl Begun {
         let Self { session, pages, blocks, .. } = &mut self;
         let unreadable = send(session, pages, *blocks, &mut RateLimit::new(settings::max_rate()))?;
         let mut findings = findings(session, *blocks)?;
-        findings.errors = findings.errors.saturating_add(unreadable.count);
-        findings.first_errors.splice(0..0, unreadable.first);
+        findings.errors = findings.errors.saturating_add(unreadable.count());
+        findings.first_errors.splice(0..0, unreadable.first().iter().cloned());
         Ok(findings)
     }
-}
-
-/// Pages that PostgreSQL cannot read.
-#[derive(Default)]
-struct Unreadable {
-    count: u64,
-    /// The first [`MOST_DESCRIBED`], with their errors.
-    first: Vec<String>,
 }
 
 /// Elements that the index has room for, from which the builder estimates memory.
@@ -99,13 +88,14 @@ unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relati
     super::check::elements_in(column, options.m, blocks).unwrap_or_default()
 }
 
+/// Sends the pages. Returns the errors of those that PostgreSQL cannot read.
 fn send(
     session: &mut Session,
     pages: &mut LivePages,
     blocks: u32,
     rate_limit: &mut RateLimit,
-) -> Result<Unreadable, Failure> {
-    let (mut first, mut unreadable) = (0, Unreadable::default());
+) -> Result<Problems, Failure> {
+    let (mut first, mut unreadable) = (0, Problems::default());
     progress::enter(Phase::SendingPages, 0);
     progress::blocks(0, blocks);
     while first < blocks {
@@ -114,10 +104,7 @@ fn send(
         for (block, page) in (first..).zip(bytes.as_chunks_mut::<PAGE_SIZE>().0) {
             if let Err(error) = pages.read(block, page) {
                 page.fill(0);
-                unreadable.count += 1;
-                if unreadable.first.len() < MOST_DESCRIBED {
-                    unreadable.first.push(pages::unreadable(block, &error));
-                }
+                unreadable.add_unreadable(block, &error);
             }
         }
         let len = bytes.len();

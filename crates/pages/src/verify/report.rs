@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, io};
 
 use pgvector::ValueType;
 
@@ -33,6 +33,11 @@ impl Problems {
         if self.first.len() < KEPT {
             self.first.push(problem.to_string());
         }
+    }
+
+    /// Adds a page that cannot be read.
+    pub fn add_unreadable(&mut self, block: u32, error: &io::Error) {
+        self.push(format_args!("block {block}: cannot be read: {error}"));
     }
 
     pub(super) fn add(&mut self, when: bool, problem: fmt::Arguments<'_>) {
