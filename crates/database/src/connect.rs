@@ -227,18 +227,23 @@ mod tests {
 
     const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
+    /// The places that a connection string names, and why none of them can be connected to.
+    fn refused(text: &str) -> (String, String) {
+        let dsn = Dsn::parse(text).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let opened = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), Database::open(&dsn, "x", "test")).await.unwrap()
+        });
+        let Err(Error::Connect { place, reason }) = opened else { panic!() };
+        (place, reason)
+    }
+
     #[test]
     fn a_server_that_never_answers_is_given_up_for_the_next() {
         // The system takes connections without `accept`.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let text = format!("host=127.0.0.1,/nowhere port={port},5432 user=u connect_timeout=1");
-        let dsn = Dsn::parse(&text).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let opened = runtime.block_on(async {
-            tokio::time::timeout(Duration::from_secs(60), Database::open(&dsn, "x", "test")).await.unwrap()
-        });
-        let Err(Error::Connect { reason, .. }) = opened else { panic!() };
+        let (_, reason) = refused(&format!("host=127.0.0.1,/nowhere port={port},5432 user=u connect_timeout=1"));
         assert!(reason.starts_with("timeout expired; "), "{reason}");
     }
 
@@ -255,9 +260,7 @@ mod tests {
             listener.accept().unwrap().0.read_exact(&mut request).unwrap();
             assert_eq!(request[4..], [0, 3, 0, 0], "a startup message of protocol 3.0");
         });
-        let dsn = Dsn::parse(&format!("host=127.0.0.1 port={port} user=u sslmode=prefer")).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let Err(Error::Connect { reason, .. }) = runtime.block_on(Database::open(&dsn, "x", "test")) else { panic!() };
+        let (_, reason) = refused(&format!("host=127.0.0.1 port={port} user=u sslmode=prefer"));
         server.join().unwrap();
         assert!(reason.contains("; without TLS: "), "{reason}");
     }
@@ -270,11 +273,7 @@ mod tests {
             let mut first = [0; 8];
             listener.accept().unwrap().0.read_exact(&mut first).map(|()| first)
         });
-        let dsn = Dsn::parse(&format!("host=/nowhere,127.0.0.1 port=5432,{port} user=u sslmode=require")).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let Err(Error::Connect { place, reason }) = runtime.block_on(Database::open(&dsn, "x", "test")) else {
-            panic!()
-        };
+        let (place, reason) = refused(&format!("host=/nowhere,127.0.0.1 port=5432,{port} user=u sslmode=require"));
         assert_eq!(first.join().unwrap().unwrap(), SSL_REQUEST);
         assert!(
             place.contains("/nowhere") && place.contains(&port.to_string()) && reason.contains("; "),

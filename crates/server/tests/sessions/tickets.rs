@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use graph::HeapTid;
 use protocol::v1::{ACK, ERROR_MAGIC, Init, relayed};
 use protocol::{BuilderMessage, ClientMessage, LANTERN_V1_RELAYED, Ticket};
-use service::{TicketGate, TicketKeys};
+use service::{Limits, TicketGate, TicketKeys};
 
 use crate::support::{Builder, Client, Rows, Stream, connect, eventually, hello};
 
@@ -21,7 +21,11 @@ fn builder() -> (Builder, Arc<TicketKeys>) {
 }
 
 fn issue(keys: &TicketKeys, builder: &str) -> String {
-    let client = service::Client::unnamed("10.0.0.7:5432".parse().unwrap());
+    issue_limited(keys, builder, Limits::default())
+}
+
+fn issue_limited(keys: &TicketKeys, builder: &str, limits: Limits) -> String {
+    let client = service::Client { limits, ..service::Client::unnamed("10.0.0.7:5432".parse().unwrap()) };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     keys.issue(builder, &client, now + 60).unwrap()
 }
@@ -89,11 +93,9 @@ fn lantern(builder: &Builder, ticket: &str) -> Vec<u8> {
 #[test]
 fn the_limit_of_memory_in_a_ticket_holds() {
     let (builder, keys) = builder();
-    let limits = service::Limits { memory: 1000, ..Default::default() };
-    let client = service::Client { limits, ..service::Client::unnamed("10.0.0.7:5432".parse().unwrap()) };
-    let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60;
+    let limits = Limits { memory: 1000, ..Limits::default() };
     let mut build = builder.connect();
-    show(&mut build, &keys.issue("mine", &client, expiry).unwrap());
+    show(&mut build, &issue_limited(&keys, "mine", limits));
     let refuse = build.refused(hello(4));
     assert_eq!(refuse.report.sqlstate.as_str(), "53200", "{refuse:?}");
     assert!(refuse.report.hint.contains("--token-file"), "{refuse:?}");
@@ -102,10 +104,8 @@ fn the_limit_of_memory_in_a_ticket_holds() {
 #[test]
 fn the_limit_of_rows_in_a_ticket_holds_for_lanterns_protocol() {
     let (builder, keys) = builder();
-    let limits = service::Limits { rows: 10, ..Default::default() };
-    let client = service::Client { limits, ..service::Client::unnamed("10.0.0.7:5432".parse().unwrap()) };
-    let expiry = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60;
-    let mut stream = order(&builder, &keys.issue("mine", &client, expiry).unwrap());
+    let limits = Limits { rows: 10, ..Limits::default() };
+    let mut stream = order(&builder, &issue_limited(&keys, "mine", limits));
     stream.read_exact(&mut [0; ACK.len()]).unwrap();
     for row in 1..=20u16 {
         let value = [f32::from(row); 4].map(f32::to_le_bytes).concat();
