@@ -115,8 +115,8 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
 
 /// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table,
 /// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
-/// a VACUUM of another table. A concurrent build of an index without expressions or condition keeps rows, but from PostgreSQL 14 on no
-/// rebuild waits for it.
+/// a VACUUM of another table. For a concurrent build of an index without expressions or condition VACUUM keeps rows, but from PostgreSQL 14
+/// on REINDEX CONCURRENTLY does not wait for it.
 async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
     let locks = format!(
         "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
