@@ -98,7 +98,7 @@ fn rows_beyond_the_estimate_raise_the_total() {
         .unwrap();
     builder.attach_through(&mut session, proxy.port()).unwrap();
     // A quarter of the rows fits into the queues between the table and the builder. The others take some seconds:
-    // less than one to go would be shown as 0.
+    // less than one to go would be shown as 0. All these looks may come after the estimate has been passed.
     proxy.slow(Direction::ToBuilder, 2_000_000);
     // What the document has its readers copy.
     let document = std::fs::read_to_string(root().join("docs/operate.md")).unwrap();
