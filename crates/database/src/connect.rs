@@ -18,6 +18,8 @@ use crate::tls::Tls;
 
 /// The class of SQLSTATEs with which a server refuses a login.
 const LOGIN: &str = "28";
+/// `cannot_connect_now`: the server starts, ends or recovers.
+const NOT_NOW: &str = "57P03";
 /// Rows per fetch from a cursor.
 const FETCH: u32 = 200;
 
@@ -34,47 +36,61 @@ pub struct Database {
 }
 
 impl Database {
-    /// Connects to the database `name` of the first server that takes the connection; `program` is what `pg_stat_activity` shows.
+    /// Connects to the database `name` of the first server that takes the connection; `program` is what `pg_stat_activity` shows. As in
+    /// libpq, a server's refusal is final, unless it says that it cannot take connections now.
     ///
     /// # Errors
     /// The connection string is invalid, or all connections fail.
     pub async fn open(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
-        let mut failures = Vec::new();
+        let (mut places, mut reasons) = (Vec::new(), Vec::new());
         for server in dsn.servers()? {
-            match Self::open_one(&server, name, program).await {
-                Err(Error::Connect { place, reason }) => failures.push((place, reason)),
-                other => return other,
+            match Self::open_one(&server, name, program).await? {
+                Ok(database) => return Ok(database),
+                Err(failure) => {
+                    places.push(format!("{}/{name}", server.place()));
+                    reasons.push(failure.reason);
+                    if failure.is_final {
+                        break;
+                    }
+                }
             }
         }
-        let (places, reasons): (Vec<String>, Vec<String>) = failures.into_iter().unzip();
         Err(Error::Connect { place: places.join(", "), reason: reasons.join("; ") })
     }
 
-    async fn open_one(dsn: &Dsn, name: &str, program: &str) -> Result<Self, Error> {
+    /// Tries each address of a server.
+    async fn open_one(dsn: &Dsn, name: &str, program: &str) -> Result<Result<Self, Failure>, Error> {
         let tls = Tls::new(dsn)?;
         let mut config = dsn.config(name)?;
         config.application_name(program);
-        let failed = |reason| Error::Connect { place: format!("{}/{name}", dsn.place()), reason };
-        let mut reason = "the host name has no address".to_owned();
-        for config in addresses(config).await.map_err(|error| failed(error.to_string()))? {
+        let found = match addresses(config).await {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(Failure::passing(error.to_string()))),
+        };
+        let mut reasons: Vec<String> = Vec::new();
+        for config in found {
             // As in libpq, each address has this time for all of the connection. The driver limits only TCP's part.
             let limit = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
-            reason = match timeout(limit, Self::session(config, &tls, name)).await {
-                Ok(Ok(database)) => return Ok(database),
-                Ok(Err(reason)) => reason,
-                Err(_) => "timeout expired".to_owned(),
+            let tried = timeout(limit, Self::session(config, &tls, name)).await;
+            let failure = match tried.unwrap_or_else(|_| Err(Failure::passing("timeout expired".to_owned()))) {
+                Ok(database) => return Ok(Ok(database)),
+                Err(failure) => failure,
             };
+            if failure.is_final {
+                return Ok(Err(failure));
+            }
+            if !reasons.contains(&failure.reason) {
+                reasons.push(failure.reason);
+            }
         }
-        if reason.contains("password missing") {
-            reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the connection \
-                      string must have it"
-                .to_owned();
+        if reasons.is_empty() {
+            reasons.push("the host name has no address".to_owned());
         }
-        Err(failed(reason))
+        Ok(Err(Failure::passing(reasons.join("; "))))
     }
 
     /// As in libpq, `prefer` connects again without TLS if the handshake fails, or if the server refuses the login over TLS.
-    async fn session(mut config: Config, tls: &Tls, name: &str) -> Result<Self, String> {
+    async fn session(mut config: Config, tls: &Tls, name: &str) -> Result<Self, Failure> {
         let error = match Self::login(&config, tls, name).await {
             Ok(database) => return Ok(database),
             Err(error) => error,
@@ -82,11 +98,13 @@ impl Database {
         let prefers = tls.take_begun() && config.get_ssl_mode() == SslMode::Prefer;
         let is_refused = error.code().is_some_and(|code| code.code().starts_with(LOGIN));
         if !(prefers && (is_refused || Tls::is_failure(&error))) {
-            return Err(words(&error));
+            return Err(Failure::of(&error));
         }
         config.ssl_mode(SslMode::Disable);
-        let again = Self::login(&config, tls, name).await;
-        again.map_err(|second| format!("{}; without TLS: {}", words(&error), words(&second)))
+        Self::login(&config, tls, name).await.map_err(|second| {
+            let Failure { reason, is_final } = Failure::of(&second);
+            Failure { reason: format!("{}; without TLS: {reason}", words(&error)), is_final }
+        })
     }
 
     async fn login(config: &Config, tls: &Tls, name: &str) -> Result<Self, tokio_postgres::Error> {
@@ -192,6 +210,29 @@ impl Drop for Database {
     }
 }
 
+/// Why a connection failed.
+struct Failure {
+    reason: String,
+    /// Other addresses and servers are not tried.
+    is_final: bool,
+}
+
+impl Failure {
+    fn passing(reason: String) -> Self {
+        Self { reason, is_final: false }
+    }
+
+    fn of(error: &tokio_postgres::Error) -> Self {
+        let reason = words(error);
+        if reason.contains("password missing") {
+            let reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the \
+                          connection string must have it";
+            return Self { reason: reason.to_owned(), is_final: true };
+        }
+        Self { reason, is_final: error.code().is_some_and(|code| code.code() != NOT_NOW) }
+    }
+}
+
 /// The configuration for each address of a server, in the order in which they are tried.
 async fn addresses(config: Config) -> io::Result<Vec<Config>> {
     let ([Host::Tcp(host)], [], [port]) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports()) else {
@@ -263,6 +304,28 @@ mod tests {
         let (_, reason) = refused(&format!("host=127.0.0.1 port={port} user=u sslmode=prefer"));
         server.join().unwrap();
         assert!(reason.contains("; without TLS: "), "{reason}");
+    }
+
+    /// What is reported if the first of two servers answers the startup message with this SQLSTATE; there is no second.
+    fn refused_by_first(code: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fields = format!("SFATAL\0VFATAL\0C{code}\0Mgo away\0\0");
+        let server = thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            _ = stream.read(&mut [0; 1000]).unwrap();
+            let length = u32::try_from(fields.len() + 4).unwrap();
+            stream.write_all(&[b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()).unwrap();
+        });
+        let (_, reason) = refused(&format!("host=127.0.0.1,/nowhere port={port},5432 user=u sslmode=disable"));
+        server.join().unwrap();
+        reason
+    }
+
+    #[test]
+    fn a_refusal_is_final_unless_it_may_pass() {
+        assert_eq!(refused_by_first("28P01"), "go away");
+        assert!(refused_by_first("57P03").starts_with("go away; "));
     }
 
     #[test]
