@@ -1,9 +1,9 @@
-use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -87,14 +87,16 @@ impl Builder {
         serve
             .args([options.command, "--host", "127.0.0.1", "--port", &port, "--status-port", &status_port])
             .args(&options.arguments);
-        serve.envs(options.environment.iter().cloned());
+        // Ignore the configuration of a builder installed on this machine.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LANTERN_INDEX_")) {
+            serve.env_remove(name);
+        }
+        serve.env("LANTERN_INDEX_CONFIG", "/dev/null").envs(options.environment.iter().cloned());
         if options.tls {
             let (cert, key) = (scratch.path().join("cert.pem"), scratch.path().join("key.pem"));
             certificate_by(&program, &cert, &key)?;
             serve.arg("--cert").arg(cert).arg("--key").arg(key);
         }
-        // Ignore the configuration of a builder installed on this machine.
-        serve.env("LANTERN_INDEX_CONFIG", "/dev/null");
         serve.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let mut child = serve.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         scratch.guard(child.id())?;

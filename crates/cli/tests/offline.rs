@@ -1,14 +1,16 @@
 //! Commands that need neither a builder nor a database.
 
+mod support;
+
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use support::command;
 use tempfile::TempDir;
 
 fn run(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lantern-index"));
-    command.args(arguments.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+    command().args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn out(arguments: &str) -> String {
@@ -227,9 +229,9 @@ fn files_that_tell_nothing() {
 #[test]
 fn a_connection_string_without_a_table_is_not_shown() {
     for dsn in ["host=db password=secret", "postgresql://me:secret@db/shop", "postgres://me:secret@db/shop"] {
-        let command = Command::new(env!("CARGO_BIN_EXE_lantern-index")).args(["advise", dsn]).output().unwrap();
-        let said = String::from_utf8_lossy(&command.stderr);
-        assert_eq!(command.status.code(), Some(64), "{said}");
+        let output = command().args(["advise", dsn]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{said}");
         assert!(said.contains("Name it with --table") && !said.contains("secret"), "{said}");
     }
     // A file whose name looks like a connection string.

@@ -1,9 +1,10 @@
 //! `advise` of Parquet files.
 #![cfg(feature = "parquet")]
 
+mod support;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use half::f16;
@@ -13,6 +14,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
+use support::command;
 use tempfile::TempDir;
 
 const DIMS: usize = 8;
@@ -82,13 +84,7 @@ fn vectors<T>(rows: usize, number: impl Fn(f32) -> T) -> Vec<Row<T>> {
 
 /// Runs `advise`; returns exit code, stdout and stderr.
 fn advise(path: &Path, arguments: &str) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_lantern-index"))
-        .arg("advise")
-        .arg(path)
-        .args(arguments.split_whitespace())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = command().arg("advise").arg(path).args(arguments.split_whitespace()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

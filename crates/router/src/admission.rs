@@ -123,7 +123,11 @@ fn refuse(refusal: &Refusal) -> Box<Refuse> {
         Refusal::Waiting(most) => refuse_waiting(*most),
         Refusal::Beyond { needed, limit } => {
             ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
-                .detail(format!("About {} MB are needed; the client's limit is {} MB.", needed >> 20, limit >> 20))
+                .detail(format!(
+                    "About {} MB are needed; the client may take at most {} MB.",
+                    needed >> 20,
+                    limit >> 20
+                ))
                 .hint(LIMITS_HINT)
                 .refuse(0)
         }

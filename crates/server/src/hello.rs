@@ -58,7 +58,7 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
         NoPlace::BeyondClient(never) => {
             let (needed, limit) = (Size(never.needed), Size(never.limit));
             ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
-                .detail(format!("About {needed} are needed; the client's limit is {limit}."))
+                .detail(format!("About {needed} are needed; the client may take at most {limit}."))
                 .hint(LIMITS_HINT)
                 .refuse(0)
         }

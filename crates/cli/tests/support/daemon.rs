@@ -19,6 +19,9 @@ pub fn command() -> Command {
     let mut words = emulator.split_whitespace().chain([env!("CARGO_BIN_EXE_lantern-index")]);
     let mut command = Command::new(words.next().unwrap());
     command.args(words);
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LANTERN_INDEX_")) {
+        command.env_remove(name);
+    }
     command.stdin(Stdio::null()).env("LANTERN_INDEX_CONFIG", "/dev/null");
     command
 }
@@ -56,15 +59,19 @@ impl Daemon {
         }
         command.args(arguments).current_dir(dir).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         change(&mut command);
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let child = command.spawn().unwrap();
+        // From here on a panic kills it.
+        let mut daemon = Self { child, status: String::new(), address: String::new(), log };
+        let mut lines = BufReader::new(daemon.child.stdout.take().unwrap()).lines();
         let mut after = |words: &str| {
-            let line = lines.next().unwrap().unwrap();
+            let Some(line) = lines.next() else { panic!("ended with the log\n{}", daemon.log()) };
+            let line = line.unwrap();
             line.strip_prefix(words).unwrap_or_else(|| panic!("{line}")).to_owned()
         };
         let status = after("[*] [Lantern External Index] External Indexing Status Server started on ");
         let address = after("[*] [Lantern External Index] External Indexing Server started on ");
-        Self { child, status, address, log }
+        (daemon.status, daemon.address) = (status, address);
+        daemon
     }
 
     pub fn pid(&self) -> Pid {
