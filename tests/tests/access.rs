@@ -155,4 +155,6 @@ fn a_certificate() {
     }
     builder.expect_builds(1).unwrap();
     assert!(builder.log().contains("no TLS handshake"), "{}", builder.log());
+    let refused = builder.metric("lantern_index_connections_closed_total{reason=\"certificate\"}").unwrap();
+    assert!(refused >= 3.0, "{refused} of 3 refusals are counted");
 }

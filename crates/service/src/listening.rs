@@ -1,3 +1,4 @@
+use std::io;
 use std::time::Duration;
 
 use protocol::{CLIENT_SILENCE_TIMEOUT, DEFAULT_PORT, DEFAULT_STATUS_PORT};
@@ -67,12 +68,20 @@ impl Listening {
     pub async fn encrypt(&self, tls: &Tls, stream: TcpStream, activity: &Activity) -> Option<TlsStream<Buffered>> {
         match timeout(self.handshake_timeout, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
             Ok(Ok(stream)) => return Some(stream),
-            Ok(Err(error)) => activity.closed(Closed::Tls, format_args!("no TLS handshake: {error}")),
+            Ok(Err(error)) => activity.closed(cause(&error), format_args!("no TLS handshake: {error}")),
             Err(_) => {
                 let seconds = self.handshake_timeout.as_secs_f64();
                 activity.closed(Closed::Timeout, format_args!("no TLS handshake within {seconds} s"));
             }
         }
         None
+    }
+}
+
+/// Why a handshake failed.
+fn cause(error: &io::Error) -> Closed {
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)) => Closed::Certificate,
+        _ => Closed::Tls,
     }
 }

@@ -85,7 +85,9 @@ impl Refusal {
 /// Why a connection was closed before its request: the label `reason` of `lantern_index_connections_closed_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The TLS handshake failed.
+    /// The client has shown no certificate that is taken.
+    Certificate,
+    /// The TLS handshake failed otherwise.
     Tls,
     /// It did not use a known protocol.
     Protocol,
@@ -98,12 +100,14 @@ pub enum Closed {
 }
 
 impl Closed {
-    pub(crate) const ALL: [Self; 5] = [Self::Tls, Self::Protocol, Self::Timeout, Self::Limit, Self::Broken];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Certificate, Self::Tls, Self::Protocol, Self::Timeout, Self::Limit, Self::Broken];
 
     /// The name in metrics and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Certificate => "certificate",
             Self::Tls => "tls",
             Self::Protocol => "protocol",
             Self::Timeout => "timeout",

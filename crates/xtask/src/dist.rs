@@ -8,6 +8,7 @@ use harness::PgConfig;
 
 use crate::arguments::DistOptions;
 use crate::build::{Place, Profile};
+use crate::system::System;
 use crate::unpacked::{self, Processor};
 use crate::{apt, build, setup, step};
 
@@ -95,11 +96,16 @@ fn image(options: &DistOptions) -> Result<()> {
     image::check(&archive, &config, build::demo_program()?)
 }
 
-/// The PostgreSQL releases to make packages for: the one that the command line names; or the one found here, and those that Debian has for tests.
+/// The PostgreSQL releases to pack the library for: the one that the command line names; or the one found here and, on Debian, those that it
+/// has for tests. A machine for builders need not have PostgreSQL.
 fn releases(options: &DistOptions) -> Result<Vec<PgConfig>> {
     let named = options.postgres.pg_config.as_deref();
-    let own = setup::tools(named)?.context("no PostgreSQL found; `cargo xtask setup`")?;
-    let alone = named.is_some() || options.quick;
+    let Some(own) = setup::tools(named)? else {
+        ensure!(!options.check, "no PostgreSQL found to check the packages with; `cargo xtask setup`");
+        println!("No PostgreSQL found: the library is not packed. `cargo xtask setup` installs what it needs.");
+        return Ok(Vec::new());
+    };
+    let alone = named.is_some() || options.quick || !System::own().is_debian();
     let others = unpacked::majors().filter(|&major| !alone && major != own.major);
     let others: Vec<PgConfig> = others.map(|major| unpacked::prepare(major, Processor::Own)).collect::<Result<_>>()?;
     Ok([own].into_iter().chain(others).collect())

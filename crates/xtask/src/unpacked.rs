@@ -55,7 +55,7 @@ pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
             format!("PostgreSQL {major} is not the one found here, and not one of those that are fetched for tests")
         })?;
         fetch(major, suite, processor, &root)
-            .with_context(|| format!("cannot get PostgreSQL {major}; `--pg` tests with other releases only"))?;
+            .with_context(|| format!("cannot get PostgreSQL {major}; `--pg` names other releases to test with"))?;
         fs::write(complete, "")?;
     }
     let config = PgConfig::read(&root.join(format!("usr/lib/postgresql/{major}/bin/pg_config")))?;

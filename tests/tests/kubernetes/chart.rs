@@ -411,7 +411,7 @@ fn the_chart_is_valid() {
     }
     // Addresses are no names, and builders in pods have the limits of the router.
     let issued = "tls.certManager.enabled=true,tls.certManager.issuerRef.name=issuer,tls.names={203.0.113.7,db.example},\
-                  router.maxBuildTime=2h,router.idleTimeout=1h,serviceMonitor.enabled=true,\
+                  router.maxBuildTime=2h,router.idleTimeout=1h,builder.spoolSize=200Gi,serviceMonitor.enabled=true,\
                   serviceMonitor.labels.release=prometheus";
     let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", issued];
     let manifests = kubernetes.helm(&[&arguments[..], &always].concat()).unwrap();
@@ -421,7 +421,7 @@ fn the_chart_is_valid() {
     assert!(addresses.trim_start().starts_with("- 203.0.113.7"), "{addresses}");
     let (_, pod) = manifests.split_once("pod.json:").unwrap();
     let (pod, _) = pod.split_once("\n---").unwrap();
-    for setting in ["LANTERN_INDEX_MAX_BUILD_TIME", "LANTERN_INDEX_IDLE_TIMEOUT"] {
+    for setting in ["LANTERN_INDEX_MAX_BUILD_TIME", "LANTERN_INDEX_IDLE_TIMEOUT", "--spool-dir=/var/spool", "200Gi"] {
         assert!(pod.contains(setting), "{setting}: {pod}");
     }
     assert!(manifests.contains("release: prometheus"), "{manifests}");
@@ -434,6 +434,7 @@ fn the_chart_is_valid() {
         ("router.maxBuilders=70000", "maxBuilders"),
         ("router.idleTtl=0s", "idleTtl"),
         ("builder.maxMemory=0GB", "maxMemory"),
+        ("builder.spoolSize=200GB", "spoolSize"),
         ("maintain.jobs=0", "jobs"),
         ("maintain.window=nightly", "window"),
         ("maintain.every=night", "every"),

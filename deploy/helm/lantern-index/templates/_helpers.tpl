@@ -204,6 +204,9 @@ spec:
         - --key=/etc/lantern-index/tls/tls.key
         - --ticket-key=/etc/lantern-index/ticket/key
         - --drain-timeout={{ sub .Values.builder.terminationGracePeriodSeconds 5 }}s
+        {{- if .Values.builder.spoolSize }}
+        - --spool-dir=/var/spool/lantern-index
+        {{- end }}
         {{- range .Values.builder.args }}
         - {{ . | quote }}
         {{- end }}
@@ -228,9 +231,16 @@ spec:
       volumeMounts:
         - {name: tls, mountPath: /etc/lantern-index/tls, readOnly: true}
         - {name: ticket, mountPath: /etc/lantern-index/ticket, readOnly: true}
+        {{- if .Values.builder.spoolSize }}
+        - {name: spool, mountPath: /var/spool/lantern-index}
+        {{- end }}
   volumes:
     - name: tls
       secret: {secretName: {{ include "lantern-index.tls" . }}, defaultMode: 288}
     - name: ticket
       secret: {secretName: {{ include "lantern-index.ticket" . }}, defaultMode: 288}
+    {{- with .Values.builder.spoolSize }}
+    - name: spool
+      emptyDir: {sizeLimit: {{ . | quote }}}
+    {{- end }}
 {{- end -}}
