@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The exit code for invalid arguments and settings (`EX_USAGE`).
@@ -25,7 +26,8 @@ impl Failure {
         if let Self::Said(code) = self {
             return ExitCode::from(code);
         }
-        eprintln!("lantern-index: {self}");
+        // `eprintln!` panics if stderr is gone, and the exit code would be lost.
+        let _ = writeln!(io::stderr(), "lantern-index: {self}");
         if let Self::Usage(_) = self { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     }
 }

@@ -58,13 +58,13 @@ fn stop_at_end_of_input(shutdown: Shutdown) -> std::io::Result<()> {
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         // A read error counts as closed.
         if matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
-            tracing::info!("input on standard input, draining");
             shutdown.drain.cancel();
+            tracing::info!("input on standard input, draining");
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         }
-        tracing::info!("standard input ended, shutting down");
         shutdown.abort.cancel();
         shutdown.drain.cancel();
+        tracing::info!("standard input ended, shutting down");
     })?;
     Ok(())
 }

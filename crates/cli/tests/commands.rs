@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -29,6 +29,22 @@ fn serves_until_a_signal() {
         assert!(ends(&mut daemon));
         assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let dir = TempDir::new().unwrap();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut daemon = Daemon::with(&[], dir.path(), |command| _ = command.stderr(full()));
+    daemon.connect().small_build();
+    daemon.signal(Signal::HUP);
+    assert!(is_ready(&daemon));
+    daemon.connect().small_build();
+    daemon.signal(Signal::TERM);
+    assert!(ends(&mut daemon));
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+    let failed = command().args(["serve", "--cert", "none.pem"]).stderr(full()).status().unwrap();
+    assert_eq!(failed.code(), Some(64));
 }
 
 /// Asks for a build, and returns the kind of the answer.

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-use crate::{SqlState, kind};
+use crate::{MAX_PINGS, SqlState, kind};
 
 /// A violation of the protocol by the peer. The connection cannot be used after it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -103,6 +103,9 @@ pub enum ProtocolError {
         /// The number of pages.
         count: u32,
     },
+    /// More pings than a daemon answers.
+    #[error("more than {MAX_PINGS} pings on a connection")]
+    Pings,
     /// A message that is not allowed in this state.
     #[error("unexpected {message} while {state}")]
     Unexpected {

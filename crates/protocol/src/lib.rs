@@ -24,8 +24,8 @@ pub use greeting::{
 };
 pub use limits::{
     BUILDER_SILENCE_TIMEOUT, CLIENT_SILENCE_TIMEOUT, HEAP_TID_BYTES, HEARTBEAT_INTERVAL, MAX_ADVICE_QUERIES,
-    MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, MAX_PAGES_PER_FRAME, MAX_TEXT_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES,
-    max_payload,
+    MAX_CONTROL_PAYLOAD, MAX_DATA_PAYLOAD, MAX_PAGES_PER_FRAME, MAX_PINGS, MAX_TEXT_BYTES, MAX_VALUE_BYTES,
+    TUPLES_BATCH_BYTES, max_payload,
 };
 pub use message::{
     Accept, Advice, Ask, BuilderMessage, Check, Choice, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport,

@@ -24,6 +24,9 @@ pub const TUPLES_BATCH_BYTES: usize = 256 << 10;
 /// The most queries that a client may send with the sample that it asks advice on.
 pub const MAX_ADVICE_QUERIES: u32 = 1000;
 
+/// The most pings that a daemon answers on one connection: clients need no token for them.
+pub const MAX_PINGS: u32 = 100;
+
 /// A builder sends a frame at least this often from Hello on; a client should when it pauses between rows.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a client waits for a silent builder, by default.

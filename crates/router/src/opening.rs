@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use bytes::BytesMut;
 use protocol::v1::{GIVE_ME_A_SERVER, INIT_BYTES, Init};
 use protocol::{
-    BuilderMessage, ClientMessage, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, PROTOCOL_VERSION, Pong, ProtocolError,
+    BuilderMessage, ClientMessage, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, MAX_PINGS, PROTOCOL_VERSION, Pong,
+    ProtocolError,
 };
 use service::{Access, CodecError, FrameReader, FrameWriter, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -79,7 +80,7 @@ async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) ->
     let (read, write) = split(stream);
     // No rows are read here: they arrive only after a builder has accepted the build, and are relayed unparsed.
     let (mut reader, mut writer) = (FrameReader::of_stranger(read), FrameWriter::new(write));
-    let mut ticket = String::new();
+    let (mut pings, mut ticket) = (0, String::new());
     loop {
         let Some(frame) = reader.next().await? else { return Ok(Opening::Nothing) };
         match ClientMessage::from_frame(&frame)? {
@@ -89,8 +90,12 @@ async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) ->
                 let frame = bytes;
                 return Ok(Opening::Build(Box::new(Client { hello, frame, ticket, certificate, reader, writer })));
             }
+            Some(ClientMessage::Ping(_)) if pings == MAX_PINGS => return Err(ProtocolError::Pings.into()),
             Some(ClientMessage::Ping(ping)) => match access.answer_ping("router", peer, ping.token.as_deref()) {
-                Ok(()) => _ = writer.send(&BuilderMessage::Pong(pong())).await?,
+                Ok(()) => {
+                    writer.send(&BuilderMessage::Pong(pong())).await?;
+                    pings += 1;
+                }
                 Err(refuse) => {
                     writer.send(&BuilderMessage::Refuse(*refuse)).await?;
                     writer.shutdown().await?;

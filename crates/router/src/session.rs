@@ -26,15 +26,20 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shar
     let listening = &shared.config.listening;
     listening.set_options(&stream);
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
-    let stream: Box<dyn Transport> = match &listening.access.tls {
-        None => Box::new(stream),
-        Some(tls) => match listening.encrypt(tls, stream, &shared.activity).await {
-            Some(stream) => Box::new(stream),
-            None => return,
-        },
+    let opening = async {
+        let stream: Box<dyn Transport> = match &listening.access.tls {
+            None => Box::new(stream),
+            Some(tls) => Box::new(listening.encrypt(tls, stream, &shared.activity).await?),
+        };
+        Some(open(stream, peer, &shared.config).await)
     };
+    let opened = tokio::select! {
+        opened = opening => opened,
+        () = shared.drain.cancelled() => None,
+    };
+    let Some(opened) = opened else { return };
     let session = Session { shared, peer, here, id };
-    match open(stream, peer, &shared.config).await {
+    match opened {
         Ok(Opening::Build(client)) => session.build(*client).await,
         Ok(Opening::LanternAddress(stream)) => session.lantern_address(stream).await,
         Ok(Opening::LanternBuild(stream, init)) => session.lantern_build(stream, init).await,

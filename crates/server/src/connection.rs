@@ -11,7 +11,11 @@ pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer
     let listening = &shared.config.listening;
     listening.set_options(&stream);
     let Some(tls) = &listening.access.tls else { return session::serve(stream, shared, id, peer).await };
-    if let Some(stream) = listening.encrypt(tls, stream, &shared.activity).await {
+    let encrypted = tokio::select! {
+        encrypted = listening.encrypt(tls, stream, &shared.activity) => encrypted,
+        () = shared.drain.cancelled() => None,
+    };
+    if let Some(stream) = encrypted {
         session::serve(stream, shared, id, peer).await;
     }
 }

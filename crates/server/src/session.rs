@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{BuilderMessage, ClientMessage, Hello, PROTOCOL_VERSION, Pong, Refuse};
+use protocol::{BuilderMessage, ClientMessage, Hello, MAX_PINGS, PROTOCOL_VERSION, Pong, ProtocolError, Refuse};
 use service::report::Subject;
 use service::{Activity, Client, Closed, Queued, Transport, printable};
 use tokio::io::{AsyncRead, AsyncWrite, split};
@@ -152,13 +152,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     }
 
     async fn pings_and_hello(&mut self) -> Result<Option<(Hello, String)>, SessionError> {
-        let (mut pinged, mut shown) = (false, String::new());
+        let (mut pings, mut shown) = (0, String::new());
         loop {
             match self.reader.next().await {
                 Ok((ClientMessage::Hello(hello), _)) => return Ok(Some((hello, shown))),
                 Ok((ClientMessage::Ticket(ticket), _)) => shown = ticket.ticket,
                 Ok((ClientMessage::Ping(ping), _)) => {
-                    pinged = true;
+                    pings += 1;
+                    if pings > MAX_PINGS {
+                        return Err(ProtocolError::Pings.into());
+                    }
                     if let Err(refuse) =
                         self.shared.config.listening.access.answer_ping("builder", self.peer, ping.token.as_deref())
                     {
@@ -169,7 +172,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 }
                 // Only skippable messages reach this.
                 Ok(_) => {}
-                Err(SessionError::Left) if pinged => return Ok(None),
+                Err(SessionError::Left) if pings > 0 => return Ok(None),
                 Err(error) => return Err(error),
             }
         }

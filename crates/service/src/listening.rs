@@ -68,6 +68,10 @@ impl Listening {
     pub async fn encrypt(&self, tls: &Tls, stream: TcpStream, activity: &Activity) -> Option<TlsStream<Buffered>> {
         match timeout(self.handshake_timeout, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
             Ok(Ok(stream)) => return Some(stream),
+            // As port scanners and health checks do.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                tracing::debug!("client left before the end of the TLS handshake");
+            }
             Ok(Err(error)) => activity.closed(cause(&error), format_args!("no TLS handshake: {error}")),
             Err(_) => {
                 let seconds = self.handshake_timeout.as_secs_f64();

@@ -30,8 +30,8 @@ impl Shutdown {
                     _ = terminate.recv() => "SIGTERM",
                     _ = interrupt.recv() => "SIGINT",
                 };
-                tracing::info!(signal = name, "shutting down");
                 token.cancel();
+                tracing::info!(signal = name, "shutting down");
             }
         });
         Ok(shutdown)

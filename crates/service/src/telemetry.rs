@@ -78,7 +78,12 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
 /// # Errors
 /// If the level is invalid, or logs have been set up before.
 pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
-    let builder = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(stderr).with_target(false);
+    // Nowhere is left to report an error of stderr, as of a full disk: to print it there panics.
+    let builder = tracing_subscriber::fmt()
+        .log_internal_errors(false)
+        .with_env_filter(filter(level)?)
+        .with_writer(stderr)
+        .with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),

@@ -125,20 +125,25 @@ fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Entry>, TokensError> {
     let failed = |source| TokensError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(failed)?;
     let mut entries = Vec::new();
-    let mut readable = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0;
+    let is_readable = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0;
+    let mut has_secrets = false;
     for (line, text) in (1..).zip(text.lines().map(str::trim)) {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
         let (hash, owner) =
             parse(text).map_err(|problem| TokensError::Line { path: path.to_owned(), line, problem })?;
-        if readable && !text.contains(HASHED) {
-            tracing::warn!(file = %path.display(), "everybody on this machine can read the tokens");
-            readable = false;
-        }
+        has_secrets |= !text.contains(HASHED);
         entries.push(Entry { tag: hmac::sign(key, &hash), owner });
     }
-    if (1..=MAX_TOKENS).contains(&entries.len()) { Ok(entries) } else { Err(TokensError::Count(path.to_owned())) }
+    if !(1..=MAX_TOKENS).contains(&entries.len()) {
+        return Err(TokensError::Count(path.to_owned()));
+    }
+    // A file with a mistake is read every two seconds.
+    if is_readable && has_secrets {
+        tracing::warn!(file = %path.display(), "everybody on this machine can read the tokens");
+    }
+    Ok(entries)
 }
 
 /// The hash of a line's token, and its owner.

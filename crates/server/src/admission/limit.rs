@@ -61,14 +61,15 @@ fn limit_of_groups(root: &Path, text: &str) -> Option<u64> {
     let of = |root: &Path, own: &Path, file: &str| {
         within(own).ancestors().filter_map(|group| number(&root.join(group).join(file))).min()
     };
-    let unified = own_group(text).and_then(|own| of(root, own, "memory.max"));
+    // Beyond `memory.high` the kernel slows a group down until it takes less.
+    let unified = |file| own_group(text).and_then(|own| of(root, own, file));
     let memory = |line: &'_ str| line.split_once(":memory:/").map(|(_, own)| own.to_owned());
     // Version 1 reports a huge number for "no limit"; the system's memory is less, so it does no harm.
     let old = text.lines().find_map(memory).and_then(|own| {
         let root = root.join("memory");
         of(&root, Path::new(&own), "memory.limit_in_bytes")
     });
-    [unified, old].into_iter().flatten().min()
+    [unified("memory.max"), unified("memory.high"), old].into_iter().flatten().min()
 }
 
 /// In a container, the path of a group outside of it begins with "..": then only the root is visible.
@@ -82,7 +83,8 @@ fn number(file: &Path) -> Option<u64> {
 }
 
 fn of_group(group: &Path) -> Option<u64> {
-    let (limit, used) = (number(&group.join("memory.max"))?, number(&group.join("memory.current"))?);
+    let limits = ["memory.max", "memory.high"].map(|file| number(&group.join(file)));
+    let (limit, used) = (limits.into_iter().flatten().min()?, number(&group.join("memory.current"))?);
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok()).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(cached)))
@@ -127,6 +129,8 @@ mod tests {
         set("a/b/memory.max", "max\n");
         set("a/memory.max", "5000\n");
         assert_eq!(limit("0::/a/b\n"), Some(5000));
+        set("a/b/memory.high", "4000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(4000));
         set("memory/c/memory.limit_in_bytes", "3000\n");
         assert_eq!(limit("4:memory:/c\n0::/a/b\n"), Some(3000));
         assert_eq!(limit("4:memory:/\n0::/\n"), None);
@@ -146,6 +150,8 @@ mod tests {
         set(&root.path().join("outer"), "1000\n", "900\n");
         fs::write(root.path().join("outer/memory.stat"), "anon 5\ninactive_file 300\n").unwrap();
         assert_eq!(of_groups(root.path(), Path::new("outer/inner")), Some(400));
+        fs::write(inner.join("memory.high"), "750\n").unwrap();
+        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), Some(50));
         assert_eq!(of_groups(root.path(), Path::new("../elsewhere")), None);
         assert_eq!(own_group("1:cpu:/x\n0::/outer/inner\n"), Some(Path::new("outer/inner")));
     }

@@ -54,6 +54,15 @@ fn a_ping_is_no_build() {
 }
 
 #[test]
+fn a_hundred_pings_are_enough() {
+    let builder = Builder::start();
+    let mut client = builder.connect();
+    (0..100).for_each(|_| _ = ping(&mut client));
+    client.send(&ClientMessage::Ping(protocol::Ping::default()));
+    assert_eq!(client.error().message, "more than 100 pings on a connection");
+}
+
+#[test]
 fn pings_do_not_keep_a_connection() {
     let builder = Builder::with(|config| config.listening.handshake_timeout = Duration::from_secs(5));
     let mut client = builder.connect();
