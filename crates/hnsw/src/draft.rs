@@ -3,6 +3,7 @@ use std::ops::Range;
 use graph::{Graph, GraphError, GraphParts, HeapTids, NO_NEIGHBOR};
 use rayon::prelude::*;
 
+use crate::tasks::Section;
 use crate::{BuildError, Control};
 
 /// A graph while its lists are being completed.
@@ -104,22 +105,30 @@ impl Draft {
         neighbors: impl Fn(usize) -> Option<N> + Sync + Send,
         control: &Control,
     ) -> Result<(), BuildError> {
-        /// Lists that a task sets.
-        const LISTS: usize = 512;
-        let width = self.width(0);
         // Zeroed memory is mapped when it is first written: here by the tasks, in parallel.
         let fresh = self.layer0.is_empty();
         if fresh {
-            self.layer0 = vec![0; self.levels.len() * width];
+            self.layer0 = vec![0; self.levels.len() * self.width(0)];
         }
-        control.section("lists").for_each(self.layer0.par_chunks_mut(LISTS * width).enumerate(), |(task, lists)| {
-            for (element, slots) in (task * LISTS..).zip(lists.chunks_exact_mut(width)) {
-                match neighbors(element) {
-                    Some(neighbors) => fill(slots, neighbors),
-                    None if fresh => slots.fill(NO_NEIGHBOR),
-                    None => {}
-                }
-            }
+        self.change_layer0(control.section("lists"), |element, slots| match neighbors(element) {
+            Some(neighbors) => fill(slots, neighbors),
+            None if fresh => slots.fill(NO_NEIGHBOR),
+            None => {}
+        })
+    }
+
+    /// Calls `change` with each element and the slots of its list of layer 0. Runs on the threads of the pool it is called from.
+    pub(crate) fn change_layer0(
+        &mut self,
+        section: Section<'_>,
+        change: impl Fn(usize, &mut [u32]) + Sync + Send,
+    ) -> Result<(), BuildError> {
+        /// Lists that a task changes.
+        const LISTS: usize = 512;
+        let width = self.width(0);
+        section.for_each(self.layer0.par_chunks_mut(LISTS * width).enumerate(), |(task, lists)| {
+            let lists = (task * LISTS..).zip(lists.chunks_exact_mut(width));
+            lists.for_each(|(element, slots)| change(element, slots));
             Ok(())
         })
     }

@@ -173,7 +173,7 @@ impl Completion<'_> {
             let mut counts = [m / 4, m / 2, 3 * m / 4].map(|count| count.max(1)).to_vec();
             counts.dedup();
             for count in counts {
-                across.link(&mut draft, count, control)?;
+                pool.run(|| across.link(&mut draft, count, control))?;
                 let quality = quality_of(&draft)?;
                 if !quality.finds_more_than(&unlinked, 0.0) {
                     // More of these links would only replace better ones.

@@ -16,14 +16,11 @@ use crate::random::Random;
 use crate::space::Space;
 use crate::{BuildError, Control};
 
-/// Elements linked between checks for cancellation.
-const AT_ONCE: usize = 4096;
-
 /// The nearest of some random elements, for each element.
 pub(crate) struct Across {
-    /// All elements, in random order.
-    elements: Vec<u32>,
-    /// `most` elements for each, nearest first; `NO_NEIGHBOR` where there are fewer.
+    /// For each element its place in `nearest`; `NO_NEIGHBOR` for one that is not a point.
+    places: Vec<u32>,
+    /// `most` elements for each place, nearest first; `NO_NEIGHBOR` where there are fewer.
     nearest: Vec<u32>,
     most: usize,
 }
@@ -54,20 +51,20 @@ impl Across {
             }
             Ok(())
         })?;
-        Ok(Self { elements, nearest, most })
+        let mut places = vec![NO_NEIGHBOR; points.iter().max().map_or(0, |&last| last as usize + 1)];
+        (0..).zip(&elements).for_each(|(place, &element)| places[element as usize] = place);
+        Ok(Self { places, nearest, most })
     }
 
     /// Replaces the last `count` links of each element's full list at layer 0 by the nearest elements of the sample that are not in the
-    /// list. Links placed by a call with a smaller `count` stay.
+    /// list. Links placed by a call with a smaller `count` stay. Runs on the threads of the pool it is called from.
     pub(crate) fn link(&self, draft: &mut Draft, count: usize, control: &Control) -> Result<(), BuildError> {
-        for (at, (&element, nearest)) in self.elements.iter().zip(self.nearest.chunks_exact(self.most)).enumerate() {
-            if at.is_multiple_of(AT_ONCE) {
-                control.check()?;
-            }
-            let slots = draft.slots_mut(element, 0);
+        draft.change_layer0(control.section("links across"), |element, slots| {
+            let Some(&place) = self.places.get(element).filter(|&&place| place != NO_NEIGHBOR) else { return };
             if slots.last() == Some(&NO_NEIGHBOR) {
-                continue;
+                return;
             }
+            let nearest = &self.nearest[place as usize * self.most..][..self.most];
             let (mut end, least) = (slots.len(), slots.len() - count);
             for &near in nearest.iter().filter(|&&near| near != NO_NEIGHBOR) {
                 if end == least {
@@ -79,9 +76,7 @@ impl Across {
                     slots[end] = near;
                 }
             }
-        }
-        control.ran("links across");
-        Ok(())
+        })
     }
 }
 
@@ -116,7 +111,7 @@ mod tests {
         assert!(reached(&draft, 0) <= GROUP as usize);
         for count in [1, 3] {
             let before = draft.clone();
-            across.link(&mut draft, count, &control).unwrap();
+            pool().run(|| across.link(&mut draft, count, &control)).unwrap();
             let mut out = 0;
             for &point in &points {
                 let own = draft.neighbors(point, 0);

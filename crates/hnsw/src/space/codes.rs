@@ -212,32 +212,8 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
 /// The mean of a sample of values, without the tenth that is farthest from the mean of all: a few rows with huge values would move it far
 /// from all others, whose codes would then resolve no distances. Zero if it is not finite.
 fn middle(space: Space<'_>, tiles: Tiles, elements: usize) -> Vec<f32> {
-    let mut value = vec![0f32; tiles.dims];
-    let mut sample = Random::new(0).one_of_each(SAMPLE, elements);
-    let mut mean = |sample: &[u32]| {
-        let mut center = vec![0f32; tiles.dims];
-        let share = 1.0 / sample.len().max(1) as f32;
-        for &element in sample {
-            distance::decode(tiles.elements, space.value(element), &mut value);
-            center.iter_mut().zip(&value).for_each(|(sum, x)| *sum += x * share);
-        }
-        center
-    };
-    let center = mean(&sample);
-    let mut squares = Vec::with_capacity(sample.len());
-    let values = sample.iter().map(|&element| space.value(element));
-    tiles.differences(values, &center, |differences| squares.push(differences.iter().map(|x| x * x).sum::<f32>()));
-    let mut sorted = squares.clone();
-    sorted.sort_unstable_by(f32::total_cmp);
-    if let Some(&most) = sorted.get(sorted.len() * 9 / 10) {
-        let mut squares = squares.into_iter();
-        sample.retain(|_| squares.next().is_some_and(|square| square <= most));
-    }
-    let mut center = mean(&sample);
-    if center.iter().any(|x| !x.is_finite()) {
-        center.fill(0.0);
-    }
-    center
+    let sample = Random::new(0).one_of_each(SAMPLE, elements);
+    tiles.middle(sample.into_iter().map(|element| space.value(element)).collect())
 }
 
 #[cfg(test)]

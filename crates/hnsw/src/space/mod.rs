@@ -315,6 +315,38 @@ impl Tiles {
         }
     }
 
+    /// The mean of values without the tenth farthest from it, which a few huge values do not move. Zeros if it is not finite.
+    pub(crate) fn middle(&self, mut values: Vec<&[u8]>) -> Vec<f32> {
+        let mut decoded = vec![0f32; self.dims];
+        let mut mean = |values: &[&[u8]]| {
+            let mut center = vec![0f32; self.dims];
+            let share = 1.0 / values.len().max(1) as f32;
+            for value in values {
+                distance::decode(self.elements, value, &mut decoded);
+                center.iter_mut().zip(&decoded).for_each(|(sum, x)| *sum += x * share);
+            }
+            center
+        };
+        let center = mean(&values);
+        let mut squares = Vec::with_capacity(values.len());
+        // As f32 the squares of a mean that huge values have moved would overflow.
+        let square = |x: &f32| f64::from(*x) * f64::from(*x);
+        self.differences(values.iter().copied(), &center, |differences| {
+            squares.push(differences.iter().map(square).sum::<f64>());
+        });
+        let mut sorted = squares.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        if let Some(&most) = sorted.get(sorted.len() * 9 / 10) {
+            let mut squares = squares.into_iter();
+            values.retain(|_| squares.next().is_some_and(|square| square <= most));
+        }
+        let mut center = mean(&values);
+        if center.iter().any(|x| !x.is_finite()) {
+            center.fill(0.0);
+        }
+        center
+    }
+
     /// Factor of a tile's sums in distances.
     pub(crate) fn scale(&self) -> f32 {
         match self.metric {
