@@ -77,7 +77,8 @@ impl TakenRows {
 
     /// All elements but duplicates, in ascending order.
     pub(crate) fn points(&self) -> Vec<u32> {
-        (0..self.heap_tids.elements() as u32).filter(|&element| !self.is_duplicate(element)).collect()
+        let mut duplicates = self.duplicates.iter().map(|&(duplicate, _)| duplicate).peekable();
+        (0..self.heap_tids.elements() as u32).filter(|element| duplicates.next_if_eq(element).is_none()).collect()
     }
 }
 

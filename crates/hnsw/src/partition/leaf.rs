@@ -59,6 +59,10 @@ impl Leaf {
                 break;
             }
         }
+        if tiles.codes.is_some() {
+            // The memory for threads is that of codes, which take a fourth.
+            self.group.forget_values();
+        }
         self.elements = elements;
         Ok(resolved)
     }
@@ -158,7 +162,29 @@ fn untied(distance: f32, a: u32, b: u32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::untied;
+    use distance::code_kernels;
+
+    use super::{Leaf, untied};
+    use crate::Control;
+    use crate::testing::{cube, euclidean, store};
+
+    #[test]
+    fn values_that_codes_do_not_resolve_are_not_kept() {
+        if code_kernels().is_none() {
+            return;
+        }
+        // Two groups, whose points are nearer to each other than the steps of codes for both.
+        let mut points = cube::<8>(200, 1);
+        for (at, point) in points.iter_mut().enumerate() {
+            point.iter_mut().for_each(|x| *x = *x * 1e-4 + (at % 2) as f32);
+        }
+        let store = store(&points);
+        let mut leaf = Leaf::default();
+        leaf.compare(euclidean::<8>(&store), 0..200, 5, &Control::default()).unwrap();
+        assert_eq!(leaf.group.blocks(), 0, "values as f32");
+        leaf.compare(euclidean::<8>(&store), (0..100).map(|at| 2 * at), 5, &Control::default()).unwrap();
+        assert_ne!(leaf.group.blocks(), 0, "codes");
+    }
 
     #[test]
     fn equal_distances_differ_a_little() {

@@ -67,6 +67,11 @@ impl Group {
         self.terms[count..].fill(f32::INFINITY);
     }
 
+    /// Frees the memory of values that are packed as f32.
+    pub(crate) fn forget_values(&mut self) {
+        self.panel = Panel::default();
+    }
+
     /// Packs the codes of points: distances of tiles are approximate.
     pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
         self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
