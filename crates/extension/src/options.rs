@@ -56,7 +56,8 @@ pub(crate) fn register() {
     unsafe {
         let kind = pg_sys::add_reloption_kind();
         let about = c"Builds the index outside the database";
-        let lock = pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE;
+        // The level that ALTER INDEX takes to set it. Only builds read the option, so statements need not stop.
+        let lock = pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE;
         pg_sys::add_bool_reloption(kind, NAME.as_ptr(), about.as_ptr(), false, lock);
         KIND.set(kind);
     }

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
-use pgvector::ValueType;
+use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 use protocol::MAX_VALUE_BYTES;
 
 use crate::column::Column;
@@ -90,8 +90,14 @@ impl Column {
         };
         if self.value_type == ValueType::SparseVec {
             let count = value.get(HEADER..HEADER + 4).ok_or_else(malformed)?;
-            let entries = value.get(SPARSE_HEADER..).filter(|entries| count.len() + entries.len() <= MAX_VALUE_BYTES);
-            return Ok(Element::Sparse(count, entries.ok_or_else(malformed)?));
+            let entries = value.get(SPARSE_HEADER..).ok_or_else(malformed)?;
+            if count.len() + entries.len() > MAX_VALUE_BYTES {
+                // As pgvector says it, whose check not all columns have.
+                let message =
+                    format!("sparsevec cannot have more than {MAX_SPARSEVEC_NNZ} non-zero elements for hnsw index");
+                return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
+            }
+            return Ok(Element::Sparse(count, entries));
         }
         let elements = value.get(HEADER..).ok_or_else(malformed)?;
         if self.value_type.value_len(self.dims) != Some(elements.len()) {

@@ -209,6 +209,21 @@ fn every_type_and_names_that_need_quotes() {
 }
 
 #[test]
+fn a_sparse_value_with_too_many_entries_is_named() {
+    let mut session = database("advise_entries");
+    session
+        .execute(
+            "CREATE TABLE t (v sparsevec(2000)); \
+             INSERT INTO t SELECT format('{%s:1,%s:2}/2000', i, i + 1)::sparsevec FROM generate_series(1, 1500) i; \
+             INSERT INTO t SELECT format('{%s}/2000', string_agg(j || ':1', ','))::sparsevec FROM generate_series(1, 1001) j",
+        )
+        .unwrap();
+    let (sqlstate, message) = failure(&mut session, "SELECT * FROM lantern_index.advise('t', 'v')");
+    assert_eq!(sqlstate, "54000");
+    assert_eq!(message, "sparsevec cannot have more than 1000 non-zero elements for hnsw index");
+}
+
+#[test]
 fn pgvector_outside_the_search_path() {
     let mut session = CLUSTER.database("advise_path").unwrap();
     session

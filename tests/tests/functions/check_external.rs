@@ -47,6 +47,18 @@ fn a_builder_finds_what_the_backend_finds() {
 }
 
 #[test]
+fn an_index_is_checked_as_it_was_built() {
+    let mut session = database("check_built_with");
+    session
+        .execute(&format!("CREATE TABLE t AS SELECT {}::vector(8) AS v FROM generate_series(1, 500) i", vectors(8)))
+        .unwrap();
+    session.execute("CREATE INDEX i ON t USING hnsw ((v::vector(8)) vector_l2_ops)").unwrap();
+    // For the next build, which would fail: `ef_construction` is 64.
+    session.execute("ALTER INDEX i SET (m = 50)").unwrap();
+    by_both(&mut session, "i");
+}
+
+#[test]
 fn every_class_of_operators_by_the_builder() {
     let mut session = database("check_builder_classes");
     session

@@ -1,7 +1,8 @@
 //! `lantern_index.check(index, sample, external)`
 
-use pages::{Estimate, Options, PageSource, Report, verify_within};
+use pages::{Estimate, MetaPage, Options, PAGE_SIZE, Page, PageSource, Report, verify_within};
 use pgrx::prelude::*;
+use pgvector::M_RANGE;
 use protocol::Findings as Answer;
 
 use super::advice::Findings;
@@ -176,7 +177,7 @@ impl ByBuilder {
     unsafe fn new(index: pg_sys::Relation, sample: usize) -> Result<Self, Failure> {
         // SAFETY: as promised by the caller.
         unsafe {
-            let options = options::of(index);
+            let options = built_with(index);
             let column = Column::of(index, options)?;
             let sample = if (*(*index).rd_index).indisvalid { sample } else { 0 };
             Ok(Self { index, column, options, sample, ef_search: ef_search().parse().unwrap_or(40) })
@@ -261,7 +262,7 @@ unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure
     // SAFETY: the index is open and locked.
     unsafe {
         // An unknown operator class has values of an unknown type: the verifier infers it from the first one.
-        let options = options::of(index);
+        let options = built_with(index);
         let column = Column::of(index, options).ok();
         let value_type = column.as_ref().map(|column| column.value_type);
         let memory = memory();
@@ -282,6 +283,27 @@ unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure
         debug1!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
         Ok((again, errors))
     }
+}
+
+/// The options that the index was built with. ALTER INDEX may have set others for the next build.
+///
+/// # Safety
+/// The index must be open and locked.
+unsafe fn built_with(index: pg_sys::Relation) -> IndexOptions {
+    // SAFETY: as promised by the caller.
+    let (options, pages) = unsafe { (options::of(index), LivePages::try_new(index)) };
+    match pages.ok().and_then(|mut pages| meta(&mut pages)) {
+        Some(MetaPage { m, ef_construction, .. }) if M_RANGE.contains(&m) && ef_construction >= 2 * m => {
+            IndexOptions { m, ef_construction, ..options }
+        }
+        _ => options,
+    }
+}
+
+fn meta(pages: &mut LivePages) -> Option<MetaPage> {
+    let mut bytes = [0; PAGE_SIZE];
+    pages.read(0, &mut bytes).ok()?;
+    MetaPage::parse(&Page::parse(0, &bytes).ok()?).ok()
 }
 
 /// `maintenance_work_mem` in bytes.
