@@ -16,6 +16,7 @@ use crate::input::ValueStore;
 use crate::search::{Links, Loading, Searcher};
 use crate::space::{Measure, Query, Space};
 use crate::{BuildError, BuildSpec, Control};
+use probes::Kind;
 pub(crate) use probes::Sample;
 
 /// Elements in the sample for self-recall.
@@ -39,8 +40,8 @@ pub(crate) struct Quality {
     pub(crate) recall: f32,
     /// From the entry point, with `EF_LOW`.
     pub(crate) low: f32,
-    /// From the entry point, with `EF_LOW`: of probes that are rows, and of probes between rows.
-    pub(crate) kinds: [f32; 2],
+    /// From the entry point, with `EF_LOW`, by the kind of probes; 1 for a kind without probes.
+    pub(crate) kinds: [f32; Kind::COUNT],
     /// From the true nearest element, with `EF_LOW`.
     pub(crate) local: f32,
     /// The standard error of the mean loss.
@@ -80,7 +81,26 @@ pub(crate) struct Guard<'a> {
     measure: Measure,
     store: &'a ValueStore,
     probes: Vec<Vec<u8>>,
+    kinds: Vec<Kind>,
     exact: Vec<Vec<Candidate>>,
+}
+
+/// A graph without one element.
+struct Without<'a, L>(&'a L, Option<u32>);
+
+impl<L: Links> Links for Without<'_, L> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.0.entry()
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        let hidden = self.1;
+        self.0.neighbors(element, layer).filter(move |&other| Some(other) != hidden)
+    }
 }
 
 impl<'a> Guard<'a> {
@@ -96,39 +116,47 @@ impl<'a> Guard<'a> {
     ) -> Result<Self, BuildError> {
         let Space { measure, store, .. } = space;
         let gap = |point| draft.neighbors(point, 0).first().map_or(f32::INFINITY, |&near| space.distance(point, near));
-        let probes = probes::draw(spec, store, points, measure.metric, sample, gap);
-        let exact = exact::nearest(space, points, &probes, K, control.section("probes' neighbors"))?;
-        Ok(Self { measure, store, probes, exact })
+        let (probes, kinds) = probes::draw(spec, store, points, measure.metric, sample, gap);
+        // One more, since the nearest of a hidden element is itself.
+        let mut exact = exact::nearest(space, points, &probes, K + 1, control.section("probes' neighbors"))?;
+        for (exact, kind) in exact.iter_mut().zip(&kinds) {
+            exact.retain(|near| Some(near.element()) != kind.hidden());
+            exact.truncate(K);
+        }
+        Ok(Self { measure, store, probes, kinds, exact })
     }
 
     /// Searches for all probes. Runs on the threads of the pool it is called from.
     pub(crate) fn quality(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Quality, BuildError> {
         type Scratch = (Searcher, Query);
-        let probes = self.probes.par_iter().zip(&self.exact).enumerate();
-        let each = control.section("probes").map_init(probes, |scratch: &mut Scratch, (at, (probe, exact))| {
-            let [recall, low, local] = self.search(graph, scratch, probe, exact, at < PROBES_WIDE);
-            let kinds = if probes::is_row(at) { [low, 0.0] } else { [0.0, low] };
-            Ok([recall, low, local, (local - low) * (local - low), kinds[0], kinds[1]])
-        })?;
-        let sums = each.into_iter().fold([0f32; 6], |a, b| std::array::from_fn(|at| a[at] + b[at]));
+        let each = control
+            .section("probes")
+            .map_init((0..self.probes.len()).into_par_iter(), |scratch: &mut Scratch, at| {
+                Ok(self.search(graph, scratch, at))
+            })?;
         let mean = |sum: f32, count: usize| if count == 0 { 1.0 } else { sum / count as f32 };
         let (all, wide) = (self.probes.len(), self.probes.len().min(PROBES_WIDE));
-        let [recall, low, local, squares, rows, between] = sums;
-        let of_rows = (0..all).filter(|&at| probes::is_row(at)).count();
-        let kinds = [mean(rows, of_rows), mean(between, all - of_rows)];
+        let [mut recall, mut low, mut local, mut squares] = [0.0; 4];
+        let mut kinds = [(0.0, 0); Kind::COUNT];
+        for (found, kind) in each.into_iter().zip(&self.kinds) {
+            recall += found[0];
+            low += found[1];
+            local += found[2];
+            squares += (found[2] - found[1]) * (found[2] - found[1]);
+            let (sum, count) = &mut kinds[kind.number()];
+            *sum += found[1];
+            *count += 1;
+        }
+        let kinds = kinds.map(|(sum, count)| mean(sum, count));
         let (recall, low, local) = (mean(recall, wide), mean(low, all), mean(local, all));
         let variance = mean(squares, all) - (local - low) * (local - low);
         Ok(Quality { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
     }
 
-    fn search(
-        &self,
-        graph: &impl Links,
-        (searcher, query): &mut (Searcher, Query),
-        probe: &[u8],
-        exact: &[Candidate],
-        wide: bool,
-    ) -> [f32; 3] {
+    /// The recall of searches for a probe, with `EF_SEARCH` of the first probes only, with `EF_LOW`, and with `EF_LOW` from the nearest element.
+    fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> [f32; 3] {
+        let (probe, exact, hidden) = (self.probes[at].as_slice(), &self.exact[at], self.kinds[at].hidden());
+        let graph = &Without(graph, hidden);
         self.measure.ask(query, probe);
         let query = &*query;
         let mut distances = Loading {
@@ -137,10 +165,11 @@ impl<'a> Guard<'a> {
         };
         let Some(furthest) = exact.last() else { return [1.0; 3] };
         let share = |found: &[Candidate]| {
-            let hits = found.iter().take(exact.len()).filter(|near| near.distance() <= furthest.distance()).count();
-            hits as f32 / exact.len() as f32
+            // A search may begin at the hidden element.
+            let found = found.iter().filter(|near| Some(near.element()) != hidden).take(exact.len());
+            found.filter(|near| near.distance() <= furthest.distance()).count() as f32 / exact.len() as f32
         };
-        let recall = if wide { share(&searcher.search(graph, distances, |_| {}, EF_SEARCH)) } else { 0.0 };
+        let recall = if at < PROBES_WIDE { share(&searcher.search(graph, distances, |_| {}, EF_SEARCH)) } else { 0.0 };
         let low = share(&searcher.search(graph, distances, |_| {}, EF_LOW));
         let local = share(&searcher.layer(graph, &mut distances, |_| {}, &exact[..1], EF_LOW, 0));
         [recall, low, local]
@@ -165,13 +194,44 @@ pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) ->
 
 #[cfg(test)]
 mod tests {
-    use super::Quality;
+    use graph::ValueType;
+
+    use super::{Guard, K, Kind, Quality, Sample};
+    use crate::draft::Draft;
+    use crate::testing::{euclidean, pool, store};
+    use crate::{BuildSpec, Control, Metric};
+
+    #[test]
+    fn hidden_elements_are_not_among_the_neighbors() {
+        const POINTS: u32 = 600;
+        // On a line; each is linked to the nearest on both sides.
+        let points: Vec<u32> = (0..POINTS).collect();
+        let store = store(&points.iter().map(|&at| [at as f32]).collect::<Vec<_>>());
+        let mut draft = Draft::new(16, points.iter().map(|&at| u8::from(at == 300)).collect());
+        for &at in &points {
+            let near = (1..=16).flat_map(|step| [at.wrapping_sub(step), at + step]);
+            draft.set(at, 0, near.filter(|other| points.contains(other)));
+        }
+        let (spec, control) = (BuildSpec::new(ValueType::Vector, Metric::L2, 1, 16, 64), Control::default());
+        let quality = pool().run(|| {
+            let guard = Guard::new(euclidean::<1>(&store), &spec, &points, &draft, Sample::Small, &control).unwrap();
+            let of = |number| guard.kinds.iter().filter(|kind| kind.number() == number).count();
+            assert!((0..Kind::COUNT).all(|kind| of(kind) > guard.kinds.len() / 4), "{:?}", guard.kinds);
+            for (exact, kind) in guard.exact.iter().zip(&guard.kinds) {
+                assert_eq!(exact.len(), K);
+                let own = exact.iter().find(|near| Some(near.element()) == kind.hidden());
+                assert!(own.is_none(), "{own:?} is hidden");
+            }
+            guard.quality(&draft, &control).unwrap()
+        });
+        assert!(quality.kinds.iter().all(|&recall| recall > 0.99), "{quality:?}");
+    }
 
     #[test]
     fn a_kind_of_probes_may_lose_a_small_share_of_the_gain() {
         let quality = |recall, rows, between| {
             let low = (2.0 * rows + between) / 3.0;
-            Quality { recall, low, kinds: [rows, between], ..Quality::default() }
+            Quality { recall, low, kinds: [rows, rows, between], ..Quality::default() }
         };
         let island = quality(0.99, 0.61, 0.978);
         assert!(quality(0.99, 0.995, 0.97).finds_more_than(&island, 0.01), "three clusters of near-identical rows");

@@ -1,4 +1,5 @@
-//! Probes, the queries of the guard: rows, and values between rows, since real queries need not equal a row.
+//! Probes, the queries of the guard: rows, and queries that equal no row, as real queries need not. The latter are values between rows, and
+//! rows whose own elements are hidden: they are distributed as the rows are.
 
 use distance::Metric;
 use graph::{ElementValues, ValueType};
@@ -28,13 +29,40 @@ pub(crate) enum Sample {
     Large,
 }
 
-/// Whether the probe at a position is a row.
-pub(crate) fn is_row(at: usize) -> bool {
-    at % 3 != 2
+/// How a probe is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is a row.
+    Row,
+    /// It is the row of this element, which searches do not see.
+    Hidden(u32),
+    /// It lies between two rows.
+    Between,
 }
 
-/// Draws probes, in the type's encoding: a third are random rows; a third are rows in sparse regions, where `gap`, the distance to a row's
-/// nearest neighbor, is large; a third are values between two random rows.
+impl Kind {
+    pub(crate) const COUNT: usize = 3;
+
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Row => 0,
+            Self::Hidden(_) => 1,
+            Self::Between => 2,
+        }
+    }
+
+    /// The element that searches do not see.
+    pub(crate) fn hidden(self) -> Option<u32> {
+        match self {
+            Self::Hidden(element) => Some(element),
+            Self::Row | Self::Between => None,
+        }
+    }
+}
+
+/// Draws probes, in the type's encoding: a third are rows, a third are rows with hidden elements, a third are values between two random
+/// rows, except of sparse values. Every other row is random; the others are in sparse regions, where `gap`, the distance to a row's nearest
+/// neighbor, is large.
 pub(crate) fn draw(
     spec: &BuildSpec,
     store: &ValueStore,
@@ -42,7 +70,7 @@ pub(crate) fn draw(
     metric: Metric,
     sample: Sample,
     gap: impl Fn(u32) -> f32,
-) -> Vec<Vec<u8>> {
+) -> (Vec<Vec<u8>>, Vec<Kind>) {
     let affordable = BUDGET / (BESIDES + spec.dims as usize);
     let count = affordable.min(points.len() / ROWS).clamp(FEWEST, MOST);
     let count = match sample {
@@ -51,25 +79,28 @@ pub(crate) fn draw(
     };
     let count = count.min(points.len());
     let mut random = Random::new(spec.seed).fork(u64::MAX);
-    let mut values = Vec::with_capacity(count);
+    let (mut values, mut kinds) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (number, at) in random.sample(count, points.len()).into_iter().enumerate() {
         let any: [u32; LONELIEST] =
             std::array::from_fn(|draw| points[if draw == 0 { at } else { random.below(points.len()) }]);
         let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
-        let row = match number % 3 {
+        let element = match number % 2 {
             // In a sparse region.
             1 => any.iter().max_by(lonely).copied().unwrap_or(any[0]),
             _ => any[0],
         };
-        let row = store.value(row);
-        let other = store.value(points[random.below(points.len())]);
-        let probe = match is_row(number) {
-            true => row.to_vec(),
-            false => between(spec, metric, row, other, &mut random),
+        let kind = match number % 6 {
+            0 | 1 => Kind::Row,
+            // A sparse value with the entries of two could exceed the limit on entries.
+            2 | 3 if spec.value_type != ValueType::SparseVec => Kind::Between,
+            _ => Kind::Hidden(element),
         };
-        values.push(probe);
+        let row = store.value(element);
+        let other = store.value(points[random.below(points.len())]);
+        values.push(if kind == Kind::Between { between(spec, metric, row, other, &mut random) } else { row.to_vec() });
+        kinds.push(kind);
     }
-    values
+    (values, kinds)
 }
 
 /// A value between two others, nearer to the first.
@@ -108,7 +139,6 @@ fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &
                 a & !mask | b & mask
             })
             .collect(),
-        // A sparse value with the entries of both could exceed the limit on entries.
         ValueType::SparseVec => row.to_vec(),
     }
 }
