@@ -173,6 +173,8 @@ pub fn ready(
     if is_exposed && !asks_clients {
         tracing::warn!("clients are not authenticated, and other machines can connect");
     }
+    // Before the lines: a router that reads them gives a build at once, and takes a builder that is not ready for a drained one.
+    daemon.ready();
     let mut out = stdout().lock();
     let name = format!("[*] [Lantern External Index] {name}");
     writeln!(out, "{name} Status Server started on {status}")?;

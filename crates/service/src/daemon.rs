@@ -133,6 +133,11 @@ impl Daemon {
         self.ending.clone()
     }
 
+    /// Says on the status port that builds are accepted. Connections wait for [`Self::run`], which says so, too.
+    pub fn ready(&self) {
+        self.activity.set_readiness(Readiness::Ready);
+    }
+
     /// Serves connections as [`Door::accept`] does until `shutdown` drains it: after the delay it accepts no more builds, lets running
     /// ones end within the grace period, and stops the rest. Status is served until the returned server is dropped.
     pub async fn run<F>(
@@ -145,9 +150,9 @@ impl Daemon {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        self.ready();
         let Self { listener, address: _, status, activity, ending: Ending { drain, stop, tasks }, shutdown_delay } =
             self;
-        activity.set_readiness(Readiness::Ready);
         let drained = async {
             shutdown.drain.cancelled().await;
             if !shutdown_delay.is_zero() {
