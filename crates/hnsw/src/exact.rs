@@ -102,7 +102,7 @@ pub(crate) fn nearest(
                 nearest_of(all);
             }
         }
-        // Rounding errors may have hidden a whole block of near-identical elements, and the lists of all parts are kept until they are merged.
+        // Among near-identical elements each list had room for a whole block, and the lists of all parts are kept until they are merged.
         all.iter_mut().for_each(Vec::shrink_to_fit);
         Ok(all)
     };

@@ -71,6 +71,7 @@ pub(crate) struct TakenRows {
 
 impl TakenRows {
     /// Whether an element repeats the value of an earlier one.
+    #[cfg(feature = "usearch")]
     pub(crate) fn is_duplicate(&self, element: u32) -> bool {
         self.duplicates.binary_search_by_key(&element, |&(duplicate, _)| duplicate).is_ok()
     }

@@ -209,8 +209,8 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     factor > 0.0 && squared >= MARGIN * error
 }
 
-/// The mean of a sample of values, without the tenth that is farthest from the mean of all: a few rows with huge values would move it far
-/// from all others, whose codes would then resolve no distances. Zero if it is not finite.
+/// The [`Tiles::middle`] of a sample of values: a few rows with huge values would move their mean far from all others, whose codes would then
+/// resolve no distances.
 fn middle(space: Space<'_>, tiles: Tiles, elements: usize) -> Vec<f32> {
     let sample = Random::new(0).one_of_each(SAMPLE, elements);
     tiles.middle(sample.into_iter().map(|element| space.value(element)).collect())

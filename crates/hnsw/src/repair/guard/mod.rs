@@ -153,7 +153,8 @@ impl<'a> Guard<'a> {
         Ok(Quality { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
     }
 
-    /// The recall of searches for a probe, with `EF_SEARCH` of the first probes only, with `EF_LOW`, and with `EF_LOW` from the nearest element.
+    /// The recall of three searches for the probe at a position: from the entry point with `EF_SEARCH`, which is 0 after the first
+    /// [`PROBES_WIDE`] probes, and with `EF_LOW`; from the true nearest element with `EF_LOW`.
     fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> [f32; 3] {
         let (probe, exact, hidden) = (self.probes[at].as_slice(), &self.exact[at], self.kinds[at].hidden());
         let graph = &Without(graph, hidden);

@@ -139,6 +139,7 @@ fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &
                 a & !mask | b & mask
             })
             .collect(),
+        // Not drawn.
         ValueType::SparseVec => row.to_vec(),
     }
 }
