@@ -84,7 +84,8 @@ pub fn documented_commands(program: &str) -> Result<Vec<Documented<Vec<String>>>
         for line in &lines {
             let line = line.split(" #").next().unwrap_or_default();
             for command in line.split("&&") {
-                let command = command.trim().trim_start_matches("sudo ");
+                let command =
+                    command.trim().trim_start_matches("sudo ").trim_start_matches("runuser -u lantern-index -- ");
                 if let Some(shown) = command.strip_prefix(program).filter(|rest| rest.starts_with(' ')) {
                     let (document, heading) = (document.clone(), heading.clone());
                     all.push(Documented { document, heading, shown: words(shown) });
@@ -141,7 +142,7 @@ mod tests {
             commands.iter().any(|command| command.document == document && command.shown == words)
         };
         assert!(has("README.md", &["serve", "--memory-limit", "12GB"]), "without the comment: {commands:?}");
-        assert!(has("docs/operate.md", &["config", "check"]), "before &&");
+        assert!(has("docs/operate.md", &["config", "check"]), "as another user, before &&");
         assert!(has("docs/operate.md", &["drain", "--undo"]), "in the text");
         let continued = |command: &&super::Documented<Vec<String>>| command.shown.iter().any(|word| word == "--plot");
         let advise = commands.iter().find(continued).unwrap();
