@@ -166,10 +166,10 @@ impl Trials<'_> {
         let mut largest = None;
         for (&rows, limits) in self.plan.sizes.iter().zip(self.limits) {
             let trial = Trial::build(context, form, candidate, rows, limits)?;
-            let curves = trial.curves(FURTHER * (1.0 - trial.aim()))?;
-            wide.push((rows, curves.wide));
+            let curves = trial.curves(FURTHER)?;
+            wide.push((rows, curves.wide.clone()));
             own.push((rows, curves.own.clone()));
-            largest = Some((trial, curves.own));
+            largest = Some((trial, curves));
             context.control.progress().add(1);
         }
         let mut growth = Growth::of(&wide, context.question.target);
@@ -177,8 +177,8 @@ impl Trials<'_> {
         if context.question.is_of_few() && candidate.is_reranked(context.question) {
             growth = growth.at_least(&own, context.question.target);
         }
-        let (trial, curve) = largest.expect("there are three sizes");
-        Ok((trial.measured(curve, growth)?, growth))
+        let (trial, curves) = largest.expect("there are three sizes");
+        Ok((trial.measured(curves, growth)?, growth))
     }
 
     /// Measures a candidate on a graph of one size.
@@ -190,9 +190,9 @@ impl Trials<'_> {
         growth: Growth,
     ) -> Result<Measured, AdviseError> {
         let trial = Trial::build(self.context, form, candidate, self.plan.sizes[size], &self.limits[size])?;
-        let curves = trial.curves(1.0 - trial.aim())?;
+        let curves = trial.curves(1.0)?;
         self.context.control.progress().add(1);
-        trial.measured(curves.own, growth)
+        trial.measured(curves, growth)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One graph of the sample, searched as pgvector would search the index.
 
+use std::array;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -129,14 +130,12 @@ impl<'a> Trial<'a> {
         Ok(Self { context, form, candidate, kernel, reranked, limits, finished, rows, seconds })
     }
 
-    /// The recall that searches of the sample must reach.
-    pub(crate) fn aim(&self) -> f64 {
-        self.context.question.aim(self.reranked, self.form.queries.len())
-    }
-
     /// The measurements, with the visits at the `ef_search` that the whole table needs.
-    pub(crate) fn measured(&self, curve: Curve, growth: Growth) -> Result<Measured, AdviseError> {
-        let aim = self.aim();
+    pub(crate) fn measured(
+        &self,
+        Curves { own: curve, aim, .. }: Curves,
+        growth: Growth,
+    ) -> Result<Measured, AdviseError> {
         let ef = least_ef(self.context.question, aim, &curve, self.rows, growth);
         Ok(Measured {
             candidate: self.candidate,
@@ -151,15 +150,21 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Searches with ascending `ef_search` until the share of misses is at most `enough`, or pgvector's limit is reached.
-    pub(crate) fn curves(&self, enough: f64) -> Result<Curves, AdviseError> {
+    /// Searches with ascending `ef_search` until the share of misses is at most `further` of what the aim allows, or pgvector's limit is
+    /// reached.
+    pub(crate) fn curves(&self, further: f64) -> Result<Curves, AdviseError> {
         let question = self.context.question;
         let (mut own, mut wide) = (Vec::new(), Vec::new());
         let mut ef = question.k;
+        let mut aim = question.target;
         loop {
             let found = self.search(ef, None)?;
             own.push(Point { ef, recall: found.own, visited: found.visited });
-            let enough = |recall: f64| 1.0 - recall <= enough;
+            // The error at the target is that of the last point below it, or of the first point.
+            if found.own < question.target || own.len() == 1 {
+                aim = question.aim(found.error);
+            }
+            let enough = |recall: f64| 1.0 - recall <= further * (1.0 - aim);
             if ef >= question.wide() {
                 wide.push(Point { ef, recall: found.wide, visited: found.visited });
             }
@@ -169,7 +174,8 @@ impl<'a> Trial<'a> {
             ef = ((ef as f64 * STEP).ceil() as usize).max(ef + 2).min(MAX_EF_SEARCH.into());
         }
         let curve = |points: &[Point], k| Curve::new(points, 0.5 / (self.form.queries.len() * k) as f64);
-        Ok(Curves { own: curve(&own, question.k), wide: curve(&wide, question.wide()) })
+        let (own, wide) = (curve(&own, question.k), curve(&wide, question.wide()));
+        Ok(Curves { own, wide, aim })
     }
 
     /// The share of the elements, most visited first, that receive 90 % of the visits.
@@ -195,7 +201,7 @@ impl<'a> Trial<'a> {
         let one = |searcher: &mut Searcher, query: usize| {
             self.context.control.check()?;
             let value = queries.get(query);
-            let mut visited = 0u64;
+            let mut visited = 0;
             let distance = |element| {
                 visited += 1;
                 if let Some(visits) = visits {
@@ -216,16 +222,19 @@ impl<'a> Trial<'a> {
                 hits += usize::from(answered(at, k) && distance <= limit.own);
                 wide_hits += usize::from(answered(at, wide) && distance <= limit.wide);
             }
-            Ok::<_, AdviseError>((hits.min(k), wide_hits.min(wide), visited))
+            let hits = hits.min(k);
+            Ok::<_, AdviseError>([hits, hits * hits, wide_hits.min(wide), visited])
         };
-        let sum = |a: (usize, usize, u64), b: (usize, usize, u64)| Ok((a.0 + b.0, a.1 + b.1, a.2 + b.2));
-        let all = || (0..queries.len()).into_par_iter().map_init(Searcher::default, one).try_reduce(|| (0, 0, 0), sum);
-        let (hits, wide_hits, visited) = self.context.pool.run(all)?;
-        let share = |hits: usize, k: usize| hits as f64 / (queries.len() * k) as f64;
+        let sum = |a: [usize; 4], b: [usize; 4]| Ok(array::from_fn(|at| a[at] + b[at]));
+        let all = || (0..queries.len()).into_par_iter().map_init(Searcher::default, one).try_reduce(|| [0; 4], sum);
+        let [hits, squares, wide_hits, visited] = self.context.pool.run(all)?;
+        let mean = |sum: usize| sum as f64 / queries.len() as f64;
+        let variance = (mean(squares) - mean(hits).powi(2)).max(0.0);
         Ok(Searched {
-            own: share(hits, k),
-            wide: share(wide_hits, wide),
-            visited: visited as f64 / queries.len() as f64,
+            own: mean(hits) / k as f64,
+            error: (variance / queries.len() as f64).sqrt() / k as f64,
+            wide: mean(wide_hits) / wide as f64,
+            visited: mean(visited),
         })
     }
 }
@@ -234,11 +243,14 @@ impl<'a> Trial<'a> {
 pub(crate) struct Curves {
     pub(crate) own: Curve,
     pub(crate) wide: Curve,
+    /// The recall of `k` neighbors that searches of the sample must reach.
+    pub(crate) aim: f64,
 }
 
-/// Recall of `k` and of `Question::wide` neighbors, and mean visits per query.
+/// Recall of `k` neighbors with its standard error, recall of `Question::wide` neighbors, and mean visits per query.
 struct Searched {
     own: f64,
+    error: f64,
     wide: f64,
     visited: f64,
 }
