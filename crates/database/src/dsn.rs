@@ -29,17 +29,17 @@ const ENVIRONMENT: [(&str, &str); 15] = [
     ("target_session_attrs", "PGTARGETSESSIONATTRS"),
 ];
 
+/// Parameters of libpq that have no environment variable.
+const WITHOUT_VARIABLE: [&str; 5] =
+    ["keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "tcp_user_timeout"];
+
 /// Parameters of libpq that are accepted and have no effect here.
-const IGNORED: [&str; 18] = [
+const IGNORED: [&str; 13] = [
     "application_name",
     "client_encoding",
     "fallback_application_name",
     "gssdelegation",
     "gsslib",
-    "keepalives",
-    "keepalives_count",
-    "keepalives_idle",
-    "keepalives_interval",
     "krbsrvname",
     "load_balance_hosts",
     "replication",
@@ -48,7 +48,6 @@ const IGNORED: [&str; 18] = [
     "sslnegotiation",
     "sslpassword",
     "sslsni",
-    "tcp_user_timeout",
 ];
 
 /// Parameters that request protection which the driver does not support, with their environment variables and the values that are harmless.
@@ -149,8 +148,10 @@ impl Dsn {
                 parameters.insert(key.to_owned(), path.to_string_lossy().into_owned());
             }
         }
-        let is_known =
-            |key: &&String| ENVIRONMENT.iter().any(|(known, _)| known == key) || IGNORED.contains(&key.as_str());
+        let is_known = |key: &&String| {
+            let others = WITHOUT_VARIABLE.iter().chain(&IGNORED);
+            ENVIRONMENT.iter().map(|(known, _)| known).chain(others).any(|known| known == key)
+        };
         match parameters.keys().find(|key| !is_known(key)) {
             Some(key) => Err(Error::Dsn(format!("option \"{key}\" is unknown"))),
             None => Ok(Self { parameters, home }),
@@ -236,8 +237,7 @@ impl Dsn {
         };
         let port = number("port", self.get("port").unwrap_or("5432"))?;
         config.host(self.name()).port(port);
-        // A rebuild may be silent for hours, and firewalls drop idle connections.
-        config.keepalives_idle(Duration::from_secs(60)).keepalives_interval(Duration::from_secs(10));
+        self.watch_connection(&mut config)?;
         config.dbname(database);
         if let Some(address) = self.get("hostaddr") {
             // `hostaddr` is used beside the host name, against which the certificate is verified.
@@ -270,6 +270,24 @@ impl Dsn {
             _ => tokio_postgres::config::SslMode::Require,
         });
         Ok(config)
+    }
+
+    /// How a connection is found to be lost. A rebuild may be silent for hours, and firewalls drop idle connections: unless parameters say
+    /// otherwise, the first probe comes after a minute, and the connection is lost after two and a half.
+    fn watch_connection(&self, config: &mut tokio_postgres::Config) -> Result<(), Error> {
+        let number = |key: &str, usual: u32| match self.get(key) {
+            None => Ok(usual),
+            Some(text) => text.trim().parse().map_err(|_| Error::Dsn(format!("{key} \"{text}\" is no number"))),
+        };
+        let positive =
+            |key: &str, usual: u32| Ok(Some(number(key, usual)?).filter(|&number| number > 0).unwrap_or(usual));
+        let seconds = |key: &str, usual: u32| Ok(Duration::from_secs(positive(key, usual)?.into()));
+        config.keepalives(number("keepalives", 1)? != 0);
+        config.keepalives_idle(seconds("keepalives_idle", 60)?);
+        config.keepalives_interval(seconds("keepalives_interval", 10)?);
+        config.keepalives_retries(positive("keepalives_count", 9)?);
+        config.tcp_user_timeout(Duration::from_millis(number("tcp_user_timeout", 150_000)?.into()));
+        Ok(())
     }
 
     fn stored_password(&self, port: u16, database: &str, user: &str) -> Option<String> {
@@ -465,7 +483,9 @@ mod tests {
         }
         assert!(Dsn::with("service=none", &|_| None).unwrap_err().to_string().contains("\"none\""));
         assert!(read("host=db sslmode=perhaps").sslmode().is_err());
-        for wrong in ["port=x", "hostaddr=db.example", "target_session_attrs=both", "connect_timeout=soon"] {
+        for wrong in
+            ["port=x", "hostaddr=db.example", "target_session_attrs=both", "connect_timeout=soon", "keepalives=-1"]
+        {
             assert!(read(wrong).config("x").is_err(), "{wrong}");
         }
     }
@@ -475,6 +495,20 @@ mod tests {
         read("channel_binding=prefer ssl_min_protocol_version=TLSv1.2 require_auth=''");
         let variable = |name: &str| (name == "PGREQUIREAUTH").then(|| "md5".to_owned());
         assert!(Dsn::with("dbname=items", &variable).unwrap_err().to_string().contains("require_auth \"md5\""));
+    }
+
+    #[test]
+    fn lost_connections_are_found() {
+        let found = |text: &str| {
+            let config = read(text).servers().unwrap()[0].config("x").unwrap();
+            let seconds = [config.get_keepalives_idle().as_secs(), config.get_keepalives_interval().unwrap().as_secs()];
+            let lost = config.get_tcp_user_timeout().unwrap().as_millis();
+            (config.get_keepalives(), seconds, config.get_keepalives_retries(), lost)
+        };
+        assert_eq!(found("keepalives_idle=0"), (true, [60, 10], Some(9), 150_000));
+        let own = "keepalives_idle=30 keepalives_interval=5 keepalives_count=2 tcp_user_timeout=40000";
+        assert_eq!(found(own), (true, [30, 5], Some(2), 40_000));
+        assert!(!found("keepalives=0").0);
     }
 
     #[test]
