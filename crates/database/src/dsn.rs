@@ -63,7 +63,8 @@ const REFUSED: [(&str, &str, &[&str]); 8] = [
     ("sslcrldir", "PGSSLCRLDIR", &[]),
 ];
 
-/// Files in `~/.postgresql` that are used with an `sslmode` of `require` or more, if they exist and the parameter is not set.
+/// Files in `~/.postgresql` that are used as in libpq, if they exist and the parameter is not set: the root certificate with an `sslmode`
+/// of `require` or more, the client's certificate and key together whenever there may be TLS.
 const FILES: [(&str, &str); 3] =
     [("sslrootcert", "root.crt"), ("sslcert", "postgresql.crt"), ("sslkey", "postgresql.key")];
 
@@ -140,11 +141,14 @@ impl Dsn {
                 return Err(Error::Dsn(format!("{key} \"{value}\" is not supported")));
             }
         }
-        // As in libpq, `prefer` does not insist on a valid certificate.
-        let insists = parameters.get("sslmode").is_some_and(|mode| !matches!(mode.as_str(), "" | "prefer" | "allow"));
-        for (key, file) in FILES {
-            let path = home.join(".postgresql").join(file);
-            if !parameters.contains_key(key) && path.is_file() && insists {
+        let mode = parameters.get("sslmode").map_or("", String::as_str);
+        // `prefer` does not insist on a valid certificate of the server.
+        let (encrypts, verifies) = (mode != "disable", !matches!(mode, "" | "prefer" | "allow" | "disable"));
+        let [root, cert, key] = FILES.map(|(key, file)| (key, home.join(".postgresql").join(file)));
+        let is_own = |(key, path): &(&str, PathBuf)| !parameters.contains_key(*key) && path.is_file();
+        let (takes_root, takes_pair) = (verifies && is_own(&root), encrypts && is_own(&cert) && is_own(&key));
+        for ((key, path), is_taken) in [(root, takes_root), (cert, takes_pair), (key, takes_pair)] {
+            if is_taken {
                 parameters.insert(key.to_owned(), path.to_string_lossy().into_owned());
             }
         }
@@ -156,6 +160,15 @@ impl Dsn {
             Some(key) => Err(Error::Dsn(format!("option \"{key}\" is unknown"))),
             None => Ok(Self { parameters, home }),
         }
+    }
+
+    /// The same server and database, with more command-line options for the session, which override others.
+    #[must_use]
+    pub fn with_options(&self, more: &str) -> Self {
+        let mut dsn = self.clone();
+        let options = self.get("options").map_or_else(|| more.to_owned(), |options| format!("{options} {more}"));
+        dsn.parameters.insert("options".to_owned(), options);
+        dsn
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
@@ -524,6 +537,8 @@ mod tests {
                 assert_eq!((config.get_hosts(), config.get_ports()), (&[Host::Tcp(host.to_owned())][..], &[port][..]));
                 assert_eq!(config.get_options(), Some("-c role=keeper"));
                 assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+                let config = server.with_options("-c jit=off").config("x").unwrap();
+                assert_eq!(config.get_options(), Some("-c role=keeper -c jit=off"));
             }
         }
         assert_eq!(read("host=a,b port=7").servers().unwrap()[1].place(), "b:7");
@@ -554,6 +569,16 @@ mod tests {
             None,
             "by default it is not insisted on"
         );
+        for name in ["postgresql.crt", "postgresql.key"] {
+            let text = "host=a";
+            assert_eq!(Dsn::with(text, &variable).unwrap().get("sslcert"), None, "one is of no use without the other");
+            fs::write(home.path().join(".postgresql").join(name), "").unwrap();
+        }
+        let takes_pair = |text: &str| {
+            let dsn = Dsn::with(text, &variable).unwrap();
+            [dsn.get("sslcert"), dsn.get("sslkey")].map(|path| path.is_some())
+        };
+        assert_eq!([takes_pair("host=a"), takes_pair("host=a sslmode=disable")], [[true; 2], [false; 2]]);
     }
 
     #[test]

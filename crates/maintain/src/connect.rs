@@ -1,13 +1,18 @@
 use database::{Database, Dsn, Error};
 
+/// Objects in other schemas must not shadow the catalog's, and settings of the role must not hide the warnings of a rebuild.
+const OPTIONS: &str = "-c search_path=pg_catalog -c client_min_messages=warning";
+
 /// Opens a session that no timeout of the server ends.
 pub(crate) async fn open(dsn: &Dsn, name: &str) -> Result<Database, Error> {
-    let database = Database::open(dsn, name, "lantern-index maintain").await?;
-    // Objects in other schemas must not shadow the catalog's, and the server's timeouts must end neither a rebuild nor the session that
-    // holds the lock. Not every release has all four settings.
-    database.run("SET search_path = pg_catalog").await?;
-    // Settings of the role must not hide the warnings of a rebuild.
-    database.run("SET client_min_messages = warning").await?;
+    // A pooler that gives its connections to several clients refuses options, or ignores them. SET would last on its connection, for
+    // whoever gets that next.
+    let database = Database::open(&dsn.with_options(OPTIONS), name, "lantern-index maintain").await?;
+    if database.value::<String>("SELECT pg_catalog.current_setting('search_path')").await? != "pg_catalog" {
+        let reason = "a connection pooler ignores the session's options: connect to PostgreSQL itself".to_owned();
+        return Err(Error::Connect { place: format!("{}/{name}", dsn.place()), reason });
+    }
+    // The server's timeouts must end neither a rebuild nor the session that holds the lock. Not every release has all four settings.
     let unlimited = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
                      ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')";
     database.rows(unlimited).await?;
