@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use maintain::{Action, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
-use service::Shutdown;
+use service::{Shutdown, harmless};
 use tokio_util::sync::CancellationToken;
 
 use crate::args;
@@ -30,7 +30,7 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
 
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     // On SIGTERM and SIGINT the current step is interrupted and its leftovers are dropped.
-    let stop = Shutdown::on_signals().context("cannot handle signals")?.drain;
+    let Shutdown { drain: stop, abort } = Shutdown::on_signals().context("cannot handle signals")?;
     let settings = Settings {
         rebuild: arguments.rebuild,
         drop_leftovers: arguments.drop_leftovers,
@@ -42,31 +42,43 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         patience: arguments.patience,
     };
     let reporter = Arc::new(Reporter::new().context("cannot draw")?);
-    let (mut whole, mut steps, mut failed) = (Plan::default(), Vec::new(), Vec::new());
-    for dsn in dsns {
-        // If a server does not answer, continue with the next one.
-        match one(arguments, dsn, &settings, &stop, reporter.clone()).await {
-            Ok((plan, done, errors)) => {
-                whole.steps.extend(plan.steps);
-                whole.notes.extend(plan.notes);
-                steps.extend(done);
-                failed.extend(errors.iter().map(ToString::to_string));
+    let (mut whole, mut steps, mut failed, mut unseen) = (Plan::default(), Vec::new(), Vec::new(), Vec::new());
+    let work = async {
+        for dsn in dsns {
+            // If a server does not answer, continue with the next one.
+            match one(arguments, dsn, &settings, &stop, reporter.clone()).await {
+                Ok(Some((plan, done, errors))) => {
+                    whole.steps.extend(plan.steps);
+                    whole.notes.extend(plan.notes);
+                    steps.extend(done);
+                    failed.extend(errors.iter().map(ToString::to_string));
+                }
+                Ok(None) => unseen.push(format!("told to stop before the indexes of {} were examined", dsn.place())),
+                Err(error) => failed.push(error.to_string()),
             }
-            Err(error) => failed.push(error.to_string()),
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        // A server that has stopped, but not its machine, is not found to be lost.
+        () = abort.cancelled() => {
+            say("lantern-index: told to stop twice: what a rebuild leaves is there still, for --drop-leftovers");
+            return Err(Failure::Said(LEFT));
         }
     }
     let ended = |stepped: &Stepped| matches!(stepped.outcome, Outcome::Done | Outcome::Good);
     let left = whole.due().count() - steps.iter().filter(|stepped| ended(stepped)).count();
     if let Some(path) = &arguments.textfile
-        && let Err(error) = write(path, &metrics::text(&whole, &steps, left, failed.len()))
+        && let Err(error) = write(path, &metrics::text(&whole, &steps, left, failed.len() + unseen.len()))
     {
         failed.push(format!("cannot write {}: {error}", path.display()));
     }
+    let errors: Vec<&String> = failed.iter().chain(&unseen).collect();
     if arguments.json {
-        let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": failed });
+        let report = serde_json::json!({ "plan": whole.steps, "notes": whole.notes, "steps": steps, "left": left, "errors": errors });
         crate::print(format!("{report:#}\n"))?;
     }
-    failed.iter().for_each(|error| say(&format!("lantern-index: {error}")));
+    errors.iter().for_each(|error| say(&format!("lantern-index: {error}")));
     let broken = steps.iter().filter(|stepped| matches!(stepped.outcome, Outcome::Failed(_))).count();
     match (broken + failed.len(), left) {
         (0, 0) if !stop.is_cancelled() => Ok(()),
@@ -75,26 +87,27 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     }
 }
 
+/// Examines the indexes of a server, and carries out what is wanted; `None` if it was told to stop before it had seen them.
 async fn one(
     arguments: &args::Maintain,
     dsn: &Dsn,
     settings: &Settings,
     stop: &CancellationToken,
     reporter: Arc<Reporter>,
-) -> Result<(Plan, Vec<Stepped>, Vec<database::Error>), Failure> {
+) -> Result<Option<(Plan, Vec<Stepped>, Vec<database::Error>)>, Failure> {
     // Looking changes nothing, so a stop need not wait for a server that does not answer.
     let (plan, errors) = tokio::select! {
         plan = maintain::look(dsn) => plan.map_err(anyhow::Error::from)?,
-        () = stop.cancelled() => return Ok((Plan::default(), Vec::new(), Vec::new())),
+        () = stop.cancelled() => return Ok(None),
     };
     if !arguments.json && (errors.is_empty() || !plan.steps.is_empty()) {
         crate::print(text(&plan, settings))?;
     }
     if !(settings.rebuild || settings.drop_leftovers) {
-        return Ok((plan, Vec::new(), errors));
+        return Ok(Some((plan, Vec::new(), errors)));
     }
     let steps = maintain::work(dsn, &plan, settings, stop, move |step, event| reporter.report(step, event)).await;
-    Ok((plan, steps, errors))
+    Ok(Some((plan, steps, errors)))
 }
 
 /// Prints a line at the begin and end of each step; in between a progress bar, if stderr is a terminal.
@@ -111,7 +124,7 @@ impl Reporter {
     }
 
     fn report(&self, step: &Step, event: Event<'_>) {
-        let name = format!("{}: {}", step.index.database, step.index.index);
+        let name = harmless(&format!("{}: {}", step.index.database, step.index.index));
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         let words = match event {
             Event::Progress(phase, share) => {
@@ -139,9 +152,10 @@ impl Reporter {
     }
 }
 
-/// A line on stderr. A reader that has left, such as the end of a pipe, must not end a rebuild.
+/// A line on stderr. A reader that has left, such as the end of a pipe, must not end a rebuild. Owners of tables choose names and
+/// messages in it.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(line));
 }
 
 /// The plan as a table, with notes.
@@ -151,14 +165,14 @@ fn text(plan: &Plan, settings: &Settings) -> String {
     for Step { index, action } in &plan.steps {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         rows.push([
-            index.database.clone(),
-            index.index.clone(),
+            harmless(&index.database),
+            harmless(&index.index),
             size(index.size),
             percent(index.deleted_share),
             percent(index.dead_share),
             index.advice.clone(),
             action.name().to_owned(),
-            index.reason.clone(),
+            harmless(&index.reason),
         ]);
     }
     let widths: Vec<usize> =
@@ -177,7 +191,7 @@ fn text(plan: &Plan, settings: &Settings) -> String {
             size(bytes)
         ));
     }
-    lines.extend(plan.notes.iter().map(|note| format!("{note}.")));
+    lines.extend(plan.notes.iter().map(|note| format!("{}.", harmless(note))));
     let is_leftover = |step: &Step| step.action == Action::Drop;
     if !settings.rebuild && plan.due().any(|step| !is_leftover(step)) {
         lines.push("--rebuild checks and rebuilds them.".to_owned());

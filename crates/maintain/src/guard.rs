@@ -78,8 +78,8 @@ pub(crate) async fn now(database: &Database) -> Result<String, Error> {
 }
 
 /// Whether another session holds, or waits for, a lock on the table that conflicts with CREATE INDEX, REINDEX and VACUUM. The session may
-/// be building an index that is still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum does not count: PostgreSQL
-/// cancels it for a session that waits.
+/// be building an index that is still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum counts only if it prevents
+/// wraparound: otherwise PostgreSQL cancels it for a session that waits.
 pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Error> {
     let locks =
         "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
@@ -87,7 +87,8 @@ pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Er
         "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode IN ({locks}) \
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
                 AND l.relation = {table} AND l.pid IS DISTINCT FROM pg_backend_pid() \
-                AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker'))"
+                AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker' \
+                                AND a.query NOT LIKE '%(to prevent wraparound)'))"
     );
     database.value(&sql).await
 }

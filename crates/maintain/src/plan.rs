@@ -10,6 +10,9 @@ const VACUUM_AFTER: f64 = 0.20;
 /// The view's advice for an index that it could not read, since another session has locked it.
 pub(crate) const UNKNOWN: &str = "unknown";
 
+/// The view's advice for an index that needs nothing.
+pub(crate) const GOOD: &str = "ok";
+
 /// What an index needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,7 +116,7 @@ fn action(index: &Index) -> Action {
         "invalid" if is_leftover(&index.name) => Action::Drop,
         "invalid" | "rebuild" => rebuild(index),
         "check" => Action::Check,
-        "ok" => Action::Keep,
+        GOOD => Action::Keep,
         _ => Action::Look,
     }
 }

@@ -73,8 +73,11 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         )
     } else {
         (
-            "pg_relation_size(i.indexrelid), 0::float8, 0::float8, \
-             CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' ELSE 'invalid' END, \
+            // As the view, it waits for no lock: pg_relation_size would.
+            "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
+             CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \
+                  WHEN EXISTS (SELECT FROM pg_stat_progress_create_index b WHERE b.index_relid = i.indexrelid) THEN 'building' \
+                  ELSE 'invalid' END, \
              'CREATE EXTENSION lantern_index is missing here'",
             "",
         )

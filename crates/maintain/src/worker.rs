@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard::{self, Clearance, Intent};
-use crate::plan::{self, Action, Step, UNKNOWN};
+use crate::plan::{self, Action, GOOD, Step, UNKNOWN};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -115,24 +115,26 @@ impl Worker {
     }
 
     async fn step(&mut self, step: &Step) -> Result<Outcome, Error> {
-        if let Some(ended) = self.wait(step, step.action).await? {
-            return Ok(ended);
-        }
-        // The index may have been dropped, renamed or rebuilt since the plan was made, and may need something else by now.
-        let Some(now) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
-        let now = Step::of(now);
+        let mut action = step.action;
+        let now = loop {
+            if let Some(ended) = self.wait(step, action).await? {
+                return Ok(ended);
+            }
+            // The index may have been dropped, renamed or rebuilt meanwhile, and may need something else by now.
+            let Some(index) = survey::index(&self.database, step.index.oid).await? else { return Ok(Outcome::Good) };
+            let now = Step::of(index);
+            // A VACUUM has obstacles of its own.
+            if now.action != Action::RebuildAndVacuum || action == Action::RebuildAndVacuum {
+                break now;
+            }
+            action = now.action;
+        };
         let is_fine = now.action == Action::Keep || now.action == Action::Look && now.index.advice != UNKNOWN;
         if !is_fine && !self.settings.wants(now.action) {
             return Ok(Outcome::Postponed(format!(
                 "its advice is \"{}\" by now: {}",
                 now.index.advice, now.index.reason
             )));
-        }
-        if now.action == Action::RebuildAndVacuum
-            && step.action != now.action
-            && let Some(ended) = self.wait(step, now.action).await?
-        {
-            return Ok(ended);
         }
         let step = &Step { index: step.index.clone(), action: if is_fine { step.action } else { now.action } };
         (self.listener)(step, Event::Begun);
@@ -145,9 +147,12 @@ impl Worker {
                     Ok(found) if found.starts_with("reindex") => {
                         let action = plan::rebuild(&now.index);
                         // A check may take long.
-                        match self.wait(step, action).await? {
-                            Some(ended) => Ok(ended),
-                            None => self.rebuild(step, &now.index, action).await,
+                        if let Some(ended) = self.wait(step, action).await? {
+                            return Ok(ended);
+                        }
+                        match survey::index(&self.database, now.index.oid).await? {
+                            Some(index) if index.advice != GOOD => self.rebuild(step, &index, action).await,
+                            _ => Ok(Outcome::Good),
                         }
                     }
                     found => found.map(|_| Outcome::Good),
@@ -190,13 +195,19 @@ impl Worker {
     async fn vacuumed(&mut self, step: &Step, table: u32) -> Result<Outcome, Error> {
         self.connected(step, Duration::ZERO).await?;
         // The table may have been renamed or dropped.
-        let name = format!("SELECT oid::regclass::text FROM pg_class WHERE oid = {table}");
+        let name = format!(
+            "SELECT oid::regclass::text, current_setting('server_version_num')::int >= 180000 FROM pg_class WHERE oid = {table}"
+        );
         let rows = self.database.rows(&name).await?;
-        let Some(name) = rows.first().map(|row| row.get::<_, String>(0)) else { return Ok(Outcome::Done) };
+        let Some((name, recurses)) = rows.first().map(|row| (row.get::<_, String>(0), row.get(1))) else {
+            return Ok(Outcome::Done);
+        };
+        // From PostgreSQL 18 on, VACUUM includes the tables that inherit from this one.
+        let only = if recurses { "ONLY " } else { "" };
         (self.listener)(step, Event::Note("VACUUM of the table …"));
         // A step may have been postponed because another session holds a lock on the table.
         self.limit_locks(self.settings.patience).await?;
-        let outcome = self.statement(step, &format!("VACUUM {name}")).await?;
+        let outcome = self.statement(step, &format!("VACUUM {only}{name}")).await?;
         self.database.run("SET lock_timeout = 0").await?;
         Ok(outcome)
     }
@@ -336,16 +347,17 @@ impl Worker {
         }
     }
 
-    /// Reports progress, and once that the window is closed. Errors are ignored: they must not end the statement.
+    /// Reports progress, and once that the window is closed. Errors are ignored: they must not end the statement. All columns of another
+    /// role's progress are NULL, unless this one may see statistics.
     async fn look_on(&self, step: &Step) {
         let sql = format!(
             "SELECT phase, coalesce(nullif(tuples_total, 0), nullif(blocks_total, 0)) IS NOT NULL, \
                     CASE WHEN tuples_total > 0 THEN tuples_done / tuples_total::float8 \
                          WHEN blocks_total > 0 THEN blocks_done / blocks_total::float8 ELSE 0 END \
-             FROM pg_stat_progress_create_index WHERE pid = {pid} \
+             FROM pg_stat_progress_create_index WHERE pid = {pid} AND phase IS NOT NULL \
              UNION ALL \
              SELECT phase, heap_blks_total > 0, CASE WHEN heap_blks_total > 0 THEN heap_blks_scanned / heap_blks_total::float8 ELSE 0 END \
-             FROM pg_stat_progress_vacuum WHERE pid = {pid}",
+             FROM pg_stat_progress_vacuum WHERE pid = {pid} AND phase IS NOT NULL",
             pid = self.database.pid
         );
         if let Ok(rows) = self.owner.rows(&sql).await

@@ -383,10 +383,16 @@ fn as_gauge(bytes: u64) -> i64 {
 /// The start of a peer's text, with control and bidirectional characters replaced.
 #[must_use]
 pub fn printable(text: &str) -> String {
+    harmless(text).chars().take(200).collect()
+}
+
+/// A text of others for a terminal, with control and bidirectional characters replaced.
+#[must_use]
+pub fn harmless(text: &str) -> String {
     let harmful = |c: char| {
         c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    text.chars().take(200).map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
 fn now_ms() -> u64 {

@@ -35,7 +35,7 @@ mod transport;
 mod turns;
 
 pub use access::Access;
-pub use activity::{Activity, Queued, Running, Stage, printable};
+pub use activity::{Activity, Queued, Running, Stage, harmless, printable};
 pub use admin::{AdminError, AdminSocket};
 pub use client::{Client, LIMITS_HINT, Limits, held_back};
 pub use codec::{CodecError, FrameReader, FrameWriter};

@@ -1,6 +1,7 @@
 //! However a rebuild is interrupted, no index is left over and no writer fails.
 
 use std::io::{BufRead, BufReader};
+use std::process::Child;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -206,6 +207,16 @@ fn what_stays_behind_is_named() {
     expect_nothing_left(&mut session, "the next run");
 }
 
+/// A process that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn nobody_reads_what_is_said() {
     let (scene, mut session) = Scene::worn("unread");
@@ -213,7 +224,8 @@ fn nobody_reads_what_is_said() {
     other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
     let textfile = scene.cluster.dir().join("unread.prom");
     let mut maintain = scene.command("unread", &["--rebuild", "--textfile", textfile.to_str().unwrap()]);
-    let mut maintain = maintain.spawn().unwrap();
+    let mut maintain = Killed(maintain.spawn().unwrap());
+    let maintain = &mut maintain.0;
     let mut line = String::new();
     while !line.contains("rebuild, vacuum …") {
         line.clear();
@@ -222,7 +234,7 @@ fn nobody_reads_what_is_said() {
     }
     drop(maintain.stderr.take());
     Held::Reader.wait(&mut session).unwrap();
-    kill_process(Pid::from_child(&maintain), Signal::TERM).unwrap();
+    kill_process(Pid::from_child(maintain), Signal::TERM).unwrap();
     wait_for_no_rebuild(&mut session);
     other.execute("ROLLBACK").unwrap();
     let status = wait_for("the end of the run", PATIENCE, || Ok(maintain.try_wait()?)).unwrap();
@@ -307,21 +319,64 @@ fn a_window_that_ends_during_a_rebuild() {
     }
 }
 
-/// A postmaster that takes connections and does not answer.
-struct Silent(Pid);
+/// Processes of PostgreSQL that take connections or statements, and do not answer.
+struct Silent(Vec<Pid>);
 
 impl Silent {
     fn new(scene: &Scene) -> Self {
-        let pid = Pid::from_raw(scene.cluster.postmaster().unwrap().cast_signed()).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
-        Self(pid)
+        Self::of([scene.cluster.postmaster().unwrap()])
+    }
+
+    fn of(pids: impl IntoIterator<Item = u32>) -> Self {
+        let pids = pids.into_iter().map(|pid| Pid::from_raw(pid.cast_signed()).unwrap());
+        let silent = Self(pids.collect());
+        silent.0.iter().for_each(|&pid| kill_process(pid, Signal::STOP).unwrap());
+        silent
     }
 }
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
+        self.0.iter().for_each(|&pid| _ = kill_process(pid, Signal::CONT));
     }
+}
+
+#[test]
+fn a_signal_before_anything_is_known_is_no_success() {
+    let scene = Scene::new();
+    drop(scene.database("unseen"));
+    let silent = Silent::new(&scene);
+    let textfile = scene.cluster.dir().join("unseen.prom");
+    let running = scene.begin("unseen", &["--json", "--textfile", textfile.to_str().unwrap()]);
+    running.wait_for_handlers();
+    running.terminate();
+    let (code, said) = running.end();
+    drop(silent);
+    assert!(code == 3 && said.matches("were examined").count() == 2, "{code} {said}");
+    let numbers = std::fs::read_to_string(textfile).unwrap();
+    assert!(numbers.contains("lantern_index_maintain_errors 1\n"), "{numbers}");
+}
+
+#[test]
+fn a_second_signal_ends_a_run_whose_sessions_are_silent() {
+    let (scene, mut session) = Scene::worn("frozen");
+    session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
+    let running = scene.begin("frozen", &["--rebuild"]);
+    running.wait_for_words("_worn: waiting: another session");
+    let pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lantern-index maintain'";
+    let pids = session.query(pids).unwrap().into_iter().map(|row| row[0].clone().unwrap().parse().unwrap());
+    let silent = Silent::of(pids.collect::<Vec<u32>>());
+    // Until the second signal has been seen: two may be taken for one.
+    let mut running = running;
+    wait_for("the end of the run", PATIENCE, || {
+        running.terminate();
+        std::thread::sleep(Duration::from_millis(200));
+        Ok(running.is_over().then_some(()))
+    })
+    .unwrap();
+    let (code, said) = running.end();
+    drop(silent);
+    assert!(code == 3 && said.contains("told to stop twice"), "{code} {said}");
 }
 
 #[test]

@@ -130,6 +130,18 @@ impl Running {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
+    /// Waits until SIGTERM no longer kills it.
+    pub fn wait_for_handlers(&self) {
+        let status = PathBuf::from(format!("/proc/{}/status", self.child.id()));
+        let caught = || {
+            let status = fs::read_to_string(&status)?;
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+            let mask = u64::from_str_radix(mask.trim(), 16).unwrap_or_default();
+            Ok((mask & 1 << (Signal::TERM.as_raw() - 1) != 0).then_some(()))
+        };
+        wait_for("the handlers of signals", PATIENCE, caught).unwrap();
+    }
+
     /// Waits for the end; returns exit code and output.
     pub fn end(mut self) -> (i32, String) {
         let status = wait_for("the end of the run", PATIENCE, || Ok(self.child.try_wait()?));

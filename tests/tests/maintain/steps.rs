@@ -3,7 +3,7 @@
 use harness::{Direction, wait_for};
 use serde_json::Value;
 
-use crate::scene::{PATIENCE, Scene, files, finished, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Running, Scene, files, finished, wait_for_advice, worn};
 
 #[test]
 fn steps_that_may_not_begin() {
@@ -176,6 +176,46 @@ fn only_a_role_with_the_rights_rebuilds() {
     let (code, plan, text) = run("keeper");
     assert!(code == 0 && !plan.contains("GRANT"), "{plan}{text}");
     assert_ne!(files(&mut session), before);
+}
+
+#[test]
+fn the_role_of_the_session_may_be_another_one() {
+    let (scene, mut session) = Scene::worn("roles");
+    session
+        .execute(
+            "CREATE ROLE owns; ALTER TABLE a OWNER TO owns; GRANT USAGE ON SCHEMA lantern_index TO owns; \
+             CREATE ROLE logs_in LOGIN IN ROLE owns; ALTER ROLE logs_in SET role = owns",
+        )
+        .unwrap();
+    // The rebuild waits for this transaction, so that its progress is looked at: such a role sees none.
+    let mut other = scene.session("roles");
+    other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
+    let mut command = crate::scene::command(scene.cluster.dir(), "user=logs_in dbname=roles", &["--rebuild"]);
+    let running = Running::of(&mut command, scene.cluster.dir());
+    running.wait_for_words(": rebuild, vacuum …");
+    let reads = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'logs_in' AND query LIKE '%pg_stat_progress_vacuum%' AND state = 'idle'";
+    wait_for("a look at the progress", PATIENCE, || Ok((session.value::<u32>(reads)? > 0).then_some(()))).unwrap();
+    other.execute("ROLLBACK").unwrap();
+    let (code, said) = running.end();
+    assert!(code == 0 && said.contains(": done\n"), "{code} {said}");
+}
+
+#[test]
+fn a_database_without_the_extension_is_listed_beside_locks() {
+    let scene = Scene::new();
+    let mut session = scene.cluster.database("plain").unwrap();
+    session
+        .execute(
+            "CREATE TABLE a AS SELECT '[1,2]'::vector(2) AS v; ALTER TABLE a ALTER v TYPE vector(2); \
+             CREATE INDEX U&\"red\\001B[31m\" ON a USING hnsw (v vector_l2_ops); BEGIN; DROP INDEX U&\"red\\001B[31m\"",
+        )
+        .unwrap();
+    let (code, said) = scene.begin("plain", &[]).end();
+    assert!(code == 0 && said.contains("CREATE EXTENSION lantern_index is missing here"), "{code} {said}");
+    assert!(
+        said.contains("red\u{fffd}[31m") && !said.contains('\u{1b}'),
+        "a name must not change the terminal: {said}"
+    );
 }
 
 #[test]
