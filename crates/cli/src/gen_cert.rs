@@ -29,8 +29,7 @@ pub fn run(arguments: &GenCert) -> Result<(), Failure> {
         if arguments.client { of_client() } else { of_builder(&arguments.host).map_err(Failure::Usage)? };
     valid_for(&mut params, arguments.days)?;
     let certificate = params.self_signed(&key_pair).context("cannot sign the certificate")?;
-    write(&key, &key_pair.serialize_pem(), 0o600, arguments.force)?;
-    write(&cert, &certificate.pem(), 0o644, arguments.force)?;
+    write([(&key, key_pair.serialize_pem(), 0o600), (&cert, certificate.pem(), 0o644)])?;
     let [cert, key] = [&cert, &key].map(|path| absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
     match arguments.client {
         true => say_what_next_to_client(&cert, &key)?,
@@ -74,21 +73,27 @@ fn valid_for(params: &mut CertificateParams, days: u32) -> Result<()> {
     Ok(())
 }
 
-/// Creates a file with its final mode, so that the key is never readable by others; replaces an existing one only with `force`.
-fn write(path: &Path, text: &str, mode: u32, force: bool) -> Result<()> {
-    let context = || format!("cannot write {}", path.display());
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(context)?;
+/// Writes files, given with their texts and modes: all of them, or none if one cannot be written. A file has its mode from the beginning, so
+/// that the key is never readable by others.
+fn write(files: [(&Path, String, u32); 2]) -> Result<()> {
+    let beside = |path: &Path| path.with_extension(format!("{}.tmp", std::process::id()));
+    let written = files.iter().try_for_each(|(path, text, mode)| {
+        let write = || {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(*mode).open(beside(path))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    });
+    let placed = written.and_then(|()| {
+        let place = |path: &Path| fs::rename(beside(path), path);
+        files.iter().try_for_each(|(path, ..)| place(path).with_context(|| format!("cannot write {}", path.display())))
+    });
+    if placed.is_err() {
+        files.iter().for_each(|(path, ..)| _ = fs::remove_file(beside(path)));
     }
-    if force {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(context),
-            _ => {}
-        }
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).with_context(context)?;
-    file.write_all(text.as_bytes()).with_context(context)?;
-    file.sync_all().with_context(context)
+    placed
 }
 
 fn quoted(path: &Path) -> String {
