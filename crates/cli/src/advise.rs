@@ -45,14 +45,14 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
         AdviseError::Build(error) => Failure::Other(error.into()),
         other => Failure::usage(other),
     })?;
+    let print = if arguments.json { print::json } else { print::table };
+    let text = print(&question, &advice, column.as_ref());
+    crate::print(text)?;
     if let Some(path) = &arguments.plot {
         fs::write(path, plot::svg(&question, &advice))
             .with_context(|| format!("cannot write {}", path.display()))
             .map_err(Failure::Usage)?;
     }
-    let print = if arguments.json { print::json } else { print::table };
-    let text = print(&question, &advice, column.as_ref());
-    crate::print(text)?;
     // The tolerance is for curves that end exactly at the target.
     if !advice.choices.iter().any(|choice| choice.recall + 1e-6 >= question.target) {
         eprintln!(

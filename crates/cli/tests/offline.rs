@@ -283,4 +283,5 @@ fn what_was_tried_is_plotted() {
     let nowhere =
         run(&format!("advise {} --max-rows 1.5k --plot {}/no/such.svg", embeddings("base"), dir.path().display()));
     assert_eq!(nowhere.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&nowhere.stdout).contains("halfvec"), "the advice is not lost: {nowhere:?}");
 }
