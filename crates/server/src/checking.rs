@@ -83,7 +83,7 @@ impl Incoming {
         self.pages.len() as u32
     }
 
-    /// Verifies the pages and, if they have no errors, measures the recall of searches.
+    /// Verifies the pages and measures the recall of searches, unless they have errors that no insert has caused.
     pub(crate) fn check(
         &self,
         spec: &BuildSpec,
@@ -95,7 +95,7 @@ impl Incoming {
         control.progress().enter(Phase::Graph, check.blocks.into());
         let report = verify(&self.pages, spec.value_type, need.elements, control)?;
         let mut findings = findings(&report);
-        if report.is_ok() && check.sample > 0 {
+        if report.errors.lasting() == 0 && check.sample > 0 {
             let ef = usize::from(check.ef_search.clamp(1, MAX_EF_SEARCH));
             let sample = Sample { spec, count: check.sample as usize, ef };
             let (sampled, recall) = pool.run(|| sample.recall(&self.pages, control))?;

@@ -8,31 +8,48 @@ use crate::{MetaPage, PAGE_SIZE};
 /// The most problems of a kind that are kept as text.
 const KEPT: usize = 50;
 
-/// Problems of one kind: all are counted, the first ones kept.
+/// Problems of one kind: all are counted, the first ones kept. Some may only be passing: inserts cause them while the pages are read one
+/// after the other. Their texts give way to those of others, which would be lost among them.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     first: Vec<String>,
-    count: u64,
+    lasting: u64,
+    passing: u64,
 }
 
 impl Problems {
     /// The number of problems.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count
+        self.lasting + self.passing
     }
 
-    /// The first fifty problems.
+    /// The number of problems that inserts cannot have caused.
+    #[must_use]
+    pub fn lasting(&self) -> u64 {
+        self.lasting
+    }
+
+    /// The first fifty problems, those that inserts may have caused last.
     #[must_use]
     pub fn first(&self) -> &[String] {
         &self.first
     }
 
     pub(super) fn push(&mut self, problem: fmt::Arguments<'_>) {
-        self.count += 1;
+        if let Ok(at @ ..KEPT) = usize::try_from(self.lasting) {
+            self.first.truncate(KEPT - 1);
+            self.first.insert(at, problem.to_string());
+        }
+        self.lasting += 1;
+    }
+
+    /// Adds a problem that an insert causes if it happens between two reads of pages.
+    pub(super) fn push_passing(&mut self, problem: fmt::Arguments<'_>) {
         if self.first.len() < KEPT {
             self.first.push(problem.to_string());
         }
+        self.passing += 1;
     }
 
     /// Adds a page that cannot be read.
@@ -160,4 +177,23 @@ fn list(counts: &BTreeMap<u8, u64>) -> String {
         return "none".to_owned();
     }
     counts.iter().map(|(key, count)| format!("{key}: {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEPT, Problems};
+
+    #[test]
+    fn passing_problems_crowd_out_no_others() {
+        let mut problems = Problems::default();
+        (0..KEPT).for_each(|at| problems.push_passing(format_args!("new {at}")));
+        problems.push(format_args!("a"));
+        problems.push_passing(format_args!("new again"));
+        problems.push(format_args!("b"));
+        assert_eq!((problems.count(), problems.lasting(), problems.first().len()), (53, 2, KEPT));
+        assert_eq!(problems.first()[..3], ["a", "b", "new 0"]);
+        (0..KEPT).for_each(|at| problems.push(format_args!("more {at}")));
+        assert_eq!(problems.first().len(), KEPT);
+        assert_eq!((problems.first()[1].as_str(), problems.first()[KEPT - 1].as_str()), ("b", "more 47"));
+    }
 }
