@@ -15,5 +15,5 @@ pub use limits::{
 };
 pub use metric::Metric;
 pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};
-pub use sql::{HAS_OTHER_TYPES, SCHEMA, SqlColumn, sample_size};
+pub use sql::{SCHEMA, SqlColumn, has_class, has_other_types, sample_size};
 pub use value_type::ValueType;

@@ -12,10 +12,20 @@ pub const SCHEMA: &str = "\
 
 /// The query for whether an index may have values of another type than its column: pgvector has `halfvec` and binary quantisation since
 /// 0.7.
-pub const HAS_OTHER_TYPES: &str = "\
-    SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) 0 FROM pg_catalog.pg_opclass o \
-    JOIN pg_catalog.pg_am h ON h.oid OPERATOR(pg_catalog.=) o.opcmethod \
-    WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' AND o.opcname OPERATOR(pg_catalog.=) 'halfvec_l2_ops'";
+#[must_use]
+pub fn has_other_types() -> String {
+    has_class("halfvec_l2_ops")
+}
+
+/// The query for whether an operator class of this name exists: Manhattan distance and classes of bits, for instance, came with 0.7.
+#[must_use]
+pub fn has_class(name: &str) -> String {
+    format!(
+        "SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) 0 FROM pg_catalog.pg_opclass o \
+         JOIN pg_catalog.pg_am h ON h.oid OPERATOR(pg_catalog.=) o.opcmethod \
+         WHERE h.amname OPERATOR(pg_catalog.=) 'hnsw' AND o.opcname OPERATOR(pg_catalog.=) '{name}'"
+    )
+}
 
 /// The name of the first column of a user's query, which none of its other columns should have.
 const QUERY: &str = "lantern_query";
@@ -92,12 +102,15 @@ impl SqlColumn {
     }
 
     /// Estimates the number of rows with values, from those `counted` in a few of a table's `blocks` and from the number by the planner's
-    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count may be off by about 7 %.
+    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count may be off by about 7 %, and
+    /// where nothing was counted, since all values may lie in a few blocks. Where all blocks were counted, the count is exact.
     #[must_use]
     pub fn rows(blocks: f64, counted: i64, by_statistics: Option<f64>) -> u64 {
         const APART: f64 = 0.25;
-        let counted = counted as f64 / pilot_share(blocks);
-        by_statistics.filter(|rows| (rows - counted).abs() <= APART * counted).unwrap_or(counted).round() as u64
+        let share = pilot_share(blocks);
+        let by_count = counted as f64 / share;
+        let fits = |rows: &f64| share < 1.0 && (counted == 0 || (rows - by_count).abs() <= APART * by_count);
+        by_statistics.filter(fits).unwrap_or(by_count).round() as u64
     }
 
     /// Selects the values of a user's query, cast to the column's type.
@@ -162,8 +175,9 @@ mod tests {
     fn statistics_that_are_too_old_are_not_used() {
         let rows = |counted, by_statistics| SqlColumn::rows(2000.0, counted, by_statistics);
         assert_eq!([rows(900, Some(10_000.0)), rows(900, Some(0.0)), rows(900, None)], [10_000, 9000, 9000]);
-        assert_eq!([rows(0, Some(500.0)), rows(0, Some(0.0))], [0, 0]);
-        assert_eq!(SqlColumn::rows(50.0, 777, Some(778.0)), 778, "all blocks are counted");
+        assert_eq!([rows(0, Some(500.0)), rows(0, Some(0.0)), rows(0, None)], [500, 0, 0]);
+        let small = |counted| SqlColumn::rows(200.0, counted, Some(778.0));
+        assert_eq!([small(777), small(0)], [777, 0], "all blocks are counted");
     }
 
     #[test]

@@ -169,12 +169,27 @@ fn without_other_types_the_index_has_the_type_of_the_column() {
     // As in pgvector 0.6.
     session
         .execute(
-            "ALTER EXTENSION vector DROP OPERATOR CLASS halfvec_l2_ops USING hnsw; DROP OPERATOR CLASS halfvec_l2_ops USING hnsw",
+            "CREATE TABLE bits AS SELECT binary_quantize(v)::bit(16) AS b FROM t; ALTER TABLE bits ALTER b TYPE bit(16)",
         )
         .unwrap();
+    for class in ["halfvec_l2_ops", "vector_l1_ops", "bit_hamming_ops"] {
+        let class = format!("OPERATOR CLASS {class} USING hnsw");
+        session.execute(&format!("ALTER EXTENSION vector DROP {class}; DROP {class}")).unwrap();
+    }
     let given = advise(&mut session, "'t', 'v', target_recall => 0.9");
     assert!(!given.is_empty());
     assert!(given.iter().all(|choice| choice.statement.contains("hnsw (v vector_cosine_ops)")), "{given:?}");
+    for (call, class) in [
+        ("advise('t', 'v', 'l1')", "vector_l1_ops"),
+        ("advise('bits', 'b')", "bit_hamming_ops"),
+        ("estimate('bits', 'b', 16)", "bit_hamming_ops"),
+    ] {
+        let message = format!("operator class \"{class}\" does not exist for access method \"hnsw\"");
+        assert_eq!(
+            failure(&mut session, &format!("SELECT * FROM lantern_index.{call}")),
+            ("42704".to_owned(), message)
+        );
+    }
 }
 
 #[test]

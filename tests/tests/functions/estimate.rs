@@ -40,6 +40,7 @@ fn as_a_build_turns_out() {
         ("bits", "bit(1024)", format!("binary_quantize({})", vectors(1024)), "bit_hamming_ops", 16, 1000),
         ("bytes", "bit(8)", format!("binary_quantize({})", vectors(8)), "bit_hamming_ops", 4, 10_000),
         ("sparse", "sparsevec(400)", vectors(400), "sparsevec_l2_ops", 16, 1000),
+        ("short_sparse", "sparsevec(4)", vectors(4), "sparsevec_l2_ops", 4, 10_000),
         ("one", "vector(3)", vectors(3), "vector_l2_ops", 16, 1),
     ] {
         // Every tenth row is NULL.

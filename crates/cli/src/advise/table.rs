@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::{HAS_OTHER_TYPES, SqlColumn, sample_size};
+use pgvector::{SqlColumn, has_other_types, sample_size};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -71,7 +71,7 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         rows: if is_all { read } else { estimate.max(read) },
         values,
         queries,
-        own_type: !database.value::<bool>(HAS_OTHER_TYPES).await?,
+        own_type: !database.value::<bool>(&has_other_types()).await?,
         column: Some(column),
     })
 }

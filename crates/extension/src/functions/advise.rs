@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::{HAS_OTHER_TYPES, MAX_EF_SEARCH, sample_size};
+use pgvector::{MAX_EF_SEARCH, has_other_types, sample_size};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
@@ -178,7 +178,7 @@ unsafe fn ask(
     let most = sample_size(wanted.max_rows.into(), wanted.k, rows);
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
     let hello = build::hello(label, column, options, most + count);
-    let own_type = if read_one(HAS_OTHER_TYPES) == Some(false) { capability::OWN_TYPE } else { 0 };
+    let own_type = if read_one(&has_other_types()) == Some(false) { capability::OWN_TYPE } else { 0 };
     let capabilities = hello.capabilities | capability::ADVISE | own_type;
     let hello = Hello { capabilities, ask: Some(ask), ..hello };
     let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
-use pgvector::{Metric, SCHEMA, SqlColumn, ValueType};
+use pgvector::{Metric, SCHEMA, SqlColumn, ValueType, has_class};
 use protocol::Choice;
 
 use super::estimate::Found;
@@ -36,6 +36,8 @@ impl Names {
         opclass: Option<&str>,
     ) -> Result<Self, Failure> {
         let metric = metric(found.value_type, opclass)?;
+        let class = metric.operator_class(found.value_type);
+        require_class(&class)?;
         let schema = read_one::<String>(SCHEMA).unwrap_or_default();
         // SAFETY: reads catalogs.
         unsafe {
@@ -67,8 +69,18 @@ pub(super) fn texts(names: &Names, choice: &Choice, k: u16) -> Texts {
     }
 }
 
+/// Fails if pgvector is older than the operator class.
+pub(super) fn require_class(class: &str) -> Result<(), Failure> {
+    if read_one(&has_class(class)) != Some(false) {
+        return Ok(());
+    }
+    let message = format!("operator class \"{class}\" does not exist for access method \"hnsw\"");
+    Err(Failure::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, message)
+        .hint("Other types than vector, and other metrics than l2, ip and cosine, need pgvector 0.7 or later."))
+}
+
 /// The metric of an operator class, from the class's name or the metric's; by default cosine, or hamming for bits.
-fn metric(value_type: ValueType, opclass: Option<&str>) -> Result<Metric, Failure> {
+pub(super) fn metric(value_type: ValueType, opclass: Option<&str>) -> Result<Metric, Failure> {
     Metric::named(value_type, opclass).ok_or_else(|| {
         let (type_name, opclass) = (value_type.name(), opclass.unwrap_or_default());
         let message = format!("operator class \"{opclass}\" is none for hnsw indexes of type {type_name}");

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
 use pgvector::ValueType;
 
+use super::choices::{metric, require_class};
 use super::statistics::Statistics;
 use super::{bigint, gone, name, read_one, require_select};
 use crate::failure::{Failure, or_raise};
@@ -56,6 +57,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         let table = pg_sys::relation_open(relation, lock);
         require_file(table)?;
         let Found { number, value_type, dims } = column_of(relation, column_name)?;
+        require_class(&metric(value_type, None)?.operator_class(value_type))?;
         let most = value_type.max_dims();
         if dims > most {
             let message = format!("column cannot have more than {most} dimensions for hnsw index");
@@ -157,8 +159,6 @@ unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
 
 /// The mean encoded length of the first thousand values; the planner does not know the size of TOASTed values.
 unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize {
-    // Bytes before the entries, and per entry.
-    const HEAD: f64 = 12.0;
     const ENTRY: f64 = 8.0;
     // SAFETY: reads catalogs.
     let table = unsafe {
@@ -166,11 +166,11 @@ unsafe fn mean_sparsevec_len(relation: pg_sys::Oid, column_name: &CStr) -> usize
         quote_qualified_identifier(&schema, &name(relation))
     };
     let column = quote_identifier(column_name.to_string_lossy());
+    // 12 bytes before the entries, after a header of 0, 1 or 4 bytes; 8 bytes per entry.
     let sql = format!(
-        "SELECT pg_catalog.avg(pg_catalog.pg_column_size(v))::float8 \
+        "SELECT pg_catalog.avg((pg_catalog.pg_column_size(v) OPERATOR(pg_catalog.-) 12) OPERATOR(pg_catalog./) 8)::pg_catalog.float8 \
          FROM (SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1000) t (v)"
     );
-    let mean = read_one(&sql).unwrap_or(HEAD);
-    let entries = ((mean - HEAD) / ENTRY).clamp(0.0, pgvector::MAX_SPARSEVEC_NNZ as f64);
+    let entries = read_one::<f64>(&sql).unwrap_or(0.0).clamp(0.0, pgvector::MAX_SPARSEVEC_NNZ as f64);
     4 + (entries * ENTRY) as usize
 }

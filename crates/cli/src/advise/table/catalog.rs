@@ -30,7 +30,7 @@ pub(super) struct Found {
 pub(super) async fn table(database: &Database, name: &str) -> Result<Table, Failure> {
     let sql = format!(
         "SELECT c.oid, c.relkind::pg_catalog.text, pg_catalog.format('%I.%I', n.nspname, c.relname), \
-                pg_catalog.pg_relation_size(c.oid::pg_catalog.regclass), \
+                coalesce(pg_catalog.pg_relation_size(c.oid::pg_catalog.regclass), 0), \
                 pg_catalog.current_setting('block_size')::pg_catalog.int8, c.reltuples, c.relpages \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid {EQ} c.relnamespace \
          WHERE c.oid {EQ} pg_catalog.to_regclass($1)::pg_catalog.oid"
