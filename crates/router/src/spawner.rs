@@ -130,6 +130,8 @@ pub(crate) enum Outlook {
     Full,
     /// A quota leaves no room, and builders of other routers, which share it, may end.
     Shared,
+    /// A quota leaves no room beside this router's own builders.
+    Quota,
 }
 
 /// Why a builder was not started.

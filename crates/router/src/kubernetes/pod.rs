@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use service::Clock;
 
 use super::own::Own;
-use super::refusal::{is_absent, is_forbidden, is_taken};
+use super::refusal::{is_absent, is_final, is_forbidden, is_taken};
 use super::state::{State, state};
 use super::template::{leave_to, show_building, wanted_by};
 use super::view::{Presence, SOON, View};
@@ -144,7 +144,7 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
     }
 }
 
-/// Patches a pod; retries until the API server answers. Succeeds if the pod is gone.
+/// Patches a pod; retries until the API server answers, and has no trouble of its own. Succeeds if the pod is gone.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     let mut forbidden = 0;
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
@@ -153,7 +153,7 @@ async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
         }
         tracing::warn!(pod = name, %error, "cannot change the pod's labels");
         forbidden += u32::from(is_forbidden(&error));
-        if forbidden > FORBIDDEN || matches!(error, kube::Error::Api(_)) && !is_forbidden(&error) {
+        if forbidden > FORBIDDEN || is_final(&error) && !is_forbidden(&error) {
             return;
         }
         sleep(AGAIN).await;

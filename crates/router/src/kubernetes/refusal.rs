@@ -24,6 +24,11 @@ pub(super) fn is_over_quota(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
 }
 
+/// Whether the same request would fail again: an answer of the API server, and no trouble of the server itself or of a webhook.
+pub(super) fn is_final(error: &Error) -> bool {
+    matches!(code(error), 400..=499)
+}
+
 fn code(error: &Error) -> u16 {
     match error {
         Error::Api(status) => status.code,
@@ -55,14 +60,18 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
         400 | 404 | 422 => "Look at the template for builders and at the namespace.",
         _ => "",
     };
-    let lasting = !quota && matches!(status.code, 400 | 401 | 403 | 404 | 422);
-    SpawnError { text, hint: hint.to_owned(), outlook: if lasting { Outlook::Lasting } else { Outlook::Passing } }
+    let outlook = match status.code {
+        _ if quota => Outlook::Quota,
+        400 | 401 | 403 | 404 | 422 => Outlook::Lasting,
+        _ => Outlook::Passing,
+    };
+    SpawnError { text, hint: hint.to_owned(), outlook }
 }
 
 /// Like [`spawn_error`], but temporary: a server that has just started may soon allow what it still forbids.
 pub(super) fn spawn_error_of_new(what: &str, error: &Error) -> SpawnError {
     let said = spawn_error(what, error);
-    if !is_forbidden(error) {
+    if !is_forbidden(error) || is_over_quota(error) {
         return said;
     }
     let hint = "The API server of Kubernetes has just started, and may not know yet what the router may do.";
@@ -85,5 +94,8 @@ mod tests {
         assert_eq!(spawn_error_of_new("create pod", &forbidden).outlook, Outlook::Passing);
         let invalid = error("pod is invalid", 422);
         assert_eq!(spawn_error_of_new("create pod", &invalid).outlook, Outlook::Lasting);
+        let quota = error("pods is forbidden: exceeded quota: builders", 403);
+        let outlooks = [spawn_error, spawn_error_of_new].map(|error| error("create pod", &quota).outlook);
+        assert_eq!(outlooks, [Outlook::Quota; 2]);
     }
 }

@@ -186,7 +186,7 @@ impl Scheduler {
             if let Some(id) = expected {
                 coming.remove(&id);
                 self.wait_for_start(request, now);
-            } else if let Some(error) = self.broken(now) {
+            } else if let Some(error) = self.broken(now).filter(|_| !self.may_free_quota()) {
                 self.leave(request);
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
@@ -297,9 +297,19 @@ impl Scheduler {
         !pause && (!trouble || self.count(Entry::is_coming) == 0)
     }
 
-    /// Whether builders of this and other routers have reached `max_builders`.
+    /// Whether builders of this and other routers have reached `max_builders`, or use up a quota.
     fn has_no_place(&self) -> bool {
-        self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all()
+        self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all() || self.lacks_quota()
+    }
+
+    /// Whether a quota leaves no room, and the end of an idle builder of this router's own may make some.
+    fn may_free_quota(&self) -> bool {
+        self.lacks_quota() && (self.count(Entry::is_idle) > 0 || self.count(Entry::is_going) > 0)
+    }
+
+    /// Whether the last attempt failed because of a quota.
+    fn lacks_quota(&self) -> bool {
+        self.last_failure.as_ref().is_some_and(|error| matches!(error.outlook, Outlook::Quota | Outlook::Shared))
     }
 
     /// Whether the last attempt failed because other routers' builders had reached `max_builders`.

@@ -153,6 +153,44 @@ fn one_builder_makes_room_for_one_large_build() {
 }
 
 #[test]
+fn an_idle_builder_makes_room_within_a_quota() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.memory, rules.max_builders) = ((10, 100), 8)), Instant::now());
+    let small = ask(&mut scheduler, 1, 10);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
+    scheduler.started(1, 10, now);
+    scheduler.leave(small);
+    let large = ask(&mut scheduler, 1, 50);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 50 }]);
+    let quota = SpawnError { outlook: Outlook::Quota, ..SpawnError::passing("exceeded quota") };
+    scheduler.failed(2, quota.clone(), now);
+    assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }]);
+    scheduler.stopped(1);
+    let later = now + 9 * SECOND;
+    assert_eq!(scheduler.act(later), [Action::Start { id: 3, memory: 50 }]);
+    scheduler.started(3, 50, later);
+    assert_eq!(scheduler.act(later), [Action::Grant { request: large, id: 3 }]);
+    scheduler.given_back(3);
+    scheduler.rested(3, later);
+    // If that makes no room either, the quota is too small for the build.
+    let (huge, mut time) = (ask(&mut scheduler, 2, 60), later);
+    assert_eq!(scheduler.act(time), [Action::Start { id: 4, memory: 60 }]);
+    scheduler.failed(4, quota.clone(), time);
+    assert_eq!(scheduler.act(time), [Action::Stop { id: 3 }]);
+    scheduler.stopped(3);
+    for id in 5.. {
+        time += 9 * SECOND;
+        assert_eq!(scheduler.act(time), [Action::Start { id, memory: 60 }]);
+        scheduler.failed(id, quota.clone(), time);
+        let actions = scheduler.act(time);
+        if let [Action::Refuse { request, .. }] = actions[..] {
+            assert_eq!(request, huge);
+            return;
+        }
+        assert!(actions.is_empty() && id < 10, "{actions:?}");
+    }
+}
+
+#[test]
 fn builders_fit_their_builds() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let small = ask(&mut scheduler, 1, 1);
