@@ -78,6 +78,8 @@ struct Found {
     facts: Facts,
     free: Free,
     back: AtomicBool,
+    /// Whether it may have a build.
+    builds: AtomicBool,
 }
 
 impl Found {
@@ -90,7 +92,7 @@ impl Found {
             clock: Clock::default(),
         };
         let facts = Facts::new(format!("{}:{}", builder.host, builder.port), place, memory);
-        Self { builder, facts, free, back: AtomicBool::new(false) }
+        Self { builder, facts, free, back: AtomicBool::new(false), builds: AtomicBool::new(false) }
     }
 
     /// Puts the builder back into the list. Not a `Drop`: the health check keeps its `Arc` longer than the pool does.
@@ -126,14 +128,21 @@ impl Builder for Found {
     }
 
     fn stop(&self) -> Boxed<'_, ()> {
-        self.put_back();
+        // A builder whose status port is silent may have a build whose connection is fine: its lease puts it back.
+        if !self.builds.load(Ordering::Relaxed) {
+            self.put_back();
+        }
         Box::pin(async {})
+    }
+
+    fn show_building(&self, building: bool) {
+        self.builds.store(building, Ordering::Relaxed);
     }
 }
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // The start was cancelled.
+        // The start was cancelled, or the builder was lost during a build.
         self.put_back();
     }
 }

@@ -67,6 +67,10 @@ pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -
     Ok(BuilderConnection { reader: FrameReader::new(read), write })
 }
 
+/// After this time without a frame a builder counts as lost that has not decided yet: it sends one each second, and the client gives up after
+/// twice this time.
+const SILENCE: Duration = Duration::from_secs(15);
+
 /// The builder's decision about a build.
 pub(crate) enum Admission {
     /// The frame with the decision: Accept, Refuse or Error.
@@ -85,7 +89,7 @@ pub(crate) async fn admit(
     builder: &mut BuilderConnection,
     patience: Duration,
 ) -> Result<Admission, NoBuilder> {
-    let mut heard = Instant::now();
+    let (mut heard, mut told) = (Instant::now(), Instant::now());
     let mut heartbeat = BytesMut::new();
     ClientMessage::Heartbeat.encode(&mut heartbeat);
     loop {
@@ -94,7 +98,7 @@ pub(crate) async fn admit(
                 Ok(Some(frame)) if matches!(frame.kind, kind::ACCEPT | kind::REFUSE | kind::ERROR) => {
                     return Ok(Admission::Decided(frame));
                 }
-                Ok(Some(frame)) => match BuilderMessage::from_frame(&frame) {
+                Ok(Some(frame)) => match BuilderMessage::from_frame(&frame).inspect(|_| told = Instant::now()) {
                     Ok(Some(message)) => send(client, &message, patience).await?,
                     Ok(None) => {}
                     Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
@@ -117,6 +121,9 @@ pub(crate) async fn admit(
                 }
             }
             () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
+            () = sleep_until(told + SILENCE) => {
+                return Ok(Admission::BuilderLost(format!("it has been silent for {} s", SILENCE.as_secs())));
+            }
         }
     }
 }

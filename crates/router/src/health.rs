@@ -15,8 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_ANSWER: usize = 1 << 20;
 /// Interval of requests that ask a builder whether its build has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// After this time without an answer a builder counts as lost. Its build may go on: the trouble may be the router's own.
-const LOST: Duration = Duration::from_secs(20);
+/// After this time without an answer a builder counts as lost that should have no build.
+pub(crate) const LOST: Duration = Duration::from_secs(20);
+/// The same for a builder to which a client was redirected. The trouble may be the router's own, and to end the builder would end the build.
+pub(crate) const LOST_AWAY: Duration = Duration::from_secs(600);
 /// Why a builder that answers gets no build.
 pub(crate) const NOT_READY: &str = "it takes no builds at the moment";
 
@@ -69,14 +71,18 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
     Ok(Builds { ready: sum("ready") > 0, active, ended: Outcome::ALL.map(ended) })
 }
 
-/// Polls a builder until `settled` holds for its numbers of builds.
-pub(crate) async fn wait_until(place: &Place, mut settled: impl FnMut(Builds) -> bool) -> io::Result<Builds> {
+/// Polls a builder until `settled` holds for its numbers of builds; an error if it does not answer for as long as `patience`.
+pub(crate) async fn wait_until(
+    place: &Place,
+    patience: Duration,
+    mut settled: impl FnMut(Builds) -> bool,
+) -> io::Result<Builds> {
     let mut heard = Instant::now();
     loop {
         match builds(place).await {
             Ok(builds) if settled(builds) => return Ok(builds),
             Ok(_) => heard = Instant::now(),
-            Err(error) if heard.elapsed() > LOST => return Err(error),
+            Err(error) if heard.elapsed() > patience => return Err(error),
             Err(_) => {}
         }
         sleep(POLL).await;

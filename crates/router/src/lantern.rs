@@ -58,7 +58,11 @@ impl Session<'_> {
             Err(text) => return self.lantern_refuse(stream, &text).await,
         };
         self.shared.door.pending.settle(self.id);
-        let lease = match self.lantern_lease(&mut stream, &client).await {
+        let lease = tokio::select! {
+            lease = self.lantern_lease(&mut stream, &client) => lease,
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused("router is shutting down".to_owned())),
+        };
+        let lease = match lease {
             Ok(lease) => lease,
             Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
             Err(_) => return tracing::info!("Lantern client left"),

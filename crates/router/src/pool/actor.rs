@@ -285,7 +285,8 @@ impl Actor {
         let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
         let messages = self.messages.clone();
         tokio::spawn(async move {
-            let message = match health::wait_until(&builder.facts().place, |builds| builds.active == 0).await {
+            let is_free = health::wait_until(&builder.facts().place, health::LOST, |builds| builds.active == 0);
+            let message = match is_free.await {
                 Ok(_) => Message::Rested { id },
                 Err(error) => Message::Lost { id, why: format!("its status port does not answer: {error}") },
             };
