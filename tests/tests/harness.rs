@@ -83,8 +83,8 @@ fn proxy_stops_and_cuts() {
     assert_eq!(&buffer[..6], b"answer");
     assert_eq!(proxy.passed(Direction::ToClient), 6);
 
-    // The bytes take a second.
-    proxy.slow(Direction::ToClient, 200);
+    // The bytes take five seconds.
+    proxy.slow(Direction::ToClient, 40);
     builder.write_all(&[1; 200]).unwrap();
     thread::sleep(Duration::from_millis(50));
     client.set_nonblocking(true).unwrap();

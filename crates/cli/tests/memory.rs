@@ -31,7 +31,15 @@ struct Peak {
 fn measure(daemon: &Daemon, build: &Made) -> Peak {
     fs::write(format!("/proc/{}/clear_refs", daemon.child.id()), "5").unwrap();
     let over = AtomicBool::new(false);
+    /// Also ends the watch if the build fails.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     thread::scope(|scope| {
+        let ends = Ends(&over);
         let watch = scope.spawn(|| {
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
@@ -44,7 +52,7 @@ fn measure(daemon: &Daemon, build: &Made) -> Peak {
         client.admitted(build.hello());
         build.send(&mut client);
         assert_eq!(client.done(), build.rows);
-        over.store(true, Ordering::Relaxed);
+        drop(ends);
         Peak { all: daemon.memory("VmHWM:"), anonymous: watch.join().unwrap() }
     })
 }

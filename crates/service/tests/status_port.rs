@@ -73,7 +73,9 @@ fn browsers_get_a_page_that_loads_nothing_from_elsewhere() {
         assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{text}");
         assert!(!text.contains("innerHTML"), "texts of clients stay texts");
     }
-    assert!(!page.contains(" on") || !page.contains("onload="), "no handlers in the markup");
+    let mut attributes =
+        page.split(" on").skip(1).map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_lowercase()));
+    assert!(attributes.all(|rest| !rest.starts_with('=')), "no handlers in the markup");
 }
 
 #[test]
@@ -126,15 +128,16 @@ fn strangers_that_hold_connections_take_no_more_than_their_share() {
         files
             .flatten()
             .filter_map(|file| std::fs::read_link(file.path()).ok())
-            .filter(|to| to.starts_with("socket:"))
+            .filter(|to| to.to_string_lossy().starts_with("socket:"))
             .count()
     };
+    // This connection is the last in the system's queue: its answer shows that the others have been accepted.
+    assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"), "they keep nobody out");
     let end = Instant::now() + Duration::from_secs(30);
     while sockets() >= held.len() + 80 {
         assert!(Instant::now() < end, "{} sockets, {} of them ours", sockets(), held.len());
         thread::sleep(Duration::from_millis(50));
     }
-    assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"), "they keep nobody out");
     drop(held);
     assert!(get(server.local_addr(), "/healthz", "*/*").ends_with("ok\n"));
 }

@@ -105,7 +105,9 @@ pub fn source(version: &str) -> Result<PathBuf> {
 pub fn fetch_sources() -> Result<()> {
     for suite in &SUITES[..2] {
         let dir = step::work_dir()?.join(format!("pgvector-{suite}"));
-        let is_here = fs::read_dir(dir.join("files")).is_ok_and(|mut files| files.next().is_some());
+        // What a broken download has left is no source.
+        let is_whole = |file: fs::DirEntry| file.path().join("src/hnsw.h").is_file();
+        let is_here = fs::read_dir(dir.join("files")).is_ok_and(|files| files.flatten().any(is_whole));
         if !is_here && let Err(error) = fetch_from(suite, &dir, |_| true) {
             eprintln!("no source of Debian {suite}'s pgvector: {error:#}");
         }

@@ -32,6 +32,9 @@ pub fn install() -> Result<()> {
     let mut unpack = Command::new("dpkg-deb");
     step::command("unpacking promtool", hint, unpack.arg("--extract").arg(&package).arg(&dir))?;
     fs::create_dir_all(&place)?;
-    fs::copy(dir.join("usr/bin/promtool"), place.join("promtool")).context("the package has no promtool")?;
+    // Renamed, so that a copy that is interrupted is not taken for the program.
+    let copy = place.join("promtool.new");
+    fs::copy(dir.join("usr/bin/promtool"), &copy).context("the package has no promtool")?;
+    fs::rename(copy, place.join("promtool")).context("cannot rename promtool")?;
     fs::remove_dir_all(&dir).context("cannot delete the unpacked package")
 }

@@ -46,7 +46,8 @@ fn the_user_is_informed_and_waits() {
         builder.wait_until_reached();
         let mut watcher = CLUSTER.session("queue").unwrap();
         let phase = harness::wait_for("the phase", Duration::from_secs(60), || {
-            let rows = watcher.query("SELECT phase FROM pg_stat_progress_create_index")?;
+            let rows =
+                watcher.query("SELECT phase FROM pg_stat_progress_create_index WHERE datname = current_database()")?;
             Ok(rows.first().and_then(|row| row[0].clone()).filter(|phase| phase.contains("place")))
         });
         building.join().unwrap().unwrap();

@@ -120,12 +120,12 @@ fn a_build_is_cancelled_while_it_waits_for_its_builders_other_build() {
 
 #[test]
 fn a_build_waits_for_its_builders_other_build_longer_than_the_idle_timeout() {
-    let builder = one_at_a_time(&["--idle-timeout", "2s"]);
+    let builder = one_at_a_time(&["--idle-timeout", "5s"]);
     let scene = router_to(&builder, "waits_long", &[]);
     let waited_there = (0..10).any(|_| {
         let Behind { building, other, waits_there } = Behind::begin(&scene, &builder);
         if waits_there {
-            thread::sleep(Duration::from_secs(4));
+            thread::sleep(Duration::from_secs(8));
         }
         drop(other);
         building.join().unwrap().unwrap();

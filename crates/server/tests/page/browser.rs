@@ -27,7 +27,7 @@ fn driver() -> Option<(Child, u16)> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("no chromedriver ({error}): `cargo xtask setup` installs Chromium and it"));
+        .unwrap_or_else(|error| panic!("no chromedriver ({error}): `cargo xtask test unit` installs Chromium and it"));
     let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = lines
         .find_map(|line| line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok());
@@ -117,7 +117,8 @@ impl Browser {
     fn request(&self, method: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        // The first start of Chromium may take long on a busy machine.
+        stream.set_read_timeout(Some(Duration::from_secs(180)))?;
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
