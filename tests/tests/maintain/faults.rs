@@ -360,14 +360,11 @@ fn a_signal_before_anything_is_known_is_no_success() {
 #[test]
 fn a_second_signal_ends_a_run_whose_sessions_are_silent() {
     let (scene, mut session) = Scene::worn("frozen");
-    session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
-    let running = scene.begin("frozen", &["--rebuild"]);
-    running.wait_for_words("_worn: waiting: another session");
+    let (mut running, _other) = Held::Reader.reach(&scene, "frozen", &mut session);
     let pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lantern-index maintain'";
     let pids = session.query(pids).unwrap().into_iter().map(|row| row[0].clone().unwrap().parse().unwrap());
     let silent = Silent::of(pids.collect::<Vec<u32>>());
     // Until the second signal has been seen: two may be taken for one.
-    let mut running = running;
     wait_for("the end of the run", PATIENCE, || {
         running.terminate();
         std::thread::sleep(Duration::from_millis(200));
