@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use service::Clock;
 
@@ -110,16 +110,22 @@ impl Builder for Found {
 
     fn gone(&self) -> Boxed<'_, String> {
         Box::pin(async {
-            let (mut misses, mut why) = (0, "");
+            let (mut misses, mut why, mut heard) = (0, "", Instant::now());
             while misses < MISSES {
                 if self.back.load(Ordering::Relaxed) {
                     return "it was put back".to_owned();
                 }
                 sleep(CHECK).await;
-                (misses, why) = match health::builds(&self.facts.place).await {
+                let builds = health::builds(&self.facts.place).await;
+                if builds.is_ok() {
+                    heard = Instant::now();
+                }
+                (misses, why) = match builds {
                     // A builder that is drained finishes its builds.
                     Ok(builds) if builds.ready || builds.active > 0 => (0, why),
                     Ok(_) => (misses + 1, health::NOT_READY),
+                    // Its build may go on: the trouble may be the router's own.
+                    Err(_) if self.builds.load(Ordering::Relaxed) && heard.elapsed() < health::LOST_AWAY => (0, why),
                     Err(_) => (misses + 1, "its status port does not answer"),
                 };
             }
@@ -128,10 +134,7 @@ impl Builder for Found {
     }
 
     fn stop(&self) -> Boxed<'_, ()> {
-        // A builder whose status port is silent may have a build whose connection is fine: its lease puts it back.
-        if !self.builds.load(Ordering::Relaxed) {
-            self.put_back();
-        }
+        self.put_back();
         Box::pin(async {})
     }
 
@@ -142,7 +145,7 @@ impl Builder for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // The start was cancelled, or the builder was lost during a build.
+        // The start was cancelled.
         self.put_back();
     }
 }

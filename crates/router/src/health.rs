@@ -17,7 +17,7 @@ const MAX_ANSWER: usize = 1 << 20;
 const POLL: Duration = Duration::from_millis(200);
 /// After this time without an answer a builder counts as lost that should have no build.
 pub(crate) const LOST: Duration = Duration::from_secs(20);
-/// The same for a builder to which a client was redirected. The trouble may be the router's own, and to end the builder would end the build.
+/// The same for a builder that has a build. The trouble may be the router's own, and to end the builder would end the build.
 pub(crate) const LOST_AWAY: Duration = Duration::from_secs(600);
 /// Why a builder that answers gets no build.
 pub(crate) const NOT_READY: &str = "it takes no builds at the moment";

@@ -144,6 +144,10 @@ impl Scheduler {
     /// Reports that a builder no longer exists.
     pub(crate) fn stopped(&mut self, id: BuilderId) {
         self.builders.remove(&id);
+        // Its share of a quota is free: the next attempt shows whether that is enough.
+        if self.lacks_quota() {
+            self.last_failure = None;
+        }
     }
 
     /// The actions to carry out now. The scheduler takes them as under way.
