@@ -64,7 +64,7 @@ const REFUSED: [(&str, &str, &[&str]); 8] = [
 ];
 
 /// Files in `~/.postgresql` that are used as in libpq, if they exist and the parameter is not set: the root certificate with an `sslmode`
-/// of `require` or more, the client's certificate and key together whenever there may be TLS.
+/// of `require` or more; the client's certificate and key whenever there may be TLS, if neither is missing.
 const FILES: [(&str, &str); 3] =
     [("sslrootcert", "root.crt"), ("sslcert", "postgresql.crt"), ("sslkey", "postgresql.key")];
 
@@ -144,12 +144,15 @@ impl Dsn {
         let mode = parameters.get("sslmode").map_or("", String::as_str);
         // `prefer` does not insist on a valid certificate of the server.
         let (encrypts, verifies) = (mode != "disable", !matches!(mode, "" | "prefer" | "allow" | "disable"));
-        let [root, cert, key] = FILES.map(|(key, file)| (key, home.join(".postgresql").join(file)));
-        let is_own = |(key, path): &(&str, PathBuf)| !parameters.contains_key(*key) && path.is_file();
-        let (takes_root, takes_pair) = (verifies && is_own(&root), encrypts && is_own(&cert) && is_own(&key));
-        for ((key, path), is_taken) in [(root, takes_root), (cert, takes_pair), (key, takes_pair)] {
-            if is_taken {
-                parameters.insert(key.to_owned(), path.to_string_lossy().into_owned());
+        let files = FILES.map(|(key, file)| {
+            let path = home.join(".postgresql").join(file);
+            (key, path.is_file().then(|| path.to_string_lossy().into_owned()))
+        });
+        let has = |at: usize| parameters.contains_key(files[at].0) || files[at].1.is_some();
+        let has_pair = encrypts && has(1) && has(2);
+        for ((key, path), is_taken) in files.into_iter().zip([verifies, has_pair, has_pair]) {
+            if let Some(path) = path.filter(|_| is_taken) {
+                parameters.entry(key.to_owned()).or_insert(path);
             }
         }
         let is_known = |key: &&String| {
@@ -286,7 +289,8 @@ impl Dsn {
     }
 
     /// How a connection is found to be lost. A rebuild may be silent for hours, and firewalls drop idle connections: unless parameters say
-    /// otherwise, the first probe comes after a minute, and the connection is lost after two and a half.
+    /// otherwise, the first probe comes after a minute, and the connection is lost after two and a half. A statement that the server's
+    /// system does not acknowledge is given up after the same time: the timeout for that also decides how many probes there are.
     fn watch_connection(&self, config: &mut tokio_postgres::Config) -> Result<(), Error> {
         let number = |key: &str, usual: u32| match self.get(key) {
             None => Ok(usual),
@@ -295,11 +299,12 @@ impl Dsn {
         let positive =
             |key: &str, usual: u32| Ok(Some(number(key, usual)?).filter(|&number| number > 0).unwrap_or(usual));
         let seconds = |key: &str, usual: u32| Ok(Duration::from_secs(positive(key, usual)?.into()));
+        let (idle, interval) = (seconds("keepalives_idle", 60)?, seconds("keepalives_interval", 10)?);
+        let count = positive("keepalives_count", 9)?;
         config.keepalives(number("keepalives", 1)? != 0);
-        config.keepalives_idle(seconds("keepalives_idle", 60)?);
-        config.keepalives_interval(seconds("keepalives_interval", 10)?);
-        config.keepalives_retries(positive("keepalives_count", 9)?);
-        config.tcp_user_timeout(Duration::from_millis(number("tcp_user_timeout", 150_000)?.into()));
+        config.keepalives_idle(idle).keepalives_interval(interval).keepalives_retries(count);
+        let usual = u32::try_from((idle + count.min(1000) * interval).as_millis()).unwrap_or(u32::MAX);
+        config.tcp_user_timeout(Duration::from_millis(number("tcp_user_timeout", usual)?.into()));
         Ok(())
     }
 
@@ -519,6 +524,7 @@ mod tests {
             (config.get_keepalives(), seconds, config.get_keepalives_retries(), lost)
         };
         assert_eq!(found("keepalives_idle=0"), (true, [60, 10], Some(9), 150_000));
+        assert_eq!(found("keepalives_idle=30 keepalives_interval=5 keepalives_count=2").3, 40_000);
         let own = "keepalives_idle=30 keepalives_interval=5 keepalives_count=2 tcp_user_timeout=40000";
         assert_eq!(found(own), (true, [30, 5], Some(2), 40_000));
         assert!(!found("keepalives=0").0);
@@ -579,6 +585,8 @@ mod tests {
             [dsn.get("sslcert"), dsn.get("sslkey")].map(|path| path.is_some())
         };
         assert_eq!([takes_pair("host=a"), takes_pair("host=a sslmode=disable")], [[true; 2], [false; 2]]);
+        let given = Dsn::with("host=a sslcert=/own.crt", &variable).unwrap();
+        assert_eq!((given.get("sslcert"), given.get("sslkey").is_some()), (Some("/own.crt"), true));
     }
 
     #[test]
