@@ -76,9 +76,15 @@ fn valid_for(params: &mut CertificateParams, days: u32) -> Result<()> {
 /// Writes files, given with their texts and modes: all of them, or none if one cannot be written. A file has its mode from the beginning, so
 /// that the key is never readable by others.
 fn write(files: [(&Path, String, u32); 2]) -> Result<()> {
-    let beside = |path: &Path| path.with_extension(format!("{}.tmp", std::process::id()));
+    let beside = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!("{name}.{}.tmp", std::process::id()))
+    };
     let written = files.iter().try_for_each(|(path, text, mode)| {
         let write = || {
+            if path.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(*mode).open(beside(path))?;
             file.write_all(text.as_bytes())?;

@@ -155,10 +155,11 @@ fn makes_a_certificate_and_serves_with_it() {
     assert!(named.status.success() && dir.path().join("b").exists());
     // If one file cannot be written, both stay as they were.
     let before = fs::read(dir.path().join("b")).unwrap();
-    for key in ["b", "c"] {
-        let failed = run(&["gen-cert", "--force", "--cert", "a/no-folder", "--key", key], dir.path());
+    for (cert, key) in [("a/no-folder", "b"), (".", "b"), ("a/no-folder", "c")] {
+        let failed = run(&["gen-cert", "--force", "--cert", cert, "--key", key], dir.path());
         assert!(!failed.status.success(), "{}", said(&failed));
     }
+    assert!(run(&["gen-cert", "--cert", "tls.crt", "--key", "tls.key"], dir.path()).status.success());
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), before);
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names.into_iter().all(|name| name != "c" && !name.ends_with(".tmp")));
