@@ -155,7 +155,7 @@ impl Reporter {
 /// A line on stderr. A reader that has left, such as the end of a pipe, must not end a rebuild. Owners of tables choose names and
 /// messages in it.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", harmless(line));
+    let _ = writeln!(std::io::stderr(), "{}", harmless(&line.replace('\n', " ")));
 }
 
 /// The plan as a table, with notes.

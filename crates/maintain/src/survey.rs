@@ -73,10 +73,14 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         )
     } else {
         (
-            // As the view, it waits for no lock: pg_relation_size would.
+            // As the view, it waits for no lock, as pg_relation_size would, and takes an invalid index for one that is being built while
+            // another session holds the lock for that.
             "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
              CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \
-                  WHEN EXISTS (SELECT FROM pg_stat_progress_create_index b WHERE b.index_relid = i.indexrelid) THEN 'building' \
+                  WHEN EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = i.indrelid AND l.granted \
+                      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+                      AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'AccessExclusiveLock') \
+                      AND l.pid <> pg_backend_pid()) THEN 'building' \
                   ELSE 'invalid' END, \
              'CREATE EXTENSION lantern_index is missing here'",
             "",

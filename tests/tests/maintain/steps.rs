@@ -211,7 +211,14 @@ fn a_database_without_the_extension_is_listed_beside_locks() {
         )
         .unwrap();
     session.execute("BEGIN; DROP INDEX U&\"red\\001B[31m\"").unwrap();
+    // An index that another session is building is no leftover.
+    let mut other = scene.session("plain");
+    other.execute("CREATE TABLE b AS SELECT '[1,2]'::vector(2) AS v; ALTER TABLE b ALTER v TYPE vector(2)").unwrap();
+    other.execute("CREATE INDEX b_ccnew ON b USING hnsw (v vector_l2_ops)").unwrap();
+    other.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'b_ccnew'::regclass").unwrap();
+    other.execute("BEGIN; LOCK TABLE b IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     let (code, said) = scene.begin("plain", &[]).end();
+    assert!(said.contains("building  wait"), "{said}");
     assert!(code == 0 && said.contains("CREATE EXTENSION lantern_index is missing here"), "{code} {said}");
     assert!(
         said.contains("red\u{fffd}[31m") && !said.contains('\u{1b}'),
