@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::{SqlColumn, has_other_types, sample_size};
+use pgvector::{SqlColumn, has_class, has_other_types, sample_size};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -37,6 +37,10 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
     let table = catalog::table(database, table).await?;
     let found = catalog::column(database, &table, arguments).await?;
     let column = found.column;
+    let class = column.metric.operator_class(column.value_type);
+    if !database.value::<bool>(&has_class(&class)).await? {
+        return Err(Failure::Usage(anyhow!("this pgvector has no operator class {class} for hnsw indexes")));
+    }
     let queries = match &arguments.queries {
         None => Values::new(column.value_type, column.dims),
         Some(select) => {

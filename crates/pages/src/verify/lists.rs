@@ -111,7 +111,7 @@ impl Lists<'_> {
                     self.page_of.push(neighbor.block);
                 }
             } else {
-                // An insert since the elements were collected has added it.
+                // An insert after the elements were collected may have added it.
                 let problem = format_args!("element {tid}, layer {layer}: neighbor {neighbor} is not an element");
                 report.errors.push_passing(problem);
             }

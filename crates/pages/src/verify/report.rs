@@ -8,8 +8,8 @@ use crate::{MetaPage, PAGE_SIZE};
 /// The most problems of a kind that are kept as text.
 const KEPT: usize = 50;
 
-/// Problems of one kind: all are counted, the first ones kept. Some may only be passing: inserts cause them while the pages are read one
-/// after the other. Their texts give way to those of others, which would be lost among them.
+/// Problems of one kind: all are counted, the texts of fifty kept. Passing problems are those that inserts may cause while the pages are read
+/// one after the other. The text of a lasting problem replaces that of a passing one.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     first: Vec<String>,
