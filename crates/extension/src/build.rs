@@ -96,6 +96,13 @@ unsafe fn try_externally(
 unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
     // SAFETY: as promised by the caller.
     let name = unsafe { quoted_name(index) };
+    // REINDEX makes the new indexes of a table, or of all tables, before it builds the first.
+    if name.contains("_ccnew") {
+        let hint = format!(
+            "Invalid indexes whose names end in _ccnew are left behind, {name} and perhaps others: remove them with DROP INDEX."
+        );
+        return failure.also_hint(&printable(&hint));
+    }
     if printable(&name) == name {
         failure.also_hint(&format!("An invalid index {name} is left behind: remove it with DROP INDEX."))
     } else {
@@ -141,7 +148,7 @@ unsafe fn engage(
             let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
             return Err(Failure::new(code, "index already contains data"));
         }
-        scan::estimate_rows(heap, column.value_type.value_len(column.dims))
+        scan::estimate_rows(heap, scan::stored_len(heap, index, &column))
     };
     let settings = Settings::get();
     // SAFETY: the relation is open.

@@ -100,6 +100,24 @@ fn check_parameters(type_oid: pg_sys::Oid, typmod: i32, max_dims: i32, options: 
     Ok(dims)
 }
 
+/// A type's name, without its schema.
+///
+/// # Safety
+/// Must be called in a transaction.
+pub(crate) unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
+    // SAFETY: the entry is released when its name has been copied.
+    unsafe {
+        let entry = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::TYPEOID as i32, type_oid.into());
+        if entry.is_null() {
+            return String::new();
+        }
+        let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_type>();
+        let name = owned((*form).typname.data.as_ptr());
+        pg_sys::ReleaseSysCache(entry);
+        name.unwrap_or_default()
+    }
+}
+
 fn value_type(type_info: &str) -> Option<ValueType> {
     match type_info {
         "hnsw_halfvec_support" => Some(ValueType::HalfVec),

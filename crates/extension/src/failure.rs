@@ -27,8 +27,13 @@ impl Failure {
         Self { code, message: message.into(), detail: String::new(), hint: String::new() }
     }
 
-    /// A failure that the builder reports.
+    /// A failure that the builder reports. Codes of class 57 that say of a server that it ends, or takes no sessions, become the general one
+    /// of the class: poolers would take PostgreSQL itself for ended.
     pub(crate) fn from_builder(sqlstate: protocol::SqlState, message: &str, detail: &str, hint: &str) -> Self {
+        let sqlstate = match &sqlstate.to_bytes() {
+            b"57P01" | b"57P02" | b"57P03" => protocol::SqlState::OPERATOR_INTERVENTION,
+            _ => sqlstate,
+        };
         let number =
             sqlstate.to_bytes().iter().rev().fold(0, |code, &byte| code << 6 | i32::from((byte - b'0') & 0x3f));
         let code = PgSqlErrorCode::from(number);

@@ -18,7 +18,7 @@ use self::batches::{Batches, Filling, Shape};
 use self::parallel::Workers;
 pub(crate) use self::rows::build_scan;
 use self::rows::{Reader, Relations, Rows};
-pub(crate) use self::size::{blocks, estimate_rows};
+pub(crate) use self::size::{blocks, estimate_rows, stored_len};
 use crate::column::Column;
 use crate::connection_thread::{self, Gone};
 use crate::failure::{Failure, information, tell};

@@ -29,6 +29,8 @@ impl SqlState {
     pub const PROGRAM_LIMIT_EXCEEDED: Self = Self(*b"54000");
     /// The client or the operator has cancelled the build.
     pub const QUERY_CANCELED: Self = Self(*b"57014");
+    /// An operator's action ended the statement.
+    pub const OPERATOR_INTERVENTION: Self = Self(*b"57000");
     /// The builder is shutting down.
     pub const ADMIN_SHUTDOWN: Self = Self(*b"57P01");
     /// The builder cannot take the build now; trying again may help.

@@ -126,7 +126,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
         Fault::FullDisk => Some("53100"),
         Fault::LittleMemory => Some("53200"),
         // Builds that wait for a builder may be refused; builds that have one do not need the API server.
-        Fault::ApiServer(_) => Some("57P03"),
+        Fault::ApiServer(_) => Some("57000"),
         _ => None,
     };
     if let Some(expected) = expected.filter(|&expected| notice.sqlstate != expected) {

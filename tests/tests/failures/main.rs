@@ -171,7 +171,7 @@ fn a_builder_that_shuts_down_says_so() {
     let start = Instant::now();
     let error = scene.expect_failure(building, start);
     let error = error.server();
-    assert_eq!(error.sqlstate, "57P01", "{error}");
+    assert_eq!(error.sqlstate, "57000", "{error}");
     assert!(error.message.ends_with("builder is shutting down"), "{error}");
     scene.expect_clean();
 }

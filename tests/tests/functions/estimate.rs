@@ -87,6 +87,33 @@ fn a_table_that_was_never_analysed() {
     }
 }
 
+/// The rows that the last build announced, by its builder's log.
+fn announced(builder: &Builder) -> u32 {
+    builder.log().rsplit_once(" expected_rows=").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_expression_on_a_table_that_was_never_analysed() {
+    let mut session = database("estimate_expression");
+    let builder = Builder::start().unwrap();
+    builder.attach(&mut session).unwrap();
+    for (table, column, expression) in [
+        ("shorter", "vector(384)", "binary_quantize(v)::bit(384)) bit_hamming_ops"),
+        ("longer", "halfvec(384)", "(v || v)::vector(768)) vector_l2_ops"),
+    ] {
+        session
+            .execute(&format!(
+                "CREATE TABLE {table} (id int, v {column}) WITH (autovacuum_enabled = off); \
+                 INSERT INTO {table} SELECT i, {} FROM generate_series(1, 2000) i; \
+                 CREATE INDEX ON {table} USING hnsw (({expression}) WITH (external = true)",
+                vectors(384)
+            ))
+            .unwrap();
+        let rows = announced(&builder);
+        assert!((1500..2800).contains(&rows), "{table}: {rows}");
+    }
+}
+
 #[test]
 fn memory_is_enough_and_not_far_too_much() {
     let mut session = database("estimate_memory");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::scene::{CREATE, KUBERNETES, PATIENCE, Scene};
 
 fn expect(failure: &(String, String), words: &[&str]) {
-    assert_eq!(failure.0, "57P03", "{}", failure.1);
+    assert_eq!(failure.0, "57000", "{}", failure.1);
     for word in words {
         assert!(failure.1.contains(word), "{word} is missing: {}", failure.1);
     }

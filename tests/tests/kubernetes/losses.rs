@@ -64,7 +64,7 @@ fn a_pod_that_is_lost_in_each_phase() {
             println!("{error}\n");
             let (state, text) = (error.server().sqlstate.as_str(), error.to_string());
             // A builder that is asked to end sends a reason, if its client reads.
-            let expected: &[&str] = if delete { &["08006", "57P01"] } else { &["08006"] };
+            let expected: &[&str] = if delete { &["08006", "57000"] } else { &["08006"] };
             assert!(expected.contains(&state), "{phase:?}, deleted: {delete}: {text}");
             // In the middle of a page the builder cannot send a message.
             assert!(delete || phase == Phase::Pages || text.contains("OOMKilled"), "{phase:?}: {text}");

@@ -10,6 +10,7 @@ use pgvector::ValueType;
 use super::choices::{metric, require_class};
 use super::statistics::Statistics;
 use super::{bigint, gone, name, read_one, require_select};
+use crate::column::type_name;
 use crate::failure::{Failure, or_raise};
 use crate::hook::owned;
 use crate::scan;
@@ -139,21 +140,6 @@ pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Res
             return Err(Failure::new(code, "column does not have dimensions"));
         };
         Ok(Found { number: column, value_type, dims })
-    }
-}
-
-/// A type's name, without its schema.
-unsafe fn type_name(type_oid: pg_sys::Oid) -> String {
-    // SAFETY: the entry is released when its name has been copied.
-    unsafe {
-        let entry = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::TYPEOID as i32, type_oid.into());
-        if entry.is_null() {
-            return String::new();
-        }
-        let form = pg_sys::GETSTRUCT(entry).cast::<pg_sys::FormData_pg_type>();
-        let name = owned((*form).typname.data.as_ptr());
-        pg_sys::ReleaseSysCache(entry);
-        name.unwrap_or_default()
     }
 }
 

@@ -1,6 +1,9 @@
 //! The size of a table.
 
 use pgrx::prelude::*;
+use pgvector::ValueType;
+
+use crate::column::{Column, type_name};
 
 /// The planner's estimate of a table's rows. It ignores an index's predicate. Of a table that was never analysed, the planner takes values to have 32
 /// bytes: it has no more of `value_len` bytes than its files have room for.
@@ -16,6 +19,44 @@ pub(crate) unsafe fn estimate_rows(heap: pg_sys::Relation, value_len: Option<usi
         let bytes = blocks_with_toast(heap) * u64::from(pg_sys::BLCKSZ);
         (tuples as u64).min(bytes / value_len.max(1) as u64)
     }
+}
+
+/// Bytes that each indexed row has in the table, for [`estimate_rows`]: those of the indexed column, or of the longest column that the indexed
+/// expression reads. `None` if they vary or are not known.
+///
+/// # Safety
+/// Both relations must be open.
+pub(crate) unsafe fn stored_len(heap: pg_sys::Relation, index: pg_sys::Relation, column: &Column) -> Option<usize> {
+    // SAFETY: as promised by the caller; the set lives as long as the statement.
+    unsafe {
+        let expressions = pg_sys::RelationGetIndexExpressions(index);
+        if expressions.is_null() {
+            return column.value_type.value_len(column.dims);
+        }
+        let (mut columns, mut at, mut longest) = (std::ptr::null_mut(), -1, None);
+        pg_sys::pull_varattnos(expressions.cast(), 1, &raw mut columns);
+        loop {
+            at = pg_sys::bms_next_member(columns, at);
+            if at < 0 {
+                return longest;
+            }
+            let number = (at + pg_sys::FirstLowInvalidHeapAttributeNumber) as pg_sys::AttrNumber;
+            longest = longest.max(if number > 0 { column_len((*heap).rd_id, number) } else { None });
+        }
+    }
+}
+
+/// # Safety
+/// The table must be open and have the column.
+unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber) -> Option<usize> {
+    let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
+    // SAFETY: as promised by the caller.
+    let name = unsafe {
+        pg_sys::get_atttypetypmodcoll(table, number, &raw mut type_oid, &raw mut typmod, &raw mut collation);
+        type_name(pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod))
+    };
+    let dims = u32::try_from(typmod).ok().filter(|&dims| dims > 0)?;
+    ValueType::named(&name)?.value_len(dims)
 }
 
 /// # Safety

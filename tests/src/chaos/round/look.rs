@@ -117,7 +117,7 @@ impl Rounds {
     pub(super) fn await_builders(&self, plan: &Plan, rig: &Rig) -> Result<()> {
         let mut session = self.databases.session(plan.builds[0].database)?;
         rig.attach(&mut session, 0)?;
-        wait_for("a builder", PAUSE, || Ok(builds_unless(&mut session, plan, "57P03")?.then_some(())))
+        wait_for("a builder", PAUSE, || Ok(builds_unless(&mut session, plan, "57000")?.then_some(())))
     }
 }
 
