@@ -91,8 +91,8 @@ pub enum Command {
     ///
     /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index. A role that is no
     /// superuser must own the tables, be a member of pg_monitor, and have USAGE on the schema lantern_index, and SELECT, INSERT, UPDATE and
-    /// DELETE on lantern_index.checks. SIGTERM interrupts a rebuild and drops its leftovers; a second one ends the program at once. The exit code is 0 if nothing is left to do, 3 if
-    /// something is, and 1 if a step failed or a database cannot be reached.
+    /// DELETE on lantern_index.checks. SIGTERM interrupts a rebuild and drops its leftovers; a second one ends the
+    /// program at once. The exit code is 0 if nothing is left to do, 3 if something is, and 1 if a step failed or a database cannot be reached.
     Maintain(Maintain),
     /// Check and show the settings of the daemons
     #[command(subcommand)]

@@ -125,7 +125,7 @@ impl Builder for Found {
                     Ok(builds) if builds.ready || builds.active > 0 => (0, why),
                     Ok(_) => (misses + 1, health::NOT_READY),
                     // Its build may go on: the trouble may be the router's own.
-                    Err(_) if self.builds.load(Ordering::Relaxed) && heard.elapsed() < health::LOST_AWAY => (0, why),
+                    Err(_) if self.builds.load(Ordering::Relaxed) && heard.elapsed() < health::LOST_BUSY => (0, why),
                     Err(_) => (misses + 1, "its status port does not answer"),
                 };
             }

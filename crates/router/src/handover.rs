@@ -2,7 +2,10 @@ use std::io;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::{BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket, capability, kind};
+use protocol::{
+    BUILDER_SILENCE_TIMEOUT, BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket,
+    capability, kind,
+};
 use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -67,9 +70,8 @@ pub(crate) async fn ask(lease: &Lease, hello: &[u8], tls: Option<&BuilderTls>) -
     Ok(BuilderConnection { reader: FrameReader::new(read), write })
 }
 
-/// After this time without a frame a builder counts as lost that has not decided yet: it sends one each second, and the client gives up after
-/// twice this time.
-const SILENCE: Duration = Duration::from_secs(15);
+/// A builder that has not decided yet sends a frame each second. After this time without one it counts as lost, before the client gives up.
+const SILENCE: Duration = Duration::from_secs(BUILDER_SILENCE_TIMEOUT.as_secs() / 2);
 
 /// The builder's decision about a build.
 pub(crate) enum Admission {

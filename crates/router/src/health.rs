@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_ANSWER: usize = 1 << 20;
 /// Interval of requests that ask a builder whether its build has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// After this time without an answer a builder counts as lost that should have no build.
+/// A builder without a build counts as lost after this time without an answer.
 pub(crate) const LOST: Duration = Duration::from_secs(20);
-/// The same for a builder that has a build. The trouble may be the router's own, and to end the builder would end the build.
-pub(crate) const LOST_AWAY: Duration = Duration::from_secs(600);
+/// The same for a builder with a build: the trouble may be the router's own, and stopping the builder would end the build.
+pub(crate) const LOST_BUSY: Duration = Duration::from_secs(600);
 /// Why a builder that answers gets no build.
 pub(crate) const NOT_READY: &str = "it takes no builds at the moment";
 

@@ -49,7 +49,7 @@ impl Lease {
     pub(crate) async fn follow(self, before: Builds, patience: Duration) -> Followed {
         let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
-        let settled = health::wait_until(&self.facts().place, health::LOST_AWAY, |now| {
+        let settled = health::wait_until(&self.facts().place, health::LOST_BUSY, |now| {
             let came = now.active > 0 || now.ended_since(&before).is_some();
             (came || Instant::now() >= until) && now.active == 0
         });
