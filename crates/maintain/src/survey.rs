@@ -4,6 +4,7 @@ use database::{Database, Dsn, Error};
 use serde::Serialize;
 
 use crate::connect::open;
+use crate::guard::taken;
 use crate::plan::is_leftover;
 
 /// An hnsw index, as `lantern_index.indexes` shows it.
@@ -75,14 +76,14 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         (
             // As the view, it waits for no lock, as pg_relation_size would, and takes an invalid index for one that is being built while
             // another session holds the lock for that.
-            "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
+            &*format!(
+                "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
              CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \
-                  WHEN EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = i.indrelid AND l.granted \
-                      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-                      AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'AccessExclusiveLock') \
-                      AND l.pid <> pg_backend_pid()) THEN 'building' \
+                  WHEN {} THEN 'building' \
                   ELSE 'invalid' END, \
              'CREATE EXTENSION lantern_index is missing here'",
+                taken("i.indrelid")
+            ),
             "",
         )
     };
