@@ -174,6 +174,14 @@ impl Dsn {
         dsn
     }
 
+    /// Whether the client's certificate and key are those of `~/.postgresql`.
+    pub(crate) fn has_default_pair(&self) -> bool {
+        let is_default = |&(key, file): &(&str, &str)| {
+            self.get(key).is_some_and(|path| Path::new(path) == self.home.join(".postgresql").join(file))
+        };
+        FILES[1..].iter().all(is_default)
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.parameters.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -454,7 +462,7 @@ mod tests {
 
     use std::fs;
 
-    use super::{Dsn, SslMode, password};
+    use super::{Dsn, SslMode, Tls, password};
 
     fn read(text: &str) -> Dsn {
         Dsn::with(text, &|name| (name == "PGPORT").then(|| "6000".to_owned())).unwrap()
@@ -587,6 +595,10 @@ mod tests {
         assert_eq!([takes_pair("host=a"), takes_pair("host=a sslmode=disable")], [[true; 2], [false; 2]]);
         let given = Dsn::with("host=a sslcert=/own.crt", &variable).unwrap();
         assert_eq!((given.get("sslcert"), given.get("sslkey").is_some()), (Some("/own.crt"), true));
+        // A pair that is no pair keeps nobody from a connection that needs none.
+        let loads = |text: &str| Tls::new(&Dsn::with(text, &variable).unwrap()).is_ok();
+        assert_eq!([loads("host=a"), loads("host=a sslmode=require")], [true, false]);
+        assert!(!loads("host=a sslcert=/own.crt"), "a file that is named must be readable");
     }
 
     #[test]

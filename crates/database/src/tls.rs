@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use rustls::ClientConfig;
+use rustls::client::WantsClientCert;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ConfigBuilder};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
@@ -70,15 +71,25 @@ impl Tls {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let config = match (file("sslcert"), file("sslkey")) {
-            (Some(cert), Some(key)) => {
-                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-                builder.with_client_auth_cert(certificates(cert)?, key).map_err(|error| unreadable(cert, &error))?
-            }
+            (Some(cert), Some(key)) => match with_certificate(builder.clone(), cert, key) {
+                // libpq connects without TLS then.
+                Err(_) if mode == SslMode::Prefer && dsn.has_default_pair() => builder.with_no_client_auth(),
+                config => config?,
+            },
             (Some(_), None) => return Err(Error::Dsn("sslcert needs an sslkey".to_owned())),
             (None, _) => builder.with_no_client_auth(),
         };
         Ok(Self { config: Arc::new(config), begun: Arc::default() })
     }
+}
+
+fn with_certificate(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    cert: &str,
+    key: &str,
+) -> Result<ClientConfig, Error> {
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    builder.with_client_auth_cert(certificates(cert)?, key).map_err(|error| unreadable(cert, &error))
 }
 
 fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
