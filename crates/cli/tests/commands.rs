@@ -87,6 +87,8 @@ fn a_second_signal_ends_builds_too() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(daemon.child.try_wait().unwrap().is_none(), "the build is given its time");
+    // Signals at the same time are one.
+    thread::sleep(Duration::from_millis(200));
     daemon.signal(Signal::TERM);
     assert!(ends(&mut daemon), "the second signal is not heard");
 }
@@ -106,6 +108,7 @@ fn accepts_clients_for_a_while_after_the_signal() {
     assert_eq!(greeting, [1, 0, 0, 0, 1, 0, 0, 0]);
     let accepted = begin(&mut client);
     assert_eq!(accepted, protocol::kind::ACCEPT, "a build is taken");
+    thread::sleep(Duration::from_millis(200));
     daemon.signal(Signal::TERM);
     assert!(ends(&mut daemon));
 }

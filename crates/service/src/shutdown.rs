@@ -1,7 +1,11 @@
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// Signals within this time are one order: `timeout` signals its child and then its process group, a terminal all processes.
+const SAME_ORDER: Duration = Duration::from_millis(100);
 
 /// A handle to stop a daemon. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
@@ -25,13 +29,18 @@ impl Shutdown {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let handle = shutdown.clone();
         tokio::spawn(async move {
-            for token in [&handle.drain, &handle.abort] {
-                let name = tokio::select! {
+            let mut next = async || {
+                tokio::select! {
                     _ = terminate.recv() => "SIGTERM",
                     _ = interrupt.recv() => "SIGINT",
-                };
+                }
+            };
+            for token in [&handle.drain, &handle.abort] {
+                let name = next().await;
                 token.cancel();
                 tracing::info!(signal = name, "shutting down");
+                let repeated = async { while !next().await.is_empty() {} };
+                let _ = tokio::time::timeout(SAME_ORDER, repeated).await;
             }
         });
         Ok(shutdown)
