@@ -25,7 +25,11 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
     let dsns: Result<Vec<Dsn>, _> = texts.iter().map(|text| Dsn::parse(text)).collect();
     let dsns = dsns.map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.context("cannot start threads")?.block_on(all(arguments, &dsns))
+    let runtime = runtime.context("cannot start threads")?;
+    let result = runtime.block_on(all(arguments, &dsns));
+    // A name server that does not answer would keep a thread from ending.
+    runtime.shutdown_background();
+    result
 }
 
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
@@ -62,7 +66,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         () = work => {}
         // A server that has stopped, but not its machine, is not found to be lost.
         () = abort.cancelled() => {
-            say("lantern-index: told to stop twice: what a rebuild leaves is there still, for --drop-leftovers");
+            say("lantern-index: told to stop twice: a rebuild may go on in the server, or leave an invalid index for --drop-leftovers");
             return Err(Failure::Said(LEFT));
         }
     }

@@ -93,7 +93,7 @@ pub(crate) fn taken(table: &str) -> String {
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
          AND l.relation = {table} AND l.pid IS DISTINCT FROM pg_backend_pid() \
          AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker' \
-                         AND a.query NOT LIKE '%(to prevent wraparound)'))"
+                         AND a.query LIKE 'autovacuum: %' AND a.query NOT LIKE '%(to prevent wraparound)'))"
     )
 }
 

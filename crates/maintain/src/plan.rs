@@ -11,7 +11,7 @@ const VACUUM_AFTER: f64 = 0.20;
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// The view's advice for an index that needs nothing.
-pub(crate) const GOOD: &str = "ok";
+const GOOD: &str = "ok";
 
 /// What an index needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard::{self, Clearance, Intent};
-use crate::plan::{self, Action, GOOD, Step, UNKNOWN};
+use crate::plan::{self, Action, Step, UNKNOWN};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -150,8 +150,12 @@ impl Worker {
                         if let Some(ended) = self.wait(step, action).await? {
                             return Ok(ended);
                         }
-                        match survey::index(&self.database, now.index.oid).await? {
-                            Some(index) if index.advice != GOOD => self.rebuild(step, &index, action).await,
+                        // Another session may have rebuilt it meanwhile.
+                        match survey::index(&self.database, now.index.oid).await?.map(Step::of) {
+                            Some(Step {
+                                index,
+                                action: Action::Check | Action::Rebuild | Action::RebuildAndVacuum,
+                            }) => self.rebuild(step, &index, action).await,
                             _ => Ok(Outcome::Good),
                         }
                     }
