@@ -265,7 +265,7 @@ fn failures_name_the_index() {
     let found = fails(&mut session, &concurrently);
     assert!(found.hint.ends_with("An invalid index \"i\" is left behind: remove it with DROP INDEX."), "{found}");
     let found = fails(&mut session, "REINDEX INDEX CONCURRENTLY i");
-    let words = "Invalid indexes whose names end in _ccnew are left behind, \"i_ccnew\" and perhaps others";
+    let words = "in _ccnew, or in _ccnew and a number, are left behind, \"i_ccnew\" and perhaps others: remove";
     assert!(found.hint.contains(words), "{found}");
     assert_eq!(
         session.value::<String>("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass").unwrap(),

@@ -96,18 +96,20 @@ unsafe fn try_externally(
 unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
     // SAFETY: as promised by the caller.
     let name = unsafe { quoted_name(index) };
-    // REINDEX makes the new indexes of a table, or of all tables, before it builds the first.
-    if name.contains("_ccnew") {
-        let hint = format!(
-            "Invalid indexes whose names end in _ccnew are left behind, {name} and perhaps others: remove them with DROP INDEX."
-        );
-        return failure.also_hint(&printable(&hint));
-    }
-    if printable(&name) == name {
-        failure.also_hint(&format!("An invalid index {name} is left behind: remove it with DROP INDEX."))
-    } else {
-        failure.also_hint("An invalid index is left behind: remove it with DROP INDEX.")
-    }
+    let known = printable(&name) == name;
+    let bare = name.trim_matches('"').trim_end_matches(|end: char| end.is_ascii_digit());
+    // REINDEX makes the new indexes of a table before it builds the first.
+    let hint = match (bare.ends_with("_ccnew"), known) {
+        (true, _) => {
+            let one = if known { format!(", {name} and perhaps others") } else { String::new() };
+            format!(
+                "Invalid indexes whose names end in _ccnew, or in _ccnew and a number, are left behind{one}: remove them with DROP INDEX."
+            )
+        }
+        (false, true) => format!("An invalid index {name} is left behind: remove it with DROP INDEX."),
+        (false, false) => "An invalid index is left behind: remove it with DROP INDEX.".to_owned(),
+    };
+    failure.also_hint(&hint)
 }
 
 /// # Safety

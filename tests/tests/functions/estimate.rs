@@ -100,6 +100,8 @@ fn an_expression_on_a_table_that_was_never_analysed() {
     for (table, column, expression) in [
         ("shorter", "vector(384)", "binary_quantize(v)::bit(384)) bit_hamming_ops"),
         ("longer", "halfvec(384)", "(v || v)::vector(768)) vector_l2_ops"),
+        ("untyped", "vector", "v::vector(384)) vector_l2_ops"),
+        ("numbers", "real[]", "v::vector(384)) vector_l2_ops"),
     ] {
         session
             .execute(&format!(

@@ -21,8 +21,8 @@ pub(crate) unsafe fn estimate_rows(heap: pg_sys::Relation, value_len: Option<usi
     }
 }
 
-/// Bytes that each indexed row has in the table, for [`estimate_rows`]: those of the indexed column, or of the longest column that the indexed
-/// expression reads. `None` if they vary or are not known.
+/// Bytes that each indexed row has at least in the table, for [`estimate_rows`]: those of the indexed column, or of the shortest column that the
+/// indexed expression reads. `None` if they vary or are not known.
 ///
 /// # Safety
 /// Both relations must be open.
@@ -33,30 +33,33 @@ pub(crate) unsafe fn stored_len(heap: pg_sys::Relation, index: pg_sys::Relation,
         if expressions.is_null() {
             return column.value_type.value_len(column.dims);
         }
-        let (mut columns, mut at, mut longest) = (std::ptr::null_mut(), -1, None);
+        let (mut columns, mut at, mut shortest) = (std::ptr::null_mut(), -1, None);
         pg_sys::pull_varattnos(expressions.cast(), 1, &raw mut columns);
         loop {
             at = pg_sys::bms_next_member(columns, at);
             if at < 0 {
-                return longest;
+                return shortest;
             }
             let number = (at + pg_sys::FirstLowInvalidHeapAttributeNumber) as pg_sys::AttrNumber;
-            longest = longest.max(if number > 0 { column_len((*heap).rd_id, number) } else { None });
+            let len = if number > 0 { column_len((*heap).rd_id, number, column.dims) } else { None };
+            shortest = shortest.into_iter().chain(len).min();
         }
     }
 }
 
+/// Bytes of a column's values. A column without a number of dimensions, whose values the expression casts, has those of the index, `dims`.
+///
 /// # Safety
 /// The table must be open and have the column.
-unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber) -> Option<usize> {
+unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber, dims: u32) -> Option<usize> {
     let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
     // SAFETY: as promised by the caller.
     let name = unsafe {
         pg_sys::get_atttypetypmodcoll(table, number, &raw mut type_oid, &raw mut typmod, &raw mut collation);
         type_name(pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod))
     };
-    let dims = u32::try_from(typmod).ok().filter(|&dims| dims > 0)?;
-    ValueType::named(&name)?.value_len(dims)
+    let value_type = if name == "_float4" { ValueType::Vector } else { ValueType::named(&name)? };
+    value_type.value_len(u32::try_from(typmod).ok().filter(|&dims| dims > 0).unwrap_or(dims))
 }
 
 /// # Safety
