@@ -78,10 +78,13 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
 /// # Errors
 /// If the level is invalid, or logs have been set up before.
 pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
+    filter(level)?;
+    // The router reports once that Kubernetes is away; the library reports each request.
+    let level = format!("kube_client=off,{level}");
     // Nowhere is left to report an error of stderr, as of a full disk: to print it there panics.
     let builder = tracing_subscriber::fmt()
         .log_internal_errors(false)
-        .with_env_filter(filter(level)?)
+        .with_env_filter(filter(&level)?)
         .with_writer(stderr)
         .with_target(false);
     match format {
