@@ -226,7 +226,11 @@ spec:
       readinessProbe:
         httpGet: {path: /readyz, port: 8999}
         periodSeconds: 2
-      resources: {{- toYaml .Values.builder.resources | nindent 8 }}
+      {{- $resources := deepCopy .Values.builder.resources }}
+      {{- with .Values.builder.spoolSize }}
+      {{- $_ := set $resources "requests" (merge (default dict $resources.requests) (dict "ephemeral-storage" .)) }}
+      {{- end }}
+      resources: {{- toYaml $resources | nindent 8 }}
       securityContext: {{- include "lantern-index.security" . | nindent 8 }}
       volumeMounts:
         - {name: tls, mountPath: /etc/lantern-index/tls, readOnly: true}
