@@ -56,7 +56,8 @@ pub(super) fn spawn_error(what: &str, error: &Error) -> SpawnError {
     let hint = match status.code {
         401 => "The router's service account is not known to Kubernetes, or its token has expired.",
         403 if quota => "The quota of the namespace leaves no room for another builder.",
-        403 => "Look at the role of the router's service account.",
+        403 if status.message.contains("cannot create resource") => "Look at the role of the router's service account.",
+        403 => "Look at the limits and policies of the namespace, and at the role of the router's service account.",
         400 | 404 | 422 => "Look at the template for builders and at the namespace.",
         _ => "",
     };

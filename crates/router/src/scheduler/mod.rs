@@ -51,6 +51,8 @@ pub(crate) struct Scheduler {
     /// The number of consecutive failed starts.
     failures: u32,
     last_failure: Option<SpawnError>,
+    /// The least memory of the builders that failed to start: what prevents these need not prevent smaller ones.
+    failed_memory: u64,
     /// The end of the pause after a failed start.
     not_before: Option<Instant>,
     /// Numbers of other routers' builders, which count towards `max_builders`.
@@ -70,6 +72,7 @@ impl Scheduler {
             next_request: 1,
             failures: 0,
             last_failure: None,
+            failed_memory: 0,
             not_before: None,
             others: Others::default(),
             draining: false,
@@ -97,7 +100,9 @@ impl Scheduler {
 
     /// Reports that a builder has started.
     pub(crate) fn started(&mut self, id: BuilderId, memory: u64, now: Instant) {
-        (self.failures, self.last_failure, self.not_before) = (0, None, None);
+        if self.is_prevented(memory) {
+            (self.failures, self.last_failure, self.failed_memory, self.not_before) = (0, None, 0, None);
+        }
         if let Some(entry) = self.builders.get_mut(&id) {
             (entry.memory, entry.state) = (memory, State::Idle { since: now });
         }
@@ -105,11 +110,13 @@ impl Scheduler {
 
     /// Reports that a builder has failed to start and no longer exists.
     pub(crate) fn failed(&mut self, id: BuilderId, error: SpawnError, now: Instant) {
-        self.builders.remove(&id);
+        let memory = self.builders.remove(&id).map_or(0, |entry| entry.memory);
         if matches!(error.outlook, Outlook::Full | Outlook::Shared) {
             (self.last_failure, self.not_before) = (Some(error), Some(now + self.rules.back_off));
+            self.failed_memory = 0;
             return;
         }
+        self.failed_memory = if self.failures == 0 { memory } else { memory.min(self.failed_memory) };
         self.failures += 1;
         let exponent = self.failures.saturating_sub(1).min(16);
         let pause = (self.rules.back_off * 2u32.pow(exponent)).min(self.rules.back_off_most);
@@ -190,7 +197,7 @@ impl Scheduler {
             if let Some(id) = expected {
                 coming.remove(&id);
                 self.wait_for_start(request, now);
-            } else if let Some(error) = self.broken(now).filter(|_| !self.may_free_quota()) {
+            } else if let Some(error) = self.broken(need, now).filter(|_| !self.may_free_quota()) {
                 self.leave(request);
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
@@ -203,12 +210,12 @@ impl Scheduler {
                     actions.push(Action::Stop { id });
                 }
             } else if self.builders.len() < self.rules.max_builders {
-                if self.others_have_all() || (self.failures > 0 && self.is_any_busy()) {
+                if self.others_have_all() || (self.failures > 0 && self.is_prevented(need) && self.is_any_busy()) {
                     self.wait_for_start_again(request);
                 } else {
                     self.wait_for_start(request, now);
                 }
-                if self.may_start(now) {
+                if self.may_start(need, now) {
                     actions.push(self.start(need));
                 }
             } else {
@@ -217,7 +224,8 @@ impl Scheduler {
             }
             if self.waited_for_start(request, now) >= self.rules.start_timeout {
                 self.leave(request);
-                let refusal = Refusal::Late(self.rules.start_timeout, self.last_failure.clone());
+                let failure = self.last_failure.clone().filter(|_| self.is_prevented(need));
+                let refusal = Refusal::Late(self.rules.start_timeout, failure);
                 actions.push(Action::Refuse { request, refusal });
             }
         }
@@ -248,7 +256,11 @@ impl Scheduler {
             let all = self.others.all + self.builders.len();
             let wanted = !self.draining && (all < self.rules.min_builders || spare);
             // Without a client that waits, no other router is to give up a builder.
-            if !wanted || all >= self.rules.max_builders || !self.may_start(now) || self.shares_quota() {
+            if !wanted
+                || all >= self.rules.max_builders
+                || !self.may_start(self.rules.clamp(0), now)
+                || self.shares_quota()
+            {
                 return;
             }
             actions.push(self.start(0));
@@ -294,11 +306,19 @@ impl Scheduler {
         id
     }
 
-    /// After a failed start only one builder is started at a time, after a pause.
-    fn may_start(&self, now: Instant) -> bool {
+    /// After a failed start only one builder of that size or more is started at a time, after a pause.
+    fn may_start(&self, memory: u64, now: Instant) -> bool {
+        if !self.is_prevented(memory) {
+            return true;
+        }
         let pause = self.not_before.is_some_and(|until| now < until);
         let trouble = self.failures > 0 || self.others_have_all() || self.shares_quota();
-        !pause && (!trouble || self.count(Entry::is_coming) == 0)
+        !pause && (!trouble || self.count(|entry| entry.is_coming() && self.is_prevented(entry.memory)) == 0)
+    }
+
+    /// Whether a builder of this size may not start for the reason of the last failure, if there was one.
+    fn is_prevented(&self, memory: u64) -> bool {
+        memory >= self.failed_memory
     }
 
     /// Whether builders of this and other routers have reached `max_builders`, or use up a quota.
@@ -326,9 +346,9 @@ impl Scheduler {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Shared)
     }
 
-    /// The last error, if it would repeat at another start and there is no busy builder to wait for.
-    fn broken(&self, now: Instant) -> Option<SpawnError> {
-        let error = self.last_failure.as_ref().filter(|_| !self.is_any_busy())?;
+    /// The last error, if it would repeat at another start of this size and there is no busy builder to wait for.
+    fn broken(&self, memory: u64, now: Instant) -> Option<SpawnError> {
+        let error = self.last_failure.as_ref().filter(|_| self.is_prevented(memory) && !self.is_any_busy())?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;
         (in_vain && self.not_before.is_some_and(|until| now < until)).then(|| error.clone())
     }

@@ -137,6 +137,31 @@ fn whoever_leaves_is_forgotten() {
 }
 
 #[test]
+fn a_build_that_is_too_large_keeps_no_smaller_one_waiting() {
+    let change = |rules: &mut Rules| (rules.max_builders, rules.memory) = (4, (10, 100));
+    let (mut scheduler, now) = (scheduler(change), Instant::now());
+    let large = ask(&mut scheduler, 1, 80);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 80 }]);
+    let error = SpawnError::lasting("maximum memory usage per Pod is 64", "");
+    scheduler.failed(1, error.clone(), now);
+    let small = ask(&mut scheduler, 2, 20);
+    let actions = scheduler.act(now);
+    let refusal = Refusal::NoStart(error.clone(), scheduler.retry_after(now));
+    assert_eq!(actions, [Action::Refuse { request: large, refusal }, Action::Start { id: 2, memory: 20 }]);
+    scheduler.started(2, 20, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: small, id: 2 }]);
+    assert_eq!(scheduler.last_failure(), Some(&error), "that a small one has started says nothing of large ones");
+    // Another small one fails for the same reason: now it counts for its size, too.
+    ask(&mut scheduler, 2, 30);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 30 }]);
+    scheduler.failed(3, error, now);
+    ask(&mut scheduler, 3, 40);
+    assert_eq!(scheduler.act(now), [], "after a pause");
+    ask(&mut scheduler, 3, 25);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 4, memory: 25 }]);
+}
+
+#[test]
 fn one_builder_makes_room_for_one_large_build() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let small = [ask(&mut scheduler, 1, 10), ask(&mut scheduler, 2, 10)];
