@@ -13,8 +13,8 @@ use crate::spawner::Place;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 1 << 20;
-/// Interval of requests that ask a builder whether its build has ended.
-const POLL: Duration = Duration::from_millis(200);
+/// The shortest and longest interval of requests that ask a builder whether its build has ended.
+const POLL: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 /// A builder without a build counts as lost after this time without an answer.
 pub(crate) const LOST: Duration = Duration::from_secs(20);
 /// The same for a builder with a build: the trouble may be the router's own, and stopping the builder would end the build.
@@ -77,7 +77,8 @@ pub(crate) async fn wait_until(
     patience: Duration,
     mut settled: impl FnMut(Builds) -> bool,
 ) -> io::Result<Builds> {
-    let mut heard = Instant::now();
+    let begun = Instant::now();
+    let mut heard = begun;
     loop {
         match builds(place).await {
             Ok(builds) if settled(builds) => return Ok(builds),
@@ -85,7 +86,8 @@ pub(crate) async fn wait_until(
             Err(error) if heard.elapsed() > patience => return Err(error),
             Err(_) => {}
         }
-        sleep(POLL).await;
+        // The end is noticed late by a small share of the build's time.
+        sleep((begun.elapsed() / 16).clamp(POLL[0], POLL[1])).await;
     }
 }
 

@@ -157,6 +157,30 @@ fn a_node_that_is_gone() {
     other.shutdown_timeout(Duration::from_secs(5));
 }
 
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_node_whose_kubelet_is_silent() {
+    let mut scene = Scene::new("kubelet-silent");
+    let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
+    let proxy = Proxy::start(router.address()).unwrap();
+    let building = scene.build_until(Phase::Rows, &router, &proxy);
+    // As the node controller does with all pods of such a node. The build goes on.
+    let status =
+        json!({ "status": { "conditions": [{ "type": "Ready", "status": "False", "reason": "NodeNotReady" }] } });
+    let pods = scene.pods();
+    for pod in &pods {
+        scene.kubectl(&["patch", pod, "--subresource=status", "--type=strategic", "--patch", &status.to_string()]);
+    }
+    // Longer than a pod may be unready that has no build.
+    thread::sleep(Duration::from_secs(80));
+    assert_eq!(scene.pods(), pods);
+    proxy.reset();
+    let (mut session, result) = building.join().unwrap();
+    result.unwrap();
+    inspect(&POSTGRES, &mut session, "items_idx").unwrap();
+    scene.wait_for_pods(0);
+}
+
 /// A pod template that selects dedicated nodes.
 fn apart(name: &str) -> Value {
     Scene::template(|pod| {

@@ -10,9 +10,9 @@ mod surroundings;
 mod template;
 mod view;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -40,6 +40,14 @@ const CLEAN_UP: Duration = Duration::from_secs(60);
 /// The time limit for an answer of the API server, which may ask admission webhooks for 30 s.
 const ANSWER: Duration = Duration::from_secs(60);
 
+/// How long a new pod is looked at more often: most are ready by then.
+const EAGER: Duration = Duration::from_secs(15);
+
+/// How long another router may take to release a builder, before a builder of a third one is asked for. The other router may be dead.
+const WISH: Duration = Duration::from_secs(10);
+/// After this time it may be asked for again.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
 /// How to run builders as pods.
 #[derive(Clone, Debug)]
 pub struct KubernetesConfig {
@@ -65,6 +73,8 @@ pub(crate) struct Pods {
     places: usize,
     identity: String,
     own: Own,
+    /// The uids of the pods that this router has asked for, and when.
+    wishes: Mutex<HashMap<String, Instant>>,
     surroundings: watch::Receiver<Surroundings>,
 }
 
@@ -90,7 +100,7 @@ impl Pods {
         let (own, identity) = (Own::default(), config.identity.clone());
         let (tell, surroundings) = watch::channel(surroundings::look(view.last().pods(), &identity, &own));
         tokio::spawn(surroundings::follow(view.subscribe(), identity.clone(), own.clone(), tell));
-        Ok(Self { api, view, template, places, identity, own, surroundings })
+        Ok(Self { api, view, template, places, identity, own, wishes: Mutex::default(), surroundings })
     }
 
     async fn start_one(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
@@ -114,7 +124,7 @@ impl Pods {
     /// Creates a pod with a name that is free in the last list.
     async fn create(&self, memory: u64) -> Result<Identity, SpawnError> {
         // If this request fails, so does the creation, which reports the cause.
-        let pods = self.view.list().await.unwrap_or_default();
+        let pods = self.view.list().await.unwrap_or_else(|_| self.view.last().pods().cloned().collect());
         let taken: HashSet<String> = pods.iter().map(ResourceExt::name_any).collect();
         for name in (1..=self.places).map(|place| self.template.name(place)).filter(|name| !taken.contains(name)) {
             let pod = self.template.pod(&name, memory).map_err(|error| SpawnError::lasting(error.to_string(), ""))?;
@@ -145,7 +155,7 @@ impl Pods {
     async fn ask_others(&self, pods: &[Pod], memory: u64) {
         let others = pods.iter().filter(|pod| template::is_idle(pod) && !self.own.has(pod));
         let idle: Vec<&Pod> = others.filter(|pod| matches!(state(pod), State::Ready)).collect();
-        if idle.iter().any(|pod| template::wanted_by(pod) == Some(&self.identity)) {
+        if idle.iter().any(|pod| template::wanted_by(pod) == Some(&self.identity) && self.may_be_granted(pod)) {
             return;
         }
         // The smallest that is large enough, else any one whose end makes room.
@@ -156,6 +166,13 @@ impl Pods {
             Ok(_) => tracing::info!(pod = name, router = template::router_of(pod), "asked for an idle builder"),
             Err(error) => tracing::debug!(pod = name, %error, "another router's builder cannot be asked for"),
         }
+    }
+
+    /// Whether another router may still release the pod, for which this one asked.
+    fn may_be_granted(&self, pod: &Pod) -> bool {
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        wishes.retain(|_, asked| asked.elapsed() < FORGOTTEN);
+        wishes.entry(pod.uid().unwrap_or_default()).or_insert_with(Instant::now).elapsed() < WISH
     }
 
     /// Waits until the pod accepts builds, and reports what it is waiting for.
@@ -189,7 +206,9 @@ impl Pods {
                     }
                 },
             }
-            self.view.hurry();
+            if made.since.elapsed() < EAGER {
+                self.view.hurry();
+            }
             if view.changed().await.is_err() {
                 return Err(SpawnError::passing("the router is ending"));
             }
@@ -212,7 +231,7 @@ impl Pods {
         let failed = |error| spawn_error("look for pods", &error);
         let mut found: Vec<Arc<dyn Builder>> = Vec::new();
         for pod in self.view.list().await.map_err(failed)? {
-            if self.own.has(&pod) {
+            if self.own.has(&pod) || pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
             let name = pod.name_any();

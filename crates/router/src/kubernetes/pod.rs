@@ -15,16 +15,19 @@ use super::refusal::{is_absent, is_final, is_forbidden, is_taken};
 use super::state::{State, state};
 use super::template::{leave_to, show_building, wanted_by};
 use super::view::{Presence, SOON, View};
+use crate::health;
 use crate::spawner::{Boxed, Builder, Facts, Place};
 
 /// The time limit for stopping an idle builder.
 const STOP: Duration = Duration::from_secs(120);
-/// How long a pod may be unready, for instance without its node, before it counts as lost.
+/// How long a pod may be unready, for instance without its node, before it counts as lost, unless its builder says that it has a build.
 const UNREADY: Duration = Duration::from_secs(60);
 /// The time limit for releasing a pod to another router.
 const LEAVE: Duration = Duration::from_secs(10);
 /// The pause between retries.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The longest pause between looks whether a pod has gone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often a forbidden patch is retried: an API server that has just started may not have loaded the roles yet.
 const FORBIDDEN: u32 = 15;
 
@@ -79,7 +82,11 @@ impl PodBuilder {
                     State::Ready => unready = None,
                     State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
                         if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
-                            return format!("its pod {why}");
+                            // Kubernetes calls all pods of a node unready whose kubelet is silent. Their builds may go on.
+                            match health::builds(&self.facts.place).await {
+                                Ok(builds) if builds.active > 0 => unready = None,
+                                _ => return format!("its pod {why}"),
+                            }
                         }
                     }
                 },
@@ -176,8 +183,11 @@ pub(super) async fn delete(api: &Api<Pod>, pod: &Identity, how: DeleteParams, li
                 }
             }
         }
+        let mut pause = SOON;
         while exists(api, pod).await.unwrap_or(true) {
-            sleep(SOON).await;
+            sleep(pause).await;
+            // The pod of a lost node does not go.
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     };
     if timeout(limit, deleted).await.is_err() {

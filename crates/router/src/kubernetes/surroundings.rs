@@ -40,7 +40,8 @@ pub(super) fn look<'a>(pods: impl Iterator<Item = &'a Pod>, identity: &str, own:
             continue;
         }
         // Pods of an earlier run of this router count as released until they are taken over.
-        now.left |= router == identity || router.is_empty();
+        let may_be_taken = pod.metadata.deletion_timestamp.is_none();
+        now.left |= may_be_taken && (router == identity || router.is_empty());
         now.others.all += 1;
         // An ended pod keeps its name occupied until it is deleted.
         if matches!(state(pod), State::Ended(_)) {

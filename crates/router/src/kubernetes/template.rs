@@ -191,6 +191,7 @@ pub(super) fn want(pod: &Pod, router: &str) -> Value {
 pub(super) fn take(pod: &Pod, router: &str) -> Value {
     json!({ "metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "labels": { ROUTER_LABEL: router },
+        "annotations": { WANTED_ANNOTATION: null },
     }})
 }
 
