@@ -109,6 +109,10 @@ mod tests {
         own.made("name-of-1", Some("1".to_owned()));
         assert!(!look([pod("1", "b", "starting", "", "Pending")].iter(), "b", &own).left, "it was made");
         own.remove("1");
-        assert!(look([pod("1", "b", "starting", "", "Pending")].iter(), "b", &own).left);
+        let mut left_behind = pod("1", "b", "starting", "", "Pending");
+        assert!(look([left_behind.clone()].iter(), "b", &own).left);
+        // With its node, a pod may stay for long after it was deleted.
+        left_behind.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(!look([left_behind].iter(), "b", &own).left);
     }
 }
