@@ -38,8 +38,9 @@ fn cluster_vectors_recall() {
         let opclass = metric.operator_class(ValueType::Vector);
         session.execute(&format!("CREATE INDEX items_idx ON items USING hnsw (v {opclass})")).unwrap();
         let search = Recall { table: "items", queries: "queries", metric, exact: &exact };
-        let found = [40, 200].map(|ef| recall(&mut session, search, ef).unwrap());
-        assert!(found[0] > 0.6 && found[1] > found[0] && found[1] < 1.0, "{metric:?}: {found:?}");
+        // pgvector draws other levels each time. With 200, some of its graphs find all neighbors.
+        let found = [10, 200].map(|ef| recall(&mut session, search, ef).unwrap());
+        assert!(found[0] > 0.4 && found[0] < 0.99 && found[1] > found[0], "{metric:?}: {found:?}");
         session.execute("DROP INDEX items_idx").unwrap();
     }
 
