@@ -3,12 +3,11 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Cluster, Notice, Scratch, Session, within};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
 
@@ -76,94 +75,34 @@ fn another_server() {
     }
 }
 
-/// Makes a certificate and its key, with this validity, signed by an authority of this name.
-fn certificate(directory: &Path, name: &str, days: [&str; 2], authority: &str) {
-    let openssl = |arguments: &[&str]| {
-        let output = Command::new("openssl").args(arguments).current_dir(directory).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    if !directory.join(format!("{authority}.pem")).exists() {
-        let (cert, key) = (format!("{authority}.pem"), format!("{authority}.key"));
-        openssl(&[
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "3650",
-            "-subj",
-            "/CN=authority",
-            "-out",
-            &cert,
-            "-keyout",
-            &key,
-        ]);
-    }
-    let (cert, key, request) = (format!("{name}.pem"), format!("{name}.key"), format!("{name}.csr"));
-    openssl(&[
-        "req",
-        "-new",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-        "-out",
-        &request,
-        "-keyout",
-        &key,
-    ]);
-    fs::write(directory.join("names"), "subjectAltName = DNS:localhost, IP:127.0.0.1\n").unwrap();
-    // Only `openssl ca` can set both ends of the validity, and it needs a database file.
-    fs::write(directory.join("index.txt"), "").unwrap();
-    fs::write(
-        directory.join("ca.conf"),
-        "[ca]\ndefault_ca = a\n[a]\ndatabase = index.txt\nnew_certs_dir = .\ndefault_md = sha256\npolicy = p\n\
-         rand_serial = yes\nunique_subject = no\n[p]\ncommonName = supplied\n",
-    )
-    .unwrap();
-    let [from, to] = days;
-    openssl(&[
-        "ca",
-        "-batch",
-        "-notext",
-        "-config",
-        "ca.conf",
-        "-cert",
-        &format!("{authority}.pem"),
-        "-keyfile",
-        &format!("{authority}.key"),
-        "-in",
-        &request,
-        "-out",
-        &cert,
-        "-startdate",
-        from,
-        "-enddate",
-        to,
-        "-extfile",
-        "names",
-    ]);
-    for file in fs::read_dir(directory).unwrap() {
-        fs::set_permissions(file.unwrap().path(), fs::Permissions::from_mode(0o644)).unwrap();
-    }
-    fs::set_permissions(directory.join(key), fs::Permissions::from_mode(0o600)).unwrap();
-}
-
 #[test]
 fn certificates() {
-    const VALID: [&str; 2] = ["20200101000000Z", "20991231235959Z"];
     let scratch = Scratch::new("certificates", 0o755).unwrap();
     let directory = scratch.path();
-    certificate(directory, "expired", ["20200101000000Z", "20240229123456Z"], "ours");
-    certificate(directory, "early", ["20980101000000Z", "20991231235959Z"], "ours");
-    certificate(directory, "good", VALID, "ours");
-    certificate(directory, "strange", VALID, "theirs");
+    let write = |name: String, text: String, mode| {
+        fs::write(directory.join(&name), text).unwrap();
+        fs::set_permissions(directory.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "authority");
+    let authority = || CertifiedIssuer::self_signed(params.clone(), KeyPair::generate().unwrap()).unwrap();
+    let (ours, theirs) = (authority(), authority());
+    write("ours.pem".to_owned(), ours.pem(), 0o644);
+    let expired = date_time_ymd(2024, 2, 29) + Duration::from_secs((12 * 60 + 34) * 60 + 56);
+    for (name, from, to, issuer) in [
+        ("expired", date_time_ymd(2020, 1, 1), expired, &ours),
+        ("early", date_time_ymd(2098, 1, 1), date_time_ymd(2099, 12, 31), &ours),
+        ("good", date_time_ymd(2020, 1, 1), date_time_ymd(2099, 12, 31), &ours),
+        ("strange", date_time_ymd(2020, 1, 1), date_time_ymd(2099, 12, 31), &theirs),
+    ] {
+        let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "localhost");
+        (params.not_before, params.not_after) = (from, to);
+        let key = KeyPair::generate().unwrap();
+        write(format!("{name}.pem"), params.signed_by(&key, issuer).unwrap().pem(), 0o644);
+        write(format!("{name}.key"), key.serialize_pem(), 0o600);
+    }
     let file = |name: &str| directory.join(name).display().to_string();
     let builder = |name: &str| {
         let arguments = ["--cert", &file(&format!("{name}.pem")), "--key", &file(&format!("{name}.key"))];
