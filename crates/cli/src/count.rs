@@ -31,6 +31,19 @@ pub fn parse_some(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Bytes with a unit, rounded to about three digits.
+pub fn bytes(bytes: u64) -> String {
+    let (mut number, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter());
+    let mut unit = units.next();
+    while number >= 1024.0
+        && let Some(next) = units.next()
+    {
+        (number, unit) = (number / 1024.0, Some(next));
+    }
+    let digits = if bytes < 1024 || number >= 100.0 { 0 } else { 1 };
+    format!("{number:.digits$} {}", unit.unwrap_or(&""))
+}
+
 /// `1 thread`, `2 threads`.
 pub fn of(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -39,7 +52,7 @@ pub fn of(count: u64, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{of, parse, parse_some};
+    use super::{bytes, of, parse, parse_some};
 
     #[test]
     fn numbers() {
@@ -78,6 +91,16 @@ mod tests {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert_eq!((parse_some("1k"), parse_some("0k").is_err()), (Ok(1000), true));
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        let cases =
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99 << 20, "99.0 MiB"), (8_300_000_000, "7.7 GiB")];
+        for (number, text) in cases {
+            assert_eq!(bytes(number), text);
+        }
+        assert!(bytes(u64::MAX).ends_with(" PiB"));
     }
 
     #[test]

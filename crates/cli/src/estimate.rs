@@ -41,12 +41,12 @@ pub fn run(arguments: &Estimate) -> Result<(), Failure> {
             value_type.name(),
             arguments.dims,
             arguments.m,
-            human(estimate.index_bytes()),
+            count::bytes(estimate.index_bytes()),
             estimate.blocks(),
-            human(memory),
+            count::bytes(memory),
             count::of(threads.into(), "thread"),
-            human(estimate.backend_memory_bytes()),
-            human(estimate.wire_bytes()),
+            count::bytes(estimate.backend_memory_bytes()),
+            count::bytes(estimate.wire_bytes()),
         )
     };
     print(text)
@@ -71,32 +71,4 @@ fn estimate(arguments: &Estimate) -> anyhow::Result<pages::Estimate> {
         return Err(anyhow!("the index would have more blocks than PostgreSQL allows: {MAX_BLOCKS} of 8 KiB"));
     }
     Ok(estimate)
-}
-
-/// Bytes with a unit, rounded to about three digits.
-fn human(bytes: u64) -> String {
-    let (mut number, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter());
-    let mut unit = units.next();
-    while number >= 1024.0
-        && let Some(next) = units.next()
-    {
-        (number, unit) = (number / 1024.0, Some(next));
-    }
-    let digits = if bytes < 1024 || number >= 100.0 { 0 } else { 1 };
-    format!("{number:.digits$} {}", unit.unwrap_or(&""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::human;
-
-    #[test]
-    fn bytes_for_people() {
-        let cases =
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99 << 20, "99.0 MiB"), (8_300_000_000, "7.7 GiB")];
-        for (bytes, text) in cases {
-            assert_eq!(human(bytes), text);
-        }
-        assert!(human(u64::MAX).ends_with(" PiB"));
-    }
 }

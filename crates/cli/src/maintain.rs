@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use maintain::{Action, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
-use service::{Shutdown, harmless};
+use service::{Shutdown, Size, harmless};
 use tokio_util::sync::CancellationToken;
 
 use crate::args;
@@ -171,7 +171,7 @@ fn text(plan: &Plan, settings: &Settings) -> String {
         rows.push([
             harmless(&index.database),
             harmless(&index.index),
-            size(index.size),
+            Size(index.size.unsigned_abs()).to_string(),
             percent(index.deleted_share),
             percent(index.dead_share),
             index.advice.clone(),
@@ -192,7 +192,7 @@ fn text(plan: &Plan, settings: &Settings) -> String {
     if due > 0 {
         lines.push(format!(
             "A rebuild needs up to {} of disk for the new index and as much for WAL; how much is free, a client cannot know.",
-            size(bytes)
+            Size(bytes.unsigned_abs())
         ));
     }
     lines.extend(plan.notes.iter().map(|note| format!("{}.", harmless(note))));
@@ -204,17 +204,6 @@ fn text(plan: &Plan, settings: &Settings) -> String {
         lines.push("--drop-leftovers drops what failed REINDEX CONCURRENTLY have left.".to_owned());
     }
     lines.join("\n") + "\n"
-}
-
-fn size(bytes: i64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if value < 1024.0 {
-            return format!("{value:.0} {unit}");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TB")
 }
 
 /// Replaces the file atomically: the collector may read it at any time. The collector runs as another user, so that the file is

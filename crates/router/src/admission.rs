@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState};
-use service::{CodecError, LIMITS_HINT, Queued, refuse_waiting};
+use service::{CodecError, Queued, refuse_memory, refuse_waiting};
 use thiserror::Error;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
@@ -121,16 +121,7 @@ pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
 fn refuse(refusal: &Refusal) -> Box<Refuse> {
     match refusal {
         Refusal::Waiting(most) => refuse_waiting(*most),
-        Refusal::Beyond { needed, limit } => {
-            ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
-                .detail(format!(
-                    "About {} MB are needed; the client may take at most {} MB.",
-                    needed >> 20,
-                    limit >> 20
-                ))
-                .hint(LIMITS_HINT)
-                .refuse(0)
-        }
+        Refusal::Beyond { needed, limit } => refuse_memory(*needed, *limit),
         Refusal::NoStart(error, after) => {
             ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, "router cannot start a builder")
                 .detail(&error.text)

@@ -9,8 +9,8 @@ use pages::{Estimate, Linked, Options, PAGE_SIZE, PageBytes, PageSource, Report,
 use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
+use service::Size;
 
-use crate::admission::Size;
 use crate::session_error::SessionError;
 
 /// Neighbors per search: recall@10, as in the database's own check.

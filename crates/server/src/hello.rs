@@ -1,9 +1,9 @@
 use hnsw::BuildSpec;
 use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE, min_ef_construction};
 use protocol::{Ask, Check, ErrorReport, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
-use service::{LIMITS_HINT, refuse_waiting};
+use service::{LIMITS_HINT, Size, refuse_memory, refuse_waiting};
 
-use crate::admission::{Never, NoPlace, Size};
+use crate::admission::{Never, NoPlace};
 use crate::checking::CheckNeed;
 use crate::session_error::SessionError;
 
@@ -55,13 +55,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
 pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
     match no_place {
         NoPlace::Never(never) => refuse_never(hello, never),
-        NoPlace::BeyondClient(never) => {
-            let (needed, limit) = (Size(never.needed), Size(never.limit));
-            ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
-                .detail(format!("About {needed} are needed; the client may take at most {limit}."))
-                .hint(LIMITS_HINT)
-                .refuse(0)
-        }
+        NoPlace::BeyondClient(Never { needed, limit }) => refuse_memory(needed, limit),
         NoPlace::Waiting(most) => refuse_waiting(most),
     }
 }

@@ -9,10 +9,8 @@ use hnsw::BuildError;
 use node_file::NodeFileError;
 use protocol::v1::V1Error;
 use protocol::{ErrorReport, ProtocolError, SqlState};
-use service::{Closed, CodecError, Outcome};
+use service::{Closed, CodecError, Outcome, Size};
 use thiserror::Error;
-
-use crate::admission::Size;
 
 /// Why a session ended early.
 #[derive(Debug, Error)]

@@ -49,7 +49,7 @@ pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
 pub use pending::PendingConnections;
 pub use reload::{Reload, keep_fresh};
 pub use shutdown::Shutdown;
-pub use size::parse_size;
+pub use size::{Size, parse_size};
 pub use status::{StatusError, StatusServer};
 pub use telemetry::{LogFormat, TelemetryError};
 pub use throttle::Throttle;
@@ -59,7 +59,7 @@ pub use tls_check::{TlsFile, check_tls};
 pub use token_making::{NewToken, check_token_name};
 pub use tokens::{TokenOwner, Tokens, TokensError};
 pub use transport::{Buffered, Transport, buffered, set_options};
-pub use turns::{Share, fair_order, refuse_waiting};
+pub use turns::{Share, fair_order, refuse_memory, refuse_waiting};
 
 /// Sets up the logs of the process.
 pub use telemetry::{check_level as check_log_level, init as init_telemetry};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use protocol::{ErrorReport, Refuse, SqlState};
 
+use crate::Size;
 use crate::client::{LIMITS_HINT, Limits};
 
 /// A client's running builds.
@@ -36,6 +37,16 @@ impl Limits {
 pub fn refuse_waiting(most: u32) -> Box<Refuse> {
     let message = format!("this client has reached its limit of {most} waiting builds");
     ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
+}
+
+/// The refusal of a build that needs more memory than its client may take for all its builds.
+#[must_use]
+pub fn refuse_memory(needed: u64, limit: u64) -> Box<Refuse> {
+    let (needed, limit) = (Size(needed), Size(limit));
+    ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
+        .detail(format!("About {needed} are needed; the client may take at most {limit}."))
+        .hint(LIMITS_HINT)
+        .refuse(0)
 }
 
 /// Orders a queue, whose order is that of arrival, by the number of the client's running and earlier waiting builds, fewest first. Builds

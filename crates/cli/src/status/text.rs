@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use indicatif::HumanCount;
 use service::report::{BuildReport, EndedReport, QueuedReport, Report, Subject};
 use service::{Outcome, printable};
 
 use super::target::Target;
-use crate::count;
+use crate::count::{self, bytes};
 
 /// Length of a progress bar in characters.
 const BAR: usize = 24;
@@ -83,11 +84,11 @@ pub fn subject(subject: &Subject) -> String {
 
 /// The progress of a build.
 pub fn progress(build: &BuildReport) -> String {
-    let steps =
-        if build.total > 0 { format!("{} of {}", number(build.done), number(build.total)) } else { number(build.done) };
+    let (done, total) = (HumanCount(build.done), HumanCount(build.total));
+    let steps = if build.total > 0 { format!("{done} of {total}") } else { done.to_string() };
     let mut text = format!("{:>3.0} %  {} {steps}", (build.fraction * 100.0).floor(), printable(&build.phase));
     if build.rate > 0.0 {
-        let _ = write!(text, ", {}/s", number(build.rate as u64));
+        let _ = write!(text, ", {}/s", HumanCount(build.rate as u64));
     }
     if build.memory_bytes > 0 {
         let _ = write!(text, ", {}", bytes(build.memory_bytes));
@@ -112,7 +113,7 @@ pub fn ended(build: &EndedReport, now_ms: u64) -> String {
     let mut text = format!("{:<9} {} ago  {}", build.outcome.name(), ago, subject(&build.subject));
     if build.outcome == Outcome::Succeeded {
         let size = bytes(build.pages.saturating_mul(8192));
-        let _ = write!(text, ": {} rows, {size} in {}", number(build.rows), span(build.seconds));
+        let _ = write!(text, ": {} rows, {size} in {}", HumanCount(build.rows), span(build.seconds));
         if let Some(recall) = build.recall {
             let _ = write!(text, ", recall {recall:.3} at ef_search 40");
         }
@@ -130,30 +131,6 @@ fn bar(fraction: f64) -> String {
     format!("{}{}", "=".repeat(full), " ".repeat(BAR - full))
 }
 
-/// A number with commas between thousands.
-fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn bytes(value: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut number, mut unit) = (value as f64, 0);
-    while number >= 1024.0 && unit + 1 < UNITS.len() {
-        number /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && number < 10.0);
-    format!("{number:.digits$} {}", UNITS[unit])
-}
-
 fn span(seconds: f64) -> String {
     let minutes = (seconds / 60.0).round() as u64;
     match seconds {
@@ -167,7 +144,7 @@ fn span(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bar, bytes, certificate, number, span};
+    use super::{bar, certificate, span};
 
     const DAY: u64 = 86_400_000;
 
@@ -179,11 +156,6 @@ mod tests {
 
     #[test]
     fn figures_are_for_people() {
-        assert_eq!([number(7), number(1234), number(12_345_678)], ["7", "1,234", "12,345,678"]);
-        assert_eq!(
-            [bytes(0), bytes(1536), bytes(19 << 20), bytes(u64::MAX)],
-            ["0 B", "1.5 KiB", "19 MiB", "16777216 TiB"]
-        );
         assert_eq!([span(0.25), span(45.0), span(160.0), span(9000.0)], ["0.2 s", "45 s", "3 min", "2 h 30 min"]);
         assert_eq!(bar(0.5), "============            ");
         assert_eq!(bar(7.0).len(), 24);

@@ -4,7 +4,6 @@ mod limit;
 mod need;
 mod queue;
 mod reservation;
-mod size;
 mod threads;
 
 pub use limit::machine_for;
@@ -12,4 +11,3 @@ pub(crate) use limit::{default_limit, free};
 pub(crate) use need::{Need, SPARSE_VALUE};
 pub(crate) use queue::{Admission, Full, Never, NoPlace, Place, Waits};
 pub(crate) use reservation::Reservation;
-pub(crate) use size::Size;

@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use service::{Client, Limits, Share, fair_order, held_back};
+use service::{Client, Limits, Share, Size, fair_order, held_back};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-use super::{Reservation, Size};
+use super::Reservation;
 
 /// The memory and build slots that builds share, and the queue of waiting builds.
 ///
