@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use service::{Access, Activity, AdminSocket, DaemonError, Listening, LogFormat, Reload, Shutdown, Tls, Tokens};
+use service::{Access, Activity, AdminSocket, DaemonError, Listening, Reload, Shutdown, Tls, Tokens};
 
 use crate::failure::Failure;
 use crate::period;
@@ -70,9 +70,9 @@ pub struct Daemon {
     /// Listen beyond loopback without encryption: the values of indexed rows cross the network in plaintext
     #[arg(long)]
     pub allow_plaintext_beyond_loopback: bool,
-    /// Format of the log on stderr: text or json. Two lines on stdout name the listen addresses, in either format
-    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    /// Format of the log on stderr. Two lines on stdout name the listen addresses, in either format
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    pub log_format: String,
     /// Log level: error, warn, info, debug, trace, or a list of filters as in info,lantern_index_server=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = service::check_log_level)]
     pub log_level: String,
@@ -118,7 +118,7 @@ impl Daemon {
 
     /// Sets up logs and threads, and serves until a signal ends the daemon.
     pub fn run(&self, serve: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        service::init_telemetry(self.log_format, &self.log_level).map_err(Failure::usage)?;
+        service::init_telemetry(self.log_format == "json", &self.log_level).map_err(Failure::usage)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("io")

@@ -51,7 +51,7 @@ pub use reload::{Reload, keep_fresh};
 pub use shutdown::Shutdown;
 pub use size::{Size, parse_size};
 pub use status::{StatusError, StatusServer};
-pub use telemetry::{LogFormat, TelemetryError};
+pub use telemetry::TelemetryError;
 pub use throttle::Throttle;
 pub use ticket::{Clock, Shown, TicketError, TicketGate, TicketKeyError, TicketKeys};
 pub use tls::{Tls, TlsError};

@@ -1,47 +1,11 @@
-use std::fmt;
 use std::io::{IsTerminal, stderr};
-use std::str::FromStr;
 
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text for humans.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-impl FromStr for LogFormat {
-    type Err = TelemetryError;
-
-    fn from_str(text: &str) -> Result<Self, TelemetryError> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(TelemetryError::Format(other.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for LogFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
-    }
-}
-
 /// Why the logs could not be set up.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
-    /// An unknown format.
-    #[error("log format is \"{0}\", must be text or json")]
-    Format(String),
     /// An invalid level or filter.
     #[error("log level \"{level}\" is not one: {problem}")]
     Level {
@@ -71,13 +35,13 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
     Err(TelemetryError::Level { level: level.to_owned(), problem })
 }
 
-/// Sets up the logs of the process: to stderr, `level` and above.
+/// Sets up the logs of the process: to stderr, `level` and above, as text or with one JSON object per line.
 ///
 /// `level` is one of error, warn, info, debug, trace, or a list of filters like `info,lantern_index_server=debug`.
 ///
 /// # Errors
 /// If the level is invalid, or logs have been set up before.
-pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
+pub fn init(json: bool, level: &str) -> Result<(), TelemetryError> {
     filter(level)?;
     // The router reports once that Kubernetes is away; the library reports each request.
     let level = format!("kube_client=off,{level}");
@@ -87,9 +51,9 @@ pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
         .with_env_filter(filter(&level)?)
         .with_writer(stderr)
         .with_target(false);
-    match format {
-        LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+    match json {
+        false => builder.with_ansi(stderr().is_terminal()).try_init(),
+        true => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
     }
     .map_err(|problem| TelemetryError::Twice(problem.to_string()))
 }
