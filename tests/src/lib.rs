@@ -65,7 +65,7 @@ pub use orphans::OrphanedFile;
 pub use page_cache::CachedFiles;
 pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};
-pub use phase::{Building, Phase};
+pub use phase::Phase;
 pub use processes::{
     children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, proc_bytes, resident_bytes,
     with_variable,
@@ -75,7 +75,7 @@ pub use proxy::{Direction, Proxy};
 pub use random::Random;
 pub use recall::{Recall, recall};
 pub use scratch::Scratch;
-pub use session::{Rows, Session};
+pub use session::{Building, Rows, Session};
 pub use skipped::skipped;
 pub use sql_case::{compare_sql_case, sql_case_names};
 pub use strangers::{Stranger, Strangers};

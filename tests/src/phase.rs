@@ -1,12 +1,8 @@
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::{Direction, Proxy, Session, SqlError, wait_for};
-
-/// A session that runs a statement in the background.
-pub type Building = JoinHandle<(Session, Result<(), SqlError>)>;
+use crate::{Building, Direction, Proxy, Session, wait_for};
 
 /// The phase in which a build is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +24,7 @@ impl Phase {
 
     /// Starts a build and returns when it is in the middle of this phase, where `proxy`, through which it connects, stops it. The build
     /// should take a while, and have some MB of rows and pages; `watcher` is a session of the same database.
-    pub fn reach(self, proxy: &Proxy, mut session: Session, watcher: &mut Session, sql: &str) -> Result<Building> {
+    pub fn reach(self, proxy: &Proxy, session: Session, watcher: &mut Session, sql: &str) -> Result<Building> {
         const HELD: u64 = 1 << 20;
         proxy.reset();
         match self {
@@ -36,11 +32,7 @@ impl Phase {
             // Hold pages back, since nothing announces the end of the graph.
             Self::Graph | Self::Pages => proxy.stop_after(Direction::ToClient, HELD),
         }
-        let sql = sql.to_owned();
-        let building = thread::spawn(move || {
-            let result = session.execute(&sql);
-            (session, result)
-        });
+        let building = session.start(sql);
         match self {
             Self::Rows => proxy.wait_until_stopped(Direction::ToBuilder)?,
             Self::Pages => proxy.wait_until_stopped(Direction::ToClient)?,

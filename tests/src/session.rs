@@ -2,6 +2,7 @@ use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::str::FromStr;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,9 @@ use crate::wire::{self, Notice};
 
 /// The rows of a statement, as text; `None` is NULL.
 pub type Rows = Vec<Vec<Option<String>>>;
+
+/// A session that runs a statement in the background.
+pub type Building = JoinHandle<(Session, Result<(), SqlError>)>;
 
 /// A session of the superuser, over the cluster's socket.
 pub struct Session {
@@ -45,6 +49,15 @@ impl Session {
     /// Runs statements and discards their rows.
     pub fn execute(&mut self, sql: &str) -> Result<(), SqlError> {
         self.query(sql).map(drop)
+    }
+
+    /// Runs statements in the background.
+    pub fn start(mut self, sql: &str) -> Building {
+        let sql = sql.to_owned();
+        thread::spawn(move || {
+            let result = self.execute(&sql);
+            (self, result)
+        })
     }
 
     /// Runs a statement that returns one row with one column.

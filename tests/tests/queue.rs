@@ -1,11 +1,10 @@
 //! Builds that wait in the builder's queue report their position and can be cancelled; a builder with little memory uses its spool.
 
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use harness::{
-    Builder, BuilderOptions, Cluster, Column, Direction, Notice, Proxy, Session, SqlError, copy_rows, data_set,
-    inspect, wait_for,
+    Builder, BuilderOptions, Building, Cluster, Column, Direction, Notice, Proxy, copy_rows, data_set, inspect,
+    wait_for,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -14,7 +13,7 @@ const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_op
 /// A build in its own database.
 struct Build {
     pid: u32,
-    thread: JoinHandle<(Session, Result<(), SqlError>)>,
+    building: Building,
 }
 
 impl Build {
@@ -24,11 +23,7 @@ impl Build {
         builder.attach_through(&mut session, port).unwrap();
         session.take_notices();
         let pid = session.pid();
-        let thread = thread::spawn(move || {
-            let result = session.execute(CREATE);
-            (session, result)
-        });
-        Self { pid, thread }
+        Self { pid, building: session.start(CREATE) }
     }
 
     fn wait_for_phase(&self, cluster: &Cluster, name: &str, phase: &str) {
@@ -43,7 +38,7 @@ impl Build {
 
     /// Expects the build to succeed, and returns its notices about the queue.
     fn expect_index(self, cluster: &Cluster) -> Vec<Notice> {
-        let (mut session, result) = self.thread.join().unwrap();
+        let (mut session, result) = self.building.join().unwrap();
         result.unwrap();
         let mut said = session.take_notices();
         said.retain(|notice| notice.message.starts_with("waiting for external indexing server"));
@@ -68,7 +63,7 @@ fn builds_wait_their_turn() {
     third.wait_for_phase(&cluster, "queue_third", "waiting for a place on the builder");
 
     cluster.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({})", third.pid)).unwrap();
-    let (mut session, result) = third.thread.join().unwrap();
+    let (mut session, result) = third.building.join().unwrap();
     assert_eq!(result.unwrap_err().server().sqlstate, "57014");
     let said: Vec<String> = session.take_notices().iter().map(ToString::to_string).collect();
     println!("{}", said.join("\n"));

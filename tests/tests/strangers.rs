@@ -26,11 +26,7 @@ fn megabytes(bytes: u64) -> u64 {
 fn build(session: Session, router: &Builder, cluster: &Cluster) -> (Session, f64, [u64; 2]) {
     let pid = router.pid().unwrap();
     let begun = Instant::now();
-    let building = thread::spawn(move || {
-        let mut session = session;
-        let result = session.execute(CREATE);
-        (session, result)
-    });
+    let building = session.start(CREATE);
     let mut most = [0; 2];
     while !building.is_finished() {
         let builder = children(pid).into_iter().map(resident_bytes).max().unwrap_or(0);

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Form, Session, SqlError, Stranger, Strangers, resident_bytes, wait_for};
+use harness::{Building, Form, SqlError, Stranger, Strangers, resident_bytes, wait_for};
 
 use crate::checks;
 use crate::databases::Databases;
@@ -42,9 +42,6 @@ pub struct Rounds {
     usual: [Duration; tables::ALL.len()],
     pub report: Report,
 }
-
-/// A statement that has ended.
-type Ended = (Session, Result<(), SqlError>);
 
 /// The outcome of a round.
 #[derive(Default)]
@@ -190,17 +187,8 @@ impl Rounds {
         let usual = plan.builds.iter().map(|build| self.usual[build.table]).max().unwrap_or_default();
         rig.proxy.reset();
         strike::arm(rig, plan.moment, bytes);
-        let running: Vec<JoinHandle<Ended>> = sessions
-            .into_iter()
-            .zip(&plan.builds)
-            .map(|(mut session, build)| {
-                let sql = sql(build);
-                thread::spawn(move || {
-                    let result = session.execute(&sql);
-                    (session, result)
-                })
-            })
-            .collect();
+        let running: Vec<Building> =
+            sessions.into_iter().zip(&plan.builds).map(|(session, build)| session.start(&sql(build))).collect();
         outcome.builds += running.len() as u32;
         let is_over = || running.iter().all(JoinHandle::is_finished);
         strike::await_moment(rig, plan.moment, bytes, usual, is_over);
@@ -221,7 +209,7 @@ impl Rounds {
         drop((starving, strangers));
         wait_for("the statements to end when the fault is over", LONGEST, || Ok(is_over().then_some(())))?;
         let took = struck.elapsed();
-        let ended: Vec<Ended> =
+        let ended: Vec<_> =
             running.into_iter().map(|thread| thread.join().expect("a session does not panic")).collect();
         let is_session_left = !plan.fault.ends_sessions() && plan.fault != Fault::Terminate(Party::Backend);
         if is_session_left && harness::open_sockets(backend) > sockets {

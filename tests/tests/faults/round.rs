@@ -69,7 +69,7 @@ impl Scene {
         if form.is_reindex() {
             rig.build(&mut self.session, &sql(Form::Create));
         }
-        let (result, is_damaged) = self.disturbed_build(&mut rig, random, fault, moment, sql(form));
+        let (result, is_damaged) = self.disturbed_build(&mut rig, random, fault, moment, &sql(form));
         // After the last page the builder is only told that the client closes.
         let is_late = matches!(moment, Moment::Late(..));
         assert!(!is_damaged || result.is_err() || is_late, "altered bytes were accepted at {moment:?}");
@@ -127,7 +127,7 @@ impl Scene {
         random: &mut Random,
         fault: Fault,
         moment: Moment,
-        sql: String,
+        sql: &str,
     ) -> (Result<(), String>, bool) {
         rig.proxy.reset();
         rig.attach(&mut self.session);
@@ -139,11 +139,8 @@ impl Scene {
         }
         let pid = self.session.pid();
         let sockets = open_sockets(pid);
-        let mut session = std::mem::replace(&mut self.session, self.cluster.session(DATABASE).unwrap());
-        let building = thread::spawn(move || {
-            let result = session.execute(&sql);
-            (session, result)
-        });
+        let session = std::mem::replace(&mut self.session, self.cluster.session(DATABASE).unwrap());
+        let building = session.start(sql);
         let start = Instant::now();
         if fault.corrupts().is_none() {
             match (moment, byte) {

@@ -84,11 +84,7 @@ fn a_client_that_leaves_while_its_pod_starts() {
     let pid = scene.session.pid();
     let mut watcher = scene.another_session();
     let another = scene.another_session();
-    let mut session = std::mem::replace(&mut scene.session, another);
-    let waiting = thread::spawn(move || {
-        let result = session.execute(CREATE);
-        (session, result)
-    });
+    let waiting = std::mem::replace(&mut scene.session, another).start(CREATE);
     scene.wait_for_pods(1);
     thread::sleep(Duration::from_millis(1500));
     watcher.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
@@ -186,7 +182,7 @@ fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     proxy.stop_after(Direction::ToBuilder, 200 << 10);
     let mut session = scene.another_session();
     ending.attach_through(&mut session, proxy.port()).unwrap();
-    let building = thread::spawn(move || (session.execute(CREATE), session));
+    let building = session.start(CREATE);
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     scene.wait_for_label("lantern-index/state=building", 1);
     // It starts another spare builder for the busy one.
@@ -200,7 +196,7 @@ fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     assert!(!building.is_finished() && !terminated.is_finished(), "the build is in the middle of its rows");
     assert_eq!(scene.pods().len(), 2, "no other spare one");
     proxy.reset();
-    let (built, mut session) = building.join().unwrap();
+    let (mut session, built) = building.join().unwrap();
     built.unwrap();
     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
     terminated.join().unwrap();
@@ -214,11 +210,10 @@ fn a_pod_that_nobody_waits_for_any_more_is_deleted_before_it_starts() {
     let mut first = scene.router("router-a", &nowhere, &[]);
     first.attach(&mut scene.session).unwrap();
     let another = scene.another_session();
-    let mut session = std::mem::replace(&mut scene.session, another);
-    let waiting = thread::spawn(move || session.execute(CREATE).unwrap_err());
+    let waiting = std::mem::replace(&mut scene.session, another).start(CREATE);
     scene.wait_for_pods(1);
     first.kill();
-    waiting.join().unwrap();
+    waiting.join().unwrap().1.unwrap_err();
     // With the same pod name, as after a container restart.
     let again = scene.router("router-a", &Scene::template(|_| {}), &["--max-builders", "1"]);
     scene.wait_for_pods(0);

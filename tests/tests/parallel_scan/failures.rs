@@ -1,9 +1,9 @@
 //! A failure while parallel workers read ends the statement with its reason, and has no other effect.
 
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use harness::{Direction, Proxy, Session, SqlError, diagnose, make_diagnose, wait_for};
+use harness::{Building, Direction, Proxy, SqlError, diagnose, make_diagnose, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{CLUSTER, Scene};
@@ -28,8 +28,6 @@ fn slow_scene(mut scene: Scene) -> Scene {
     scene
 }
 
-type Building = JoinHandle<(Session, Result<(), SqlError>)>;
-
 /// Starts a build in another session and waits until two workers read. Returns the process ids of the backend and of the workers.
 fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
     let mut watcher = scene.watcher();
@@ -37,10 +35,7 @@ fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
     scene.builder.attach(&mut session).unwrap();
     session.execute("SET max_parallel_maintenance_workers = 2").unwrap();
     let backend = session.pid();
-    let building = thread::spawn(move || {
-        let result = session.execute(LONG);
-        (session, result)
-    });
+    let building = session.start(LONG);
     let sql = format!(
         "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event = 'PgSleep'"
     );

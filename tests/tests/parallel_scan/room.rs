@@ -1,9 +1,9 @@
 //! The network or the builder is slower than the scan: workers wait for room in shared memory, and keep to the rate.
 
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use harness::{Direction, Proxy, Session, SqlError, wait_for};
+use harness::{Building, Direction, Proxy, wait_for};
 
 use crate::scene::{Scene, build, bytes, read_by_workers, taken_part, workers_of};
 
@@ -32,7 +32,7 @@ fn scene(database: &str) -> Scene {
 struct Waiting {
     /// The network, which passes nothing more.
     proxy: Proxy,
-    building: JoinHandle<(Session, Result<(), SqlError>)>,
+    building: Building,
     backend: u32,
     workers: Vec<u32>,
 }
@@ -45,10 +45,7 @@ fn waiting(scene: &Scene) -> Waiting {
     scene.builder.attach_through(&mut session, proxy.port()).unwrap();
     workers_of(&mut session, "large", 2);
     let backend = session.pid();
-    let building = thread::spawn(move || {
-        let result = session.execute(CREATE);
-        (session, result)
-    });
+    let building = session.start(CREATE);
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     let mut watcher = scene.watcher();
     let sql = format!(

@@ -1,7 +1,6 @@
 //! A router with builders as processes of this machine, a table, and a proxy between PostgreSQL and the router.
 
 use std::sync::LazyLock;
-use std::thread;
 use std::time::Duration;
 
 use harness::{
@@ -71,12 +70,8 @@ impl Scene {
     }
 
     /// Starts a build in the background.
-    pub fn start(&mut self, sql: &'static str) -> Building {
-        let mut session = self.session.take().expect("one build at a time");
-        thread::spawn(move || {
-            let result = session.execute(sql);
-            (session, result)
-        })
+    pub fn start(&mut self, sql: &str) -> Building {
+        self.session.take().expect("one build at a time").start(sql)
     }
 
     /// Starts a build and returns when it is stopped in the middle of `phase`.
