@@ -2,7 +2,7 @@
 
 mod samples;
 
-use lantern_index_protocol::{BuilderMessage, ClientMessage, ProtocolError, SessionState};
+use lantern_index_protocol::{ProtocolError, SessionState};
 
 /// Runs steps: `c` for the client or `b` for the builder, and the name of the sample sent.
 fn run(steps: &[(char, &str)]) -> Result<SessionState, ProtocolError> {
@@ -148,10 +148,4 @@ fn advice_is_in_order_and_no_build() {
     }
     // A builder that does not know advice takes the Hello for a build.
     assert_eq!(run(&[ADVISE[0], ('b', "accept"), ADVISE[3]]), Ok(SessionState::Rows));
-}
-
-#[test]
-fn names_are_those_of_the_kinds() {
-    assert_eq!(ClientMessage::Cancel.name(), "Cancel");
-    assert_eq!(BuilderMessage::Heartbeat.name(), "Heartbeat");
 }

@@ -211,16 +211,6 @@ proptest! {
     }
 
     #[test]
-    fn one_message_at_every_split(sent in client()) {
-        let mut bytes = BytesMut::new();
-        sent.encode(&mut bytes);
-        for cut in 0..bytes.len() {
-            let frames = frames(&bytes, vec![cut]);
-            prop_assert_eq!(ClientMessage::from_frame(&frames[0]).unwrap().unwrap(), sent.clone());
-        }
-    }
-
-    #[test]
     fn no_bytes_make_a_decoder_panic(kind: u8, flags in 0..4u8, bytes in vec(any::<u8>(), 0..200)) {
         let frame = Frame { kind: kind & 0x87, flags, crc: 0, payload: bytes.clone().into() };
         if let Ok(Some(ClientMessage::Tuples(tuples))) = ClientMessage::from_frame(&frame) {

@@ -100,18 +100,6 @@ mod tests {
     use crate::{BuilderMessage, Frame, MAX_PAGES_PER_FRAME, PAGE_SIZE, ProtocolError};
 
     #[test]
-    fn parts_make_the_same_frame() {
-        let message = BuilderMessage::Pages(Pages { first_block: 7, pages: vec![9; 2 * PAGE_SIZE].into() });
-        let mut whole = BytesMut::new();
-        message.encode(&mut whole);
-        let (head, body, crc) = encode_pages(7, vec![9; 2 * PAGE_SIZE]);
-        assert_eq!(whole, [head, body].concat());
-        let frame = Frame::decode(&mut whole).unwrap().unwrap();
-        assert_eq!(frame.crc, crc);
-        assert_eq!(BuilderMessage::from_frame(&frame), Ok(Some(message)));
-    }
-
-    #[test]
     fn a_full_frame_fits_and_is_not_copied() {
         let pages = vec![1; MAX_PAGES_PER_FRAME * PAGE_SIZE];
         let at = pages.as_ptr();
