@@ -88,6 +88,19 @@ fn a_step_left_out_is_noticed() {
     assert_eq!(without("tuples"), Ok(SessionState::Ended));
 }
 
+/// Checks steps without a build, and that none of `wrong` is among those after the third.
+fn expect_order(steps: &[(char, &str)], wrong: &[(char, &str)]) {
+    assert_eq!(run(steps), Ok(SessionState::Ended));
+    for end in 3..steps.len() {
+        let after = |step| run(&[&steps[..end], &[step]].concat());
+        assert_eq!(after(('c', "heartbeat")), run(&steps[..end]));
+        assert!(after(('b', "error")).is_ok());
+        for &wrong in wrong {
+            assert!(after(wrong).is_err(), "{wrong:?} after {end} steps");
+        }
+    }
+}
+
 const CHECK: [(char, &str); 8] = [
     ('c', "hello_check"),
     ('b', "wait"),
@@ -101,15 +114,7 @@ const CHECK: [(char, &str); 8] = [
 
 #[test]
 fn a_check_is_in_order_and_no_build() {
-    assert_eq!(run(&CHECK), Ok(SessionState::Ended));
-    for end in 3..CHECK.len() {
-        let after = |step| run(&[&CHECK[..end], &[step]].concat());
-        assert_eq!(after(('c', "heartbeat")), run(&CHECK[..end]));
-        assert!(after(('b', "error")).is_ok());
-        for wrong in [('c', "tuples"), ('c', "end_of_tuples"), ('b', "layout"), ('b', "pages")] {
-            assert!(after(wrong).is_err(), "{wrong:?} after {end} steps");
-        }
-    }
+    expect_order(&CHECK, &[('c', "tuples"), ('c', "end_of_tuples"), ('b', "layout"), ('b', "pages")]);
     for end in 0..=BUILD.len() {
         for wrong in [('c', "index_pages"), ('c', "end_of_index"), ('b', "findings")] {
             assert!(run(&[&BUILD[..end], &[wrong]].concat()).is_err(), "{wrong:?} after {end} steps");
@@ -134,15 +139,8 @@ const ADVISE: [(char, &str); 8] = [
 
 #[test]
 fn advice_is_in_order_and_no_build() {
-    assert_eq!(run(&ADVISE), Ok(SessionState::Ended));
-    for end in 3..ADVISE.len() {
-        let after = |step| run(&[&ADVISE[..end], &[step]].concat());
-        assert_eq!(after(('c', "heartbeat")), run(&ADVISE[..end]));
-        assert!(after(('b', "error")).is_ok());
-        for wrong in [('c', "index_pages"), ('c', "end_of_index"), ('b', "layout"), ('b', "pages"), ('b', "findings")] {
-            assert!(after(wrong).is_err(), "{wrong:?} after {end} steps");
-        }
-    }
+    let wrong = [('c', "index_pages"), ('c', "end_of_index"), ('b', "layout"), ('b', "pages"), ('b', "findings")];
+    expect_order(&ADVISE, &wrong);
     for end in 0..=BUILD.len() {
         assert!(run(&[&BUILD[..end], &[('b', "advice")]].concat()).is_err(), "advice after {end} steps");
     }
