@@ -4,53 +4,37 @@ use database::{Database, Error};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::run::Settings;
+use crate::run::{Outcome, Settings};
 
 /// How often an obstacle is checked again.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Whether a step may begin.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Clearance {
-    Begin,
-    /// The step is to be postponed, for this reason: an obstacle lasted longer than `Settings::patience`, or waiting would not help.
-    NotNow(String),
-    /// The reason to end the run: a request to stop, or a closed window.
-    Stop(String),
-}
-
-/// The table and the kind of a step that is about to begin.
-pub(crate) struct Intent<'a> {
-    /// The oid of the index's table.
-    pub(crate) table: u32,
-    /// Set if VACUUM follows: rows that died before this transaction id are to be removed from the table.
-    pub(crate) dead_since: Option<&'a str>,
-}
-
-/// Waits until no other session builds or vacuums on the table, replicas have caught up and no old transaction would block the step; at
-/// most for the settings' patience. `note` gets the first reason for waiting.
+/// Waits until no other session builds or vacuums on the table with this oid, replicas have caught up and no old transaction would block
+/// the step; at most for the settings' patience. `dead_since` is set if VACUUM follows: rows that died before this transaction id are to be
+/// removed. `note` gets the first reason for waiting. Returns the step's outcome if it may not begin.
 pub(crate) async fn wait(
     database: &Database,
-    intent: &Intent<'_>,
+    table: u32,
+    dead_since: Option<&str>,
     settings: &Settings,
     stop: &CancellationToken,
     note: &(dyn Fn(&str) + Sync),
-) -> Result<Clearance, Error> {
+) -> Result<Option<Outcome>, Error> {
     let (started, mut is_noted) = (Instant::now(), false);
     // Waiting would not change this.
     if database.value("SELECT pg_is_in_recovery()").await? {
-        return Ok(Clearance::NotNow("this is a standby: rebuild on the primary".to_owned()));
+        return Ok(Some(Outcome::Postponed("this is a standby: rebuild on the primary".to_owned())));
     }
     loop {
         if stop.is_cancelled() {
-            return Ok(Clearance::Stop("told to stop".to_owned()));
+            return Ok(Some(Outcome::told_to_stop()));
         }
         if let Some(time) = past_window(database, settings).await? {
-            return Ok(Clearance::Stop(format!("the window is closed, it is {time}")));
+            return Ok(Some(Outcome::Stopped(format!("the window is closed, it is {time}"))));
         }
-        let Some(reason) = obstacle(database, intent, settings).await? else { return Ok(Clearance::Begin) };
+        let Some(reason) = obstacle(database, table, dead_since, settings).await? else { return Ok(None) };
         if started.elapsed() > settings.patience {
-            return Ok(Clearance::NotNow(reason));
+            return Ok(Some(Outcome::Postponed(reason)));
         }
         if !is_noted {
             is_noted = true;
@@ -98,8 +82,13 @@ pub(crate) fn taken(table: &str) -> String {
 }
 
 /// The first reason why the step cannot begin now.
-async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
-    if is_taken(database, intent.table).await? {
+async fn obstacle(
+    database: &Database,
+    table: u32,
+    dead_since: Option<&str>,
+    settings: &Settings,
+) -> Result<Option<String>, Error> {
+    if is_taken(database, table).await? {
         return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
     }
     // Programs that only store or decode WAL report no position of replay, and PostgreSQL lets their lag grow for ever.
@@ -109,10 +98,10 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
     if lag > settings.max_lag.as_secs_f64() {
         return Ok(Some(format!("a replica is {lag:.0} s behind")));
     }
-    if let Some(reason) = transaction(database, intent, settings).await? {
+    if let Some(reason) = transaction(database, table, dead_since.is_some(), settings).await? {
         return Ok(Some(reason));
     }
-    match intent.dead_since {
+    match dead_since {
         Some(since) => keeper(database, since).await,
         None => Ok(None),
     }
@@ -122,16 +111,19 @@ async fn obstacle(database: &Database, intent: &Intent<'_>, settings: &Settings)
 /// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
 /// a VACUUM of another table. For a concurrent build of an index without expressions or condition VACUUM keeps rows, but from PostgreSQL 14
 /// on REINDEX CONCURRENTLY does not wait for it.
-async fn transaction(database: &Database, intent: &Intent<'_>, settings: &Settings) -> Result<Option<String>, Error> {
+async fn transaction(
+    database: &Database,
+    table: u32,
+    vacuums: bool,
+    settings: &Settings,
+) -> Result<Option<String>, Error> {
     let locks = format!(
-        "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {} \
-         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        intent.table
+        "SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.relation = {table} \
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     );
     let builds = "SELECT b.pid FROM pg_stat_progress_create_index b JOIN pg_index i ON i.indexrelid = b.index_relid \
                   WHERE b.command LIKE '% CONCURRENTLY' AND i.indexprs IS NULL AND i.indpred IS NULL \
                     AND current_setting('server_version_num')::int >= 140000";
-    let vacuums = intent.dead_since.is_some();
     let sql = format!(
         "SELECT what, age, waits FROM ( \
              SELECT format('the transaction of process %s', a.pid), extract(epoch FROM now() - a.xact_start)::float8, \

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::open;
 use crate::event::{Event, Listener};
-use crate::guard::{self, Clearance, Intent};
+use crate::guard;
 use crate::plan::{self, Action, Step, UNKNOWN};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
@@ -170,13 +170,8 @@ impl Worker {
     /// Waits until the action may begin; the outcome if it may not.
     async fn wait(&self, step: &Step, action: Action) -> Result<Option<Outcome>, Error> {
         let dead_since = (action == Action::RebuildAndVacuum).then_some(self.since.as_str());
-        let intent = Intent { table: step.index.table_oid, dead_since };
         let note = |reason: &str| (self.listener)(step, Event::Note(reason));
-        Ok(match guard::wait(&self.database, &intent, &self.settings, &self.stop, &note).await? {
-            Clearance::Begin => None,
-            Clearance::NotNow(reason) => Some(Outcome::Postponed(reason)),
-            Clearance::Stop(reason) => Some(Outcome::Stopped(reason)),
-        })
+        guard::wait(&self.database, step.index.table_oid, dead_since, &self.settings, &self.stop, &note).await
     }
 
     /// After the table's last step, however that ended, vacuums the table if an index was rebuilt because of dead rows: with these rows in
