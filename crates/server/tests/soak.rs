@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,13 +27,11 @@ fn metric(daemon: &Builder, name: &str) -> u64 {
 
 /// A line of `/proc/PID/status`, in kB.
 fn kilobytes(daemon: &Builder, name: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/status", daemon.pid().unwrap())).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
+    harness::proc_bytes(&format!("/proc/{}/status", daemon.pid().unwrap()), name) / 1024
 }
 
 fn open_files(daemon: &Builder) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", daemon.pid().unwrap())).unwrap().count()
+    harness::open_files(daemon.pid().unwrap())
 }
 
 /// Waits until no client is served, and the connections for status are closed.
@@ -100,14 +97,14 @@ fn nothing_is_left_of_two_hundred_builds() {
     let binary = std::env::var("LANTERN_INDEX_BINARY").expect("cargo xtask soak names the daemon");
     let daemon = start(&binary);
     builds(&daemon, 0..WARM_UP);
-    let (memory, files) = (kilobytes(&daemon, "VmRSS:"), open_files(&daemon));
+    let (memory, files) = (kilobytes(&daemon, "VmRSS"), open_files(&daemon));
     let mut done = 0;
     let looks = LOOKS.map(|look| {
         builds(&daemon, WARM_UP + done..WARM_UP + look);
         done = look;
-        kilobytes(&daemon, "VmRSS:")
+        kilobytes(&daemon, "VmRSS")
     });
-    let (memory_after, files_after, peak) = (looks[LOOKS.len() - 1], open_files(&daemon), kilobytes(&daemon, "VmHWM:"));
+    let (memory_after, files_after, peak) = (looks[LOOKS.len() - 1], open_files(&daemon), kilobytes(&daemon, "VmHWM"));
     let of = |outcome: &str| metric(&daemon, &format!("builds_total{{outcome=\"{outcome}\"}}"));
     println!("builds             {done} after {WARM_UP} to warm up");
     println!("  succeeded        {}", of("succeeded"));

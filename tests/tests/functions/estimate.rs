@@ -1,9 +1,8 @@
 //! `lantern_index.estimate(relation, column_name, m)`
 
-use std::fs;
 use std::time::Duration;
 
-use harness::{Builder, Session};
+use harness::{Builder, Session, proc_bytes};
 
 use crate::{CLUSTER, database, failure, row, vectors};
 
@@ -139,9 +138,7 @@ fn memory_is_enough_and_not_far_too_much() {
                  CREATE INDEX ON {name} USING hnsw (v {ops}) WITH (m = {m}, ef_construction = 128, external = true)"
             ))
             .unwrap();
-        let status = fs::read_to_string(format!("/proc/{}/status", builder.pid().unwrap())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
-        let peak = peak.parse::<f64>().unwrap() * 1024.0;
+        let peak = proc_bytes(&format!("/proc/{}/status", builder.pid().unwrap()), "VmHWM") as f64;
         // The log has what was reserved for this builder's threads; the function assumes more threads. The program comes on top.
         builder.expect_idle(Duration::from_secs(60)).unwrap();
         let log = builder.log();

@@ -1,6 +1,5 @@
 //! A table, and sessions that build with simulated builders.
 
-use std::fs;
 use std::io;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,7 +185,5 @@ impl Drop for Scene {
 
 /// Resident memory of a backend in bytes, without shared memory.
 pub fn private_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 and newer");
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    harness::proc_bytes(&format!("/proc/{pid}/status"), "RssAnon")
 }
