@@ -165,18 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_and_their_options() {
-        assert_eq!(
-            parse("demo --keep --rows 500").unwrap(),
-            Task::Demo(DemoOptions { keep: true, rows: Some(500), ..DemoOptions::default() })
-        );
-        let replaces = Pgvector { replace: true };
-        let setup = SetupOptions { pgvector: replaces, ..SetupOptions::default() };
-        assert_eq!(parse("setup --replace-pgvector").unwrap(), Task::Setup(setup));
-        let config = Postgres { pg_config: Some("/x/pg_config".into()) };
-        assert_eq!(parse("install --pg-config=/x/pg_config").unwrap(), Task::Install(config));
-        let check = DistOptions { check: true, ..DistOptions::default() };
-        assert_eq!(parse("dist --check").unwrap(), Task::Dist(check));
+    fn a_clean_system_may_have_a_mirror() {
         let noble =
             CleanSystem { codename: "noble".to_owned(), mirror: Some("http://mirror.example/ubuntu".to_owned()) };
         let trixie = CleanSystem { codename: "trixie".to_owned(), mirror: None };
@@ -185,9 +174,6 @@ mod tests {
             parse("dist --check --on trixie --on noble=http://mirror.example/ubuntu").unwrap(),
             Task::Dist(check)
         );
-        let failures =
-            TestOptions { name: Some("failures".to_owned()), pg: Some(17), pgvector: Some("0.8.7".to_owned()) };
-        assert_eq!(parse("test failures --pg 17 --pgvector 0.8.7").unwrap(), Task::Test(failures));
     }
 
     #[test]
