@@ -61,7 +61,6 @@ pub use helm::helm;
 pub use http::get as http_get;
 pub use inspect::inspect;
 pub use npy::Vectors;
-pub use orphans::OrphanedFile;
 pub use page_cache::CachedFiles;
 pub use pg_config::PgConfig;
 pub use pgvector::{MINIMUM_PGVECTOR, pgvector_version};

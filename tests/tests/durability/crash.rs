@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Cluster, Direction, OrphanedFile, near_rows, wait_for};
+use harness::{Cluster, Direction, near_rows, wait_for};
 
 use crate::scene::{DATABASE, Scene};
 
@@ -21,7 +21,7 @@ const MOMENTS: [(Direction, u64); 4] = [
 #[test]
 fn in_the_middle_of_a_build() {
     let mut scene = Scene::new(Cluster::start().unwrap());
-    assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), []);
+    assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), [""; 0]);
     let mut orphans = Vec::new();
     for (direction, bytes) in MOMENTS {
         let building = scene.stop_in(CREATE, direction, bytes);
@@ -32,7 +32,7 @@ fn in_the_middle_of_a_build() {
         scene.expect_none("items_idx");
         // At most the index's file is left, as after a crash during pgvector's own build (below).
         let now = scene.cluster.orphaned_files(DATABASE).unwrap();
-        let new: Vec<&OrphanedFile> = now.iter().filter(|file| !orphans.contains(*file)).collect();
+        let new: Vec<&String> = now.iter().filter(|file| !orphans.contains(*file)).collect();
         println!("{bytes} bytes {direction:?}: {new:?}");
         assert!(new.len() <= 1, "{new:?}");
         orphans = now;
@@ -92,7 +92,7 @@ fn right_after_the_commit() {
     scene.cluster.crash().unwrap();
     scene.reconnect();
     assert_eq!(scene.expect_whole("items_idx"), answers);
-    assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), []);
+    assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), [""; 0]);
 
     // The index is modified before another crash.
     scene.run(&[

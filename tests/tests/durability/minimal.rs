@@ -52,7 +52,7 @@ fn little_is_logged_and_nothing_lost() {
         assert_eq!(near_rows(&mut scene.session, "young", "queries", 10, false).unwrap(), young);
         harness::expect_every_row(&mut scene.session, "young").unwrap();
         harness::inspect(&scene.cluster, &mut scene.session, "young_idx").unwrap();
-        assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), []);
+        assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), [""; 0]);
 
         // REINDEX makes a new file for the existing index.
         scene.session.execute(&set).unwrap();

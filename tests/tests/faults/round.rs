@@ -5,8 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Cluster, Column, Direction, Form, OrphanedFile, Random, Session, Vectors, copy_rows, data_set, open_sockets,
-    wait_for,
+    Cluster, Column, Direction, Form, Random, Session, Vectors, copy_rows, data_set, open_sockets, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -33,7 +32,7 @@ pub struct Scene {
     session: Session,
     /// One with TLS and one without, for the whole test.
     rigs: [Option<Rig>; 2],
-    orphans: Vec<OrphanedFile>,
+    orphans: Vec<String>,
     crashes: Crashes,
     /// By fault, the numbers of failed and of successful builds.
     ended: BTreeMap<Fault, [u32; 2]>,

@@ -94,7 +94,6 @@ impl Scene {
             let mib: Vec<u64> = rig.memory.iter().map(|bytes| bytes >> 20).collect();
             text += &format!("MiB of the builder ({name}) after undisturbed builds: {mib:?}\n");
         }
-        let bytes: u64 = self.orphans.iter().map(|file| file.bytes).sum();
-        text + &format!("{:?}; orphaned files: {}, {bytes} bytes", self.crashes, self.orphans.len())
+        text + &format!("{:?}; orphaned files: {}", self.crashes, self.orphans.len())
     }
 }
