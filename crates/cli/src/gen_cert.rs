@@ -1,4 +1,3 @@
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -112,17 +111,15 @@ fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "wrote {} and {}\n", cert.display(), key.display())?;
     // A builder that listens on loopback only is unreachable for others, so it needs no tokens.
-    let mut settings = Settings::new();
-    settings.set("host", name);
-    settings.set("sslmode", "verify-full");
-    settings.set("sslrootcert", &cert.display().to_string());
+    let root = cert.display().to_string();
+    let mut settings = vec![("host", name), ("sslmode", "verify-full"), ("sslrootcert", root.as_str())];
     if hosts.is_empty() {
         writeln!(out, "1. Start the builder:\n\n  {serve}\n")?;
     } else {
         writeln!(out, "1. Make a token, and put the line that is printed for it into a file TOKENS:\n")?;
         writeln!(out, "  lantern-index token new NAME\n")?;
         writeln!(out, "2. Start the builder:\n\n  {serve} --host 0.0.0.0 --token-file TOKENS\n")?;
-        settings.set("token", "THE TOKEN ITSELF");
+        settings.push(("token", "THE TOKEN ITSELF"));
     }
     let step = if hosts.is_empty() { 2 } else { 3 };
     writeln!(
@@ -130,10 +127,8 @@ fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
         "{step}. Copy the certificate, but never the key, to the machine of PostgreSQL, where its account must be able to read it;\n   \
          give its place there in postgresql.conf, and restart PostgreSQL:\n"
     )?;
-    writeln!(
-        out,
-        "  shared_preload_libraries = 'lantern_index'   # before vector, if that is preloaded too\n{settings}"
-    )?;
+    writeln!(out, "  shared_preload_libraries = 'lantern_index'   # before vector, if that is preloaded too")?;
+    write!(out, "{}", lines(&settings))?;
     Ok(())
 }
 
@@ -142,33 +137,18 @@ fn say_what_next_to_client(cert: &Path, key: &Path) -> Result<()> {
     writeln!(out, "wrote {} and {}\n", cert.display(), key.display())?;
     writeln!(out, "1. Have the builder take it; the file may hold those of several databases, one after the other:\n")?;
     writeln!(out, "  lantern-index serve --cert … --key … --client-ca {}\n", quoted(cert))?;
-    let mut settings = Settings::new();
-    settings.set("sslcert", &cert.display().to_string());
-    settings.set("sslkey", &key.display().to_string());
     writeln!(
         out,
         "2. Where PostgreSQL runs, its account must be able to read both files. Give their places in postgresql.conf, beside\n   \
          shared_preload_libraries = 'lantern_index', and restart PostgreSQL, or reload it if the library is preloaded already:\n"
     )?;
-    writeln!(out, "{settings}")?;
+    let [cert, key] = [cert, key].map(|path| path.display().to_string());
+    write!(out, "{}", lines(&[("sslcert", &cert), ("sslkey", &key)]))?;
     Ok(())
 }
 
 /// Lines for `postgresql.conf`. Unlike ALTER SYSTEM, the file accepts the settings before the library is loaded.
-struct Settings(String);
-
-impl Settings {
-    fn new() -> Self {
-        Self(String::new())
-    }
-
-    fn set(&mut self, name: &str, value: &str) {
-        self.0.push_str(&format!("  hnsw.external_index_{name} = '{}'\n", value.replace('\'', "''")));
-    }
-}
-
-impl fmt::Display for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.trim_end_matches('\n'))
-    }
+fn lines(settings: &[(&str, &str)]) -> String {
+    let line = |(name, value): &(&str, &str)| format!("  hnsw.external_index_{name} = '{}'\n", value.replace('\'', "''"));
+    settings.iter().map(line).collect()
 }
