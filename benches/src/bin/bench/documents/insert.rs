@@ -12,7 +12,7 @@ use super::super::stage::DATABASE;
 use super::ground::Ground;
 use super::pgbench::{Amount, Load, each};
 use super::section::Section;
-use super::twins::{TWINS, Twins};
+use super::twins::{Twin, Twins};
 use plot::{From, Plot, Scale, Series};
 
 const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searching with pgvector on Amazon RDS for PostgreSQL* \
@@ -58,7 +58,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let each_round: usize = clients.iter().map(|&clients| clients * each(transactions, clients)).sum();
     let (all, _) = synthetic(rows + each_round * rounds, 1, dims, SEED);
     let twins = Twins::new(ground, &set, case)?;
-    let before = TWINS.map(|(_, table, _)| twins.recall(&set, &set.exact, table, EF_SEARCH));
+    let before = Twin::ALL.map(|twin| twins.recall(&set, &set.exact, &twin.table(), EF_SEARCH));
     load_pool(&twins, &set, &all)?;
 
     let what = format!("{} inserts into each of two tables", each_round * rounds);
@@ -71,7 +71,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
             for (at, &clients) in clients.iter().enumerate() {
                 // When compared, both tables have the same number of rows; they take turns in being first.
                 for twin in [round % 2, 1 - round % 2] {
-                    rates[at][twin].push(inserts_per_second(&twins, TWINS[twin].1, clients, transactions)?);
+                    rates[at][twin].push(inserts_per_second(&twins, &Twin::ALL[twin].table(), clients, transactions)?);
                 }
             }
         }
@@ -81,21 +81,22 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let done = rates.first().map_or(0, |rates| rates[0].len());
     let inserted = done * each_round;
     let mut session = twins.session()?;
-    for (_, table, _) in TWINS {
+    for table in Twin::ALL.map(Twin::table) {
         let count: usize = session.value(&format!("SELECT count(*) FROM {table}"))?;
         ensure!(count == rows + inserted, "{table} has {count} rows instead of {}", rows + inserted);
     }
     let exact = exact_neighbors(&all.truncated(rows + inserted), &set.queries, set.metric, NEIGHBORS);
-    let after = TWINS.map(|(_, table, _)| twins.recall(&set, &exact, table, EF_SEARCH));
+    let after = Twin::ALL.map(|twin| twins.recall(&set, &exact, &twin.table(), EF_SEARCH));
 
     let mut head = vec![format!("{}, index built", set.title()), "build, s".to_owned(), "recall@10".to_owned()];
     head.extend(clients.iter().map(|clients| format!("clients: {clients}")));
     head.push("recall@10 after".to_owned());
     let mut table = Table::new(head);
     let middle = |at: usize, twin: usize| median(rates[at][twin].iter().copied()).unwrap_or_default();
-    for (twin, ((name, ..), (before, after))) in TWINS.iter().zip(before.into_iter().zip(after)).enumerate() {
+    for (twin, (before, after)) in before.into_iter().zip(after).enumerate() {
         let rates = (0..clients.len()).map(|at| format!("{:.0}", middle(at, twin)));
-        let start = [(*name).to_owned(), format!("{:.2}", twins.built[twin].seconds), format!("{:.4}", before?)];
+        let (name, seconds) = (Twin::ALL[twin].name(), twins.built[twin].seconds);
+        let start = [name.to_owned(), format!("{seconds:.2}"), format!("{:.4}", before?)];
         table.row(start.into_iter().chain(rates).chain([format!("{:.4}", after?)]));
     }
     let ratios = (0..clients.len()).map(|at| format!("{:.2}", middle(at, 0) / middle(at, 1)));
@@ -106,8 +107,8 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
         ),
         table,
     );
-    let series = TWINS.iter().enumerate().map(|(twin, (name, ..))| Series {
-        name: (*name).to_owned(),
+    let series = Twin::ALL.iter().enumerate().map(|(twin, which)| Series {
+        name: which.name().to_owned(),
         points: clients
             .iter()
             .enumerate()
@@ -135,7 +136,7 @@ fn load_pool(twins: &Twins, set: &Set, all: &Vectors) -> Result<()> {
     let mut session = twins.session()?;
     copy_rows(&mut session, "pool", set.column, all)?;
     session.execute("CREATE UNIQUE INDEX ON pool (id); ANALYZE pool")?;
-    for (_, table, _) in TWINS {
+    for table in Twin::ALL.map(Twin::table) {
         session.execute(&format!("CREATE SEQUENCE next_{table} MINVALUE 0 START {}", set.base.rows()))?;
     }
     session.execute("CHECKPOINT")?;

@@ -13,7 +13,7 @@ use super::super::stage::DATABASE;
 use super::ground::Ground;
 use super::pgbench::{Amount, Load};
 use super::section::Section;
-use super::twins::{TWINS, Twins};
+use super::twins::{Twin, Twins};
 use plot::{Plot, Series};
 
 const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searching with pgvector on Amazon RDS for PostgreSQL* \
@@ -74,8 +74,8 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
     let set = ground.set(&format!("synthetic-{dims}"), rows, sizes.queries.unwrap_or(500))?;
     let mut twins = Twins::new(ground, &set, case)?;
     let mut measured = Vec::new();
-    for (_, table, _) in TWINS {
-        measured.push(unhurried(ground, &mut twins, &set, table, &ef_search, clients.len())?);
+    for twin in Twin::ALL {
+        measured.push(unhurried(ground, &mut twins, &set, twin, &ef_search, clients.len())?);
     }
     step::timed("searching", || {
         for round in 0..rounds {
@@ -85,7 +85,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
                         return Ok(());
                     }
                     for twin in [round % 2, 1 - round % 2] {
-                        let rate = searches_per_second(&twins, &set, TWINS[twin].1, ef, clients, seconds)?;
+                        let rate = searches_per_second(&twins, &set, &Twin::ALL[twin].table(), ef, clients, seconds)?;
                         measured[twin].rates[at][number].push(rate);
                     }
                 }
@@ -94,7 +94,7 @@ fn of_dimensions(ground: &Ground, dims: usize, section: &mut Section) -> Result<
         Ok(())
     })?;
 
-    let built = TWINS.iter().zip(&twins.built).map(|((name, ..), built)| format!("{name} {:.2}", built.seconds));
+    let built = Twin::ALL.iter().zip(&twins.built).map(|(twin, built)| format!("{} {:.2}", twin.name(), built.seconds));
     let what = format!(
         "{}, m = {}, ef_construction {}; builds, seconds: {}; searches per second, median of {rounds} times {seconds} s",
         set.title(),
@@ -112,12 +112,13 @@ fn unhurried(
     ground: &Ground,
     twins: &mut Twins,
     set: &Set,
-    table: &str,
+    twin: Twin,
     ef_search: &[u32],
     clients: usize,
 ) -> Result<Measured> {
+    let table = &twin.table();
     let recall = ef_search.iter().map(|&ef| twins.recall(set, &set.exact, table, ef)).collect::<Result<_>>()?;
-    let file = twins.cluster.relation_file(&mut twins.session()?, &format!("{table}_v_idx"))?;
+    let file = twins.cluster.relation_file(&mut twins.session()?, &twin.index())?;
     let visits = programs::visits(&ground.tools, set, &file)?;
     let mut cold = Vec::new();
     for ef in COLD_EF_SEARCH {
@@ -141,8 +142,8 @@ fn table(ef_search: &[u32], clients: &[usize], measured: &[Measured]) -> Table {
     head.extend(["visited", "pages", "pages read cold"].map(str::to_owned));
     let mut table = Table::new(head);
     for (at, &ef) in ef_search.iter().enumerate() {
-        for ((name, ..), measured) in TWINS.iter().zip(measured) {
-            let mut row = vec![format!("{ef}, {name}"), format!("{:.4}", measured.recall[at])];
+        for (twin, measured) in Twin::ALL.iter().zip(measured) {
+            let mut row = vec![format!("{ef}, {}", twin.name()), format!("{:.4}", measured.recall[at])];
             let rate =
                 |rates: &Vec<f64>| median(rates.iter().copied()).map_or(String::new(), |rate| format!("{rate:.0}"));
             row.extend(measured.rates[at].iter().map(rate));
@@ -160,12 +161,12 @@ fn table(ef_search: &[u32], clients: &[usize], measured: &[Measured]) -> Table {
 fn plot(set: &Set, ef_search: &[u32], clients: &[usize], measured: &[Measured]) -> Plot {
     let mut series = Vec::new();
     for (number, clients) in clients.iter().enumerate() {
-        for ((name, ..), measured) in TWINS.iter().zip(measured) {
+        for (twin, measured) in Twin::ALL.iter().zip(measured) {
             let point = |(at, ef): (usize, &u32)| {
                 Some((median(measured.rates[at][number].iter().copied())?, measured.recall[at], ef.to_string()))
             };
             let points = ef_search.iter().enumerate().filter_map(point).collect();
-            series.push(Series { name: format!("{name}, clients: {clients}"), points, ..Series::default() });
+            series.push(Series { name: format!("{}, clients: {clients}", twin.name()), points, ..Series::default() });
         }
     }
     Plot::of_recall(format!("{} (numbers: ef_search)", set.title()), "searches per second", series)

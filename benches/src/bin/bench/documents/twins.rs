@@ -8,14 +8,36 @@ use super::super::set::Set;
 use super::super::stage::DATABASE;
 use super::ground::Ground;
 
-/// Names and tables of the twins, and whether a builder built the index.
-pub const TWINS: [(&str, &str, bool); 2] =
-    [("external", "items_external", true), ("database", "items_database", false)];
+/// One of two tables with the same rows, by where its index was built, which determines the index's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twin {
+    External,
+    Database,
+}
+
+impl Twin {
+    pub const ALL: [Self; 2] = [Self::External, Self::Database];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::External => "external",
+            Self::Database => "database",
+        }
+    }
+
+    pub fn table(self) -> String {
+        format!("items_{}", self.name())
+    }
+
+    pub fn index(self) -> String {
+        format!("{}_v_idx", self.table())
+    }
+}
 
 /// A cluster with the same table twice: one indexed externally, the other in the database.
 pub struct Twins {
     pub cluster: Cluster,
-    /// The builds, in the order of [`TWINS`].
+    /// The builds, in the order of [`Twin::ALL`].
     pub built: [Built; 2],
 }
 
@@ -30,13 +52,14 @@ impl Twins {
         session.execute(&Ground::build_settings(set, case.m, cores()))?;
         builder.attach(&mut session)?;
         let mut built = Vec::new();
-        for (name, table, external) in TWINS {
+        for twin in Twin::ALL {
+            let (name, table) = (twin.name(), &twin.table());
             copy_rows(&mut session, table, set.column, &set.base)?;
             session.execute(&format!(
                 "ALTER TABLE {table} SET (parallel_workers = {}); CHECKPOINT",
                 (cores() - 1).max(1)
             ))?;
-            let sql = indexed::statement(table, &set.key(), case, external);
+            let sql = indexed::statement(table, &set.key(), case, twin == Twin::External);
             let build = || indexed::create(&mut session, &sql);
             built.push(step::timed(&format!("{}: building the index: {name}", set.title()), build)?);
         }

@@ -1,7 +1,8 @@
 use super::super::super::markdown::Table;
 use super::super::section::Section;
+use super::super::twins::Twin;
 use super::builds::Builds;
-use super::searches::{Layout, Searched, Searches, Source};
+use super::searches::{Searched, Searches, Source};
 use plot::{From, Plot, Scale, Series};
 
 use harness::cores;
@@ -76,19 +77,19 @@ fn of_builds(builds: &Builds) -> Table {
     table
 }
 
-/// A table with a row for both layouts.
+/// A table with a row for both twins.
 fn of_searches(searched: &[Searched]) -> Table {
     let mut head =
         vec!["pages that are not in shared buffers come from".to_owned(), "ef_search".to_owned(), "clients".to_owned()];
     for what in ["recall", "queries/s", "pages read", "pages in all"] {
-        head.extend(Layout::ALL.map(|layout| format!("{what}, {}", layout.name())));
+        head.extend([Twin::Database, Twin::External].map(|twin| format!("{what}, {}", twin.name())));
     }
     let mut table = Table::new(head);
-    for inside in searched.iter().filter(|one| one.layout == Layout::Database) {
+    for inside in searched.iter().filter(|one| one.twin == Twin::Database) {
         let same = |one: &&Searched| {
             (one.source, one.ef_search, one.clients) == (inside.source, inside.ef_search, inside.clients)
         };
-        let outside = searched.iter().filter(same).find(|one| one.layout == Layout::External);
+        let outside = searched.iter().filter(same).find(|one| one.twin == Twin::External);
         let both = |get: fn(&Searched) -> String| [get(inside), outside.map_or(String::new(), get)];
         let mut row = vec![inside.source.name().to_owned(), inside.ef_search.to_string(), inside.clients.to_string()];
         row.extend(both(|one| format!("{:.4}", one.recall)));
@@ -103,7 +104,7 @@ fn of_searches(searched: &[Searched]) -> Table {
 fn plot(searches: &Searches, source: Source) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for one in searches.searched.iter().filter(|one| one.source == source) {
-        let name = format!("{}, ef {}", one.layout.name(), one.ef_search);
+        let name = format!("{}, ef {}", one.twin.name(), one.ef_search);
         let point = (one.clients as f64, one.per_second, format!("{:.0} pages", one.read));
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
@@ -126,9 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_side_by_side() {
-        let one = |layout, clients, read| Searched {
-            layout,
+    fn twins_are_side_by_side() {
+        let one = |twin, clients, read| Searched {
+            twin,
             source: Source::Cache,
             ef_search: 40,
             clients,
@@ -138,7 +139,7 @@ mod tests {
             touched: 2.0 * read,
         };
         let searched =
-            [one(Layout::Database, 1, 100.0), one(Layout::External, 1, 60.0), one(Layout::Database, 2, 90.0)];
+            [one(Twin::Database, 1, 100.0), one(Twin::External, 1, 60.0), one(Twin::Database, 2, 90.0)];
         let text = of_searches(&searched).render();
         assert_eq!(text.lines().count(), 4);
         assert!(

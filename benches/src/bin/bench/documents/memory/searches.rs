@@ -8,7 +8,7 @@ use super::super::super::set::Set;
 use super::super::super::stage::DATABASE;
 use super::super::ground::Ground;
 use super::super::pgbench::{Amount, Load};
-use super::super::twins::Twins;
+use super::super::twins::{Twin, Twins};
 use super::case;
 
 const ROWS: usize = 100_000;
@@ -24,13 +24,6 @@ const SHARE: f64 = 0.32;
 /// The interval at which the files are evicted from the page cache.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Where the index was built, which determines its layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    Database,
-    External,
-}
-
 /// The source of pages that are not in shared buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -43,7 +36,7 @@ pub enum Source {
 /// The result of searches by some clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Searched {
-    pub layout: Layout,
+    pub twin: Twin,
     pub source: Source,
     pub ef_search: u32,
     pub clients: usize,
@@ -65,29 +58,6 @@ pub struct Searches {
     pub is_cut: bool,
 }
 
-impl Layout {
-    pub const ALL: [Self; 2] = [Self::Database, Self::External];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Database => "database",
-            Self::External => "external",
-        }
-    }
-
-    /// The table with this layout.
-    fn table(self) -> &'static str {
-        match self {
-            Self::Database => "items_database",
-            Self::External => "items_external",
-        }
-    }
-
-    fn index(self) -> String {
-        format!("{}_v_idx", self.table())
-    }
-}
-
 impl Source {
     pub const ALL: [Self; 2] = [Self::Cache, Self::Disk];
 
@@ -107,8 +77,8 @@ pub fn measure(ground: &Ground) -> Result<Searches> {
     let set = ground.set(&format!("synthetic-{dims}"), rows, queries)?;
     let mut twins = Twins::new(ground, &set, case(ground))?;
     let mut session = twins.session()?;
-    let mut size = |layout: Layout| session.value(&format!("SELECT pg_relation_size('{}')", layout.index()));
-    let [inside, outside]: [f64; 2] = [size(Layout::Database)?, size(Layout::External)?];
+    let mut size = |twin: Twin| session.value(&format!("SELECT pg_relation_size('{}')", twin.index()));
+    let [inside, outside]: [f64; 2] = [size(Twin::Database)?, size(Twin::External)?];
     drop(session);
     let buffers = (SHARE * inside / 8192.0) as u64;
     twins.cluster.configure(&format!("shared_buffers = {buffers}"))?;
@@ -119,10 +89,10 @@ pub fn measure(ground: &Ground) -> Result<Searches> {
     for ef_search in sizes.ef_search.clone().unwrap_or_else(|| EF_SEARCH.to_vec()) {
         for source in Source::ALL {
             for &clients in sizes.clients.as_deref().unwrap_or(&CLIENTS) {
-                for layout in Layout::ALL {
+                for twin in [Twin::Database, Twin::External] {
                     is_cut |= ground.is_over();
                     if !is_cut {
-                        let search = Search { layout, source, ef_search, clients };
+                        let search = Search { twin, source, ef_search, clients };
                         searched.push(search.run(ground, &twins, &set)?);
                     }
                 }
@@ -135,7 +105,7 @@ pub fn measure(ground: &Ground) -> Result<Searches> {
 
 #[derive(Clone, Copy)]
 struct Search {
-    layout: Layout,
+    twin: Twin,
     source: Source,
     ef_search: u32,
     clients: usize,
@@ -144,13 +114,13 @@ struct Search {
 impl Search {
     /// Runs all queries once, for the recall and to fill shared buffers with this index; then measures searches for some time.
     fn run(self, ground: &Ground, twins: &Twins, set: &Set) -> Result<Searched> {
-        let Self { layout, source, ef_search, clients } = self;
-        let table = layout.table();
+        let Self { twin, source, ef_search, clients } = self;
+        let table = &twin.table();
         let recall = twins.recall(set, &set.exact, table, ef_search)?;
         let file = |relation: &str| twins.cluster.relation_file(&mut twins.session()?, relation);
         let files = match source {
             Source::Cache => Vec::new(),
-            Source::Disk => vec![file(&layout.index())?, file(table)?],
+            Source::Disk => vec![file(&twin.index())?, file(table)?],
         };
         let before = self.pages(twins)?;
         let (settings, script) = (ef_search.to_string(), Twins::search_script(set, table));
@@ -169,10 +139,10 @@ impl Search {
         let (per_second, read) = (outcome.rate, each(0));
         println!(
             "{}, {}, ef_search {ef_search}, {clients} clients: {per_second:.0} per second, {read:.1} pages read",
-            layout.name(),
+            twin.name(),
             source.name()
         );
-        Ok(Searched { layout, source, ef_search, clients, recall, per_second, read, touched: read + each(1) })
+        Ok(Searched { twin, source, ef_search, clients, recall, per_second, read, touched: read + each(1) })
     }
 
     /// Pages of the index read and hit so far. A session's statistics are counted when it has ended.
@@ -185,7 +155,7 @@ impl Search {
             Ok((others == 0).then_some(()))
         })?;
         let sql = |what: &str| {
-            format!("SELECT idx_blks_{what} FROM pg_statio_user_indexes WHERE indexrelname = '{}'", self.layout.index())
+            format!("SELECT idx_blks_{what} FROM pg_statio_user_indexes WHERE indexrelname = '{}'", self.twin.index())
         };
         Ok([session.value(&sql("read"))?, session.value(&sql("hit"))?])
     }
