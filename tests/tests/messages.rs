@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use harness::{Builder, BuilderOptions, Cluster, Notice, Scratch, Session, within};
+use harness::{Builder, BuilderOptions, Cluster, Notice, Scratch, Session, diagnose, make_diagnose, within};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap());
@@ -182,21 +182,9 @@ fn steps_of_a_build() {
 fn failures_name_the_index() {
     let mut session = database("named");
     set(&mut session, "port", "1");
-    session
-        .execute(
-            "CREATE FUNCTION context_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
-             DECLARE context text;
-             BEGIN
-                 EXECUTE statement;
-                 RETURN 'no error';
-             EXCEPTION WHEN OTHERS THEN
-                 GET STACKED DIAGNOSTICS context = PG_EXCEPTION_CONTEXT;
-                 RETURN context;
-             END $$",
-        )
-        .unwrap();
-    let context: String = session.value(&format!("SELECT context_of('{CREATE}')")).unwrap();
-    assert!(context.starts_with("external build of index \"i\", build "), "{context}");
+    make_diagnose(&mut session).unwrap();
+    let diagnosed = diagnose(&mut session, CREATE).unwrap();
+    assert!(diagnosed.contains(" | external build of index \"i\", build "), "{diagnosed}");
     let found = fails(&mut session, CREATE);
     assert!(!found.hint.contains("left behind"), "{found}");
 
