@@ -5,8 +5,8 @@ use pages::{PAGE_SIZE, PageSource, Problems};
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
 
-use super::answer;
 use super::live::LivePages;
+use super::{answer, check};
 use crate::build;
 use crate::column::Column;
 use crate::connection::Connection;
@@ -41,11 +41,11 @@ pub(super) unsafe fn begin(
     ef_search: u16,
 ) -> Result<Begun, Failure> {
     // SAFETY: as promised by the caller.
-    let (pages, hello) = unsafe {
-        let pages = LivePages::new(index);
-        (pages, build::hello(build::label((*index).rd_id), column, options, elements(column, options, index)))
-    };
+    let (pages, label) = unsafe { (LivePages::new(index), build::label((*index).rd_id)) };
     let blocks = pages.blocks();
+    // From the elements that the index has room for, the builder estimates memory.
+    let elements = check::elements_in(column, options.m, blocks).unwrap_or_default();
+    let hello = build::hello(label, column, options, elements);
     let sample = u32::try_from(sample).unwrap_or(u32::MAX);
     let hello = Hello {
         capabilities: hello.capabilities | capability::CHECK,
@@ -76,16 +76,6 @@ impl Begun {
         findings.first_errors.splice(0..0, unreadable.first().iter().cloned());
         Ok(findings)
     }
-}
-
-/// Elements that the index has room for, from which the builder estimates memory.
-///
-/// # Safety
-/// The index must be open.
-unsafe fn elements(column: &Column, options: IndexOptions, index: pg_sys::Relation) -> u64 {
-    // SAFETY: as promised by the caller.
-    let blocks = unsafe { LivePages::new(index) }.blocks();
-    super::check::elements_in(column, options.m, blocks).unwrap_or_default()
 }
 
 /// Sends the pages. Returns the errors of those that PostgreSQL cannot read.
