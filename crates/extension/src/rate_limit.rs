@@ -2,7 +2,6 @@
 
 mod allowance;
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use self::allowance::Allowance;
@@ -36,18 +35,9 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// The time since the start or the last lap.
-    pub(crate) fn lap(&mut self) -> Seconds {
+    /// The time since the start or the last lap, such as `1.23 s`.
+    pub(crate) fn lap(&mut self) -> String {
         let before = std::mem::replace(&mut self.0, Instant::now());
-        Seconds(self.0 - before)
-    }
-}
-
-/// Shown as `1.23 s`.
-pub(crate) struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2} s", self.0.as_secs_f64())
+        format!("{:.2} s", (self.0 - before).as_secs_f64())
     }
 }
