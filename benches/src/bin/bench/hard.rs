@@ -1,15 +1,17 @@
 //! Builds of hard data by several means, and searches: a report with the worst family first.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use benches::hard::HardSet;
 use benches::{EFS, Searches};
 use clap::{Args, ValueEnum};
 use harness::hard::{FAMILIES, Family, drawn};
-use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cpu_seconds};
+use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cost, cpu_seconds};
 use hnsw::EngineKind;
 
+use super::indexed;
+use super::options::Case;
 use super::results::Results;
 use super::scaling::costliest_sections;
 
@@ -229,21 +231,12 @@ impl Stage {
 
     fn build(&mut self, set: &HardSet, external: bool) -> Result<Outcome> {
         let family = set.family;
-        let option = if external { ", external = true" } else { "" };
-        let sql = format!(
-            "CREATE INDEX items_v_idx ON items USING hnsw (v {}) WITH (m = {}, ef_construction = {}{option})",
-            family.opclass(),
-            family.m,
-            family.ef_construction
-        );
-        let cpu = |stage: &Self| stage.cluster.cpu_seconds() + stage.builder.pid().map_or(0.0, cpu_seconds);
+        let case = Case { m: family.m.into(), ef_construction: family.ef_construction.into() };
+        let sql = indexed::statement("items", &format!("v {}", family.opclass()), case, external);
         self.session.execute("CHECKPOINT")?;
         self.session.take_notices();
-        let (before, start) = (cpu(self), Instant::now());
-        self.session.execute(&sql)?;
-        let seconds = start.elapsed().as_secs_f64();
-        std::thread::sleep(Duration::from_millis(300));
-        let cpu = cpu(self) - before;
+        let (built, cost) = cost(&self.cluster, Some(&self.builder), || self.session.execute(&sql));
+        built?;
         let notices = self.session.take_notices();
         let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
         ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
@@ -253,6 +246,7 @@ impl Stage {
         self.session.execute("CHECKPOINT")?;
         let index = set.read(&self.cluster.relation_file(&mut self.session, "items_v_idx")?)?;
         self.session.execute("DROP INDEX items_v_idx")?;
-        Ok(Outcome { cpu, seconds, pages: index.pages, searches: set.graph.search_index(&index), remark })
+        let searches = set.graph.search_index(&index);
+        Ok(Outcome { cpu: cost.cpu(), seconds: cost.seconds, pages: index.pages, searches, remark })
     }
 }
