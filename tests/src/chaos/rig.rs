@@ -6,11 +6,10 @@ mod replica;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use harness::{BuilderOptions, Proxy, Scratch, Session, binary, children, is_running, wait_for};
+use harness::{BuilderOptions, Proxy, Scratch, Session, children, is_running, wait_for};
 
 use crate::daemon::Daemon;
 use crate::disk::on_a_small_disk;
@@ -80,10 +79,8 @@ impl Rig {
             of_builder.extend(["--token-file", &tokens]);
         }
         let most = MOST_BUILDERS.to_string();
-        let mut of_router = vec!["--idle-ttl", "1s", "--grace", "5s"];
-        if router_asks_for_tokens()? {
-            of_router.extend(["--token-file", &tokens, "--idle-timeout", IDLE]);
-        }
+        let mut of_router =
+            vec!["--idle-ttl", "1s", "--grace", "5s", "--token-file", &tokens, "--idle-timeout", IDLE];
         if mode.starts_builders() {
             let mode = if mode.is_redirect() { "redirect" } else { "relay" };
             of_router.extend(["--mode", mode, "--max-builders", &most]);
@@ -288,12 +285,6 @@ fn in_pods(
     let mut options = pods.router(identity, arguments)?;
     options.environment.extend_from_slice(variables);
     Ok(BuilderOptions { tls, ..options })
-}
-
-/// Whether routers check tokens themselves, instead of leaving that to builders.
-fn router_asks_for_tokens() -> Result<bool> {
-    let help = Command::new(binary()?).args(["router", "--help"]).output()?;
-    Ok(String::from_utf8_lossy(&help.stdout).contains("--token-file"))
 }
 
 /// A memory limit at which a wide table's values go to the spool.
