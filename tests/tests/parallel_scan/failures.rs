@@ -30,20 +30,12 @@ fn slow_scene(mut scene: Scene) -> Scene {
 
 /// Starts a build in another session and waits until two workers read. Returns the process ids of the backend and of the workers.
 fn reading(scene: &Scene) -> (Building, u32, Vec<u32>) {
-    let mut watcher = scene.watcher();
     let mut session = scene.watcher();
     scene.builder.attach(&mut session).unwrap();
     session.execute("SET max_parallel_maintenance_workers = 2").unwrap();
     let backend = session.pid();
     let building = session.start(LONG);
-    let sql = format!(
-        "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event = 'PgSleep'"
-    );
-    let workers = wait_for("workers that read", Duration::from_secs(60), || {
-        let rows = watcher.query(&sql)?;
-        Ok((rows.len() == 2).then_some(rows))
-    });
-    let workers = workers.unwrap().iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    let workers = scene.wait_for_workers(backend, "wait_event = 'PgSleep'");
     (building, backend, workers)
 }
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Building, Direction, Proxy, wait_for};
+use harness::{Building, Direction, Proxy};
 
 use crate::scene::{Scene, build, bytes, read_by_workers, taken_part, workers_of};
 
@@ -47,15 +47,7 @@ fn waiting(scene: &Scene) -> Waiting {
     let backend = session.pid();
     let building = session.start(CREATE);
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
-    let mut watcher = scene.watcher();
-    let sql = format!(
-        "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND wait_event_type = 'Extension'"
-    );
-    let workers = wait_for("workers that wait for room", Duration::from_secs(60), || {
-        let rows = watcher.query(&sql)?;
-        Ok((rows.len() == 2).then_some(rows))
-    });
-    let workers = workers.unwrap().iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    let workers = scene.wait_for_workers(backend, "wait_event_type = 'Extension'");
     Waiting { proxy, building, backend, workers }
 }
 

@@ -77,6 +77,19 @@ impl Scene {
         self.cluster.session(&self.database).unwrap()
     }
 
+    /// Waits until two workers of a build wait as the condition on `pg_stat_activity` says; their process ids.
+    pub fn wait_for_workers(&self, backend: u32, condition: &str) -> Vec<u32> {
+        let mut watcher = self.watcher();
+        let sql = format!(
+            "SELECT pid FROM pg_stat_activity WHERE leader_pid = {backend} AND pid <> {backend} AND {condition}"
+        );
+        let workers = wait_for("two workers", Duration::from_secs(60), || {
+            let rows = watcher.query(&sql)?;
+            Ok((rows.len() == 2).then_some(rows))
+        });
+        workers.unwrap().iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect()
+    }
+
     /// Replaces the session after a crash, once the server has recovered.
     pub fn reconnect(&mut self) {
         let limit = Duration::from_secs(30);
