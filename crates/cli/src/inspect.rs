@@ -1,5 +1,5 @@
 use anyhow::anyhow;
-use pages::{FileSource, Options, PAGE_SIZE, Page, PageSource, verify};
+use pages::{FileSource, PAGE_SIZE, Page, PageSource, verify};
 
 use crate::args::Inspect;
 use crate::count;
@@ -13,7 +13,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if let Some(problem) = foreign(&mut source) {
         return Err(Failure::Usage(anyhow!("{name} is not an hnsw index: {problem}")));
     }
-    let report = verify(&mut source, Options { value_type: arguments.value_type });
+    let report = verify(&mut source, arguments.value_type);
     print(format!("{report}\n"))?;
     if report.is_ok() {
         return Ok(());

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use hnsw::{Level, Links, Searcher};
-use pages::{Linked, Options, PageBytes, verify};
+use pages::{Linked, PageBytes, verify};
 use protocol::{Hello, Metric, ValueType};
 use support::{Daemon, command, encode, hello, points};
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ fn build(daemon: &Daemon, value_type: ValueType, metric: Metric) -> f64 {
     client.end_of_rows(ROWS as u64);
     let pages = client.pages().pages;
 
-    let report = verify(&mut pages.as_slice(), Options { value_type: Some(value_type) });
+    let report = verify(&mut pages.as_slice(), Some(value_type));
     assert!(report.is_ok() && report.heap_tids == ROWS as u64, "{report}");
     recall(&pages, value_type, metric, &rows)
 }

@@ -17,21 +17,16 @@ pub use report::{LayerReport, Problems, Report};
 /// Work that reads no pages calls [`PageSource::pause`] after this many steps: some milliseconds.
 const PAUSE: usize = 1 << 14;
 
-/// How to verify an index.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// The type of the indexed column; the file does not name it. Without it the first value decides.
-    pub value_type: Option<ValueType>,
-}
-
 /// Reads a whole index and checks every rule that pgvector relies on, from page headers to reachability.
 ///
 /// Errors make pgvector misbehave; warnings are legal but unusual or harmful. Indexes of every release of pgvector pass, also
 /// after inserts and VACUUM. All pages are read twice, in block order, and those with neighbor tuples several times more.
 /// Memory depends on the content of the pages: about 36 bytes per element with one row, 8 per further row and 10 per block.
-pub fn verify(source: &mut dyn PageSource, options: Options) -> Report {
+///
+/// `value_type` is that of the indexed column; the file does not name it. Without it the first value decides.
+pub fn verify(source: &mut dyn PageSource, value_type: Option<ValueType>) -> Report {
     let blocks = source.blocks();
-    verify_within(source, options, u64::MAX).unwrap_or_else(|error| {
+    verify_within(source, value_type, u64::MAX).unwrap_or_else(|error| {
         let mut report = Report { blocks, ..Report::default() };
         report.errors.push(format_args!("out of memory: {error}"));
         report
@@ -48,10 +43,14 @@ pub fn verify_bytes(elements: u64, rows: u64, blocks: u32) -> u64 {
 ///
 /// # Errors
 /// [`TooLarge`] if more memory is needed; it has not been allocated.
-pub fn verify_within(source: &mut dyn PageSource, options: Options, memory: u64) -> Result<Report, TooLarge> {
+pub fn verify_within(
+    source: &mut dyn PageSource,
+    value_type: Option<ValueType>,
+    memory: u64,
+) -> Result<Report, TooLarge> {
     let mut report = Report { blocks: source.blocks(), ..Report::default() };
     let memory = &mut Memory::new(memory);
-    let Some(mut index) = scan::scan(source, options, &mut report, memory)? else { return Ok(report) };
+    let Some(mut index) = scan::scan(source, value_type, &mut report, memory)? else { return Ok(report) };
     chain::check(&index, source, &mut report, memory)?;
     index.assign_neighbors(source, &mut report);
     lists::check(source, &index, &mut report);

@@ -3,7 +3,7 @@
 mod support;
 
 use graph::ValueType;
-use lantern_index_pages::{IncomingVerifier, Options, PAGE_SIZE, PageBytes, verify};
+use lantern_index_pages::{IncomingVerifier, PAGE_SIZE, PageBytes, verify};
 use proptest::prelude::*;
 use support::{KEY, sample};
 
@@ -47,7 +47,7 @@ proptest! {
     #[test]
     fn files(pages in prop_oneof![damaged(), random()]) {
         for value_type in [None, Some(ValueType::Vector), Some(ValueType::Bit), Some(ValueType::SparseVec)] {
-            let report = verify(&mut pages.as_slice(), Options { value_type });
+            let report = verify(&mut pages.as_slice(), value_type);
             prop_assert!(!report.to_string().is_empty());
         }
     }

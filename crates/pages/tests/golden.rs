@@ -3,7 +3,7 @@
 mod support;
 
 use graph::ValueType;
-use lantern_index_pages::{IndexMeta, MetaPage, Options, PAGE_SIZE, Page, PageBytes, Report, Tid, Tuple, verify};
+use lantern_index_pages::{IndexMeta, MetaPage, PAGE_SIZE, Page, PageBytes, Report, Tid, Tuple, verify};
 
 fn t3() -> Vec<PageBytes> {
     let mut bytes = vec![0; 2 * PAGE_SIZE];
@@ -18,7 +18,7 @@ fn t3() -> Vec<PageBytes> {
 }
 
 fn check(pages: &[PageBytes]) -> Report {
-    verify(&mut &pages[..], Options { value_type: Some(ValueType::Vector) })
+    verify(&mut &pages[..], Some(ValueType::Vector))
 }
 
 #[test]

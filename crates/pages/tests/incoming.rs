@@ -5,8 +5,8 @@ mod support;
 use fastrand::Rng;
 use graph::{Graph, GraphParts, NO_NEIGHBOR, ValueType};
 use lantern_index_pages::{
-    Estimate, IncomingError, IncomingSpec, IncomingVerifier, IndexMeta, Options, PAGE_SIZE, Page, PageBytes, RowDigest,
-    Tuple, max_blocks, verify,
+    Estimate, IncomingError, IncomingSpec, IncomingVerifier, IndexMeta, PAGE_SIZE, Page, PageBytes, RowDigest, Tuple,
+    max_blocks, verify,
 };
 use support::{KEY, Sample, Values, sample, samples};
 
@@ -27,7 +27,7 @@ fn mutate(sample: &Sample, pages: &mut [PageBytes], block: usize, at: usize, bit
     pages[block][at] ^= bits;
     if sample.receive(pages).is_ok() {
         assert!(is_free(pages, block, at), "block {block}, byte {at}, bits {bits:#x}");
-        let report = verify(&mut &pages[..], Options { value_type: Some(sample.meta.value_type) });
+        let report = verify(&mut &pages[..], Some(sample.meta.value_type));
         // Allowed: searches skip links to elements that are not on the layer.
         let off_layer = report.errors.first().iter().filter(|error| error.ends_with("is not on the layer")).count();
         assert_eq!(off_layer as u64, report.errors.count(), "block {block}, byte {at}, bits {bits:#x}\n{report}");
@@ -311,7 +311,7 @@ fn an_index_cannot_be_inflated() {
     second[64..70].copy_from_slice(&[0, 0, 2, 0, 2, 0]);
     first_list[4..10].copy_from_slice(&[0, 0, 2, 0, 1, 0]);
     let pages = [meta, compose(&[&first, &first_list], 2), compose(&[&second, &second_list], u32::MAX)];
-    let report = verify(&mut &pages[..], Options::default());
+    let report = verify(&mut &pages[..], None);
     assert!(report.is_ok(), "{report}");
     let mut verifier = IncomingVerifier::new(spec, KEY).unwrap();
     verifier.page(0, &pages[0]).unwrap();
@@ -324,7 +324,7 @@ fn an_index_cannot_be_inflated() {
     second[64..70].copy_from_slice(&[0, 0, 2, 0, 2, 0]);
     first_list[4..10].copy_from_slice(&[0, 0, 1, 0, 2, 0]);
     let pages = [meta, compose(&[&first, &second], 2), compose(&[&first_list, &second_list], u32::MAX)];
-    let report = verify(&mut &pages[..], Options::default());
+    let report = verify(&mut &pages[..], None);
     assert!(report.is_ok(), "{report}");
     let mut verifier = IncomingVerifier::new(spec, KEY).unwrap();
     verifier.page(0, &pages[0]).unwrap();

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use graph::{Graph, GraphParts, HeapTid, HeapTids, ValueType};
-use lantern_index_pages::{Options, PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
+use lantern_index_pages::{PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
 use support::sample;
 
 const ELEMENTS: u32 = 40_000;
@@ -45,7 +45,7 @@ impl PageSource for Counting<'_> {
 fn the_memory_is_as_estimated() {
     let pages = pages();
     let estimated = verify_bytes(ELEMENTS.into(), ELEMENTS.into(), pages.len() as u32);
-    let within = |memory| verify_within(&mut pages.as_slice(), Options::default(), memory);
+    let within = |memory| verify_within(&mut pages.as_slice(), None, memory);
     // About a tenth of the elements have a second row, which the estimate leaves out.
     let report = within(estimated * 11 / 10).unwrap();
     assert_eq!((report.live, report.errors.count()), (ELEMENTS.into(), 0), "{report}");
@@ -71,7 +71,7 @@ fn the_memory_of_many_equal_rows_is_as_estimated() {
     sample.graph = Graph::new(parts).unwrap();
     let pages = sample.pages();
     let estimated = verify_bytes(ELEMENTS.into(), 10 * u64::from(ELEMENTS), pages.len() as u32);
-    let report = verify_within(&mut pages.as_slice(), Options::default(), estimated).unwrap();
+    let report = verify_within(&mut pages.as_slice(), None, estimated).unwrap();
     assert_eq!((report.heap_tids, report.errors.count()), (10 * u64::from(ELEMENTS), 0), "{report}");
 }
 
@@ -80,7 +80,7 @@ fn long_work_pauses_and_can_be_cancelled() {
     let pages = pages();
     let counting = |last| Counting { pages: &pages, reads: 0, pauses: 0, last };
     let mut source = counting(usize::MAX);
-    let report = verify(&mut source, Options::default());
+    let report = verify(&mut source, None);
     assert!(report.is_ok(), "{report}");
     let (reads, pauses) = (source.reads, source.pauses);
     println!("{} pages, {reads} reads, {pauses} pauses", pages.len());
@@ -91,7 +91,7 @@ fn long_work_pauses_and_can_be_cancelled() {
     assert!(reads <= 2 * pages.len() + on_layers as usize, "{reads} reads of {} pages", pages.len());
     for last in [1, pauses / 2, pauses] {
         let mut source = counting(last);
-        let cancelled = catch_unwind(AssertUnwindSafe(|| verify(&mut source, Options::default())));
+        let cancelled = catch_unwind(AssertUnwindSafe(|| verify(&mut source, None)));
         assert!(cancelled.is_err() && source.pauses == last);
     }
 }
@@ -119,7 +119,7 @@ fn a_small_world_is_read_a_few_times() {
         Graph::new(GraphParts { m: M, levels, layer0, upper: Vec::new(), heap_tids, entry: Some(0) }).unwrap();
     let pages = sample.pages();
     let mut source = Counting { pages: &pages, reads: 0, pauses: 0, last: usize::MAX };
-    let report = verify(&mut source, Options::default());
+    let report = verify(&mut source, None);
     assert!(report.is_ok() && report.layers[0].reachable == ELEMENTS.into(), "{report}");
     println!("{} pages, {} reads", pages.len(), source.reads);
     assert!(source.reads < 8 * pages.len(), "{} reads of {} pages", source.reads, pages.len());

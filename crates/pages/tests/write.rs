@@ -6,14 +6,13 @@ use std::io::Write;
 
 use graph::ValueType;
 use lantern_index_pages::{
-    FileSource, IndexMeta, Layout, LayoutError, Options, PAGE_SIZE, PageSource, Report, SEGMENT_BLOCKS, verify,
+    FileSource, IndexMeta, Layout, LayoutError, PAGE_SIZE, PageSource, Report, SEGMENT_BLOCKS, verify,
 };
 use support::{Sample, Values, equal_rows, sample, samples};
 
 fn check(sample: &Sample) -> Report {
     let pages = sample.pages();
-    let value_type = Some(sample.meta.value_type);
-    verify(&mut pages.as_slice(), Options { value_type })
+    verify(&mut pages.as_slice(), Some(sample.meta.value_type))
 }
 
 #[test]
@@ -41,7 +40,7 @@ fn the_highest_levels_fit_on_a_page() {
 fn the_type_is_recognised() {
     for (name, sample) in samples().into_iter().filter(|(_, sample)| !sample.graph.is_empty()) {
         let pages = sample.pages();
-        let report = verify(&mut pages.as_slice(), Options::default());
+        let report = verify(&mut pages.as_slice(), None);
         assert!(report.is_ok(), "{name}\n{report}");
         assert_eq!(report.value_type, Some(sample.meta.value_type), "{name}");
     }
@@ -55,7 +54,7 @@ fn a_sparse_value_as_long_as_another_is_recognised() {
         let words = [2u32, 0, 3].map(u32::to_le_bytes).concat();
         let value = [words, [1f32, 0.5].map(f32::to_le_bytes).concat()].concat();
         sparse.values = Values(vec![value; 10]);
-        let report = verify(&mut sparse.pages().as_slice(), Options::default());
+        let report = verify(&mut sparse.pages().as_slice(), None);
         assert!(report.is_ok(), "{dims}\n{report}");
         assert_eq!(report.value_type, Some(ValueType::SparseVec), "{dims}");
     }
@@ -124,7 +123,7 @@ fn a_file_is_read_like_its_pages() {
         file.write_all(&page).unwrap();
     }
     let mut source = FileSource::open(file.path()).unwrap();
-    let report = verify(&mut source, Options::default());
+    let report = verify(&mut source, None);
     assert_eq!(report.to_string(), check(&sample).to_string());
     file.write_all(&[0]).unwrap();
     assert!(FileSource::open(file.path()).unwrap_err().to_string().contains("not a relation file"));

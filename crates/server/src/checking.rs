@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use distance::{Elements, Kernel, kernel};
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
-use pages::{Estimate, Linked, Options, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
+use pages::{Estimate, Linked, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
 use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
@@ -132,8 +132,7 @@ impl PageSource for Source<'_> {
 }
 
 fn verify(pages: &[PageBytes], value_type: ValueType, memory: u64, control: &Control) -> Result<Report, SessionError> {
-    let options = Options { value_type: Some(value_type) };
-    let work = || verify_within(&mut Source { pages, control }, options, memory);
+    let work = || verify_within(&mut Source { pages, control }, Some(value_type), memory);
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(report) => report.map_err(|error| {
             let (needed, reserved) = (Size(error.needed), Size(memory));

@@ -1,6 +1,6 @@
 use graph::{HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
 use hnsw::{BuildSpec, Metric, Storage};
-use pages::{IncomingVerifier, Options, verify};
+use pages::{IncomingVerifier, verify};
 
 use super::built::{KEY, POOL, index};
 use super::input::Input;
@@ -14,7 +14,7 @@ pub fn graphs(data: &[u8]) {
     let storage = if spool { Storage::with_spool(std::env::temp_dir()) } else { Storage::default() };
     assert_eq!(storage.spool(), spool);
     let Some(index) = POOL.run(|| index(&spec, storage, &rows)) else { return };
-    let report = verify(&mut index.pages.as_slice(), Options { value_type: Some(spec.value_type) });
+    let report = verify(&mut index.pages.as_slice(), Some(spec.value_type));
     assert!(report.is_ok(), "{report}");
     let mut verifier = IncomingVerifier::new(index.spec, KEY).expect("the builder's own numbers");
     for (block, page) in (0..).zip(&index.pages) {

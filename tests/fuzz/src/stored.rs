@@ -1,5 +1,5 @@
 use graph::ValueType;
-use pages::{Datum, IncomingVerifier, Options, PAGE_SIZE, PageBytes, Tid, value_len, verify};
+use pages::{Datum, IncomingVerifier, PAGE_SIZE, PageBytes, Tid, value_len, verify};
 
 use super::built::{Index, KEY, SAMPLES};
 use super::input::Input;
@@ -26,7 +26,7 @@ pub fn verify_pages(data: &[u8]) {
     let sample = sample(&mut input);
     let declared = [None, Some(TYPES[0]), Some(TYPES[1]), Some(TYPES[2]), Some(TYPES[3])][input.below(5)];
     let pages = damaged(&sample.pages, &mut input);
-    let report = verify(&mut pages.as_slice(), Options { value_type: declared });
+    let report = verify(&mut pages.as_slice(), declared);
     assert!(!report.to_string().is_empty());
 }
 
@@ -46,7 +46,7 @@ pub fn incoming_pages(data: &[u8]) {
         return;
     }
     if verifier.finish(sample.sent.clone()).is_ok() {
-        let report = verify(&mut pages.as_slice(), Options { value_type: Some(spec.meta.value_type) }).to_string();
+        let report = verify(&mut pages.as_slice(), Some(spec.meta.value_type)).to_string();
         // Links to elements that are not on the layer may pass, since pgvector's searches skip them.
         let mut errors = report.lines().filter(|line| line.starts_with("error "));
         assert!(errors.all(|line| line.ends_with("is not on the layer")), "{report}");

@@ -1,6 +1,6 @@
 //! `lantern_index.check(index, sample, external)`
 
-use pages::{Estimate, MetaPage, Options, PAGE_SIZE, Page, PageSource, Report, verify_within};
+use pages::{Estimate, MetaPage, PAGE_SIZE, Page, PageSource, Report, verify_within};
 use pgrx::prelude::*;
 use pgvector::M_RANGE;
 use protocol::Findings as Answer;
@@ -270,7 +270,7 @@ unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure
             refuse_if_too_large(&column, options.m, LivePages::new(index).blocks(), memory)?;
         }
         let read = || {
-            let found = verify_within(&mut LivePages::new(index), Options { value_type }, memory);
+            let found = verify_within(&mut LivePages::new(index), value_type, memory);
             found.map_err(|error| too_large(error.needed))
         };
         let first = read()?;

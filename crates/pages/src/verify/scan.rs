@@ -3,19 +3,19 @@ use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, max_level};
 use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len};
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Memory, TooLarge};
-use crate::verify::{Options, PAUSE, Report, for_each_page};
+use crate::verify::{PAUSE, Report, for_each_page};
 use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageSource, Tid, Tuple};
 
 /// Reads all pages: collects the tuples and checks each of them on its own. `None` without a meta page.
 pub(super) fn scan(
     source: &mut dyn PageSource,
-    options: Options,
+    value_type: Option<ValueType>,
     report: &mut Report,
     memory: &mut Memory,
 ) -> Result<Option<Index>, TooLarge> {
-    let mut scan = Scan { index: None, value_type: options.value_type, rows: Vec::new() };
+    let mut scan = Scan { index: None, value_type, rows: Vec::new() };
     let blocks = source.blocks();
-    report.value_type = options.value_type;
+    report.value_type = value_type;
     for_each_page(source, report, true, |page, report| {
         memory.has_read(page.block(), blocks);
         check_frame(page, report);

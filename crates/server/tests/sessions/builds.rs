@@ -3,7 +3,7 @@
 use std::thread;
 
 use graph::ValueType;
-use pages::{Options, PageBytes, verify};
+use pages::{PageBytes, verify};
 use protocol::ClientMessage;
 
 use crate::support::{Builder, Built, Client, Rows, Stream, eventually, hello};
@@ -17,7 +17,7 @@ fn build<S: Stream>(client: &mut Client<S>, rows: &Rows) -> Built {
 
 fn check(built: &Built, rows: u64) {
     let mut source: &[PageBytes] = &built.pages;
-    let report = verify(&mut source, Options { value_type: Some(ValueType::Vector) });
+    let report = verify(&mut source, Some(ValueType::Vector));
     assert!(report.is_ok(), "{report}");
     assert_eq!(report.heap_tids, rows);
     assert_eq!(built.done.rows, rows);
