@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Activity, Door, Listening, PendingConnections, Readiness, Role, Shutdown, StatusError, StatusServer};
+use crate::{Activity, Door, Listening, PendingConnections, Readiness, Role, Shutdown, StatusServer};
 
 /// How long sessions may take to inform their clients that the daemon stops.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -47,9 +47,19 @@ pub enum DaemonError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The status server did not start.
-    #[error(transparent)]
-    Status(#[from] StatusError),
+    /// The status server cannot listen at the address.
+    #[error("cannot listen for status requests on {host}:{port}")]
+    BindStatus {
+        /// As configured.
+        host: String,
+        /// As configured.
+        port: u16,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The thread or the runtime of the status server could not be started.
+    #[error("cannot start the status server")]
+    Status(#[source] io::Error),
     /// A defect: conflicting metrics.
     #[error("cannot register metrics: {0}")]
     Metrics(String),

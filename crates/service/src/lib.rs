@@ -50,7 +50,7 @@ pub use pending::PendingConnections;
 pub use reload::{Reload, keep_fresh};
 pub use shutdown::Shutdown;
 pub use size::{Size, parse_size};
-pub use status::{StatusError, StatusServer};
+pub use status::StatusServer;
 pub use telemetry::TelemetryError;
 pub use throttle::Throttle;
 pub use ticket::{Clock, Shown, TicketError, TicketGate, TicketKeyError, TicketKeys};

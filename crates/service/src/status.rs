@@ -1,7 +1,6 @@
 mod listener;
 mod page;
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,29 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
-use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use self::listener::Connections;
-use crate::{Activity, Readiness, throughput};
-
-/// Why the status server could not start.
-#[derive(Debug, Error)]
-pub enum StatusError {
-    /// The server cannot listen at the address.
-    #[error("cannot listen for status requests on {host}:{port}")]
-    Bind {
-        /// As configured.
-        host: String,
-        /// As configured.
-        port: u16,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The thread or the runtime could not be started.
-    #[error("cannot start the status server")]
-    Start(#[from] io::Error),
-}
+use crate::{Activity, DaemonError, Readiness, throughput};
 
 /// The JSON that Lantern's clients and dashboards expect at `/`.
 #[derive(Serialize)]
@@ -59,12 +39,13 @@ impl StatusServer {
     ///
     /// # Errors
     /// If the address cannot be used, or the thread cannot be started.
-    pub fn start(host: &str, port: u16, activity: Arc<Activity>) -> Result<Self, StatusError> {
-        let bind = |source| StatusError::Bind { host: host.to_owned(), port, source };
+    pub fn start(host: &str, port: u16, activity: Arc<Activity>) -> Result<Self, DaemonError> {
+        let bind = |source| DaemonError::BindStatus { host: host.to_owned(), port, source };
         let listener = TcpListener::bind((host, port)).map_err(bind)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        listener.set_nonblocking(true).map_err(DaemonError::Status)?;
+        let address = listener.local_addr().map_err(DaemonError::Status)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(DaemonError::Status)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let serve = async move {
@@ -77,13 +58,14 @@ impl StatusServer {
                 () = stopped => Ok(()),
             }
         };
-        let thread = thread::Builder::new().name("status".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("status".to_owned());
+        let thread = thread.spawn(move || {
             if let Err(error) = runtime.block_on(serve) {
                 tracing::error!(%error, "status server ended");
             }
             runtime.shutdown_timeout(Duration::from_millis(100));
-        })?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        });
+        Ok(Self { address, stop, thread: Some(thread.map_err(DaemonError::Status)?) })
     }
 
     /// The address where it listens.
