@@ -14,7 +14,7 @@
 //! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | how are messages sent and received? |
 //! | [`engage`] | which builder accepts the build, through queue and router? |
 //! | [`rate_limit`] | how fast may bytes flow, and how long did a phase take? |
-//! | [`connection_thread`], [`link`], [`recycling_queue`], [`wakeup`], [`waiter`], [`threads`] | how is the connection handled while PostgreSQL scans and writes? |
+//! | [`connection_thread`], [`link`], [`wakeup`], [`waiter`], [`threads`] | how is the connection handled while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
 //! | [`raised`] | how do errors of users' functions pass through unchanged? |
 //! | [`build`] | in which order does all that happen? |
@@ -35,7 +35,6 @@ mod options;
 mod progress;
 mod raised;
 mod rate_limit;
-mod recycling_queue;
 mod resolve;
 mod scan;
 mod session;

@@ -10,6 +10,8 @@ mod file;
 mod receive;
 mod wal;
 
+use std::sync::mpsc;
+
 use pages::{IncomingSpec, IncomingVerifier, IndexMeta, RowDigest};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -20,7 +22,6 @@ use crate::failure::{Failure, tell};
 use crate::link::Link;
 use crate::progress;
 use crate::rate_limit::RateLimit;
-use crate::recycling_queue::RecyclingQueue;
 use crate::session::Session;
 use crate::wait;
 use batch::Batch;
@@ -28,7 +29,7 @@ use file::IndexFile;
 use receive::Receiver;
 pub(crate) use wal::hint as wal_hint;
 
-/// Batches of pages between the thread and the backend.
+/// Batches of pages between the thread and the backend. Their number is fixed, so a slow side holds a fast one back.
 const BATCHES: usize = 8;
 
 /// What the received index must match.
@@ -54,14 +55,15 @@ pub(crate) unsafe fn write(
     let Layout { rows, elements, blocks } = layout;
     let spec = IncomingSpec { meta, rows, elements, blocks };
     let verifier = IncomingVerifier::new(spec, key).map_err(receive::refused)?;
-    let queue = RecyclingQueue::new((0..BATCHES).map(|_| Batch::new()));
+    let ((full, received), (stored, empty)) = (mpsc::channel(), mpsc::channel());
+    (0..BATCHES).for_each(|_| _ = stored.send(Batch::new()));
     // SAFETY: as promised by the caller.
     let mut file = unsafe { IndexFile::new(index, blocks) };
     let ((), done) = connection_thread::beside(
         session,
         wait::TICK,
-        |session, link| Receiver::new(link, &queue, verifier).receive(session, layout, digest),
-        |link| store(link, &queue, &mut file, blocks, rate_limit),
+        |session, link| Receiver::new(link, full, empty, verifier).receive(session, layout, digest),
+        |link| store(link, &received, &stored, &mut file, blocks, rate_limit),
     )?;
     file.finish();
     warn_of_poor_graph(&done);
@@ -71,7 +73,8 @@ pub(crate) unsafe fn write(
 /// Writes the pages that the thread has verified.
 fn store(
     link: &Link,
-    queue: &RecyclingQueue<Batch>,
+    received: &mpsc::Receiver<Batch>,
+    stored: &mpsc::Sender<Batch>,
     file: &mut IndexFile,
     blocks: u32,
     rate_limit: &mut RateLimit,
@@ -80,7 +83,7 @@ fn store(
     while written < blocks {
         // Read before looking for a batch: one may arrive between the two.
         let is_over = link.is_over();
-        let Some(mut batch) = queue.next() else {
+        let Ok(mut batch) = received.try_recv() else {
             if is_over {
                 return Err(Gone);
             }
@@ -91,7 +94,7 @@ fn store(
         let pages = batch.pages();
         let count = pages.len();
         file.append(first, pages);
-        queue.give_back(batch);
+        let _ = stored.send(batch);
         link.wake_thread();
         written += count as u32;
         progress::blocks(written, blocks);

@@ -1,25 +1,34 @@
 //! The thread that receives pages, and passes on only those that it has verified.
 
+use std::sync::mpsc;
+
 use pages::{IncomingError, IncomingVerifier, PAGE_SIZE, RowDigest};
 use protocol::{BuilderMessage, Done, Layout};
 
 use super::batch::Batch;
 use crate::failure::Failure;
 use crate::link::Link;
-use crate::recycling_queue::RecyclingQueue;
 use crate::session::Session;
 
 pub(super) struct Receiver<'a> {
     link: &'a Link,
-    queue: &'a RecyclingQueue<Batch>,
+    /// Takes full batches to the backend.
+    full: mpsc::Sender<Batch>,
+    /// Brings them back.
+    empty: mpsc::Receiver<Batch>,
     verifier: IncomingVerifier,
     /// Verified pages, until the batch is full.
     batch: Option<Batch>,
 }
 
 impl<'a> Receiver<'a> {
-    pub(super) fn new(link: &'a Link, queue: &'a RecyclingQueue<Batch>, verifier: IncomingVerifier) -> Self {
-        Self { link, queue, verifier, batch: None }
+    pub(super) fn new(
+        link: &'a Link,
+        full: mpsc::Sender<Batch>,
+        empty: mpsc::Receiver<Batch>,
+        verifier: IncomingVerifier,
+    ) -> Self {
+        Self { link, full, empty, verifier, batch: None }
     }
 
     /// Receives and verifies all pages. `sent` is the digest of the rows sent, with which the rows in the pages are compared.
@@ -36,7 +45,7 @@ impl<'a> Receiver<'a> {
         self.verifier.finish(sent).map_err(refused)?;
         // The last batch is passed on only after all checks, so that an incomplete index is never stored completely.
         if let Some(batch) = self.batch.take() {
-            self.queue.put(batch);
+            let _ = self.full.send(batch);
             self.link.wake_backend();
         }
         Ok(done)
@@ -62,11 +71,11 @@ impl<'a> Receiver<'a> {
     /// Passes on a full batch, and waits for an empty one if the backend has all of them.
     fn next_batch(&self, full: Option<Batch>, block: u32) -> Result<Batch, Failure> {
         if let Some(full) = full {
-            self.queue.put(full);
+            let _ = self.full.send(full);
             self.link.wake_backend();
         }
         loop {
-            if let Some(mut batch) = self.queue.empty() {
+            if let Ok(mut batch) = self.empty.try_recv() {
                 batch.start(block);
                 return Ok(batch);
             }
