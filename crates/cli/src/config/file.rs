@@ -135,7 +135,7 @@ impl Reader<'_> {
     }
 
     fn mistake(&mut self, at: usize, text: String) {
-        let place = Place::line(self.path, self.line(at));
+        let place = Place::File(self.path.to_owned(), Some(self.line(at)));
         self.file.mistakes.push(Mistake { place, text });
     }
 

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
@@ -27,13 +27,6 @@ pub enum Place {
     CommandLine,
     /// No source: the value is the default.
     Default,
-}
-
-impl Place {
-    /// A line of a file.
-    pub fn line(path: &Path, line: usize) -> Self {
-        Self::File(path.to_owned(), Some(line))
-    }
 }
 
 impl fmt::Display for Place {
