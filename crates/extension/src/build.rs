@@ -178,7 +178,7 @@ unsafe fn build(
     let key = random_key()?;
     let mut rate_limit = RateLimit::new(settings::max_rate());
     let mut stopwatch = Stopwatch::start();
-    scan::enter(estimate);
+    progress::enter(Phase::LoadingTuples, estimate);
     // SAFETY: as promised by the caller.
     let Scanned { heap_tuples, digest, workers } =
         unsafe { scan::run(heap, index, index_info, &column, &mut session, &mut rate_limit, key)? };

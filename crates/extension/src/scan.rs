@@ -23,7 +23,7 @@ use crate::column::Column;
 use crate::connection_thread::{self, Gone};
 use crate::failure::{Failure, information, tell};
 use crate::link::Link;
-use crate::progress::{self, Phase};
+use crate::progress;
 use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::wait;
@@ -193,9 +193,4 @@ impl Backend<'_> {
         }
         Ok(())
     }
-}
-
-/// Announces the scan.
-pub(crate) fn enter(estimate: u64) {
-    progress::enter(Phase::LoadingTuples, estimate);
 }
