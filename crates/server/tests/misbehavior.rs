@@ -79,12 +79,6 @@ fn known(dims: u32) -> Hello {
     Hello { token: TOKEN.to_owned(), ..hello(dims) }
 }
 
-fn frame(message: &ClientMessage) -> Vec<u8> {
-    let mut bytes = BytesMut::new();
-    message.encode(&mut bytes);
-    bytes.to_vec()
-}
-
 /// A build that runs while `work` does, and must not be disturbed by it.
 fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
     let mut good = builder.connect();
@@ -122,7 +116,8 @@ fn connections_without_a_request() {
         let mut noise = connect();
         noise.write_all(&[&MAGIC[..], &[0xff; 4000]].concat()).unwrap();
         // One byte at a time, each of them within the idle timeout.
-        let bytes = [&MAGIC[..], &frame(&ClientMessage::Hello(known(8)))].concat();
+        let mut bytes = BytesMut::from(&MAGIC[..]);
+        ClientMessage::Hello(known(8)).encode(&mut bytes);
         for byte in &bytes[..15] {
             if slow.write_all(&[*byte]).is_err() {
                 break;
