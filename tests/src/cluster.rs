@@ -117,7 +117,7 @@ impl Cluster {
 
     /// Kills all of the server's processes at once and restarts it: it replays its WAL.
     pub fn crash(&mut self) -> Result<()> {
-        let pid = self.pid().context("the server is not running")?;
+        let pid = self.postmaster().context("the server is not running")?;
         let children = processes::children(pid);
         self.end(Signal::KILL)?;
         for child in children.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
@@ -129,7 +129,7 @@ impl Cluster {
 
     /// Kills only the postmaster, and restarts the server once all other processes have noticed and ended.
     pub fn lose_postmaster(&mut self) -> Result<()> {
-        let children = processes::children(self.pid().context("the server is not running")?);
+        let children = processes::children(self.postmaster().context("the server is not running")?);
         self.end(Signal::KILL)?;
         await_end(&children)?;
         self.run()
@@ -151,12 +151,12 @@ impl Cluster {
 
     /// The process id of the postmaster, while it runs.
     pub fn postmaster(&self) -> Option<u32> {
-        self.pid()
+        self.postmaster.as_ref().map(Child::id)
     }
 
     /// CPU seconds that the server has used so far.
     pub fn cpu_seconds(&self) -> f64 {
-        self.pid().map_or(0.0, cpu_seconds)
+        self.postmaster().map_or(0.0, cpu_seconds)
     }
 
     /// The names of the relation files of a database.
@@ -199,10 +199,6 @@ impl Cluster {
 
     fn socket(&self) -> PathBuf {
         self.dir().join(".s.PGSQL.5432")
-    }
-
-    fn pid(&self) -> Option<u32> {
-        self.postmaster.as_ref().map(Child::id)
     }
 
     fn command(&self, program: &str) -> Command {
@@ -253,7 +249,7 @@ impl Cluster {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed())).context("the server is not running")?;
+        let pid = self.postmaster().and_then(|pid| Pid::from_raw(pid.cast_signed())).context("the server is not running")?;
         kill_process(pid, signal).context("cannot signal the server")
     }
 }
