@@ -51,7 +51,7 @@ impl Kubernetes {
 
 /// The namespace of a rig's builders, and the configuration of its routers.
 pub struct Pods {
-    kubernetes: Rc<Kubernetes>,
+    pub kubernetes: Rc<Kubernetes>,
     namespace: Namespace,
     template: Value,
     /// Arguments of routers for builders' certificates.
@@ -126,11 +126,6 @@ impl Pods {
         let name = format!("lantern-index-builder-{}", number + 1);
         let grace = if is_hurried { "--grace-period=1" } else { "--grace-period=-1" };
         self.kubectl(&["delete", "pod", &name, "--wait=false", "--ignore-not-found", grace]).map(drop)
-    }
-
-    /// Kills the API server and restarts it after `time`.
-    pub fn lose_api_server(&self, time: Duration) -> Result<()> {
-        self.kubernetes.lose_api_server(time)
     }
 
     /// The number of a router's connections to the API server; its client keeps idle ones for later requests.

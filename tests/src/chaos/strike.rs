@@ -99,7 +99,7 @@ pub fn strike(
             hang_up(rig);
         }
         Fault::Cut => rig.proxy.cut(),
-        Fault::ApiServer(time) => rig.pods()?.lose_api_server(time)?,
+        Fault::ApiServer(time) => rig.pods()?.kubernetes.lose_api_server(time)?,
         Fault::DeletePod => {
             let is_hurried = (plan.pick >> 8).is_multiple_of(2);
             rig.pods()?.delete_one(plan.pick % plan.builds.len(), is_hurried)?;
