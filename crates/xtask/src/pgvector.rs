@@ -57,7 +57,8 @@ pub fn install(config: &PgConfig) -> Result<()> {
             config.path.display(),
             system.commands()
         );
-        let source = fetch(config).with_context(|| {
+        let dir = step::work_dir()?.join(format!("pgvector-pg{}", config.major));
+        let source = fetch_first(&dir, |_| true).with_context(|| {
             let (major, minor) = MINIMUM_PGVECTOR;
             format!("cannot get pgvector; install {major}.{minor} or newer for {} yourself", config.path.display())
         })?;
@@ -66,12 +67,6 @@ pub fn install(config: &PgConfig) -> Result<()> {
     let version = pgvector_version(config).unwrap_or_else(|| "none".to_owned());
     ensure!(is_new_enough(&version), "pgvector was installed, but {} has {version}", config.pkglibdir.display());
     Ok(())
-}
-
-/// Gets Debian's source package of a newer release.
-fn fetch(config: &PgConfig) -> Result<PathBuf> {
-    let dir = step::work_dir()?.join(format!("pgvector-pg{}", config.major));
-    fetch_first(&dir, |_| true)
 }
 
 /// The directory in `PGVECTOR_SOURCE`.
