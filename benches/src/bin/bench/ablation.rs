@@ -84,8 +84,7 @@ pub fn run(arguments: &Ablation) -> Result<()> {
         results.table("Builds", &table(&contestants, &rounds));
         results.write()?;
     }
-    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
-    Ok(())
+    results.finish()
 }
 
 impl Ablation {

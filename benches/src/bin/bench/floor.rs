@@ -103,8 +103,7 @@ pub fn run(options: &Floor) -> Result<()> {
         results.raw("All", &report::raw(&works, &rounds));
         results.write()?;
     }
-    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
-    Ok(())
+    results.finish()
 }
 
 /// The median of each figure.

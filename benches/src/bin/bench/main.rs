@@ -112,8 +112,7 @@ fn compare_builds(options: &BenchOptions) -> Result<()> {
         builds(&mut stage, options, &set, &mut results)?;
         results.write()?;
     }
-    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
-    Ok(())
+    results.finish()
 }
 
 /// Measures all peers with all options: a table for each combination of options, and one plot.

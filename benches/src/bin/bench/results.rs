@@ -56,10 +56,6 @@ impl Results {
         Ok(())
     }
 
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     pub fn path(&self) -> PathBuf {
         self.dir.join(format!("{}.md", self.stem))
     }
@@ -67,6 +63,13 @@ impl Results {
     /// Writes the report as far as it is complete.
     pub fn write(&self) -> Result<()> {
         fs::write(self.path(), &self.text).with_context(|| format!("cannot write {}", self.path().display()))
+    }
+
+    /// Writes and prints the report.
+    pub fn finish(&self) -> Result<()> {
+        self.write()?;
+        println!("\n{}\n\nwritten to {}", self.text, self.path().display());
+        Ok(())
     }
 }
 

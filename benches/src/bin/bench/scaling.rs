@@ -60,8 +60,7 @@ pub fn run(arguments: &Scaling) -> Result<()> {
         }
         results.write()?;
     }
-    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
-    Ok(())
+    results.finish()
 }
 
 impl Scaling {

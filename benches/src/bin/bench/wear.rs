@@ -57,9 +57,7 @@ pub fn run(options: &Wear) -> Result<()> {
     ));
     results.table("Updates and deletes", &bench.wear()?);
     results.table("New rows", &bench.shares()?);
-    results.write()?;
-    println!("\n{}\n\nwritten to {}", results.text(), results.path().display());
-    Ok(())
+    results.finish()
 }
 
 struct Bench<'a> {
