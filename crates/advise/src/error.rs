@@ -1,4 +1,5 @@
 use hnsw::BuildError;
+use pgvector::{Metric, ValueType};
 
 /// Why there is no advice.
 #[derive(Debug, thiserror::Error)]
@@ -15,14 +16,14 @@ pub enum AdviseError {
     #[error("none of the queries has a nearest neighbor: all are of norm zero")]
     NoQueries,
     /// pgvector has no hnsw index for the type, dimensions and metric.
-    #[error("no hnsw index takes {value_type}({dims}) by {metric}")]
+    #[error("no hnsw index takes {}({dims}) by {}", .value_type.name(), .metric.name())]
     Unsupported {
         /// The type of the values.
-        value_type: &'static str,
+        value_type: ValueType,
         /// Their dimensions.
         dims: u32,
         /// The metric.
-        metric: &'static str,
+        metric: Metric,
     },
     /// A graph could not be built.
     #[error(transparent)]

@@ -12,11 +12,8 @@ const CHUNK: usize = 128;
 
 /// The distance kernel of the question's metric.
 pub(crate) fn kernel_of(question: &Question, values: &Values) -> Result<Kernel, AdviseError> {
-    kernel(values.elements(), question.metric).ok_or(AdviseError::Unsupported {
-        value_type: question.value_type.name(),
-        dims: question.dims,
-        metric: question.metric.name(),
-    })
+    let Question { value_type, dims, metric, .. } = *question;
+    kernel(values.elements(), metric).ok_or(AdviseError::Unsupported { value_type, dims, metric })
 }
 
 /// The distances within which a query's true neighbors lie.

@@ -94,8 +94,8 @@ pub fn advise(
         forms.extend(Form::new(&context, value_type).map(|form| (value_type, form)));
     }
     if forms.is_empty() {
-        let (value_type, metric) = (question.value_type.name(), question.metric.name());
-        return Err(AdviseError::Unsupported { value_type, dims: question.dims, metric });
+        let Question { value_type, dims, metric, .. } = *question;
+        return Err(AdviseError::Unsupported { value_type, dims, metric });
     }
     let trials = Trials { context: &context, plan: &plan, limits: &limits, forms: &forms };
     let measured = trials.measured()?;

@@ -93,13 +93,9 @@ impl<'a> Trial<'a> {
         let question = context.question;
         let reranked = candidate.is_reranked(question);
         let metric = if reranked { Metric::Hamming } else { question.metric };
-        let unsupported = AdviseError::Unsupported {
-            value_type: candidate.value_type.name(),
-            dims: question.dims,
-            metric: metric.name(),
-        };
-        let kernel = kernel(form.rows.elements(), metric).ok_or(unsupported)?;
         let Candidate { value_type, m, ef_construction, .. } = candidate;
+        let unsupported = AdviseError::Unsupported { value_type, dims: question.dims, metric };
+        let kernel = kernel(form.rows.elements(), metric).ok_or(unsupported)?;
         let spec = BuildSpec {
             expected_rows: rows as u64,
             seed: question.seed,
