@@ -154,7 +154,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         let _shown = Shown::new(relation, pg_sys::Oid::INVALID);
         let queries = match &wanted.queries {
             Some(queries) => sample::queries(&column, &names.column.queries(queries, MAX_ADVICE_QUERIES))?,
-            None => Batch::new(),
+            None => Batch::default(),
         };
         let rows = sample::rows(&names, relation, found.number, blocks, density)?;
         ask(&names, build::label(relation), &column, wanted, rows, queries).map(|advice| (names, advice))

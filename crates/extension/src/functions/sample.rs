@@ -30,10 +30,6 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
     pub(super) fn rows(&self) -> u64 {
         (self.tids.len() / protocol::HEAP_TID_BYTES) as u64
     }
@@ -88,7 +84,7 @@ impl Batch {
 /// # Safety
 /// A snapshot must be active; the query must return values of the column's type in its first column.
 pub(super) unsafe fn queries(column: &Column, sql: &str) -> Result<Batch, Failure> {
-    let mut batch = Batch::new();
+    let mut batch = Batch::default();
     // SAFETY: as promised by the caller.
     unsafe { for_each(sql, |value| batch.push(column, batch.rows(), value))? };
     if batch.rows() == 0 {
@@ -110,7 +106,7 @@ pub(super) unsafe fn send(
     session: &mut Session,
     rate_limit: &mut RateLimit,
 ) -> Result<u64, Failure> {
-    let (mut batch, mut sent) = (Batch::new(), 0);
+    let (mut batch, mut sent) = (Batch::default(), 0);
     // SAFETY: as promised by the caller.
     unsafe {
         for_each(sql, |value| {
