@@ -8,7 +8,7 @@ use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capabilit
 
 use super::choices::{self, Names};
 use super::sample::{self, Batch};
-use super::{answer, bigint, estimate, read_one, require_select};
+use super::{answer, bigint, estimate, read_one, require_select, unsupported};
 use crate::build;
 use crate::column::Column;
 use crate::engage::engage;
@@ -183,10 +183,7 @@ unsafe fn ask(
     let hello = Hello { capabilities, ask: Some(ask), ..hello };
     let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;
     if !session.takes_sample() {
-        // An old builder has begun a build, and ends it when the connection closes.
-        let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
-        return Err(Failure::new(code, "external indexing server gives no advice")
-            .hint("Use a lantern-index builder of this version or later."));
+        return Err(unsupported("external indexing server gives no advice"));
     }
     let mut rate_limit = RateLimit::new(settings::max_rate());
     queries.send(&mut session, &mut rate_limit)?;

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
 
 use super::live::LivePages;
-use super::{answer, check};
+use super::{answer, check, unsupported};
 use crate::build;
 use crate::column::Column;
 use crate::connection::Connection;
@@ -56,12 +56,7 @@ pub(super) unsafe fn begin(
     let shown = unsafe { Shown::new((*(*index).rd_index).indrelid, (*index).rd_id) };
     let session = engage(&Settings::get(), hello, News { of_partition: true })?;
     if !session.takes_index() {
-        // An old builder has begun a build, and ends it when the connection closes.
-        return Err(Failure::new(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "external indexing server does not check indexes",
-        )
-        .hint("Use a lantern-index builder of this version or later."));
+        return Err(unsupported("external indexing server does not check indexes"));
     }
     Ok(Begun { session, pages, blocks, _shown: shown })
 }

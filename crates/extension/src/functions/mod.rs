@@ -112,6 +112,12 @@ fn answer<T>(
     }
 }
 
+/// The failure with an old builder, which has begun a build, and ends it when the connection closes.
+fn unsupported(message: &str) -> Failure {
+    Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+        .hint("Use a lantern-index builder of this version or later.")
+}
+
 fn gone(relation: pg_sys::Oid) -> Failure {
     let message = format!("relation with OID {} does not exist", relation.to_u32());
     Failure::new(PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE, message)
