@@ -175,7 +175,8 @@ unsafe fn build(
     engaged: Engaged,
 ) -> Result<Built, Failure> {
     let Engaged { column, mut session, estimate, build_id } = engaged;
-    let key = random_key()?;
+    // The builder never learns it.
+    let key = random().ok_or_else(|| Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "no random numbers"))?;
     let mut rate_limit = RateLimit::new(settings::max_rate());
     let mut stopwatch = Stopwatch::start();
     progress::enter(Phase::LoadingTuples, estimate);
@@ -250,17 +251,17 @@ pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estim
         client_version: concat!("lantern_index ", env!("CARGO_PKG_VERSION")).into(),
         server_version: format!("PostgreSQL {}", server_version()),
         label,
-        build_id: build_id(),
+        // For logs and status of database, router and builder.
+        build_id: random().map_or_else(String::new, |[id]| format!("{id:016x}")),
         ..Hello::new(column.value_type, column.metric, column.dims)
     }
 }
 
-/// A random id for the build in logs and status of database, router and builder; empty if there are no random numbers.
-fn build_id() -> String {
-    let mut bytes = [0u8; 8];
-    // SAFETY: writes that many bytes.
-    let random = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
-    if random { format!("{:016x}", u64::from_le_bytes(bytes)) } else { String::new() }
+/// Random numbers, if there are any.
+fn random<const N: usize>() -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    // SAFETY: fills the array.
+    unsafe { pg_sys::pg_strong_random(numbers.as_mut_ptr().cast(), size_of_val(&numbers)) }.then_some(numbers)
 }
 
 fn server_version() -> String {
@@ -288,12 +289,4 @@ fn wait_for_layout(session: &mut Session) -> Result<Layout, Failure> {
             other => return Err(Failure::protocol(format!("{} while the graph was built.", other.name()))),
         }
     }
-}
-
-/// A random key of the row digest, which the builder never learns.
-fn random_key() -> Result<[u64; 4], Failure> {
-    let mut key = [0u64; 4];
-    // SAFETY: fills the array.
-    let filled = unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), size_of_val(&key)) };
-    if filled { Ok(key) } else { Err(Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "no random numbers")) }
 }
