@@ -76,8 +76,14 @@ impl Trial {
             allow_anonymous: daemon.allow_anonymous,
             ..Access::default()
         };
-        let exposure = async || access.check_exposure(&daemon.host, daemon.port, asked).await.map_err(daemon::explain);
-        self.exposure(exposure);
+        let check = access.check_exposure(&daemon.host, daemon.port, asked);
+        let checked = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(check).map_err(daemon::explain),
+            Err(error) => Err(Failure::Other(anyhow!(error))),
+        };
+        if let Err(failure) = checked {
+            self.add("host", failure);
+        }
     }
 
     fn tls(&mut self, daemon: &Daemon, client_ca: Option<&Path>) {
@@ -100,17 +106,6 @@ impl Trial {
     ) {
         if let Some(Err(error)) = path.map(read) {
             self.add(setting, Failure::usage(error));
-        }
-    }
-
-    fn exposure(&mut self, check: impl AsyncFnOnce() -> Result<(), Failure>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let result = match runtime {
-            Ok(runtime) => runtime.block_on(check()),
-            Err(error) => Err(Failure::Other(anyhow!(error))),
-        };
-        if let Err(failure) = result {
-            self.add("host", failure);
         }
     }
 
