@@ -157,7 +157,7 @@ fn a_node_that_is_gone() {
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
 fn a_node_whose_kubelet_is_silent() {
-    let mut scene = Scene::new("kubelet-silent");
+    let scene = Scene::new("kubelet-silent");
     let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
     let proxy = Proxy::start(router.address()).unwrap();
     let building = scene.build_until(Phase::Rows, &router, &proxy);
