@@ -23,6 +23,7 @@ max_wal_size = 4GB
 checkpoint_timeout = 1h
 fsync = off
 autovacuum = off
+jit = off
 log_min_messages = info
 log_line_prefix = '%m [%p] '
 ";
@@ -249,7 +250,8 @@ impl Cluster {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.postmaster().and_then(|pid| Pid::from_raw(pid.cast_signed())).context("the server is not running")?;
+        let pid =
+            self.postmaster().and_then(|pid| Pid::from_raw(pid.cast_signed())).context("the server is not running")?;
         kill_process(pid, signal).context("cannot signal the server")
     }
 }

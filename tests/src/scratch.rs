@@ -100,7 +100,7 @@ mod tests {
     fn drop_stops_the_process_and_deletes_the_directory() {
         let scratch = Scratch::new("scratch-test", 0o700).unwrap();
         let path = scratch.path().to_owned();
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = Command::new("env").args(["--default-signal=QUIT", "sleep", "600"]).spawn().unwrap();
         scratch.guard(child.id()).unwrap();
         let waiter = std::thread::spawn(move || child.wait().unwrap());
         drop(scratch);
