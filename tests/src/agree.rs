@@ -27,9 +27,10 @@ pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exac
         .collect()
 }
 
-/// Checks that an iterative index scan of `table (id, v)` returns every row once. Not for rows in clusters far apart: in pgvector's own
-/// graphs, some clusters may be unreachable.
-pub fn expect_every_row(session: &mut Session, table: &str) -> Result<()> {
+/// Checks that an iterative index scan of `table (id, v)` returns every row once, but for at most `stranded` ones, which pgvector has inserted:
+/// if no neighbor has room for a link back, no search finds such a row. Not for rows in clusters far apart: in pgvector's own graphs, some
+/// clusters may be unreachable.
+pub fn expect_every_row(session: &mut Session, table: &str, stranded: usize) -> Result<()> {
     session.execute(
         "SET enable_seqscan = off; SET jit = off; SET hnsw.iterative_scan = relaxed_order; \
          SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
@@ -45,8 +46,9 @@ pub fn expect_every_row(session: &mut Session, table: &str) -> Result<()> {
     let seen: BTreeSet<u32> = found.iter().copied().collect();
     ensure!(found.len() == seen.len(), "the index leads to {} rows twice", found.len() - seen.len());
     let missing: Vec<_> = all.difference(&seen).take(10).collect();
-    ensure!(missing.is_empty(), "the index leads to {} of {} rows; not to {missing:?}", seen.len(), all.len());
-    ensure!(seen == all, "the index leads to rows that are not in the table");
+    let lost = all.difference(&seen).count();
+    ensure!(lost <= stranded, "the index leads to {} of {} rows; not to {missing:?}", seen.len(), all.len());
+    ensure!(seen.is_subset(&all), "the index leads to rows that are not in the table");
     Ok(())
 }
 

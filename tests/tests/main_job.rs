@@ -91,7 +91,8 @@ fn compare(database: &str, column: Column, metric: Metric, options: &str, base: 
     let outside = EF_SEARCH.map(|ef| recall(&mut session, search, ef).unwrap());
     println!("{database}: in the database {inside:.4?}, external {outside:.4?}");
     for ((ef, inside), outside) in EF_SEARCH.iter().zip(inside).zip(outside) {
-        assert!(outside >= inside - 0.01, "ef_search {ef}: {outside:.4}, in the database {inside:.4}");
+        // pgvector draws other levels each time.
+        assert!(outside >= inside - 0.02, "ef_search {ef}: {outside:.4}, in the database {inside:.4}");
     }
 
     inspect(&CLUSTER, &mut session, "items_idx").unwrap();

@@ -149,6 +149,7 @@ fn say_what_next_to_client(cert: &Path, key: &Path) -> Result<()> {
 
 /// Lines for `postgresql.conf`. Unlike ALTER SYSTEM, the file accepts the settings before the library is loaded.
 fn lines(settings: &[(&str, &str)]) -> String {
-    let line = |(name, value): &(&str, &str)| format!("  hnsw.external_index_{name} = '{}'\n", value.replace('\'', "''"));
+    let line =
+        |(name, value): &(&str, &str)| format!("  hnsw.external_index_{name} = '{}'\n", value.replace('\'', "''"));
     settings.iter().map(line).collect()
 }

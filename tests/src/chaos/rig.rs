@@ -79,8 +79,7 @@ impl Rig {
             of_builder.extend(["--token-file", &tokens]);
         }
         let most = MOST_BUILDERS.to_string();
-        let mut of_router =
-            vec!["--idle-ttl", "1s", "--grace", "5s", "--token-file", &tokens, "--idle-timeout", IDLE];
+        let mut of_router = vec!["--idle-ttl", "1s", "--grace", "5s", "--token-file", &tokens, "--idle-timeout", IDLE];
         if mode.starts_builders() {
             let mode = if mode.is_redirect() { "redirect" } else { "relay" };
             of_router.extend(["--mode", mode, "--max-builders", &most]);

@@ -104,7 +104,7 @@ fn right_after_the_commit() {
     ]);
     scene.cluster.crash().unwrap();
     scene.reconnect();
-    scene.expect_whole("items_idx");
+    scene.expect_whole_but("items_idx", 10);
 }
 
 #[test]

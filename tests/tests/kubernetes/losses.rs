@@ -104,8 +104,7 @@ fn the_api_server_is_away_while_one_builds_and_one_starts() {
     let mut session = scene.another_session();
     session.execute("CREATE TABLE other AS SELECT * FROM items LIMIT 1000").unwrap();
     starts.attach(&mut session).unwrap();
-    let starting =
-        session.start("CREATE INDEX other_idx ON other USING hnsw (v vector_l2_ops) WITH (external = true)");
+    let starting = session.start("CREATE INDEX other_idx ON other USING hnsw (v vector_l2_ops) WITH (external = true)");
     scene.wait_for_pods(2);
 
     let mut kubernetes = KUBERNETES.write().unwrap();

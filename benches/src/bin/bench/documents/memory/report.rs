@@ -138,8 +138,7 @@ mod tests {
             read,
             touched: 2.0 * read,
         };
-        let searched =
-            [one(Twin::Database, 1, 100.0), one(Twin::External, 1, 60.0), one(Twin::Database, 2, 90.0)];
+        let searched = [one(Twin::Database, 1, 100.0), one(Twin::External, 1, 60.0), one(Twin::Database, 2, 90.0)];
         let text = of_searches(&searched).render();
         assert_eq!(text.lines().count(), 4);
         assert!(
