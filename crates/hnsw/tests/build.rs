@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use graph::ValueType;
 use hnsw::{

@@ -33,7 +33,7 @@ pub fn while_rows_change(name: &str, work: impl FnOnce(&mut Session)) -> Session
             let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    statements.iter().for_each(|statement| _ = writer.execute(statement).unwrap());
+                    statements.iter().for_each(|statement| writer.execute(statement).unwrap());
                 }
             });
         }
