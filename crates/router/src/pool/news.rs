@@ -17,16 +17,17 @@ impl Actor {
         let starting = states.iter().filter(|(_, state)| *state == "starting");
         let mut news = starting.filter_map(|(id, _)| Some(self.builders.get(id)?.news.borrow().clone()));
         let news = news.rfind(|news| !news.is_empty()).unwrap_or_default();
-        let reason = match (busy, news.is_empty(), failure.is_empty()) {
+        let reason = |request| match (busy, news.is_empty(), failure.is_empty() || !self.scheduler.is_failing(request))
+        {
             (true, ..) => format!("all {} builders are busy", states.len()),
-            (false, false, _) => news,
-            (false, true, false) => failure,
+            (false, false, _) => news.clone(),
+            (false, true, false) => failure.clone(),
             (false, true, true) => "a builder is starting".to_owned(),
         };
         for (index, (request, at_limit)) in self.scheduler.waiting().into_iter().enumerate() {
             let Some(client) = self.clients.get(&request) else { continue };
             let position = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            let reason = at_limit.map_or_else(|| reason.clone(), |client| held_back(&client));
+            let reason = at_limit.map_or_else(|| reason(request), |client| held_back(&client));
             let now = Wait { position, reason };
             client.waiting.send_if_modified(|last| {
                 *last != now && {

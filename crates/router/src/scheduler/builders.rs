@@ -50,7 +50,7 @@ impl Entry {
         self.is_idle() && !self.outdated
     }
 
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         matches!(self.state, State::Taken { .. } | State::Resting)
     }
 
@@ -83,11 +83,6 @@ impl Scheduler {
 
     pub(super) fn count(&self, which: impl Fn(&Entry) -> bool) -> usize {
         self.builders.values().filter(|entry| which(entry)).count()
-    }
-
-    /// Whether any builder has a build and will be idle again.
-    pub(super) fn is_any_busy(&self) -> bool {
-        self.builders.values().any(Entry::is_busy)
     }
 
     /// Whether a draining router will soon stop a builder or hand one over.

@@ -116,7 +116,14 @@ impl Scheduler {
             self.failed_memory = 0;
             return;
         }
-        self.failed_memory = if self.failures == 0 { memory } else { memory.min(self.failed_memory) };
+        if memory < self.failed_memory {
+            // Attempts with larger builders say nothing of this size.
+            self.failures = 0;
+        }
+        // Where a quota is shared with other builders, smaller ones would take the room that is made for this one.
+        let is_shared = error.outlook == Outlook::Quota && !self.builders.is_empty();
+        let least = if self.failures == 0 { memory } else { memory.min(self.failed_memory) };
+        self.failed_memory = if is_shared { 0 } else { least };
         self.failures += 1;
         let exponent = self.failures.saturating_sub(1).min(16);
         let pause = (self.rules.back_off * 2u32.pow(exponent)).min(self.rules.back_off_most);
@@ -201,7 +208,7 @@ impl Scheduler {
                 self.leave(request);
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
                 continue;
-            } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place()) {
+            } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place(need)) {
                 // No idle builder is large enough: stop one to make room for a larger one, unless one is being stopped.
                 if going > 0 {
                     going -= 1;
@@ -210,7 +217,7 @@ impl Scheduler {
                     actions.push(Action::Stop { id });
                 }
             } else if self.builders.len() < self.rules.max_builders {
-                if self.others_have_all() || (self.failures > 0 && self.is_prevented(need) && self.is_any_busy()) {
+                if self.others_have_all() || (self.failures > 0 && self.is_prevented(need) && self.may_wait(need)) {
                     self.wait_for_start_again(request);
                 } else {
                     self.wait_for_start(request, now);
@@ -321,9 +328,11 @@ impl Scheduler {
         memory >= self.failed_memory
     }
 
-    /// Whether builders of this and other routers have reached `max_builders`, or use up a quota.
-    fn has_no_place(&self) -> bool {
-        self.others.all + self.builders.len() >= self.rules.max_builders || self.others_have_all() || self.lacks_quota()
+    /// Whether builders of this and other routers have reached `max_builders`, or use up a quota for a builder of this size.
+    fn has_no_place(&self, memory: u64) -> bool {
+        self.others.all + self.builders.len() >= self.rules.max_builders
+            || self.others_have_all()
+            || (self.lacks_quota() && self.is_prevented(memory))
     }
 
     /// Whether a quota leaves no room, and the end of an idle builder of this router's own may make some.
@@ -346,9 +355,14 @@ impl Scheduler {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Shared)
     }
 
+    /// Whether a busy builder is large enough, or its end may make room within a quota.
+    fn may_wait(&self, memory: u64) -> bool {
+        self.count(|entry| entry.is_busy() && (entry.memory >= memory || self.lacks_quota())) > 0
+    }
+
     /// The last error, if it would repeat at another start of this size and there is no busy builder to wait for.
     fn broken(&self, memory: u64, now: Instant) -> Option<SpawnError> {
-        let error = self.last_failure.as_ref().filter(|_| self.is_prevented(memory) && !self.is_any_busy())?;
+        let error = self.last_failure.as_ref().filter(|_| self.is_prevented(memory) && !self.may_wait(memory))?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;
         (in_vain && self.not_before.is_some_and(|until| now < until)).then(|| error.clone())
     }

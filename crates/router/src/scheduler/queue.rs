@@ -80,6 +80,12 @@ impl Scheduler {
         self.last_failure.as_ref()
     }
 
+    /// Whether the failure of the last start prevents a builder for the request, too.
+    pub(crate) fn is_failing(&self, request: RequestId) -> bool {
+        let waiting = self.queue.iter().find(|waiting| waiting.id == request);
+        waiting.is_some_and(|waiting| self.is_prevented(self.rules.clamp(waiting.demand.machine)))
+    }
+
     /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.
     pub(super) fn fair_order(&self) -> Vec<(RequestId, Demand)> {
         let running = |client: &str| self.share_of(client).builds;

@@ -154,11 +154,35 @@ fn a_build_that_is_too_large_keeps_no_smaller_one_waiting() {
     // Another small one fails for the same reason: now it counts for its size, too.
     ask(&mut scheduler, 2, 30);
     assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 30 }]);
-    scheduler.failed(3, error, now);
-    ask(&mut scheduler, 3, 40);
-    assert_eq!(scheduler.act(now), [], "after a pause");
+    scheduler.failed(3, error.clone(), now);
+    let refused = scheduler.act(now);
+    assert!(matches!(refused[..], [Action::Refuse { .. }]), "the busy builder is too small: {refused:?}");
+    assert_eq!(scheduler.retry_after(now), SECOND, "the first failure of this size");
     ask(&mut scheduler, 3, 25);
     assert_eq!(scheduler.act(now), [Action::Start { id: 4, memory: 25 }]);
+}
+
+#[test]
+fn spare_builders_do_not_take_the_room_of_a_large_build() {
+    let change = |rules: &mut Rules| (rules.max_builders, rules.spare_builders, rules.memory) = (4, 1, (2, 100));
+    let (mut scheduler, mut now) = (scheduler(change), Instant::now());
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 2 }]);
+    scheduler.started(1, 2, now);
+    let large = ask(&mut scheduler, 1, 64);
+    let started = scheduler.act(now);
+    assert!(started.contains(&Action::Start { id: 2, memory: 64 }), "{started:?}");
+    // The quota has room for 64, but not beside the spare builder.
+    let quota = SpawnError { outlook: Outlook::Quota, ..SpawnError::passing("exceeded quota") };
+    for action in started {
+        let Action::Start { id, .. } = action else { panic!("{action:?}") };
+        scheduler.failed(id, quota.clone(), now);
+    }
+    assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }]);
+    scheduler.stopped(1);
+    now = scheduler.next_deadline().unwrap();
+    let [Action::Start { id, memory: 64 }] = scheduler.act(now)[..] else { panic!("the large one is next") };
+    scheduler.started(id, 64, now);
+    assert!(scheduler.act(now).contains(&Action::Grant { request: large, id }));
 }
 
 #[test]
