@@ -32,7 +32,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Why there is no builder for a client.
 enum NoBuilder {
     /// The message that the client gets.
-    Refused(String),
+    Refused(Refusal, String),
     /// The router's operator has cancelled the build.
     Operator,
     Left,
@@ -60,11 +60,11 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let lease = tokio::select! {
             lease = self.lantern_lease(&mut stream, &client) => lease,
-            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused("router is shutting down".to_owned())),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused(Refusal::Draining, "router is shutting down".to_owned())),
         };
         let lease = match lease {
             Ok(lease) => lease,
-            Err(NoBuilder::Refused(text)) => return tell(stream, &error_frame(&text)).await,
+            Err(NoBuilder::Refused(_, text)) => return tell(stream, &error_frame(&text)).await,
             Err(_) => return tracing::info!("Lantern client left"),
         };
         let before = match health::builds_if_ready(&lease.facts().place).await {
@@ -106,17 +106,18 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let found = tokio::select! {
             found = timeout(PATIENCE, self.lantern_builder(&mut stream, &client, &init)) => found.unwrap_or_else(|_| {
-                Err(NoBuilder::Refused("no builder is ready yet; one may be starting, try again".to_owned()))
+                let text = "no builder is ready yet; one may be starting, try again";
+                Err(NoBuilder::Refused(Refusal::Queue, text.to_owned()))
             }),
-            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused("router is shutting down".to_owned())),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused(Refusal::Draining, "router is shutting down".to_owned())),
             () = queued.cancelled() => Err(NoBuilder::Operator),
         };
         match found {
             Ok((lease, builder)) => self.lantern_relay(stream, queued, lease, builder).await,
             Err(NoBuilder::Left) => tracing::info!("Lantern client left"),
-            Err(NoBuilder::Refused(text)) => {
+            Err(NoBuilder::Refused(reason, text)) => {
                 tracing::warn!(reason = text, "build refused");
-                queued.refuse(Refusal::Builders, text.clone());
+                queued.refuse(reason, text.clone());
                 tell(stream, &error_frame(&text)).await;
             }
             Err(NoBuilder::Operator) => {
@@ -181,7 +182,7 @@ impl Session<'_> {
                 }
             }
         }
-        Err(NoBuilder::Refused(format!("{ATTEMPTS} builders were lost before one took the build")))
+        Err(NoBuilder::Refused(Refusal::Builders, format!("{ATTEMPTS} builders were lost before one took the build")))
     }
 
     async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
@@ -195,7 +196,7 @@ impl Session<'_> {
                 other => {
                     let refusal = other.and_then(Result::err);
                     tracing::warn!(?refusal, "Lantern client gets no builder");
-                    Err(NoBuilder::Refused("no builder is available, see the router's log".to_owned()))
+                    Err(NoBuilder::Refused(Refusal::Builders, "no builder is available, see the router's log".to_owned()))
                 }
             },
             // The client sends nothing before the answer: any byte, or the end of the stream, means that it has left.

@@ -170,7 +170,12 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {
             tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
-            queued.refuse(Refusal::Builders, refuse.report.message.clone());
+            let reason = match refuse.report.sqlstate {
+                SqlState::OUT_OF_MEMORY => Refusal::Memory,
+                SqlState::TOO_MANY_CONNECTIONS => Refusal::Queue,
+                _ => Refusal::Builders,
+            };
+            queued.refuse(reason, refuse.report.message.clone());
         }
         NoBuilder::Builder(refuse) => queued.turn_away(refuse),
         NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),

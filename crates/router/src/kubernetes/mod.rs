@@ -45,7 +45,7 @@ const EAGER: Duration = Duration::from_secs(15);
 
 /// How long another router may take to release a builder, before a builder of a third one is asked for. The other router may be dead.
 const WISH: Duration = Duration::from_secs(10);
-/// After this time it may be asked for again.
+/// After this time it is waited for again.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// How to run builders as pods.

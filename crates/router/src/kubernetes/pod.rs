@@ -71,7 +71,7 @@ impl PodBuilder {
 
     async fn end(&self) -> String {
         let mut view = self.view.subscribe();
-        let mut unready: Option<Instant> = None;
+        let (mut unready, mut busy): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let seen = view.borrow_and_update().clone();
             match seen.pod(&self.pod.uid, self.pod.since) {
@@ -79,12 +79,13 @@ impl PodBuilder {
                 Presence::Gone => return "its pod was deleted".to_owned(),
                 Presence::Here(pod) => match state(pod) {
                     State::Ended(why) => return format!("its pod {why}"),
-                    State::Ready => unready = None,
+                    State::Ready => (unready, busy) = (None, None),
                     State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
                         if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
                             // Kubernetes calls all pods of a node unready whose kubelet is silent. Their builds may go on.
                             match health::builds(&self.facts.place).await {
-                                Ok(builds) if builds.active > 0 => unready = None,
+                                Ok(builds) if builds.active > 0 => busy = Some(Instant::now()),
+                                Err(_) if busy.is_some_and(|busy| busy.elapsed() < health::LOST_BUSY) => {}
                                 _ => return format!("its pod {why}"),
                             }
                         }

@@ -226,7 +226,7 @@ spec:
       readinessProbe:
         httpGet: {path: /readyz, port: 8999}
         periodSeconds: 2
-      {{- $resources := deepCopy .Values.builder.resources }}
+      {{- $resources := deepCopy (default dict .Values.builder.resources) }}
       {{- with .Values.builder.spoolSize }}
       {{- $_ := set $resources "requests" (merge (default dict $resources.requests) (dict "ephemeral-storage" .)) }}
       {{- end }}
