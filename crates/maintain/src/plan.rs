@@ -8,7 +8,7 @@ use crate::survey::Index;
 const VACUUM_AFTER: f64 = 0.20;
 
 /// The view's advice for an index that it could not read, since another session has locked it.
-pub(crate) const UNKNOWN: &str = "unknown";
+const UNKNOWN: &str = "unknown";
 
 /// The view's advice for an index that needs nothing.
 const GOOD: &str = "ok";
@@ -68,6 +68,11 @@ impl Step {
                 "left by a REINDEX CONCURRENTLY that failed: no search uses it, every insert maintains it".to_owned();
         }
         Self { index, action }
+    }
+
+    /// Whether the index needs nothing. One that cannot be read at the moment may.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.action == Action::Keep || self.action == Action::Look && self.index.advice != UNKNOWN
     }
 }
 

@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::open;
 use crate::event::{Event, Listener};
+use crate::guard;
 use crate::plan::{Action, Plan, Step};
+use crate::survey::{self, Index};
 use crate::window::Window;
 use crate::worker::{Queue, Worker};
-use crate::{guard, survey};
 
 /// Admits one `maintain` per database; the keys spell "lidx" and "main".
 const LOCK: &str = "SELECT pg_try_advisory_lock(1818846328, 1835100526)";
@@ -57,6 +58,10 @@ pub enum Outcome {
 impl Outcome {
     pub(crate) fn told_to_stop() -> Self {
         Self::Stopped("told to stop".to_owned())
+    }
+
+    pub(crate) fn otherwise_by_now(index: &Index) -> Self {
+        Self::Postponed(format!("its advice is \"{}\" by now: {}", index.advice, index.reason))
     }
 
     /// Appends to the reason.

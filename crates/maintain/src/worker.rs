@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard;
-use crate::plan::{self, Action, Step, UNKNOWN};
+use crate::plan::{self, Action, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -129,12 +129,9 @@ impl Worker {
             }
             action = now.action;
         };
-        let is_fine = now.action == Action::Keep || now.action == Action::Look && now.index.advice != UNKNOWN;
+        let is_fine = now.is_fine();
         if !is_fine && !self.settings.wants(now.action) {
-            return Ok(Outcome::Postponed(format!(
-                "its advice is \"{}\" by now: {}",
-                now.index.advice, now.index.reason
-            )));
+            return Ok(Outcome::otherwise_by_now(&now.index));
         }
         let step = &Step { index: step.index.clone(), action: if is_fine { step.action } else { now.action } };
         (self.listener)(step, Event::Begun);
@@ -152,10 +149,10 @@ impl Worker {
                         }
                         // Another session may have rebuilt it meanwhile.
                         match survey::index(&self.database, now.index.oid).await?.map(Step::of) {
-                            Some(Step {
-                                index,
-                                action: Action::Check | Action::Rebuild | Action::RebuildAndVacuum,
-                            }) => self.rebuild(step, &index, action).await,
+                            Some(now) if !now.is_fine() && !self.settings.wants(now.action) => {
+                                Ok(Outcome::otherwise_by_now(&now.index))
+                            }
+                            Some(now) if !now.is_fine() => self.rebuild(step, &now.index, action).await,
                             _ => Ok(Outcome::Good),
                         }
                     }
