@@ -35,23 +35,48 @@ pub(crate) unsafe fn stored_len(heap: pg_sys::Relation, index: pg_sys::Relation,
         }
         let (mut columns, mut at, mut shortest) = (std::ptr::null_mut(), -1, None);
         pg_sys::pull_varattnos(expressions.cast(), 1, &raw mut columns);
+        let untyped = is_cast_of_column(pg_sys::list_nth(expressions, 0).cast()).then_some(column.dims);
         loop {
             at = pg_sys::bms_next_member(columns, at);
             if at < 0 {
                 return shortest;
             }
             let number = (at + pg_sys::FirstLowInvalidHeapAttributeNumber) as pg_sys::AttrNumber;
-            let len = if number > 0 { column_len((*heap).rd_id, number, column.dims) } else { None };
+            let len = if number > 0 { column_len((*heap).rd_id, number, untyped) } else { None };
             shortest = shortest.into_iter().chain(len).min();
         }
     }
 }
 
-/// Bytes of a column's values. A column without a number of dimensions, whose values the expression casts, has those of the index, `dims`.
+/// Whether the expression is a column, of which only the type is changed.
+///
+/// # Safety
+/// It must be an expression.
+unsafe fn is_cast_of_column(mut node: *mut pg_sys::Node) -> bool {
+    // SAFETY: as promised by the caller; a node's tag tells its type.
+    unsafe {
+        loop {
+            node = match (*node).type_ {
+                pg_sys::NodeTag::T_Var => return true,
+                pg_sys::NodeTag::T_RelabelType => (*node.cast::<pg_sys::RelabelType>()).arg.cast(),
+                pg_sys::NodeTag::T_FuncExpr => {
+                    let call = node.cast::<pg_sys::FuncExpr>();
+                    if (*call).funcformat == pg_sys::CoercionForm::COERCE_EXPLICIT_CALL {
+                        return false;
+                    }
+                    pg_sys::list_nth((*call).args, 0).cast()
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Bytes of a column's values; in a column without a number of dimensions each has `untyped`, if that is known.
 ///
 /// # Safety
 /// The table must be open and have the column.
-unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber, dims: u32) -> Option<usize> {
+unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber, untyped: Option<u32>) -> Option<usize> {
     let (mut type_oid, mut typmod, mut collation) = (pg_sys::Oid::INVALID, -1, pg_sys::Oid::INVALID);
     // SAFETY: as promised by the caller.
     let name = unsafe {
@@ -59,7 +84,7 @@ unsafe fn column_len(table: pg_sys::Oid, number: pg_sys::AttrNumber, dims: u32) 
         type_name(pg_sys::getBaseTypeAndTypmod(type_oid, &raw mut typmod))
     };
     let value_type = if name == "_float4" { ValueType::Vector } else { ValueType::named(&name)? };
-    value_type.value_len(u32::try_from(typmod).ok().filter(|&dims| dims > 0).unwrap_or(dims))
+    value_type.value_len(u32::try_from(typmod).ok().filter(|&dims| dims > 0).or(untyped)?)
 }
 
 /// # Safety
