@@ -132,7 +132,7 @@ fn eight(build: Made) -> (Peak, u64) {
     let (_, most) = reserved.into_inner().unwrap();
     assert!(most <= limit, "{most} of {limit}");
     let order = order.into_inner().unwrap();
-    // Two builds may be admitted so shortly after one another that their threads get here in either order.
+    // Builds may be admitted so shortly after one another that their threads get here in another order.
     assert!(order.windows(2).all(|pair| pair[1] + 3 > pair[0]), "{order:?}");
     (Peak { all: daemon.memory("VmHWM:"), ..Peak::default() }, limit)
 }

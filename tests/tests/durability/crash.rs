@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use harness::{Cluster, Direction, near_rows, wait_for};
 
-use crate::scene::{DATABASE, Scene};
+use crate::scene::{DATABASE, INSERTED, Scene};
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 const DROP: &str = "DROP INDEX items_idx";
@@ -104,7 +104,7 @@ fn right_after_the_commit() {
     ]);
     scene.cluster.crash().unwrap();
     scene.reconnect();
-    scene.expect_whole_but("items_idx", 10);
+    scene.expect_whole_but("items_idx", INSERTED);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use harness::{Cluster, PgConfig, Session, near_rows};
 
-use crate::scene::{DATABASE, Scene};
+use crate::scene::{DATABASE, INSERTED, Scene};
 
 /// An index below this size (`wal_skip_threshold`) is logged at the commit, a larger one is synced.
 const THRESHOLDS: [&str; 2] = ["0", "1GB"];
@@ -50,7 +50,7 @@ fn little_is_logged_and_nothing_lost() {
         scene.reconnect();
         assert_eq!(scene.expect_whole("items_idx"), answers);
         assert_eq!(near_rows(&mut scene.session, "young", "queries", 10, false).unwrap(), young);
-        harness::expect_every_row(&mut scene.session, "young", 10).unwrap();
+        harness::expect_every_row(&mut scene.session, "young", INSERTED).unwrap();
         harness::inspect(&scene.cluster, &mut scene.session, "young_idx").unwrap();
         assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), [""; 0]);
 

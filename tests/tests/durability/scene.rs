@@ -9,6 +9,8 @@ use harness::{
 
 pub const DATABASE: &str = "durable";
 pub const ROWS: usize = 3000;
+/// The least id of the rows that pgvector inserts.
+pub const INSERTED: u32 = 100_000;
 
 /// Pairs of query number and row number.
 pub type Answers = Vec<(u32, u32)>;
@@ -66,13 +68,13 @@ impl Scene {
 
     /// Checks that `items` has a complete index that agrees with the table. Returns the results of searches.
     pub fn expect_whole(&mut self, index: &str) -> Answers {
-        self.expect_whole_but(index, 0)
+        self.expect_whole_but(index, u32::MAX)
     }
 
-    /// [`Scene::expect_whole`] with rows that pgvector has inserted, of which it may have left `stranded` without a link to them.
-    pub fn expect_whole_but(&mut self, index: &str, stranded: usize) -> Answers {
+    /// [`Scene::expect_whole`] where pgvector has inserted the rows with ids of `inserted` or more, of which it may have stranded some.
+    pub fn expect_whole_but(&mut self, index: &str, inserted: u32) -> Answers {
         inspect(&self.cluster, &mut self.session, index).unwrap();
-        expect_whole(&mut self.session, stranded)
+        expect_whole(&mut self.session, inserted)
     }
 
     /// Checks that there is no such relation.
@@ -83,8 +85,8 @@ impl Scene {
 }
 
 /// Checks that the index of `items` that the planner uses agrees with the table. Returns the results of searches.
-pub fn expect_whole(session: &mut Session, stranded: usize) -> Answers {
-    expect_every_row(session, "items", stranded).unwrap();
+pub fn expect_whole(session: &mut Session, inserted: u32) -> Answers {
+    expect_every_row(session, "items", inserted).unwrap();
     let found = near_rows(session, "items", "queries", 10, false).unwrap();
     let exact = near_rows(session, "items", "queries", 10, true).unwrap();
     let hits = found.iter().filter(|answer| exact.contains(answer)).count();

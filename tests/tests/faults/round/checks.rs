@@ -31,7 +31,7 @@ impl Scene {
     /// Checks that the index has no errors, returns every row, and agrees with an exact search.
     pub fn expect_whole(&mut self) {
         inspect(&self.cluster, &mut self.session, "items_idx").unwrap();
-        expect_every_row(&mut self.session, "items", 0).unwrap();
+        expect_every_row(&mut self.session, "items", u32::MAX).unwrap();
         // Rows with the same vector are interchangeable, and each round adds some: map them to the least id.
         let first = self.session.query("SELECT id, min(id) OVER (PARTITION BY v) FROM items").unwrap();
         let number = |cell: &Option<String>| cell.as_ref().and_then(|text| text.parse().ok()).unwrap();
