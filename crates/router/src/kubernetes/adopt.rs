@@ -1,20 +1,35 @@
-use std::time::{Duration, SystemTime};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
+use tokio::time::Instant;
 
 use super::refusal::{is_absent, is_taken};
 use super::template::{router_of, take};
 
-/// How long after the end of its grace period a router's pod may still be there. Clocks may differ by as much.
+/// How long after the end of its grace period a router's pod may still be there.
 const OVERDUE: Duration = Duration::from_secs(300);
 
+/// Other routers whose pods are being deleted.
+#[derive(Debug, Default)]
+pub(super) struct EndingRouters {
+    /// By uid, when this router first saw it.
+    since: Mutex<HashMap<String, Instant>>,
+}
+
 /// Takes over a pod whose router is gone or has released it. `None` if another router owns it or took it over first.
-pub(super) async fn adopt(api: &Api<Pod>, pod: Pod, identity: &str) -> Result<Option<Pod>, kube::Error> {
+pub(super) async fn adopt(
+    api: &Api<Pod>,
+    pod: Pod,
+    identity: &str,
+    ending: &EndingRouters,
+) -> Result<Option<Pod>, kube::Error> {
     let router = router_of(&pod);
     let is_taken_care_of = !router.is_empty() && router != identity;
-    if is_taken_care_of && api.get_opt(router).await?.is_some_and(|router| runs(&router, SystemTime::now())) {
+    if is_taken_care_of && api.get_opt(router).await?.is_some_and(|router| ending.runs(&router)) {
         return Ok(None);
     }
     // Patch even if this router owned it before: it may have been released to another router since.
@@ -25,41 +40,54 @@ pub(super) async fn adopt(api: &Api<Pod>, pod: Pod, identity: &str) -> Result<Op
     }
 }
 
-/// Whether a router's pod may be running. An evicted pod remains for a while in phase `Failed`, without a process. If its node is dead,
-/// Kubernetes deletes the pod after some minutes, but it remains in phase `Running` when the grace period of the deletion has passed.
-fn runs(router: &Pod, now: SystemTime) -> bool {
-    let phase = router.status.as_ref().and_then(|status| status.phase.as_deref());
-    let until = router.metadata.deletion_timestamp.as_ref().map(|until| SystemTime::from(until.0));
-    let is_overdue = until.is_some_and(|until| until + OVERDUE < now);
-    !matches!(phase, Some("Failed" | "Succeeded")) && !is_overdue
+impl EndingRouters {
+    /// Whether a router's pod may be running. An evicted pod remains for a while in phase `Failed`, without a process. If its node is dead,
+    /// Kubernetes deletes the pod after some minutes, but it remains in phase `Running` when the grace period of the deletion has passed.
+    fn runs(&self, router: &Pod) -> bool {
+        let phase = router.status.as_ref().and_then(|status| status.phase.as_deref());
+        if matches!(phase, Some("Failed" | "Succeeded")) {
+            return false;
+        }
+        let Some(grace) = router.metadata.deletion_grace_period_seconds else { return true };
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = since.entry(router.uid().unwrap_or_default()).or_insert_with(Instant::now);
+        since.elapsed() <= Duration::from_secs(grace.unsigned_abs()) + OVERDUE
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
     use k8s_openapi::api::core::v1::{Pod, PodStatus};
     use serde_json::json;
 
-    use super::{OVERDUE, runs};
+    use super::{EndingRouters, OVERDUE};
 
     #[test]
     fn a_router_that_was_evicted_does_not_run() {
         let in_phase = |phase: &str| {
             let status = PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() };
-            runs(&Pod { status: Some(status), ..Pod::default() }, SystemTime::now())
+            EndingRouters::default().runs(&Pod { status: Some(status), ..Pod::default() })
         };
         assert!(in_phase("Running") && in_phase("Pending") && in_phase("Unknown"));
         assert!(!in_phase("Failed") && !in_phase("Succeeded"));
-        assert!(runs(&Pod::default(), SystemTime::now()));
+        assert!(EndingRouters::default().runs(&Pod::default()));
     }
 
-    #[test]
-    fn a_router_that_outlasts_its_deletion_is_lost_with_its_node() {
-        let pod =
-            json!({ "metadata": { "deletionTimestamp": "1970-01-01T01:00:00Z" }, "status": { "phase": "Running" } });
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        let at = |since: Duration| runs(&pod, SystemTime::UNIX_EPOCH + Duration::from_secs(3600) + since);
-        assert!(at(Duration::ZERO) && at(OVERDUE) && !at(OVERDUE + Duration::from_secs(1)));
+    #[tokio::test(start_paused = true)]
+    async fn a_router_that_outlasts_its_deletion_is_lost_with_its_node() {
+        let router = |uid: &str| -> Pod {
+            let metadata = json!({
+                "uid": uid, "deletionTimestamp": "1970-01-01T01:00:00Z", "deletionGracePeriodSeconds": 3600,
+            });
+            serde_json::from_value(json!({ "metadata": metadata, "status": { "phase": "Running" } })).unwrap()
+        };
+        let ending = EndingRouters::default();
+        assert!(ending.runs(&router("lost")));
+        tokio::time::sleep(Duration::from_secs(3600) + OVERDUE).await;
+        assert!(ending.runs(&router("lost")));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!ending.runs(&router("lost")) && ending.runs(&router("later")));
     }
 }

@@ -23,6 +23,7 @@ use service::TicketKeys;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use adopt::EndingRouters;
 use own::Own;
 use pod::{Identity, PodBuilder};
 use refusal::{is_over_quota, is_taken, spawn_error, spawn_error_of_new};
@@ -75,6 +76,7 @@ pub(crate) struct Pods {
     own: Own,
     /// The uids of the pods that this router has asked for, and when.
     wishes: Mutex<HashMap<String, Instant>>,
+    ending: EndingRouters,
     surroundings: watch::Receiver<Surroundings>,
 }
 
@@ -100,7 +102,17 @@ impl Pods {
         let (own, identity) = (Own::default(), config.identity.clone());
         let (tell, surroundings) = watch::channel(surroundings::look(view.last().pods(), &identity, &own));
         tokio::spawn(surroundings::follow(view.subscribe(), identity.clone(), own.clone(), tell));
-        Ok(Self { api, view, template, places, identity, own, wishes: Mutex::default(), surroundings })
+        Ok(Self {
+            api,
+            view,
+            template,
+            places,
+            identity,
+            own,
+            wishes: Mutex::default(),
+            ending: EndingRouters::default(),
+            surroundings,
+        })
     }
 
     async fn start_one(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
@@ -235,7 +247,7 @@ impl Pods {
                 continue;
             }
             let name = pod.name_any();
-            let pod = match adopt::adopt(&self.api, pod, &self.identity).await {
+            let pod = match adopt::adopt(&self.api, pod, &self.identity, &self.ending).await {
                 Ok(Some(pod)) => pod,
                 Ok(None) => continue,
                 // The next look tries again. What has been taken over already must not be lost with this error.
