@@ -116,14 +116,14 @@ impl Scheduler {
             self.failed_memory = 0;
             return;
         }
-        if memory < self.failed_memory {
+        if self.failures == 0 || memory < self.failed_memory {
             // Attempts with larger builders say nothing of this size.
-            self.failures = 0;
+            (self.failures, self.failed_memory) = (0, memory);
         }
-        // Where a quota is shared with other builders, smaller ones would take the room that is made for this one.
-        let is_shared = error.outlook == Outlook::Quota && !self.builders.is_empty();
-        let least = if self.failures == 0 { memory } else { memory.min(self.failed_memory) };
-        self.failed_memory = if is_shared { 0 } else { least };
+        if error.outlook == Outlook::Quota && !self.builders.is_empty() {
+            // Smaller builders would take the room that other ones, which share the quota, make for this one.
+            self.failed_memory = 0;
+        }
         self.failures += 1;
         let exponent = self.failures.saturating_sub(1).min(16);
         let pause = (self.rules.back_off * 2u32.pow(exponent)).min(self.rules.back_off_most);

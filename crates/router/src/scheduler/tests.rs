@@ -163,6 +163,67 @@ fn a_build_that_is_too_large_keeps_no_smaller_one_waiting() {
 }
 
 #[test]
+fn a_quota_smaller_than_a_build_keeps_no_smaller_build_waiting() {
+    let change = |rules: &mut Rules| (rules.max_builders, rules.memory, rules.idle_ttl) = (4, (10, 100), 9999 * SECOND);
+    let (mut scheduler, now) = (scheduler(change), Instant::now());
+    let quota = SpawnError { outlook: Outlook::Quota, ..SpawnError::passing("exceeded quota") };
+    let large = ask(&mut scheduler, 1, 80);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 80 }]);
+    scheduler.failed(1, quota.clone(), now);
+    scheduler.leave(large);
+    ask(&mut scheduler, 2, 20);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 20 }], "no builder makes room for the large one");
+    scheduler.started(2, 20, now);
+    assert_eq!(scheduler.act(now).len(), 1);
+    scheduler.given_back(2);
+    scheduler.rested(2, now);
+    ask(&mut scheduler, 2, 40);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 40 }], "the idle one need not make room");
+}
+
+#[test]
+fn a_build_waits_for_the_builds_that_use_up_its_quota() {
+    let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 4), Instant::now());
+    let small = ask(&mut scheduler, 1, 20);
+    assert_eq!(scheduler.act(now).len(), 1);
+    scheduler.started(1, 20, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: small, id: 1 }]);
+    let large = ask(&mut scheduler, 2, 60);
+    for failed in 2..10 {
+        assert_eq!(scheduler.act(now), [Action::Start { id: failed, memory: 60 }]);
+        let quota = SpawnError { outlook: Outlook::Quota, ..SpawnError::passing("exceeded quota") };
+        scheduler.failed(failed, quota, now);
+        assert_eq!(scheduler.act(now), [], "the small build goes on");
+        now += 60 * SECOND;
+    }
+    scheduler.given_back(1);
+    scheduler.rested(1, now);
+    assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }]);
+    scheduler.stopped(1);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 10, memory: 60 }]);
+    scheduler.started(10, 60, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: large, id: 10 }]);
+}
+
+#[test]
+fn a_start_that_takes_too_long_is_not_explained_by_the_failure_of_a_larger_one() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.max_builders = 4), Instant::now());
+    let small = ask(&mut scheduler, 1, 20);
+    assert_eq!(scheduler.act(now).len(), 1);
+    scheduler.started(1, 20, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: small, id: 1 }]);
+    let large = ask(&mut scheduler, 1, 80);
+    assert_eq!(scheduler.act(now).len(), 1);
+    scheduler.failed(2, SpawnError::passing("no node is large enough"), now);
+    scheduler.leave(large);
+    // That a builder of its size is busy does not matter, as it can be started.
+    let request = ask(&mut scheduler, 2, 10);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 10 }]);
+    let refusal = Refusal::Late(60 * SECOND, None);
+    assert_eq!(scheduler.act(now + 60 * SECOND), [Action::Refuse { request, refusal }]);
+}
+
+#[test]
 fn spare_builders_do_not_take_the_room_of_a_large_build() {
     let change = |rules: &mut Rules| (rules.max_builders, rules.spare_builders, rules.memory) = (4, 1, (2, 100));
     let (mut scheduler, mut now) = (scheduler(change), Instant::now());
