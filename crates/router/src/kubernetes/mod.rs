@@ -2,6 +2,7 @@
 //! create more pods than there are names.
 
 mod adopt;
+mod first_seen;
 mod own;
 mod pod;
 mod refusal;
@@ -10,9 +11,9 @@ mod surroundings;
 mod template;
 mod view;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -23,7 +24,7 @@ use service::TicketKeys;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use adopt::EndingRouters;
+use first_seen::FirstSeen;
 use own::Own;
 use pod::{Identity, PodBuilder};
 use refusal::{is_over_quota, is_taken, spawn_error, spawn_error_of_new};
@@ -74,9 +75,10 @@ pub(crate) struct Pods {
     places: usize,
     identity: String,
     own: Own,
-    /// The uids of the pods that this router has asked for, and when.
-    wishes: Mutex<HashMap<String, Instant>>,
-    ending: EndingRouters,
+    /// The pods that this router has asked for.
+    wishes: FirstSeen,
+    /// The pods of other routers that are being deleted.
+    ending: FirstSeen,
     surroundings: watch::Receiver<Surroundings>,
 }
 
@@ -109,8 +111,8 @@ impl Pods {
             places,
             identity,
             own,
-            wishes: Mutex::default(),
-            ending: EndingRouters::default(),
+            wishes: FirstSeen::default(),
+            ending: FirstSeen::default(),
             surroundings,
         })
     }
@@ -182,9 +184,8 @@ impl Pods {
 
     /// Whether another router may still release the pod, for which this one asked.
     fn may_be_granted(&self, pod: &Pod) -> bool {
-        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-        wishes.retain(|_, asked| asked.elapsed() < FORGOTTEN);
-        wishes.entry(pod.uid().unwrap_or_default()).or_insert_with(Instant::now).elapsed() < WISH
+        self.wishes.forget(FORGOTTEN);
+        self.wishes.ago(pod) < WISH
     }
 
     /// Waits until the pod accepts builds, and reports what it is waiting for.
