@@ -170,10 +170,10 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {
             tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
-            let reason = match refuse.report.sqlstate {
-                SqlState::OUT_OF_MEMORY => Refusal::Memory,
-                SqlState::TOO_MANY_CONNECTIONS => Refusal::Queue,
-                _ => Refusal::Builders,
+            let reason = match Refusal::of(refuse.report.sqlstate) {
+                // No builder is ready; the router is.
+                Refusal::Draining => Refusal::Builders,
+                reason => reason,
             };
             queued.refuse(reason, refuse.report.message.clone());
         }
