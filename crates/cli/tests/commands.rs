@@ -82,13 +82,14 @@ fn a_second_signal_ends_builds_too() {
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     assert_eq!(begin(&mut client), protocol::kind::ACCEPT);
+    // Signals at the same time are one.
     daemon.signal(Signal::TERM);
+    daemon.signal(Signal::INT);
     while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
     }
+    thread::sleep(Duration::from_millis(500));
     assert!(daemon.child.try_wait().unwrap().is_none(), "the build is given its time");
-    // Signals at the same time are one.
-    thread::sleep(Duration::from_millis(200));
     daemon.signal(Signal::TERM);
     assert!(ends(&mut daemon), "the second signal is not heard");
 }

@@ -2,6 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// Signals within this time are one order: `timeout` signals its child and then its process group, a terminal all processes.
@@ -39,8 +40,8 @@ impl Shutdown {
                 let name = next().await;
                 token.cancel();
                 tracing::info!(signal = name, "shutting down");
-                let repeated = async { while !next().await.is_empty() {} };
-                let _ = tokio::time::timeout(SAME_ORDER, repeated).await;
+                let until = Instant::now() + SAME_ORDER;
+                while timeout_at(until, next()).await.is_ok() {}
             }
         });
         Ok(shutdown)

@@ -51,9 +51,10 @@ pub fn init(json: bool, level: &str) -> Result<(), TelemetryError> {
         .with_env_filter(filter(&level)?)
         .with_writer(stderr)
         .with_target(false);
-    match json {
-        false => builder.with_ansi(stderr().is_terminal()).try_init(),
-        true => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
-    }
-    .map_err(|problem| TelemetryError::Twice(problem.to_string()))
+    let begun = if json {
+        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+    } else {
+        builder.with_ansi(stderr().is_terminal()).try_init()
+    };
+    begun.map_err(|problem| TelemetryError::Twice(problem.to_string()))
 }
