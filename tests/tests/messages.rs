@@ -198,7 +198,13 @@ fn failures_name_the_index() {
         session.value::<String>("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass").unwrap(),
         "f"
     );
-    session.execute("DROP INDEX i").unwrap();
+    // Only the end of a name is REINDEX's.
+    let found = fails(&mut session, &concurrently.replace(" i ON", " i_ccnews ON"));
+    assert!(
+        found.hint.ends_with("An invalid index \"i_ccnews\" is left behind: remove it with DROP INDEX."),
+        "{found}"
+    );
+    session.execute("DROP INDEX i, i_ccnews").unwrap();
 }
 
 /// Settings that make the WAL of an index cost more than it must are named in the hint of the last line.

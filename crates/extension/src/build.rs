@@ -95,11 +95,12 @@ unsafe fn try_externally(
 /// `index` must be an open index.
 unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
     // SAFETY: as promised by the caller.
-    let name = unsafe { quoted_name(index) };
+    let name = unsafe { name_of(index) };
     let known = printable(&name) == name;
-    let bare = name.trim_matches('"').trim_end_matches(|end: char| end.is_ascii_digit());
     // REINDEX makes the new indexes of a table before it builds the first.
-    let hint = match (bare.ends_with("_ccnew"), known) {
+    let is_new = name.trim_end_matches(|end: char| end.is_ascii_digit()).ends_with("_ccnew");
+    let name = quoted(&name);
+    let hint = match (is_new, known) {
         (true, _) => {
             let one = if known { format!(", {name} and perhaps others") } else { String::new() };
             format!(
@@ -114,9 +115,12 @@ unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
 
 /// # Safety
 /// The relation must be open.
-unsafe fn quoted_name(relation: pg_sys::Relation) -> String {
+unsafe fn name_of(relation: pg_sys::Relation) -> String {
     // SAFETY: the name of an open relation.
-    let name = unsafe { owned((*(*relation).rd_rel).relname.data.as_ptr()) }.unwrap_or_default();
+    unsafe { owned((*(*relation).rd_rel).relname.data.as_ptr()) }.unwrap_or_default()
+}
+
+fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
@@ -207,7 +211,7 @@ unsafe fn build(
     // SAFETY: as promised by the caller.
     let of = match unsafe { (*(*heap).rd_rel).relispartition } {
         // SAFETY: as above.
-        true => unsafe { format!(" of partition {} in index {}", quoted_name(heap), quoted_name(index)) },
+        true => unsafe { format!(" of partition {} in index {}", quoted(&name_of(heap)), quoted(&name_of(index))) },
         false => String::new(),
     };
     let by = match workers {
