@@ -12,7 +12,7 @@ pub fn near_rows(session: &mut Session, table: &str, queries: &str, k: u32, exac
          (SELECT t.id FROM {table} t ORDER BY t.v <-> q.v LIMIT {k}) n ORDER BY 1, 2"
     );
     let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
-    session.execute(&format!("SET enable_{unwanted} = off; SET hnsw.ef_search = 200; SET jit = off"))?;
+    session.execute(&format!("SET enable_{unwanted} = off; SET hnsw.ef_search = 200"))?;
     let plan = session.plan(&sql)?;
     let of_table = format!(".{table} t");
     let is_so = plan.lines().any(|line| line.contains(wanted) && line.contains(&of_table));
@@ -35,7 +35,7 @@ const STRANDED: usize = 10;
 /// pgvector's own graphs, some clusters may be unreachable.
 pub fn expect_every_row(session: &mut Session, table: &str, inserted: u32) -> Result<()> {
     session.execute(
-        "SET enable_seqscan = off; SET jit = off; SET hnsw.iterative_scan = relaxed_order; \
+        "SET enable_seqscan = off; SET hnsw.iterative_scan = relaxed_order; \
          SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
     )?;
     let sql = format!("SELECT id FROM {table} ORDER BY v <-> (SELECT v FROM {table} WHERE v IS NOT NULL LIMIT 1)");

@@ -11,8 +11,8 @@ use crate::account::Account;
 use crate::scratch::Scratch;
 use crate::{PgConfig, Session, cpu_seconds, processes, wait_for};
 
-/// Settings for disposable data. Dynamic shared memory is in files: a container's `/dev/shm` is small, and a parallel build allocates all
-/// of maintenance_work_mem there.
+/// Settings for disposable data. JIT is off: the cost of a plan that `enable_…` discourages is so high that PostgreSQL would compile it.
+/// Dynamic shared memory is in files: a container's `/dev/shm` is small, and a parallel build allocates all of maintenance_work_mem there.
 const SETTINGS: &str = "
 listen_addresses = ''
 unix_socket_permissions = 0700

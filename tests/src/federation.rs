@@ -28,7 +28,7 @@ pub fn federate_ef_search(head: &mut Session, nodes: usize, ef_search: u32) -> R
     for number in 1..=nodes {
         head.execute(&format!(
             "ALTER SERVER node_{number} OPTIONS \
-             (SET options '-c hnsw.ef_search={ef_search} -c enable_seqscan=off -c jit=off')"
+             (SET options '-c hnsw.ef_search={ef_search} -c enable_seqscan=off')"
         ))?;
     }
     Ok(())

@@ -29,9 +29,7 @@ pub fn recall(session: &mut Session, search: Recall<'_>, ef_search: u32) -> Resu
          (SELECT t.id FROM {table} t ORDER BY t.v {} q.v LIMIT {k}) n",
         metric.operator()
     );
-    session.execute(&format!(
-        "SET hnsw.ef_search = {ef_search}; SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
-    ))?;
+    session.execute(&format!("SET hnsw.ef_search = {ef_search}; SET enable_seqscan = off; SET enable_sort = off"))?;
     let plan = session.plan(&sql)?;
     ensure!(plan.contains("Index Scan using"), "the plan uses no index:\n{plan}");
     let rows = session.query(&sql)?;

@@ -107,7 +107,7 @@ fn recall(session: &mut Session, operator: &str) -> f64 {
          FROM (SELECT i.v {operator} q.v AS d FROM items i ORDER BY i.v {operator} q.v LIMIT 10) found) counted",
         10 * QUERIES
     );
-    session.execute(&format!("SET enable_seqscan = off; SET jit = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
+    session.execute(&format!("SET enable_seqscan = off; SET hnsw.ef_search = {EF_SEARCH}")).unwrap();
     session.expect_index_scan("items_idx", &sql).unwrap();
     let recall = session.value(&sql).unwrap();
     session.execute("RESET enable_seqscan").unwrap();

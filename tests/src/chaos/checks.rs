@@ -48,7 +48,7 @@ pub fn indexes(session: &mut Session, plan: &Plan, build: &Build, result: &Resul
 /// Checks that the index has every row and no errors, and agrees with an exact search. An index built in the database may have a few
 /// unreachable elements, as pgvector's graphs sometimes do.
 pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Result<()> {
-    session.execute("SET hnsw.ef_search = 200; SET jit = off")?;
+    session.execute("SET hnsw.ef_search = 200")?;
     let rows: usize = session.value(&format!("SELECT count(v) FROM {}", table.name))?;
     let sql = format!("SELECT rows, errors, unreachable, advice FROM lantern_index.check('{}_idx', 10)", table.name);
     let checked = session.query(&sql).with_context(|| sql.clone())?;

@@ -8,7 +8,7 @@ use super::BuildIn;
 use super::outcome::Outcome;
 use super::script::Step;
 
-const RESET: &str = "RESET enable_indexscan; RESET enable_seqscan; RESET enable_sort; RESET jit; \
+const RESET: &str = "RESET enable_indexscan; RESET enable_seqscan; RESET enable_sort; \
                      RESET hnsw.iterative_scan; RESET hnsw.max_scan_tuples; RESET hnsw.scan_mem_multiplier";
 
 /// Runs the search without and with the indexes, then reads the whole table through them, ordered by one query.
@@ -37,7 +37,7 @@ pub(super) fn search(session: &mut Session, build_in: BuildIn, step: &Step, inde
 
 fn search_all(session: &mut Session, sql: &str, queries: &str, indexes: &[String]) -> Result<Outcome> {
     let sql = with_queries(sql, queries);
-    session.execute("SET jit = off; SET enable_indexscan = off")?;
+    session.execute("SET enable_indexscan = off")?;
     let mut exact = Found::by(session, &sql, &[], indexes)?;
     session.execute("SET enable_indexscan = on; SET enable_seqscan = off; SET enable_sort = off")?;
     let found = Found::by(session, &sql, indexes, &[])?;

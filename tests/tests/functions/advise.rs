@@ -46,7 +46,7 @@ fn advise(session: &mut Session, arguments: &str) -> Vec<Advised> {
 /// Builds the advised index and searches it for all queries of table `q`. Returns the recall, and the size of the index in bytes.
 fn carry_out(session: &mut Session, choice: &Advised, exact: &[Vec<u32>]) -> (f64, f64) {
     session.execute(&format!("{}; {}", choice.statement, choice.settings)).unwrap();
-    session.execute("SET enable_seqscan = off; SET jit = off").unwrap();
+    session.execute("SET enable_seqscan = off").unwrap();
     let index = "SELECT indexrelid FROM pg_index WHERE indrelid = 't'::regclass";
     let bytes = session.value(&format!("SELECT pg_relation_size(({index}))")).unwrap();
     let search = choice.query.replace("$1", "q.v").replace("SELECT *", "SELECT t.*").replacen(

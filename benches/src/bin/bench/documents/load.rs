@@ -68,7 +68,7 @@ fn of_set(ground: &Ground, set: &Set) -> Result<Measured> {
     let load = start.elapsed().as_secs_f64();
     let workers = (cores() - 1).max(1);
     session.execute(&format!("ALTER TABLE items SET (parallel_workers = {workers})"))?;
-    session.execute("SET jit = off; SET client_min_messages = notice")?;
+    session.execute("SET client_min_messages = notice")?;
     let case = Case { m: sizes.m.unwrap_or(M), ef_construction: sizes.ef_construction.unwrap_or(EF_CONSTRUCTION) };
     session.execute(&Ground::build_settings(set, case.m, cores()))?;
     let literals = ask::literals(&set.queries);

@@ -77,8 +77,8 @@ impl Twins {
     }
 
     /// Settings that make searches use the index.
-    pub fn search_settings(ef_search: &str) -> [(&'static str, &str); 4] {
-        [("hnsw.ef_search", ef_search), ("enable_seqscan", "off"), ("enable_sort", "off"), ("jit", "off")]
+    pub fn search_settings(ef_search: &str) -> [(&'static str, &str); 3] {
+        [("hnsw.ef_search", ef_search), ("enable_seqscan", "off"), ("enable_sort", "off")]
     }
 
     /// A search with a random query, as a pgbench script.

@@ -18,7 +18,7 @@ impl Node {
         let cluster = ground.cluster("shared_buffers = 512MB")?;
         let mut session = cluster.database(DATABASE)?;
         session.execute(&Ground::build_settings(set, ground.sizes.m.unwrap_or(M), cores()))?;
-        session.execute("SET jit = off; SET enable_seqscan = off; SET client_min_messages = notice")?;
+        session.execute("SET enable_seqscan = off; SET client_min_messages = notice")?;
         // The vectors stay in the table (no TOAST), as in the document.
         let columns = columns(set);
         session.execute(&format!("CREATE TABLE items ({columns}); ALTER TABLE items ALTER v SET STORAGE PLAIN"))?;
@@ -43,7 +43,6 @@ impl Head {
     pub fn start(ground: &Ground, set: &Set, nodes: &[Node; 2]) -> Result<Self> {
         let cluster = ground.cluster("shared_buffers = 512MB")?;
         let mut session = cluster.database(DATABASE)?;
-        session.execute("SET jit = off")?;
         federate(&mut session, &columns(set), &nodes.each_ref().map(|node| &node.cluster), DATABASE)?;
         Ok(Self { session, _cluster: cluster })
     }
