@@ -1,6 +1,8 @@
 use std::fs;
 
-use crate::PgConfig;
+use anyhow::Result;
+
+use crate::{PgConfig, Session};
 
 /// The oldest pgvector that set-up accepts.
 pub const MINIMUM_PGVECTOR: (u32, u32) = (0, 8);
@@ -11,4 +13,11 @@ pub fn pgvector_version(config: &PgConfig) -> Option<String> {
     let control = fs::read_to_string(config.sharedir.join("extension/vector.control")).ok()?;
     let version = control.lines().find_map(|line| line.strip_prefix("default_version"))?;
     library.is_file().then(|| version.trim_matches(|c: char| c == '\'' || c == '=' || c.is_whitespace()).to_owned())
+}
+
+/// Whether the database's pgvector may leave a damaged index after VACUUM, or after an insert beside it: it is older than 0.8.4.
+pub fn may_damage_indexes(session: &mut Session) -> Result<bool> {
+    let version: String = session.value("SELECT extversion FROM pg_extension WHERE extname = 'vector'")?;
+    let numbers = version.split('.').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+    Ok(numbers < vec![0, 8, 4])
 }

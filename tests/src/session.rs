@@ -51,6 +51,14 @@ impl Session {
         self.query(sql).map(drop)
     }
 
+    /// Publishes the session's statistics now: PostgreSQL 15 and later may wait for ten idle seconds.
+    pub fn flush_statistics(&mut self) -> Result<(), SqlError> {
+        self.execute(
+            "DO $$ BEGIN IF current_setting('server_version_num')::int >= 150000 THEN PERFORM pg_stat_force_next_flush(); \
+             ELSE PERFORM pg_sleep(1); END IF; END $$",
+        )
+    }
+
     /// Runs statements in the background.
     pub fn start(mut self, sql: &str) -> Building {
         let sql = sql.to_owned();

@@ -185,5 +185,7 @@ impl Drop for Scene {
 
 /// Resident memory of a backend in bytes, without shared memory.
 pub fn private_bytes(pid: u32) -> u64 {
-    harness::proc_bytes(&format!("/proc/{pid}/status"), "RssAnon")
+    let bytes = harness::proc_bytes(&format!("/proc/{pid}/status"), "RssAnon");
+    assert!(bytes > 0, "Linux 4.5 and newer have RssAnon");
+    bytes
 }

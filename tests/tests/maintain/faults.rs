@@ -8,7 +8,7 @@ use anyhow::Result;
 use harness::{Direction, Session, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{PATIENCE, Running, Scene, Writers, command, files, flush_statistics, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Running, Scene, Writers, command, files, wait_for_advice, worn};
 
 /// What a rebuild waits for when it is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,7 +168,7 @@ fn a_fault_in_each_phase() {
     expect_nothing_left(&mut session, "the next run");
 
     session.execute("UPDATE a SET v = '[1,2,3,4,5,6,7,8]'; UPDATE a SET v = '[8,7,6,5,4,3,2,1]'").unwrap();
-    flush_statistics(&mut session);
+    session.flush_statistics().unwrap();
     wait_for_advice(&scene, "faulty", "a_worn", "rebuild");
     let (running, _other) = Held::Builder.reach(&scene, "faulty", &mut session);
     scene.builder.kill();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use harness::{Session, wait_for};
+use harness::{Session, may_damage_indexes, wait_for};
 use serde_json::Value;
 
 use crate::scene::{PATIENCE, Scene, Writers, files, kill_rows, wait_for_advice, worn};
@@ -238,13 +238,6 @@ fn each_index_is_read_for_the_plan_and_for_its_step() {
     assert!((COUNT..=2 * COUNT).contains(&read), "{COUNT} indexes were read {read} times");
 }
 
-/// pgvector before 0.8.4 may leave a damaged index after VACUUM.
-fn is_suspicious(session: &mut Session) -> bool {
-    let version: String = session.value("SELECT extversion FROM pg_extension WHERE extname = 'vector'").unwrap();
-    let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
-    numbers[..] < [0, 8, 4][..]
-}
-
 #[test]
 fn what_is_suspected_is_checked_and_left_if_it_is_good() {
     let scene = Scene::new();
@@ -253,7 +246,7 @@ fn what_is_suspected_is_checked_and_left_if_it_is_good() {
     for statement in ["REINDEX INDEX a_v", "VACUUM a", "DELETE FROM a WHERE id <= 410", "VACUUM a"] {
         session.execute(statement).unwrap();
     }
-    let checked = is_suspicious(&mut session);
+    let checked = may_damage_indexes(&mut session).unwrap();
     wait_for_advice(&scene, "suspected", "a_v", if checked { "check" } else { "unused" });
     let before = files(&mut session);
     let (code, text) = scene.maintain("suspected", &["--rebuild", "--json"]);

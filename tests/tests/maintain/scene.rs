@@ -172,14 +172,7 @@ pub fn worn(session: &mut Session, table: &str, index: &str, options: &str) {
 
 pub fn kill_rows(session: &mut Session, table: &str, count: u32) {
     session.execute(&format!("DELETE FROM {table} WHERE id <= {count}")).unwrap();
-    flush_statistics(session);
-}
-
-/// Publishes the session's statistics, which PostgreSQL 15 and later do after ten idle seconds.
-pub fn flush_statistics(session: &mut Session) {
-    let flush = "DO $$ BEGIN IF current_setting('server_version_num')::int >= 150000 THEN \
-                 PERFORM pg_stat_force_next_flush(); END IF; END $$";
-    session.execute(flush).unwrap();
+    session.flush_statistics().unwrap();
 }
 
 /// Waits until the view has the advice: statistics are updated with a delay.
