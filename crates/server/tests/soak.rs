@@ -27,11 +27,15 @@ fn metric(daemon: &Builder, name: &str) -> u64 {
 
 /// A line of `/proc/PID/status`, in kB.
 fn kilobytes(daemon: &Builder, name: &str) -> u64 {
-    harness::proc_bytes(&format!("/proc/{}/status", daemon.pid().unwrap()), name) / 1024
+    let bytes = harness::proc_bytes(&format!("/proc/{}/status", daemon.pid().unwrap()), name);
+    assert!(bytes > 0, "{name} cannot be read");
+    bytes / 1024
 }
 
 fn open_files(daemon: &Builder) -> usize {
-    harness::open_files(daemon.pid().unwrap())
+    let files = harness::open_files(daemon.pid().unwrap());
+    assert!(files > 0, "the open files cannot be read");
+    files
 }
 
 /// Waits until no client is served, and the connections for status are closed.
