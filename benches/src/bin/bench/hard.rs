@@ -67,6 +67,7 @@ pub fn run(arguments: &Hard) -> Result<()> {
         }
         None => FAMILIES.iter().filter(wanted).collect(),
     };
+    ensure!(!families.is_empty(), "no family's name has a part {}", arguments.families.join(" or "));
     let database = arguments.contestants.iter().any(|who| matches!(who, Contestant::External | Contestant::Database));
     let mut stage = if database { Some(Stage::new()?) } else { None };
     let (mut lines, mut table) = (String::new(), Vec::new());
