@@ -7,7 +7,7 @@ pub(crate) fn hamming(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
         // SAFETY: the level includes AVX-512 BW, and VPOPCNTDQ was found.
-        level if x64::counts_words(level) => return |a, b| unsafe { x64::hamming(a, b) },
+        level if counts_words(level) => return |a, b| unsafe { x64::hamming(a, b) },
         // SAFETY: these levels include POPCNT.
         Level::Avx2 | Level::Avx512 | Level::Vnni | Level::Amx => return |a, b| unsafe { x64::hamming_by_words(a, b) },
         _ => {}
@@ -21,7 +21,7 @@ pub(crate) fn jaccard(level: Level) -> Kernel {
     #[cfg(target_arch = "x86_64")]
     match level {
         // SAFETY: the level includes AVX-512 BW, and VPOPCNTDQ was found.
-        level if x64::counts_words(level) => return |a, b| unsafe { x64::jaccard(a, b) },
+        level if counts_words(level) => return |a, b| unsafe { x64::jaccard(a, b) },
         // SAFETY: these levels include POPCNT.
         Level::Avx2 | Level::Avx512 | Level::Vnni | Level::Amx => return |a, b| unsafe { x64::jaccard_by_words(a, b) },
         _ => {}
@@ -54,19 +54,18 @@ fn ratio(shared: u64, either: impl FnOnce() -> u64) -> f32 {
     if shared == 0 { 1.0 } else { (1.0 - shared as f64 / either() as f64) as f32 }
 }
 
+/// Whether AVX-512 counts the bits of words: some processors of these levels lack VPOPCNTDQ.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn counts_words(level: Level) -> bool {
+    level >= Level::Avx512 && is_x86_feature_detected!("avx512vpopcntdq")
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x64 {
     use std::arch::x86_64::*;
 
-    use crate::Level;
-
     /// Bytes of a register.
     const WIDTH: usize = 64;
-
-    /// Whether AVX-512 counts the bits of words: some processors of these levels lack VPOPCNTDQ.
-    pub(super) fn counts_words(level: Level) -> bool {
-        level >= Level::Avx512 && is_x86_feature_detected!("avx512vpopcntdq")
-    }
 
     #[target_feature(enable = "popcnt")]
     pub(super) fn hamming_by_words(a: &[u8], b: &[u8]) -> f32 {

@@ -9,6 +9,7 @@
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
 //! | tiles of f32 | products, differences | AVX-512, AVX2 + FMA | NEON | portable |
+//! | tiles of bits | hamming, jaccard | AVX-512, AVX2 | what the compiler makes of the portable code | the same |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI, AVX2 | dot products | portable, for tests |
 #![allow(unsafe_code)] // intrinsics, and functions compiled for a processor feature, are called only after it was detected
 
@@ -29,8 +30,9 @@ pub use level::{Level, LevelError};
 pub use pgvector::Metric;
 pub use sparse::{SparseQuery, entries as sparse_entries};
 pub use tile::{
-    AllPairs, BLOCK, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel, CodeProduct, Nearest, Panel, ROWS,
-    Tile, TileInput, TileKernel, code_kernels, difference_kernel, encode, tile_kernel,
+    AllPairs, BLOCK, BitKernel, BitLine, BitPanel, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel,
+    CodeProduct, Nearest, Panel, ROWS, Tile, TileInput, TileKernel, bit_kernel, code_kernels, difference_kernel,
+    encode, tile_kernel,
 };
 
 /// The distance of two values of equal length (in bytes, except sparse ones); smaller is nearer. Never NaN: a NaN becomes infinity.

@@ -4,6 +4,7 @@
 //! element is used many times. A distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
 //! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`].
 
+mod bits;
 mod code_kernel;
 mod codes;
 mod nearest;
@@ -26,6 +27,7 @@ mod x64_codes_256;
 mod x64_nearest;
 
 use crate::Level;
+pub use bits::{BitKernel, BitLine, BitPanel, bit_kernel};
 pub use code_kernel::{AllPairs, CodeKernel, CodeKernels, CodeProduct, code_kernels};
 pub use codes::{CodeBlock, CodeNote, CodePanel, encode};
 pub use nearest::Nearest;

@@ -1,7 +1,7 @@
 use super::code_kernel::code_kernels_at;
-use super::{BLOCK, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
+use super::{BLOCK, BitPanel, COLS, CodePanel, Panel, ROWS, Tile, TileInput, encode, tile_kernel_at};
 use crate::tests::numbers;
-use crate::{Elements, Level};
+use crate::{Elements, Level, Metric};
 
 /// Allowed error per dimension of sums of f32 in another order, for values around 1.
 const EPSILON: f64 = 1e-5;
@@ -51,6 +51,43 @@ fn equals_the_reference<const DIFFERENCES: bool>(scale: f32) {
                         let found = f64::from(tile.distances[row][col]);
                         assert!((found - expected).abs() <= slack, "{level:?} {dims} dims: {found}, {expected}");
                     }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tiles_of_bits_have_the_distances_of_the_kernel() {
+    let (mut next, mut panel) = (numbers(7), BitPanel::default());
+    for bytes in (1..20).chain([24, 48, 96, 125, 8000]) {
+        // Few bits in some strings, most in others, and none in one.
+        let mut byte = |string: usize| {
+            let bits = (0..8).map(|_| next().abs() < string as f32 / 40.0);
+            bits.fold(0u8, |byte, bit| byte << 1 | u8::from(bit))
+        };
+        let strings: Vec<Vec<u8>> = (0..ROWS + COLS - 3).map(|at| (0..bytes).map(|_| byte(at)).collect()).collect();
+        panel.fill(strings.iter().map(Vec::as_slice));
+        assert_eq!(panel.blocks(), 4);
+        let mut terms = [0, 1, 2].map(|block| panel.counts(block)).concat();
+        terms[strings.len()..].fill(f32::INFINITY);
+        let (row_terms, col_terms) = (terms.first_chunk().unwrap(), terms.last_chunk().unwrap());
+        for (metric, limit) in [(Metric::Hamming, 3.0 * bytes as f32), (Metric::Jaccard, 0.7)] {
+            let col_limits = std::array::from_fn(|col| if col == 2 { f32::INFINITY } else { limit / 2.0 });
+            let input =
+                TileInput { scale: 0.0, row_terms, col_terms, row_limits: &[limit; ROWS], col_limits: &col_limits };
+            for level in Level::available() {
+                let kernel = crate::kernel_at(Elements::Bits, metric, level).unwrap();
+                let mut tile = Tile::new();
+                let tile_kernel = super::bits::bit_kernel_at(metric, level).unwrap();
+                tile_kernel(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
+                for (row, col) in (0..ROWS).flat_map(|row| (0..COLS).map(move |col| (row, col))) {
+                    let other = strings.get(ROWS + col);
+                    let expected = other.map_or(f32::INFINITY, |other| kernel(&strings[row], other));
+                    let found = tile.distances[row][col];
+                    assert_eq!(found, expected, "{metric:?} {level:?} {bytes} bytes ({row}, {col})");
+                    let hit = tile.hits[row] >> col & 1 == 1;
+                    assert_eq!(hit, expected < limit || expected < col_limits[col], "{metric:?} {level:?}");
                 }
             }
         }
