@@ -1,6 +1,6 @@
 //! Exact search for the nearest elements of some values.
 
-use distance::{COLS, Candidate, Nearest, ROWS, Tile};
+use distance::{COLS, Candidate, Metric, Nearest, ROWS, Tile};
 use graph::ElementValues;
 use rayon::prelude::*;
 
@@ -26,7 +26,8 @@ pub(crate) fn nearest(
 ) -> Result<Vec<Vec<Candidate>>, BuildError> {
     let tiles = space.measure.tiles;
     // Differences from the middle lose less to cancellation.
-    let center = tiles.map(|tiles| tiles.middle(values.iter().map(Vec::as_slice).collect()));
+    let differing = tiles.filter(|tiles| tiles.metric == Metric::L2);
+    let center = differing.map(|tiles| tiles.middle(values.iter().map(Vec::as_slice).collect()));
     let mut rows = Group::default();
     if let Some(tiles) = tiles {
         rows.pack_values(tiles, values.iter().map(Vec::as_slice), center.as_deref());

@@ -1,4 +1,4 @@
-use distance::Metric;
+use distance::{Elements, Metric};
 use graph::max_level;
 use rayon::prelude::*;
 
@@ -148,9 +148,9 @@ impl Layers<'_> {
         let compared = match (self.space.codes, self.space.measure.tiles) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
+            (None, Some(tiles)) if tiles.elements == Elements::Bits => Compared::ByBits,
             (None, Some(_)) => Compared::ByTiles,
-            (None, None) if self.space.measure.inverts() => Compared::Inverted,
-            (None, None) => Compared::Singly,
+            (None, None) => Compared::Inverted,
         };
         let Setup { spec, pool, control, .. } = self.setup;
         let left_out = self.setup.left_out;

@@ -3,7 +3,7 @@
 use distance::{COLS, Candidate, Nearest, ROWS, Tile};
 
 use crate::space::representation::most;
-use crate::space::{Group, Inverted, Query, Representation, Space, Tiles};
+use crate::space::{Group, Inverted, Representation, Space, Tiles};
 use crate::{BuildError, Control};
 
 /// Pairs of blocks next to the diagonal, which are compared first.
@@ -20,7 +20,6 @@ pub(crate) struct Leaf {
     group: Group,
     inverted: Inverted,
     nearest: Nearest,
-    query: Query,
     tile: Tile,
 }
 
@@ -40,11 +39,7 @@ impl Leaf {
         self.resolved.clear();
         let k = k.min(self.elements.len() - 1);
         let Some(tiles) = space.measure.tiles else {
-            if space.measure.inverts() {
-                self.by_inverted_lists(space, k);
-            } else {
-                self.one_by_one(space, k);
-            }
+            self.by_inverted_lists(space, k);
             return Ok(true);
         };
         let elements = std::mem::take(&mut self.elements);
@@ -80,20 +75,6 @@ impl Leaf {
     /// The positions of elements whose distances are below the quantisation error.
     pub(crate) fn unresolved(&self) -> impl Iterator<Item = usize> {
         self.resolved.iter().enumerate().filter(|&(_, resolved)| !resolved).map(|(at, _)| at)
-    }
-
-    /// Compares every pair once by the kernel, for metrics without tiles.
-    fn one_by_one(&mut self, space: Space<'_>, k: usize) {
-        let Self { elements, nearest, query, .. } = self;
-        nearest.reset(elements.len(), elements.len(), k);
-        for (a, &element) in elements.iter().enumerate() {
-            space.ask(query, element);
-            for (b, &other) in elements.iter().enumerate().skip(a + 1) {
-                let distance = space.distance_of(query, other);
-                nearest.offer(a, distance, b as u32);
-                nearest.offer(b, distance, a as u32);
-            }
-        }
     }
 
     /// Compares every pair of sparse values once, by the dimensions that both have.

@@ -1,6 +1,6 @@
 //! The diversity rule, by which an element chooses its neighbors.
 
-use distance::Candidate;
+use distance::{Candidate, Metric};
 
 use crate::space::{Group, Inverted, Query, Space};
 
@@ -216,7 +216,7 @@ impl Selector {
         let space = rule.space;
         let count = self.members.len();
         // By Manhattan distance, tiles of all pairs cost more than comparing each with the chosen neighbors.
-        let tiles = space.measure.tiles.filter(|_| count <= MOST_COMPARED && space.measure.has_products());
+        let tiles = space.measure.tiles.filter(|tiles| count <= MOST_COMPARED && tiles.metric != Metric::L1);
         if let Some(codes) = space.codes {
             let resolved =
                 |&at: &usize| codes.resolves(element, space.squared(element, self.members[at], self.distances[at]));
@@ -237,8 +237,10 @@ impl Selector {
         let Some(tiles) = tiles else {
             return if space.measure.inverts() && count <= MOST_COMPARED { self.invert(rule) } else { Known::Nothing };
         };
-        self.center.resize(tiles.dims, 0.0);
-        distance::decode(tiles.elements, space.value(element), &mut self.center);
+        if tiles.metric == Metric::L2 {
+            self.center.resize(tiles.dims, 0.0);
+            distance::decode(tiles.elements, space.value(element), &mut self.center);
+        }
         self.group.pack(space, tiles, &self.members, Some(&self.center), false);
         self.group.all_pairs(tiles, &mut self.between);
         self.width = self.group.padded();

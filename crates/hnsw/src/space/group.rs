@@ -1,17 +1,27 @@
-use distance::{BLOCK, COLS, CodePanel, Metric, Panel, ROWS, Tile, TileInput};
+use distance::{BLOCK, BitPanel, COLS, CodePanel, Elements, Metric, Panel, ROWS, Tile, TileInput};
 
 use super::codes::{self, Codes};
-use super::{Space, Tiles};
+use super::{Space, TileOf, Tiles};
 
 /// Distances below this many units in the last place of a vector's squared length are mostly rounding error.
 const LOST: f32 = 64.0;
+
+/// Which panel has the points of a group.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Packed {
+    #[default]
+    Values,
+    Codes,
+    Bits,
+}
 
 /// A group of points packed for tiles, with the terms that turn the sums of tiles into distances.
 #[derive(Default)]
 pub(crate) struct Group {
     panel: Panel,
     codes: CodePanel,
-    coded: bool,
+    bits: BitPanel,
+    packed: Packed,
     /// Codes per point: dimensions or principal components.
     width: usize,
     /// Added to every distance of a point; infinite for the padding.
@@ -49,18 +59,24 @@ impl Group {
         let (elements, dims, count) = (tiles.elements, tiles.dims, vectors.len());
         let by_difference = tiles.metric == Metric::L2;
         let center = center.filter(|_| by_difference);
-        self.coded = coded;
+        self.packed = match elements {
+            Elements::Bits => Packed::Bits,
+            _ if coded => Packed::Codes,
+            _ => Packed::Values,
+        };
         self.width = dims + usize::from(!extra.is_empty());
-        match coded {
-            true => self.codes.fill(elements, dims, vectors, center, extra),
-            false => self.panel.fill(elements, dims, vectors, center, extra),
+        match self.packed {
+            Packed::Values => self.panel.fill(elements, dims, vectors, center, extra),
+            Packed::Codes => self.codes.fill(elements, dims, vectors, center, extra),
+            Packed::Bits => self.bits.fill(vectors),
         }
         self.terms.clear();
         for block in 0..self.blocks() {
-            self.terms.extend(match (by_difference, coded) {
-                (false, _) => [0.0; BLOCK],
-                (true, true) => self.codes.squared_norms(block),
-                (true, false) => self.panel.squared_norms(block),
+            self.terms.extend(match self.packed {
+                Packed::Bits => self.bits.counts(block),
+                _ if !by_difference => [0.0; BLOCK],
+                Packed::Codes => self.codes.squared_norms(block),
+                Packed::Values => self.panel.squared_norms(block),
             });
         }
         self.scale = tiles.scale();
@@ -75,7 +91,7 @@ impl Group {
     /// Packs the codes of points: distances of tiles are approximate.
     pub(crate) fn pack_codes(&mut self, codes: &Codes, points: &[u32]) {
         self.codes.fill_encoded(codes.width(), points.iter().map(|&point| codes.of(point)));
-        self.coded = true;
+        self.packed = Packed::Codes;
         self.width = codes.width();
         self.scale = codes.scale;
         self.terms.clear();
@@ -85,15 +101,19 @@ impl Group {
 
     /// Whether tiles resolve squared distances of this size from the point at `row`.
     pub(crate) fn resolves(&self, row: usize, squared: f32) -> bool {
-        if self.coded {
-            return codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared);
+        match self.packed {
+            Packed::Codes => codes::resolves(self.width, self.codes.block(row / BLOCK).factors[row % BLOCK], squared),
+            // Without terms nothing cancels.
+            Packed::Values => self.terms[row] == 0.0 || squared > self.rounding_error(row, squared),
+            Packed::Bits => true,
         }
-        // Without terms nothing cancels.
-        self.terms[row] == 0.0 || squared > self.rounding_error(row, squared)
     }
 
     /// A bound on the rounding error of the distance by tiles to the point at `row`, from a point that is `distance` away; not for codes.
     pub(crate) fn rounding_error(&self, row: usize, distance: f32) -> f32 {
+        if self.packed == Packed::Bits {
+            return 0.0;
+        }
         // Manhattan distances add up one term for each dimension, one after the other.
         if self.scale > 0.0 {
             return (LOST + self.width as f32) * f32::EPSILON * distance.abs();
@@ -105,7 +125,11 @@ impl Group {
 
     /// The number of blocks, even.
     pub(crate) fn blocks(&self) -> usize {
-        if self.coded { self.codes.blocks() } else { self.panel.blocks() }
+        match self.packed {
+            Packed::Values => self.panel.blocks(),
+            Packed::Codes => self.codes.blocks(),
+            Packed::Bits => self.bits.blocks(),
+        }
     }
 
     /// The number of points, rounded up to whole pairs of blocks.
@@ -132,13 +156,15 @@ impl Group {
             col_limits: limits.1,
         };
         let cols = [2 * col_pair, 2 * col_pair + 1];
-        match tiles.codes.filter(|_| self.coded) {
-            Some(kernels) => {
+        match (tiles.codes.filter(|_| self.packed == Packed::Codes), tiles.tile) {
+            (Some(kernels), _) => {
                 (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile);
             }
-            None => {
-                let cols = cols.map(|col| others.panel.block(col));
-                (tiles.tile)(self.panel.block(row_block), cols, &input, tile);
+            (None, TileOf::Values(kernel)) => {
+                kernel(self.panel.block(row_block), cols.map(|col| others.panel.block(col)), &input, tile);
+            }
+            (None, TileOf::Bits(kernel)) => {
+                kernel(self.bits.block(row_block), cols.map(|col| others.bits.block(col)), &input, tile);
             }
         }
     }
@@ -150,7 +176,7 @@ impl Group {
         const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
         let width = self.padded();
         distances.resize(width * width, 0.0);
-        if let Some(kernels) = tiles.codes.filter(|_| self.coded) {
+        if let Some(kernels) = tiles.codes.filter(|_| self.packed == Packed::Codes) {
             return (kernels.all_pairs)(&self.codes, self.scale, &self.terms, distances);
         }
         let mut tile = Tile::new();

@@ -13,7 +13,7 @@ mod inverted;
 mod matrix;
 pub(crate) mod representation;
 
-use distance::{Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
+use distance::{BitKernel, Candidate, CodeKernels, Elements, Kernel, Metric, SparseQuery, TileKernel};
 use graph::ElementValues;
 
 use crate::input::ValueStore;
@@ -36,7 +36,7 @@ pub(crate) struct Measure {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) kernel: Kernel,
-    /// For vectors, except sparse ones with few entries: how distances of many pairs are computed at once.
+    /// Except for sparse vectors with few entries: how distances of many pairs are computed at once.
     pub(crate) tiles: Option<Tiles>,
     /// Searches cannot distinguish two elements nearer than this.
     pub(crate) resolution: f32,
@@ -48,9 +48,16 @@ pub(crate) struct Tiles {
     pub(crate) elements: Elements,
     pub(crate) metric: Metric,
     pub(crate) dims: usize,
-    pub(crate) tile: TileKernel,
+    pub(crate) tile: TileOf,
     /// Kernels for int8 codes, if they are faster on this processor.
     pub(crate) codes: Option<CodeKernels>,
+}
+
+/// The kernel for tiles of values.
+#[derive(Clone, Copy)]
+pub(crate) enum TileOf {
+    Values(TileKernel),
+    Bits(BitKernel),
 }
 
 /// Values and the distances between them.
@@ -90,7 +97,7 @@ impl Measure {
 
     /// Whether tiles compute products, from which Euclidean distance follows.
     pub(crate) fn has_products(&self) -> bool {
-        self.tiles.is_some() && self.metric != Metric::L1
+        self.tiles.is_some() && matches!(self.metric, Metric::L2 | Metric::InnerProduct | Metric::Cosine)
     }
 
     /// Whether distances of many pairs cost least by [`Inverted`] lists.
@@ -287,15 +294,16 @@ impl Space<'_> {
 impl Tiles {
     /// Tiles for a type and metric that have them, apart from sparse values ([`Measure::for_values`]).
     pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
-        let dense = matches!(elements, Elements::F32 | Elements::F16);
-        if dense { Self::with_kernels(elements, metric, dims) } else { None }
+        if elements == Elements::Sparse { None } else { Self::with_kernels(elements, metric, dims) }
     }
 
     fn with_kernels(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let (tile, codes) = match metric {
-            Metric::L2 | Metric::InnerProduct | Metric::Cosine => (distance::tile_kernel(), distance::code_kernels()),
-            Metric::L1 => (distance::difference_kernel(), None),
-            Metric::Hamming | Metric::Jaccard => return None,
+            Metric::L2 | Metric::InnerProduct | Metric::Cosine => {
+                (TileOf::Values(distance::tile_kernel()), distance::code_kernels())
+            }
+            Metric::L1 => (TileOf::Values(distance::difference_kernel()), None),
+            Metric::Hamming | Metric::Jaccard => (TileOf::Bits(distance::bit_kernel(metric)?), None),
         };
         Some(Self { elements, metric, dims: dims as usize, tile, codes })
     }
